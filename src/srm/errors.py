@@ -9,6 +9,7 @@
     |   |-- GateClosedError     a move may not redirect clients yet          exit 5   HTTP 409
     |   |-- GroupActiveError    a group has members, its offsets are theirs  exit 4   HTTP 409
     |   `-- FencedError         another owner has taken over                 exit 4   HTTP 409
+    |       `-- SupersededError another application drives the flow          exit 4   HTTP 409
     |-- DataLossError           records are gone, the range is named         exit 7   HTTP 500
     |-- IntegrityError          bytes, offsets or maps contradict each other exit 8   HTTP 500
     |   `-- NotLoadedError      a part of an offset map is not in memory     exit 8   HTTP 500
@@ -99,6 +100,10 @@ class GroupActiveError(ConflictError):
 
 class FencedError(ConflictError):
     """Another owner has taken over this partition, flow or record."""
+
+
+class SupersededError(FencedError):
+    """Another application drives the flow: a slot of this one has nothing to copy any more."""
 
 
 class DataLossError(SrmError):

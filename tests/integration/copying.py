@@ -20,9 +20,11 @@ from srm.domain.map_records import MAP_PARTITIONS
 from srm.domain.offset_map import OffsetMap
 from srm.domain.partition_notes import PartitionNotes, in_force
 from srm.domain.replication_records import (
+    DRIVER_KEY,
     STATE_PARTITIONS,
     AssignedPartition,
     Assignment,
+    DriverHeartbeat,
     Incarnation,
     PartitionStatus,
     SlotReport,
@@ -144,6 +146,12 @@ class CopyLab:
         )
         self._log.flush(DEADLINE_S)
         return self._generation
+
+    def drive(self, name: str) -> None:
+        """Give a sign of life as a driver."""
+        beat = DriverHeartbeat(name, f"app-{name}", "elsewhere", 1, 0)
+        self._log.write(internal_topics.replication(self.flow.source), DRIVER_KEY, beat.value())
+        self._log.flush(DEADLINE_S)
 
     def spec(self, slot: str) -> SlotSpec:
         source, target = self.source_props, self.target_props

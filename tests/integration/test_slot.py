@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import Producer
@@ -21,7 +22,7 @@ from srm.domain.partition_notes import begin_of_copy
 from srm.domain.replication_records import AssignedPartition, Incarnation
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import TopicSpec
-from srm.errors import FencedError
+from srm.errors import FencedError, SupersededError
 from srm.replication.slot import slot
 from srm.spark.slot import run_slot
 from srm.stack.kafka import KafkaBroker
@@ -274,6 +275,35 @@ def test_of_two_live_processes_of_one_slot_the_one_that_started_first_leaves_the
     assert older < newer
     assert str(newer) in str(ended[0])
     lab.assert_equal(partitions)
+
+
+def test_slots_of_an_application_that_drives_the_flow_no_more_end_and_begin_no_more(
+    lab: CopyLab,
+) -> None:
+    """Its own driver may be cut off from the target, and have them submitted again."""
+    partitions = lab.topic(2)
+    ended: list[BaseException] = []
+
+    def copy() -> None:
+        try:
+            run_slot(replace(lab.spec("0"), driver="older"), threading.Event())
+        except SupersededError as error:
+            ended.append(error)
+
+    lab.drive("older")
+    lab.assign("0", partitions)
+    _fill(lab.producer(), partitions[0].topic, 50)
+    superseded = threading.Thread(target=copy, daemon=True)
+    superseded.start()
+    lab.wait_until_copied(partitions)
+    lab.drive("newer")
+    superseded.join(120)
+    assert "(pid 1 on elsewhere, Spark application app-newer)" in str(ended[0])
+
+    told = lab.reports()
+    copy()
+    assert len(ended) == 2
+    assert lab.reports() == told
 
 
 def test_where_the_copy_of_a_topic_begins_that_was_created_again_is_told(

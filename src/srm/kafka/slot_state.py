@@ -17,7 +17,9 @@ from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import (
     ASSIGNMENT_PREFIX,
     COMMANDS,
+    DRIVER_KEY,
     Assignment,
+    DriverHeartbeat,
 )
 from srm.domain.replication_state import decode_state
 from srm.domain.topics import Flow, TopicPartition
@@ -56,6 +58,7 @@ class KafkaAssignmentFeed:
         self._wire = wire
         self._log = TopicPartition(internal_topics.replication(flow.source), COMMANDS)
         self._reader: LogReader | None = None
+        self.driver: DriverHeartbeat | None = None
         self._may_be_replaced = True
         self.position = 0
 
@@ -104,6 +107,8 @@ class KafkaAssignmentFeed:
             try:
                 if key.startswith(NOTES_PREFIX) and value is not None:
                     self._decided.append(PartitionNotes.decode(value))
+                if key == DRIVER_KEY and value is not None:
+                    self.driver = DriverHeartbeat.decode(value)
                 if not key.startswith(ASSIGNMENT_PREFIX):
                     continue
                 assignment = None if value is None else Assignment.decode(value)

@@ -36,7 +36,7 @@ from srm import logs
 from srm.config.model import Config
 from srm.domain.replication_records import DriverHeartbeat
 from srm.domain.topics import Flow
-from srm.errors import ConfigError, FencedError, SrmError, UnavailableError
+from srm.errors import ConfigError, FencedError, SrmError, SupersededError, UnavailableError
 from srm.kafka.driver_log import KafkaDriverLog
 from srm.kafka.raw_log import follow_raw_metrics
 from srm.replication.driver.discovery import Discovery
@@ -51,6 +51,7 @@ from srm.wiring import open_configured_flow
 logger = logging.getLogger(__name__)
 
 _LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,\s*(\d+))?\])?")
+_SUPERSEDED: Final = re.compile(r"^srm\.errors\.SupersededError: (.+)$", re.MULTILINE)
 _OWN_ERROR: Final = re.compile(r"^srm\.errors\.(\w+: .+)$", re.MULTILINE)
 _CAUSE: Final = re.compile(
     r"(?:SparkException|^\w*Error): ([^\n]+?)(?: Consider setting|$)", re.MULTILINE
@@ -219,7 +220,7 @@ class Replicator:
         )
         names = {slot: f"slot {slot} of {flow}" for slot in slots}
         jobs = {
-            name: partial(self._job, name, SlotSpec(flow_config, slot, source, target))
+            name: partial(self._job, name, SlotSpec(flow_config, slot, source, target, self._id))
             for slot, name in names.items()
         }
         follow = partial(follow_raw_metrics, flow, target.consumer)
@@ -242,13 +243,22 @@ class Replicator:
         return beat
 
     def _job(self, name: str, spec: SlotSpec) -> None:
-        """Run one job with one task, which returns when the slot ends."""
+        """Run one job with one task, which returns when the slot ends.
+
+        Raises:
+            SupersededError: the slot reads that another application drives its flow.
+        """
         if self._spark is None:
             raise UnavailableError("Spark has not started")
         level = logging.getLogger("srm").getEffectiveLevel()
         task = SlotTask(spec, self._function, level, logs.log_format())
         self._spark.setJobGroup(name, f"srm {name}", interruptOnCancel=True)
-        self._spark.parallelize([int(spec.slot)], 1).foreachPartition(task)
+        try:
+            self._spark.parallelize([int(spec.slot)], 1).foreachPartition(task)
+        except Exception as error:
+            if found := _SUPERSEDED.search(str(error)):
+                raise SupersededError(found[1]) from error
+            raise
 
     def _cancel(self, name: str) -> None:
         with suppress(Py4JError, OSError):

@@ -104,6 +104,7 @@ async def _run(spec: SlotSpec, stop: threading.Event) -> None:
             ClaimLifetime(partial(asyncio.to_thread, broker_configs, spec.target.admin)),
             Quota(config.max_bytes_per_second),
             ids,
+            spec.driver,
         )
         await _unless_replaced(slot.run(stop), (source, target))
     finally:

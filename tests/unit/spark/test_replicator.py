@@ -6,7 +6,8 @@ import pytest
 
 from srm.config.loader import load_config
 from srm.domain.replication_records import DriverRequest
-from srm.errors import ConfigError, UsageError
+from srm.domain.topics import Flow
+from srm.errors import ConfigError, SupersededError, UsageError
 from srm.spark.replicator import Replicator, _one_line, fitted_master
 
 PROPERTIES = """
@@ -81,6 +82,25 @@ srm.errors.UnavailableError: cluster B does not answer
 Caused by: org.apache.spark.SparkException: Job aborted"""
 
     assert _one_line(RuntimeError(text)) == "UnavailableError: cluster B does not answer"
+
+
+def test_a_job_whose_slot_is_superseded_says_so_to_who_would_submit_it_again(config):
+    class Spark:
+        def setJobGroup(self, *_: object, **__: object) -> None: ...  # noqa: N802 - as Spark has it
+
+        def parallelize(self, *_: object) -> object:
+            return self
+
+        def foreachPartition(self, task: object) -> None:  # noqa: N802
+            raise RuntimeError(
+                f"Traceback of {task}\nsrm.errors.SupersededError: another drives it\n"
+            )
+
+    replicator = Replicator(config, [Flow("P", "B")])
+    replicator._spark = Spark()
+
+    with pytest.raises(SupersededError, match="another drives it"):
+        replicator._job("slot 0 of P->B", SimpleNamespace(slot="0"))
 
 
 def test_sparks_last_cause_is_said_about_a_worker_that_was_killed():

@@ -132,7 +132,8 @@ class FlowDriver:
         self,
         stop: threading.Event,
         slots_ended: threading.Event | None = None,
-        begin: Callable[[], None] = lambda: None,
+        begin: Callable[[], object] = lambda: None,
+        driving: Callable[[], object] = lambda: None,
     ) -> None:
         """Drive the flow until ``stop``; whatever fails is reported and tried again.
 
@@ -145,6 +146,8 @@ class FlowDriver:
                 it.
             begin: called when the target has answered and before the flow is taken over, again if
                 that fails. A request that is written while it blocks ends this application.
+            driving: called from the first heartbeat on, again and again: slots that start now read
+                in the log that this driver, or a later one, drives the flow.
 
         Raises:
             FencedError: a newer driver has taken over the flow.
@@ -157,7 +160,7 @@ class FlowDriver:
             while not stop.is_set():
                 tried = self._clock()
                 try:
-                    self._drive(stop, begin, rounds)
+                    self._drive(stop, begin, driving, rounds)
                 except FencedError as error:
                     if not self._opened or self._fenced is not None:
                         raise
@@ -180,7 +183,11 @@ class FlowDriver:
         return trouble if isinstance(trouble, ConfigError) and not self._opened else None
 
     def _drive(
-        self, stop: threading.Event, begin: Callable[[], None], rounds: threading.Thread
+        self,
+        stop: threading.Event,
+        begin: Callable[[], object],
+        driving: Callable[[], object],
+        rounds: threading.Thread,
     ) -> None:
         """Take the flow over and drive it until ``stop`` or until something fails."""
         self._discovery.prepare()
@@ -196,6 +203,7 @@ class FlowDriver:
         self._work_again(_DRIVING)
         while not self._must_end(stop):
             self._step()
+            driving()
 
     def _open(
         self,

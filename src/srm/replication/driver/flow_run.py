@@ -11,7 +11,7 @@ from functools import partial
 from srm import logs
 from srm.domain.topics import Flow
 from srm.engine.ports import FlowContext
-from srm.errors import SrmError
+from srm.errors import SrmError, SupersededError
 from srm.replication.driver.catch_up import CatchUp
 from srm.replication.driver.driver import FlowDriver
 from srm.replication.driver.heartbeats import emit_heartbeats
@@ -106,13 +106,13 @@ class FlowRun:
         host = self._host
         with logs.about(flow=str(self.flow)):
             try:
-                self.driver.run(host.stop, host.slots_ended, self._begin)
+                self.driver.run(host.stop, host.slots_ended, host.ready.wait, self._copy)
             except SrmError as error:
                 self._fail(error)
                 self._cancel_slots()
 
-    def _begin(self) -> None:
-        self._host.ready.wait()
+    def _copy(self) -> None:
+        """Start what copies and measures, unless it has started."""
         if self._host.stop.is_set() or self._slots:
             return
         context, over = self._context, self._over
@@ -121,10 +121,16 @@ class FlowRun:
             _thread(f"heartbeats {self.flow}", partial(emit_heartbeats, context, over)),
             _thread(f"metrics windows {self.flow}", windows),
         ]
-        describe = self._host.describe
         for name, job in self._jobs.items():
-            slot = partial(keep_running, name, job, over, describe=describe)
-            self._slots[name] = _thread(name, slot)
+            self._slots[name] = _thread(name, partial(self._keep_running, name, job))
+
+    def _keep_running(self, name: str, job: Callable[[], None]) -> None:
+        try:
+            keep_running(name, job, self._over, describe=self._host.describe)
+        except SupersededError as error:
+            self._over.set()
+            if self._failure is None:  # its driver may be cut off from the target, and not know
+                self._fail(error)
 
     def _fail(self, error: SrmError) -> None:
         logger.error("%s has ended, no other flow does: %s", self.flow, error)

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from srm.errors import SupersededError
+
 logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_S: Final = 0.2
@@ -39,11 +41,16 @@ def keep_running(
 ) -> int:
     """Run ``job`` again and again until ``stop``; return how often it was started.
 
+    One that another application has superseded would only end again: that error is raised.
+
     Args:
         name: of the job, for messages.
         job: blocks while it runs; ends by returning or by any exception.
         stop: ends the series; the caller also has to end the running job.
         describe: turns what ended a job into one line.
+
+    Raises:
+        SupersededError: another application drives the flow of the job.
     """
     pause, submissions = Backoff(), 0
     while not stop.is_set():
@@ -52,6 +59,8 @@ def keep_running(
         try:
             job()
             reason = "it returned"
+        except SupersededError:
+            raise
         except Exception as error:  # whatever ends a job, it has to run again
             reason = describe(error)
             logger.debug("%s failed", name, exc_info=error)

@@ -17,10 +17,16 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from srm.config.model import ClusterClients, FlowConfig
 from srm.domain.partition_notes import PartitionNotes
-from srm.domain.replication_records import NOBODY, AssignedPartition, Assignment, Incarnation
+from srm.domain.replication_records import (
+    NOBODY,
+    AssignedPartition,
+    Assignment,
+    DriverHeartbeat,
+    Incarnation,
+)
 from srm.domain.silence import HEARTBEAT_S
 from srm.domain.slot_records import next_incarnation
-from srm.errors import FencedError, SrmError, UnavailableError
+from srm.errors import FencedError, SrmError, SupersededError, UnavailableError
 from srm.replication.batches.transform import ClusterIds
 from srm.replication.clock import now_s, until_next
 from srm.replication.ports import Clock, Wire
@@ -50,6 +56,9 @@ _CUT_S: Final = 60.0  # for a report that is under way, and one that holds all
 class SlotSpec:
     """What a Spark task needs to be a slot: ``source`` and ``target`` are for its clients.
 
+    It obeys the ``driver`` of its application, and ends once another one drives the flow; where
+    that is empty, it obeys any.
+
     As text it shows no secret; pickled, as Spark sends it to its workers, it is whole.
     """
 
@@ -57,6 +66,7 @@ class SlotSpec:
     slot: str
     source: ClusterClients
     target: ClusterClients
+    driver: str = ""
 
 
 class AssignmentFeed(Protocol):
@@ -81,6 +91,11 @@ class AssignmentFeed(Protocol):
         Raises:
             SrmError: its leader does not answer.
         """
+        ...
+
+    @property
+    def driver(self) -> DriverHeartbeat | None:
+        """The last sign of life of a driver, as far as the log was read."""
         ...
 
     def decided(self) -> Collection[PartitionNotes]:
@@ -152,7 +167,11 @@ class Slot:
         claim_lifetime: ClaimLifetime,
         quota: Quota,
         clusters: ClusterIds,
+        driver: str = "",
     ) -> None:
+        self._flow = config.flow
+        self._driver = driver
+        self._foreign_until: int | None = None
         self._feed = feed
         self._starts = starts
         self._reporter = reporter
@@ -244,7 +263,10 @@ class Slot:
         while True:
             try:
                 newest = await self._feed.poll(_POLL_S)
+                await self._check_driver()
                 trouble = ""
+            except SupersededError:
+                raise
             except SrmError as error:
                 if str(error) != trouble:
                     logger.warning("assignment cannot be followed: %s", error)
@@ -259,6 +281,28 @@ class Slot:
             self._has_read.set()
             self._has_read.clear()
 
+    async def _check_driver(self) -> None:
+        """End for good if another application drives the flow.
+
+        Its driver is the last one in the log, read to where that ends: earlier ones come first.
+
+        Raises:
+            SupersededError: it does.
+            SrmError: nobody says where the log ends.
+        """
+        beat = self._feed.driver
+        if beat is None or self._driver in ("", beat.driver):
+            self._foreign_until = None
+            return
+        if self._foreign_until is None:
+            self._foreign_until = await self._feed.end()
+        if self._feed.position >= self._foreign_until:
+            raise SupersededError(
+                f"another application drives flow {self._flow} now (pid {beat.pid} on {beat.host}, "
+                f"Spark application {beat.application_id}): slot {self._reporter.slot} of this one "
+                "ends"
+            )
+
     async def _read_assignment(self) -> None:
         """Wait until all is read and obeyed that the log of assignments holds now.
 
@@ -268,7 +312,7 @@ class Slot:
         end = await self._feed.end()
         try:
             async with asyncio.timeout(_READ_S):
-                while self._read_to < end:
+                while self._read_to < end or self._foreign_until is not None:
                     await self._has_read.wait()
         except TimeoutError as error:
             raise UnavailableError(
@@ -349,6 +393,13 @@ class Slot:
     async def _read(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
+    async def _read_first(self) -> None:
+        while True:
+            try:
+                return await self._read_assignment()
+            except UnavailableError as error:
+                logger.warning("slot %s does not begin yet: %s", self._reporter.slot, error)
+
     # ----- reporting and tasks
 
     async def _report(self) -> None:
@@ -370,7 +421,12 @@ class Slot:
             await asyncio.sleep(until_next(_REPORT_EVERY_S))  # the rhythm of reports, not a wait
 
     async def _beat(self) -> None:
-        """Give a sign of life each second, however long a report takes."""
+        """Give a sign of life each second, however long a report takes.
+
+        The first one when the assignment is read: of a process that is no slot any more there is
+        none, as the driver in charge would give partitions to it.
+        """
+        await self._read_first()
         loop = asyncio.get_running_loop()
         signs = SourceSigns()
         while True:

@@ -291,6 +291,7 @@ class SimulatedFeed:
         self._topic = internal_topics.replication(flow.source)
         self._follower = Follower(store, self._topic, [COMMANDS], slot)
         self._decided: list[PartitionNotes] = []
+        self.driver = None  # slots outlive drivers here
 
     @property
     def position(self) -> int:

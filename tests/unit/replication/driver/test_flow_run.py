@@ -12,7 +12,14 @@ from tests.unit.replication.driving import FLOW, Lab
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain.replication_records import DRIVER_KEY
-from srm.errors import AuthorizationError, ConfigError, FencedError, SrmError, UnavailableError
+from srm.errors import (
+    AuthorizationError,
+    ConfigError,
+    FencedError,
+    SrmError,
+    SupersededError,
+    UnavailableError,
+)
 from srm.replication.driver import driver as driver_module
 from srm.replication.driver.flow_run import FlowHost, FlowRun
 
@@ -24,11 +31,17 @@ class OneFlow:
         self.lab = Lab()
         self.copying = threading.Event()
         self.cancelled = threading.Event()
+        self.superseded = threading.Event()
+        self.submitted = 0
         self.driver = self.lab.driver(opened=False)
         self.run = FlowRun(host, _context(), self.driver, {"slot": self._copy}, _no_log)
 
     def _copy(self) -> None:
+        self.submitted += 1
+        assert self.is_driven(), "a slot reads in the log that its driver is in charge"
         self.copying.set()
+        if self.superseded.is_set():
+            raise SupersededError("another application drives flow P->B now")
         self.cancelled.wait(DEADLINE_S)
         raise SrmError("cancelled")
 
@@ -114,6 +127,22 @@ def test_a_flow_that_another_replicator_takes_over_ends_with_its_slots_and_no_ot
     going.lab.now += 5
     eventually(lambda: len(going.lab.topic.records) > beats, "the other is driven")
     assert not going.cancelled.is_set()
+    assert not going.run.is_over(until_caught_up=False)
+
+
+def test_a_flow_whose_slots_read_that_another_application_drives_it_ends(
+    flows: tuple[OneFlow, OneFlow], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its own driver may be cut off from the target, where its slots are not."""
+    one, going = flows
+    one.superseded.set()
+    for each in flows:
+        each.run.start()
+
+    eventually(lambda: one.run.is_over(until_caught_up=False), "the flow ends")
+    assert isinstance(one.run.failure, SupersededError)
+    assert one.submitted == 1
+    assert caplog.text.count("another application drives flow P->B now") == 1
     assert not going.run.is_over(until_caught_up=False)
 
 

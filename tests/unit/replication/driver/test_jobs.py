@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
+from srm.errors import SupersededError
 from srm.replication.driver import jobs
 from srm.replication.driver.jobs import Backoff, keep_running
 
@@ -39,3 +42,16 @@ def test_a_job_that_raises_or_returns_is_submitted_again_until_stopped(caplog):
     assert submissions == len(runs) == 3
     assert "slot 0 of P->B ended, submitted again in 0.2 s: worker lost" in caplog.text
     assert "submitted again in 0.4 s: it returned" in caplog.text
+
+
+def test_a_job_of_a_superseded_application_is_not_submitted_again():
+    runs: list[int] = []
+
+    def job() -> None:
+        runs.append(1)
+        raise SupersededError("another application drives flow P->B now")
+
+    with pytest.raises(SupersededError):
+        keep_running("slot 0 of P->B", job, threading.Event())
+
+    assert len(runs) == 1

@@ -101,6 +101,7 @@ class Feed:
     """Says what the slot is to copy, one partition more each time."""
 
     position = 0
+    driver = None
 
     def __init__(self, *news: tuple[AssignedPartition, ...]) -> None:
         self._news = [Assignment("0", 1 + number, held) for number, held in enumerate(news)]

@@ -13,8 +13,13 @@ from tests.unit.replication.slot.two_logs import OURS
 from tests.waiting import until
 
 from srm.domain.partition_notes import PartitionNotes
-from srm.domain.replication_records import NOBODY, AssignedPartition, Assignment
-from srm.errors import SrmError, UnavailableError
+from srm.domain.replication_records import (
+    NOBODY,
+    AssignedPartition,
+    Assignment,
+    DriverHeartbeat,
+)
+from srm.errors import SrmError, SupersededError, UnavailableError
 from srm.replication.batches.transform import ClusterIds
 from srm.replication.ports import ProducerId
 from srm.replication.slot import slot
@@ -28,6 +33,10 @@ from srm.testing.flows import flow_config
 _WAIT_S = 300.0
 
 
+def _beat(driver: str) -> DriverHeartbeat:
+    return DriverHeartbeat(driver, "app-7", "host-7", 7, 0)
+
+
 class Feed:
     """A log of assignments that ends at ``length``, read as far as the test lets it be read."""
 
@@ -35,6 +44,7 @@ class Feed:
         self.length = 1
         self.asked = 0
         self.position = 0
+        self.driver: DriverHeartbeat | None = None
         self._news: asyncio.Queue[tuple[int, Assignment | None] | SrmError] = asyncio.Queue()
 
     def read(self, position: int, news: Assignment | None = None) -> None:
@@ -87,7 +97,11 @@ class Untold:
 
     def begin(self, *_: object) -> None: ...
 
-    def beat(self, *_: object) -> None: ...
+    def __init__(self) -> None:
+        self.beats = 0
+
+    def beat(self, *_: object) -> None:
+        self.beats += 1
 
     def report(self, *_: object) -> None: ...
 
@@ -108,8 +122,10 @@ class Untold:
 class Site:
     """A slot that claims its one partition as soon as it has read its assignment."""
 
-    def __init__(self) -> None:
-        self.feed, self.starts = Feed(), Starts()
+    running: asyncio.Task[None]
+
+    def __init__(self, driver: str) -> None:
+        self.feed, self.starts, self.told = Feed(), Starts(), Untold()
         self.target = Cluster(copies(3), [ProducerId(OURS, epoch) for epoch in range(1, 9)])
 
         async def expirations() -> dict[str, str]:
@@ -121,11 +137,12 @@ class Site:
             cast("Any", self.target),
             self.feed,
             cast("Any", self.starts),
-            cast("Any", Untold()),
+            cast("Any", self.told),
             lambda: 0,
             ClaimLifetime(expirations),
             Quota(None),
             ClusterIds("", ""),
+            driver,
         )
 
     def phase(self) -> Phase | None:
@@ -151,16 +168,18 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slot, "_POLL_S", 0.0)
 
 
-def play(scenario: Callable[[Site], Awaitable[None]]) -> None:
+def play(scenario: Callable[[Site], Awaitable[None]], driver: str = "") -> None:
     async def all_of_it() -> None:
-        site, stop = Site(), threading.Event()
-        running = asyncio.create_task(site.slot.run(stop))
+        site, stop = Site(driver), threading.Event()
+        site.running = asyncio.create_task(site.slot.run(stop))
         try:
             await scenario(site)
         finally:
             site.starts.known.set()
             stop.set()
-            await running
+            await asyncio.wait([site.running])
+        if not driver:
+            site.running.result()
 
     asyncio.run(all_of_it())
 
@@ -191,7 +210,7 @@ def test_a_claim_after_the_partition_was_taken_away_is_not_used() -> None:
         await site.begin()
         site.target.on_claim = lambda: setattr(site.feed, "length", 2)
         await site.settle()
-        await until(lambda: site.feed.asked == 2)
+        await until(lambda: site.target.claimed)
         assert site.phase() is Phase.CLAIMING
         site.feed.read(2, Assignment("0", 2, ()))
         await until(lambda: site.slot._generation == 2)
@@ -224,3 +243,33 @@ def test_a_slot_that_is_fenced_claims_again_unless_another_process_is_named() ->
         await until(lambda: site.phase() is Phase.IDLE)
 
     play(scenario)
+
+
+def test_a_slot_ends_for_good_once_another_application_drives_the_flow() -> None:
+    """What older drivers have left in the log comes before the heartbeat of its own."""
+
+    async def scenario(site: Site) -> None:
+        site.feed.driver = _beat("older")
+        site.feed.length = 3
+        site.feed.read(1, Assignment("0", 1, (ASSIGNED,)))
+        await until(lambda: site.slot._generation == 1)
+        site.starts.known.set()
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert not site.target.claimed
+        assert not site.told.beats, "a driver would take it for a slot of its own"
+
+        site.feed.driver = _beat("ours")
+        site.feed.read(3)
+        await until(lambda: site.phase() is Phase.COPYING and site.told.beats)
+
+        site.feed.driver = _beat("newer")
+        site.feed.read(4)
+        await until(lambda: site.slot._failure)
+        assert "another application drives flow P->B now (pid 7 on host-7" in str(
+            site.slot._failure
+        )
+        with pytest.raises(SupersededError):
+            await site.running
+
+    play(scenario, driver="ours")
