@@ -17,3 +17,9 @@ def test_a_target_that_others_have_filled_is_copied_to_once_that_is_decided(
     first: int, end: int
 ) -> None:
     play("--kinds", "filled", "--seeds", f"{first}:{end}")
+
+
+@pytest.mark.timeout(1000)
+@pytest.mark.parametrize("kinds", ["seal,kill slot", "seal deaf"])
+def test_a_sealed_copy_never_grows_and_its_end_translates(kinds: str) -> None:
+    play("--kinds", kinds, "--seeds", "0:60")

@@ -399,6 +399,7 @@ class Slot:
                 return await self._read_assignment()
             except UnavailableError as error:
                 logger.warning("slot %s does not begin yet: %s", self._reporter.slot, error)
+                await asyncio.sleep(_POLL_S)  # back-off between attempts
 
     # ----- reporting and tasks
 

@@ -14,9 +14,8 @@ from srm.domain.topics import TopicPartition
 from srm.errors import SrmError
 from srm.replication.driver import pausing
 from srm.replication.driver.driver_log import DriverLog
-from srm.replication.slot.claim import take
 from srm.replication.slot.log_reader import LogReader
-from srm.replication.slot.marker import until_in_force
+from srm.replication.slot.sealing import seal
 from srm.testing.flows import P_TO_B
 from srm.testing.simulation import damage
 from srm.testing.simulation.batches import foreign_batch
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from srm.testing.simulation.scenario import Scenario
     from srm.testing.simulation.world import Worker, World
 
-_LIFETIME_S: Final = 10.0
 _AGAIN_S: Final = 1.0
 
 Play = Callable[["World", random.Random], Coroutine[Any, Any, None]]
@@ -445,10 +443,8 @@ async def _until_done(attempt: Callable[..., Any], *args: Any) -> None:
 
 async def _seal_one(world: World, wire: SimulatedWire, copy: Partition) -> None:
     place = TopicPartition(copy.place.topic, copy.place.partition)
-    _, end = await wire.log_range(place)
-    claim = await take(wire, P_TO_B, place, _LIFETIME_S)
     topic_id = topic_id_bytes(world.target.topics[place.topic].id_text)
-    await until_in_force(LogReader(wire, place, topic_id, read_committed=False), end, claim)
+    await seal(LogReader(wire, place, topic_id, read_committed=False), P_TO_B)
 
 
 def _some(world: World, rng: random.Random) -> list[Partition]:

@@ -249,12 +249,9 @@ class SimulatedStateLog:
 class Follower:
     """Reads partitions of a topic from their start, and what is written to them since."""
 
-    def __init__(
-        self, store: StateStore, topic: str, partitions: Collection[int], slot: str = ""
-    ) -> None:
+    def __init__(self, store: StateStore, topic: str, partitions: Collection[int]) -> None:
         self.loop = store.loop
         self._store = store
-        self._slot = slot
         self._topic = topic
         self.at = dict.fromkeys(partitions, 0)
 
@@ -263,7 +260,7 @@ class Follower:
         deadline = self.loop.time() + timeout_s
         while True:
             store = self._store
-            found = self._take() if store.reachable and self._slot not in store.deaf else []
+            found = self._take() if store.reachable else []
             left = deadline - self.loop.time()
             if found or left <= 0:
                 self.loop.pause(self._store.delay_s())
@@ -289,7 +286,7 @@ class SimulatedFeed:
         self._store = store
         self._slot = slot
         self._topic = internal_topics.replication(flow.source)
-        self._follower = Follower(store, self._topic, [COMMANDS], slot)
+        self._follower = Follower(store, self._topic, [COMMANDS])
         self._decided: list[PartitionNotes] = []
         self.driver = None  # slots outlive drivers here
 
@@ -301,6 +298,7 @@ class SimulatedFeed:
     async def poll(self, timeout_s: float) -> Assignment | None:
         """See the port."""
         loop = asyncio.get_running_loop()
+        self._require_hearing()
         news = await loop.run_in_executor(None, self._follower.poll, timeout_s)
         values = [r.value for r in news if r.key == self._key and r.value]
         notes = [r.value for r in news if r.key.startswith(NOTES_PREFIX) and r.value]
@@ -310,10 +308,13 @@ class SimulatedFeed:
     async def end(self) -> int:
         """See the port."""
         loop = asyncio.get_running_loop()
-        if self._slot in self._store.deaf:
-            raise UnavailableError(f"slot {self._slot} cannot read the end of commands")
+        self._require_hearing()
         await loop.run_in_executor(None, self._store.require, "asking for the end of commands")
         return self._store.cluster.records(self._topic, COMMANDS).end
+
+    def _require_hearing(self) -> None:
+        if self._slot in self._store.deaf:
+            raise UnavailableError(f"slot {self._slot} cannot read its assignment")
 
     def decided(self) -> Collection[PartitionNotes]:
         """See the port."""
