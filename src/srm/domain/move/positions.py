@@ -171,13 +171,15 @@ def partition_move(group: GroupPosition) -> PartitionMove:
 def _after_loss(group: GroupPosition) -> Translation:
     """Return where the group continues without its source: at its last place, within the log.
 
-    Without a known place, an empty log has one exact place: its end.
+    Without a known place that is its own commit; an empty log has one exact place, its end.
     """
-    facts, last = group.facts, group.last
+    facts, last, theirs = group.facts, group.last, group.target_committed
     log = facts.downstream_log
     if log is None:
         reason = f"{facts.downstream} does not exist on {facts.target}"
         return Translation("no-commit") if last is None else Translation("no-target", reason=reason)
+    if last is None and theirs is not None:
+        return Translation("translated", theirs)
     if last is None:
         is_empty = log is not UNKNOWN_LOG and log.start >= log.end
         return Translation("translated", log.end) if is_empty else Translation("no-commit")

@@ -21,7 +21,9 @@ from srm.domain.topics import TopicPartition
 from srm.engine.comeback.look import Show, look_at_source
 from srm.engine.comeback.ports import ReturnedLogs
 from srm.engine.compacted import ensure_compacted
+from srm.engine.move.registers import level
 from srm.engine.ports import FlowContext, FlowSwitch
+from srm.engine.standing import as_move
 from srm.engine.supervision import standing_pause
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
 from srm.replication.restore.unfinished import unfinished
@@ -112,6 +114,8 @@ def settle_return(
     now = standing_pause(context)
     if now is None or now.request != before.request:
         raise _overtaken(context, "paused again" if now else "settled")
+    show("routes and moves of both clusters")
+    level(as_move(context))
     if before.moves:
         show("the outcome of the disaster")
     for move_id in before.moves:

@@ -250,7 +250,8 @@ class MoveFacts:
     def _partitions(self, group: str) -> Iterator[GroupPosition]:
         committed = self.source.committed.get(group, {})
         last, on_target = self.last_places(group), self.target.committed.get(group, {})
-        read = {tp.topic for tp in (*committed, *last)}
+        own = on_target if self.is_away else ()
+        read = {tp.topic for tp in (*committed, *last, *own)}
         reads = {pair.original for pair in self.pairs if {pair.topic, pair.target_topic} & read}
         for pair in self.pairs:
             for tp in self._places(pair, last) if pair.original in reads else ():

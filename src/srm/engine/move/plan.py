@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from srm.domain.amount import few
+from srm.domain.amount import few, some
 from srm.domain.move.finding import Finding, warning
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.request import MoveRequest
@@ -272,13 +272,18 @@ def _without_routed(
         for subject, why in routed_elsewhere(outlook.facts, request, move_id).items()
         if routes[subject].state == "go"
     }
+    facts, flow = outlook.facts, request.flow
+    every = (*map(topic_subject, facts.topics), *map(group_subject, facts.groups))
     named = (*map(topic_subject, request.topics), *map(group_subject, request.groups))
+    if every and not named and {*every} <= {*there}:
+        movers = some(sorted({routes[one].move_id for one in every}))
+        text = f"all clients of {flow} are routed to {flow.target} already, by {movers}"
+        nothing_left = Finding("route", Reason(text))
+        return outlook.without(every), (nothing_left,)
     in_vain = bool(named) and {*named} <= {*there}
     staying = tuple(
         Finding("route", Reason(there[one]), blocks=in_vain) for one in named if one in there
     )
-    facts = outlook.facts
-    every = (*map(topic_subject, facts.topics), *map(group_subject, facts.groups))
     return outlook.without(every if in_vain else there), staying
 
 

@@ -237,7 +237,7 @@ def group_warnings(facts: MoveFacts) -> Iterator[Finding]:
     own = [
         group.group
         for group in facts.plans
-        if any(position.state == "own-commit" for position in group.positions)
+        if any(p.state == "own-commit" and p.committed is not None for p in group.positions)
     ]
     if own:
         yield warning(

@@ -20,7 +20,7 @@ from srm.domain.move.routes import Route, merge_tables
 from srm.engine.away import loudness
 from srm.engine.control_records import CONTROL_ID, until_not_fenced
 from srm.engine.move.control import Change, ControlTables
-from srm.engine.move.store import MoveContext, furthest, newest_plan
+from srm.engine.move.store import MoveContext, ensure_topics, furthest, newest_plan
 from srm.engine.ports import Cluster, ControlWriter
 from srm.errors import FencedError, UnavailableError
 
@@ -184,6 +184,20 @@ class Registers:
         self._writers.clear()
         self._tables.clear()
         self._away.clear()
+
+
+def level(context: MoveContext) -> None:
+    """Give each cluster the routes and moves that it lacks; safe to repeat.
+
+    A cluster that was lost has not seen the moves since then. Without them its clients, and the
+    next move that reads it alone, follow the routes of before.
+
+    Raises:
+        UnavailableError: a cluster does not answer.
+    """
+    ensure_topics(context)
+    with Registers(context) as registers:
+        registers.run("the routes of both clusters", lambda: registers.require(*SIDES))
 
 
 def record(context: MoveContext, change: Change, *, tolerate_source: bool = False) -> None:

@@ -11,6 +11,8 @@ from tests.slot_reports import records_of
 from srm.domain import internal_topics
 from srm.domain.ledger import LedgerEntry
 from srm.domain.move.outcome import Outcome
+from srm.domain.move.plan import MovePlan
+from srm.domain.move.request import MoveRequest
 from srm.domain.move.routes import ERA, Route, topic_subject
 from srm.domain.offset_map import Position
 from srm.domain.partition_notes import PartitionNotes
@@ -33,6 +35,7 @@ from srm.engine.comeback.ports import Wanted
 from srm.engine.comeback.residue import read_residue, residue_ranges
 from srm.engine.comeback.settle import plan_return, settle_return
 from srm.engine.compacted import ensure_compacted
+from srm.engine.move.control import read_routes
 from srm.engine.ports import Cluster, FlowContext
 from srm.engine.supervision import standing_pause
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
@@ -464,3 +467,20 @@ def test_a_partition_without_an_answer_is_not_decided_about_unseen(returned: Ret
     assert standing_pause(returned.context) is None
     assert returned.outcome is not None
     assert returned.outcome.unread == ("Payments-0: its leader is away",)
+
+
+def test_the_cluster_that_returned_gets_the_routes_that_it_has_not_seen(
+    returned: Returned,
+) -> None:
+    """The next move that reads it alone would take its clients for those of the move before."""
+    context = returned.context
+    request = MoveRequest("failover", "P", "B", mode="unplanned")
+    plan = MovePlan("m1", 0, request, ("Payments",), (), (), (), "settings")
+    ensure_compacted(context.target, internal_topics.MOVES)
+    context.target.compacted(internal_topics.MOVES).write({b"plan:m1": plan.value()})
+    route(context.target, Route(ERA, "B", "go", "m1", 5, decided=True))
+
+    returned.settle(Payments="merge")
+
+    history = context.source.compacted(internal_topics.ROUTING).read_history()
+    assert read_routes(context.source, history)[topic_subject("Payments")].move_id == "m1"
