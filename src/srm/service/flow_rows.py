@@ -254,6 +254,7 @@ def group_detail(
                     _ends(view, outlook, opposite, one),
                 )
                 for one in plan.positions
+                if one.lag or one.target in outlook.places(group)  # else nothing to read
             )
             sides = {look.flow.source: commits.source, look.flow.target: commits.target}
             unread = {alias: side.error for alias, side in sides.items() if side.error}
