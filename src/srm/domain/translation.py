@@ -328,13 +328,13 @@ def _after_discarded(facts: PartitionFacts, offset: int) -> int:
     """
     known = facts.offset_map
     for start, end in facts.losses.discarded:
-        if known.source_records_between(start, end):
-            continue
+        if end <= offset:
+            continue  # the map may not be loaded there
         reached = offset >= start or (
             (known.known_source_end or 0) >= start
             and not known.source_records_between(offset, start)
         )
-        if reached and offset < end:
+        if reached and not known.source_records_between(start, end):
             offset = end
     return offset
 

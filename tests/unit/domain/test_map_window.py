@@ -14,6 +14,8 @@ from srm.domain.map_index import Entries, Entry
 from srm.domain.map_records import MapBlock, topic_id_text
 from srm.domain.offset_map import OffsetMap, Position, Run, Runs, Translation
 from srm.domain.spans import Cuts
+from srm.domain.topics import TopicPartition
+from srm.domain.translation import Log, Losses, PartitionFacts, translate
 from srm.errors import NotLoadedError
 
 EMPTY = MapBlock("T", topic_id_text(b"\1" * 16), 0, topic_id_text(b"\2" * 16), (7,), Runs())
@@ -101,6 +103,25 @@ def test_a_window_answers_as_the_whole_map_or_not_at_all(
             except NotLoadedError:
                 continue
             assert answer == ask(whole)
+
+
+def test_what_was_discarded_before_a_commit_needs_no_part_of_the_map() -> None:
+    """Each return may leave such a range, and a map is loaded around commits only."""
+    blocks = [
+        replace(EMPTY, runs=Runs.of([Run(100 * n, 90 * n, 10), Run(100 * n + 20, 90 * n + 11, 9)]))
+        for n in range(5)
+    ]
+    part = window(blocks, {4}, Position(429, 380, 429))
+    place = TopicPartition("T", 0)
+    facts = PartitionFacts(
+        *("reverse", TopicPartition("P.T", 0), place, "P", Log(0, 380, 380), Log(0, 429, 429)),
+        part,
+        losses=Losses(discarded=((10, 20), (210, 220))),
+    )
+
+    found = translate(facts, 365)
+
+    assert (found.state, found.offset) == ("translated", 405)
 
 
 def test_what_lies_in_a_loaded_block_or_between_blocks_is_answered() -> None:
