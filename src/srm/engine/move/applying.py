@@ -84,11 +84,11 @@ def apply_after_loss(context: MoveContext, plan: MovePlan, progress: MoveProgres
     moving = {group.group: group for group in facts.plans if group.group not in left}
     rows = {name: group.positions for name, group in moving.items()}
     decisions = apply_positions(context, plan, progress.attempt, rows)
-    refused = {one.group: _why(one) for one in decisions if not one.in_place}
+    left |= {one.group: _why(one) for one in decisions if not one.in_place}
     intended = {
         name: {str(p.target): p.resume for p in group.positions if p.resume is not None}
         for name, group in moving.items()
-        if name not in refused
+        if name not in left
     }
     skipped = {name: moving[name].skipped for name in intended}
     log.info("move %s: %d groups are set, %d are not", plan.move_id, len(intended), len(left))
@@ -97,7 +97,7 @@ def apply_after_loss(context: MoveContext, plan: MovePlan, progress: MoveProgres
         context.now_ms(),
         intended=intended,
         skipped=skipped,
-        left_alone={**left, **refused},
+        left_alone=left,
     )
 
 

@@ -14,6 +14,7 @@ from srm.domain.move.positions import GroupPosition, LastPlace, PartitionMove, p
 from srm.domain.move.presence import Writer
 from srm.domain.move.replication import ReplicationFacts
 from srm.domain.move.request import MoveRequest
+from srm.domain.move.routes import group_subject, topic_subject
 from srm.domain.offset_map import OffsetMap
 from srm.domain.reason import Reason
 from srm.domain.replication_records import PartitionStatus
@@ -145,6 +146,11 @@ class MoveFacts:
             GroupPlan(group, self.source.group(group).members, self.positions(group))
             for group in self.groups
         )
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Routing subjects of the look: topics, then groups."""
+        return (*map(topic_subject, self.topics), *map(group_subject, self.groups))
 
     def last_places(self, group: str) -> Mapping[TopicPartition, LastPlace]:
         """Return the last known places of a group in what moves, where the source is lost."""

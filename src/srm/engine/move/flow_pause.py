@@ -18,7 +18,7 @@ from srm.domain.move.routes import CLOCK_KEY
 from srm.domain.pause import Pause
 from srm.engine.move.outlook import Outlook, read_outlook
 from srm.engine.move.store import MoveContext
-from srm.engine.move.topics import Choice
+from srm.engine.move.topics import MoveScope
 from srm.engine.operator import operator
 from srm.engine.ports import FlowSwitch
 from srm.engine.supervision import standing_pause
@@ -51,7 +51,7 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: Outlook) -> MovePro
     notes = tuple(f"{copy} may still grow for a moment: {why}" for copy, why in unsealed.items())
     for note in notes:
         log.warning("move %s: %s", plan.move_id, note)
-    chosen = Choice(plan.topics, plan.group_names)
+    chosen = MoveScope(plan.topics, plan.group_names)
     final = read_outlook(context, plan.request, with_groups=False, chosen=chosen)
     # The seals are the newest records of the copies now: rates are those of before.
     final = replace(final, recent=before.recent, newest=before.newest)

@@ -21,7 +21,7 @@ from srm.engine.move.redirect import ROUTING, Attempt
 from srm.engine.move.registers import Registers, sides_of
 from srm.engine.move.routes import subjects
 from srm.engine.move.store import MoveContext, MoveStore, config_fingerprint
-from srm.engine.move.topics import Choice
+from srm.engine.move.topics import MoveScope
 from srm.errors import ConflictError, SrmError
 
 log = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
         raise ConflictError(f"move {plan.move_id} cannot start: {'; '.join(few(plan.blocking))}")
     # The topics and groups were chosen, and shown, when the move was planned: a new one waits.
     pinned = replace(plan.request, topics=plan.topics, groups=plan.group_names)
-    chosen = Choice(plan.topics, plan.group_names)
+    chosen = MoveScope(plan.topics, plan.group_names)
     fresh = findings(context, pinned, plan.move_id, chosen)
     fresh.require_none(plan.move_id)
     if fresh.outlook is not None:

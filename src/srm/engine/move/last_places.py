@@ -16,6 +16,7 @@ from srm.domain.topics import TopicPartition
 from srm.engine.checkpoints import read_checkpoints, read_ledger
 from srm.engine.move.facts import Away
 from srm.engine.move.store import MoveContext
+from srm.engine.ports import TopicDescription
 from srm.engine.proving import read_proof
 
 
@@ -23,10 +24,11 @@ from srm.engine.proving import read_proof
 class LastPlaces:
     """Each last known place with its time (epoch milliseconds), by group and target partition.
 
-    ``proof`` is the result of the last emission of the flow.
+    ``topics`` are all of the target, ``proof`` is the result of the last emission of the flow.
     """
 
     alias: str
+    topics: Mapping[str, TopicDescription]
     places: Mapping[str, Mapping[TopicPartition, tuple[LastPlace, int]]]
     ledger: Ledger
     proof: FlowProof | None
@@ -52,22 +54,25 @@ class LastPlaces:
         return Away(self.alias, found, known_ms, frozenset(still))
 
 
-def read_last_places(context: MoveContext, topics: Collection[str]) -> LastPlaces:
+def read_last_places(
+    context: MoveContext, on_target: Mapping[str, TopicDescription], topics: Collection[str]
+) -> LastPlaces:
     """Take the newer of checkpoint and settled own write.
 
     Args:
         context: the flows; only the target is queried.
-        topics: names on the target.
+        on_target: topics of the target, read before.
+        topics: names on the target, of those that are wanted.
 
     Raises:
         SrmError: the target does not answer.
     """
     target, config = context.target, context.forward.config
-    there, wanted = target.topics(), frozenset(topics)
-    ledger = read_ledger(target, there)
+    wanted = frozenset(topics)
+    ledger = read_ledger(target, on_target)
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
     found = dict[str, dict[TopicPartition, tuple[LastPlace, int]]]()
-    for one in read_checkpoints(target, topic, there):
+    for one in read_checkpoints(target, topic, on_target):
         checkpoint, place = one.checkpoint, one.checkpoint.topic_partition
         if place.topic in wanted:
             last = LastPlace(checkpoint.downstream_offset, checkpoint.upstream_offset)
@@ -82,4 +87,4 @@ def read_last_places(context: MoveContext, topics: Collection[str]) -> LastPlace
             places[place] = known[0], max(known[1], entry.time_ms)
         elif known is None or entry.time_ms > known[1]:
             places[place] = LastPlace(entry.intended, None, by_srm=True), entry.time_ms
-    return LastPlaces(config.flow.source, found, ledger, read_proof(target, config.flow))
+    return LastPlaces(config.flow.source, on_target, found, ledger, read_proof(target, config.flow))

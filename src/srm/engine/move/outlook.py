@@ -32,7 +32,7 @@ from srm.engine.move.last_places import read_last_places
 from srm.engine.move.reading import read_target
 from srm.engine.move.routes import RoutingTables
 from srm.engine.move.store import MoveContext
-from srm.engine.move.topics import Choice, groups_after_loss, topics_to_move
+from srm.engine.move.topics import MoveScope, groups_after_loss, topics_to_move
 from srm.engine.ports import FlowMaps
 from srm.engine.source_look import MOST_READ, SourceLook, times_of
 from srm.errors import AuthorizationError, SrmError
@@ -215,7 +215,7 @@ def read_outlook(
     *,
     with_groups: bool = True,
     also: Collection[str] = (),
-    chosen: Choice | None = None,
+    chosen: MoveScope | None = None,
 ) -> Outlook:
     """Take one look at the target, for all that the request names.
 
@@ -230,10 +230,13 @@ def read_outlook(
         NotFoundError: a topic that was named is copied neither way.
         SrmError: the target does not answer.
     """
-    topics = topics_to_move(context, request) if chosen is None else chosen.topics
+    on_target = context.target.topics()
+    topics = topics_to_move(context, request, on_target) if chosen is None else chosen.topics
     policy, flow = context.forward.config.policy, context.forward.config.flow
     known = read_last_places(
-        context, [*topics, *(policy.format_remote_topic(flow.source, topic) for topic in topics)]
+        context,
+        on_target,
+        [*topics, *(policy.format_remote_topic(flow.source, topic) for topic in topics)],
     )
     routing = RoutingTables.of_target(context)
     chosen = chosen or groups_after_loss(context, request, topics, known, routing)

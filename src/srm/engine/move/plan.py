@@ -28,7 +28,7 @@ from srm.engine.move.problems import (
     nothing_to_move,
     redirect_problems,
     replication_warnings,
-    routed_elsewhere,
+    routing_conflicts,
     topic_problems,
     unsettled_problems,
 )
@@ -40,7 +40,7 @@ from srm.engine.move.routes import require_in_force
 from srm.engine.move.store import MoveContext, MoveStore, config_fingerprint, ensure_topics
 from srm.engine.move.surroundings import surroundings
 from srm.engine.move.together import written_together
-from srm.engine.move.topics import Choice, groups_on_source, originals, topics_to_move
+from srm.engine.move.topics import MoveScope, groups_on_source, originals, topics_to_move
 from srm.errors import ConflictError, UsageError
 
 _REPLACEABLE: Final = frozenset({"planned", "released"})
@@ -175,7 +175,7 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
 
 
 def findings(
-    context: MoveContext, request: MoveRequest, move_id: str, chosen: Choice | None = None
+    context: MoveContext, request: MoveRequest, move_id: str, chosen: MoveScope | None = None
 ) -> Findings:
     """Look at what moves, and list the conditions that block the move or deserve a warning.
 
@@ -196,7 +196,9 @@ def findings(
 
 
 def _of_both(context: MoveContext, request: MoveRequest, move_id: str) -> Findings:
-    chosen = groups_on_source(context, request, topics_to_move(context, request))
+    chosen = groups_on_source(
+        context, request, topics_to_move(context, request, context.target.topics())
+    )
     topics = chosen.topics
     facts = read_facts(context, request, topics, chosen.groups)
     selected = originals(facts.source.topics, context.forward.config)
@@ -213,7 +215,7 @@ def _of_both(context: MoveContext, request: MoveRequest, move_id: str) -> Findin
         *written_together(context.source, request, topics, selected),
         *(
             Finding("route", Reason(why))
-            for why in routed_elsewhere(facts, request, move_id).values()
+            for why in routing_conflicts(facts, request, move_id).values()
         ),
         *group_problems(facts),
         *proof_problems(verdicts),
@@ -234,7 +236,7 @@ def _of_both(context: MoveContext, request: MoveRequest, move_id: str) -> Findin
 
 
 def _after_loss(
-    context: MoveContext, request: MoveRequest, move_id: str, chosen: Choice | None
+    context: MoveContext, request: MoveRequest, move_id: str, chosen: MoveScope | None
 ) -> Findings:
     """Look at the target alone. Of the groups, none holds up another."""
     outlook = read_outlook(context, request, chosen=chosen)
@@ -269,11 +271,10 @@ def _without_routed(
     routes = outlook.facts.routing.merged
     there = {
         subject: why
-        for subject, why in routed_elsewhere(outlook.facts, request, move_id).items()
+        for subject, why in routing_conflicts(outlook.facts, request, move_id).items()
         if routes[subject].state == "go"
     }
-    facts, flow = outlook.facts, request.flow
-    every = (*map(topic_subject, facts.topics), *map(group_subject, facts.groups))
+    every, flow = outlook.facts.subjects, request.flow
     named = (*map(topic_subject, request.topics), *map(group_subject, request.groups))
     if every and not named and {*every} <= {*there}:
         movers = some(sorted({routes[one].move_id for one in every}))

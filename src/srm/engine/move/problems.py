@@ -14,7 +14,7 @@ from srm.domain.move.gate import GroupFacts
 from srm.domain.move.plan import GroupPlan, position_problem
 from srm.domain.move.redirects import RedirectKind
 from srm.domain.move.request import MoveRequest
-from srm.domain.move.routes import Route, group_subject, topic_subject
+from srm.domain.move.routes import Route
 from srm.domain.pause import read_pause
 from srm.domain.reason import Reason
 from srm.engine.move.facts import MoveFacts
@@ -77,12 +77,10 @@ def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Finding]:
             yield Finding("topic", Reason(f"{where}: is the replicator on?"))
 
 
-def routed_elsewhere(facts: MoveFacts, request: MoveRequest, move_id: str) -> dict[str, str]:
+def routing_conflicts(facts: MoveFacts, request: MoveRequest, move_id: str) -> dict[str, str]:
     """Return the routing subjects that the move cannot hold, and why."""
     merged = facts.routing.merged
-    subjects = [topic_subject(topic) for topic in facts.topics]
-    subjects += [group_subject(group) for group in facts.groups]
-    found = {one: route_problem(one, merged.get(one), request, move_id) for one in subjects}
+    found = {one: route_problem(one, merged.get(one), request, move_id) for one in facts.subjects}
     return {subject: why for subject, why in found.items() if why is not None}
 
 
@@ -305,10 +303,9 @@ def loss_warnings(outlook: Outlook, move_id: str) -> Iterator[Finding]:
             f"and they may not have read",
         )
     routes = facts.routing.merged
-    subjects = *map(topic_subject, facts.topics), *map(group_subject, facts.groups)
     held = {
         route.move_id
-        for name in subjects
+        for name in facts.subjects
         if (route := routes.get(name)) is not None and route.state == "hold"
     }
     for other in sorted(held - {move_id}):

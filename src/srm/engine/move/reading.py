@@ -49,7 +49,8 @@ def read_facts(
     """
     if request.unplanned:
         pairs = topic_pairs(context, topics)
-        known = read_last_places(context, [pair.target_topic for pair in pairs])
+        names = [pair.target_topic for pair in pairs]
+        known = read_last_places(context, context.target.topics(), names)
         return read_target(context, request, topics, groups, known)
     return _read_both(context, request, topics, groups)
 
@@ -83,7 +84,7 @@ def read_target(
     target, pairs = context.target, topic_pairs(context, topics)
     queried = sorted(groups) if with_groups else []
     described = target.groups(queried) if queried else {}
-    on_target = target.topics()
+    on_target = known.topics
     committed, errors = per_group(queried, target.committed)
     places = partitions(on_target, [pair.target_topic for pair in pairs])
     served = [tp for tp in places if tp.partition not in on_target[tp.topic].leaderless]

@@ -21,7 +21,7 @@ from srm.errors import NotFoundError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class MoveScope:
     """The topics and groups that move; ``notices`` name the groups that stay, and why."""
 
     topics: tuple[str, ...]
@@ -72,10 +72,17 @@ def require_original(topic: str, policy: DefaultReplicationPolicy, flow: Flow) -
         )
 
 
-def topics_to_move(context: MoveContext, request: MoveRequest) -> tuple[str, ...]:
+def topics_to_move(
+    context: MoveContext, request: MoveRequest, on_target: Collection[str]
+) -> tuple[str, ...]:
     """Return the topics that a request names, or all that either flow copies.
 
     Of a lost source these are the topics with a copy on the target.
+
+    Args:
+        context: both flows between the clusters of the request.
+        request: the move.
+        on_target: topics of the target, read before.
 
     Raises:
         UsageError: a topic was named by the name of its copy.
@@ -84,7 +91,6 @@ def topics_to_move(context: MoveContext, request: MoveRequest) -> tuple[str, ...
     """
     forward, reverse = context.forward.config, context.reverse.config
     policy, flow = forward.policy, forward.flow
-    on_target = context.target.topics()
     if request.unplanned:
         copied = {
             original
@@ -108,7 +114,9 @@ def topics_to_move(context: MoveContext, request: MoveRequest) -> tuple[str, ...
     return tuple(sorted(request.topics))
 
 
-def groups_on_source(context: MoveContext, request: MoveRequest, topics: tuple[str, ...]) -> Choice:
+def groups_on_source(
+    context: MoveContext, request: MoveRequest, topics: tuple[str, ...]
+) -> MoveScope:
     """Choose the groups that a request names, or all with offsets on what moves.
 
     Raises:
@@ -130,7 +138,7 @@ def groups_on_source(context: MoveContext, request: MoveRequest, topics: tuple[s
                     f"group {group!r} on {request.source} cannot be moved "
                     f"({described[group].kind}): name groups that commit offsets"
                 )
-        return Choice(topics, tuple(sorted(request.groups)))
+        return MoveScope(topics, tuple(sorted(request.groups)))
     policy, config = context.forward.config.policy, context.forward.config
     ours = set(topics) | {policy.format_remote_topic(request.target, topic) for topic in topics}
     selection = group_filter(config.groups, config.groups_exclude)
@@ -147,7 +155,7 @@ def groups_on_source(context: MoveContext, request: MoveRequest, topics: tuple[s
     ]
     unread = [f"group {name} is not moved: {why.text}" for name, why in errors.items()]
     found = (name for name, offsets in committed.items() if {tp.topic for tp in offsets} & ours)
-    return Choice(topics, tuple(sorted(found)), tuple(sorted((*share, *unread))))
+    return MoveScope(topics, tuple(sorted(found)), tuple(sorted((*share, *unread))))
 
 
 def groups_after_loss(
@@ -156,12 +164,12 @@ def groups_after_loss(
     topics: tuple[str, ...],
     known: LastPlaces,
     routing: RoutingTables,
-) -> Choice:
+) -> MoveScope:
     """Choose the groups that a request names, or all with a last known place or a follower."""
     if request.groups:
-        return Choice(topics, tuple(sorted(request.groups)))
+        return MoveScope(topics, tuple(sorted(request.groups)))
     config, prefix = context.forward.config, group_subject("")
     selection = group_filter(config.groups, config.groups_exclude)
     subjects = (ack.subject for ack in routing.acks if ack.subject.startswith(prefix))
     found = {*known.places, *(subject.removeprefix(prefix) for subject in subjects)}
-    return Choice(topics, tuple(sorted(filter(selection.matches, found))))
+    return MoveScope(topics, tuple(sorted(filter(selection.matches, found))))
