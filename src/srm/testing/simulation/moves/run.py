@@ -77,7 +77,7 @@ def play(
     found = list(director.problems)
     if not found:
         _calm(director)
-        found = list(_uncopied(sites))
+        found = list(_copy_gaps(sites))
         found += judge(sites, clients, director.results())
         found += _strays(director)
     return Played(seed, found, director.episodes, sites.serial)
@@ -188,7 +188,7 @@ def _left_on_the_source(moves: list[Ended]) -> int:
     )
 
 
-def _uncopied(sites: Sites) -> Iterator[str]:
+def _copy_gaps(sites: Sites) -> Iterator[str]:
     """Yield what is not copied although everything is well again."""
     for flow, copier in sites.copiers.items():
         for number in range(sites.partitions):
