@@ -8,7 +8,7 @@ import pytest
 
 from srm.engine.compacted import ensure_compacted
 from srm.engine.ports import TopicSpec
-from srm.errors import NotFoundError
+from srm.errors import NotFoundError, UsageError
 
 
 @pytest.fixture
@@ -101,6 +101,17 @@ def test_after_a_failed_write_the_next_one_works(site, state_topic, unique):
     site.cluster.compacted(state_topic).write({b"a": b"1"})
 
     assert site.cluster.compacted(state_topic).read() == {b"a": b"1"}
+
+
+def test_a_record_of_more_than_a_megabyte_is_refused_however_well_it_compresses(site, state_topic):
+    table = site.cluster.compacted(state_topic)
+    table.write({b"a": b"0" * 999_963})
+
+    with pytest.raises(UsageError, match="Message size too large"):
+        table.write({b"a": b"0" * 999_964})
+
+    table.write({b"b": b"1"})
+    assert {key: len(value) for key, value in table.read().items()} == {b"a": 999_963, b"b": 1}
 
 
 def test_ensuring_a_compacted_topic_creates_it_with_small_segments(site, unique):

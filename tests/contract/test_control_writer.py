@@ -142,6 +142,12 @@ def test_a_topic_that_does_not_exist_is_named_and_nothing_is_written(site, moves
     assert f"{unique}-no" not in site.cluster.topics()
 
 
+def test_a_plan_of_several_megabytes_is_written(site, moves, opened):
+    opened().write({moves: {b"m": b"0" * 3_000_000}})
+
+    assert len(site.cluster.compacted(moves).read()[b"m"]) == 3_000_000
+
+
 def test_all_values_of_a_key_are_read_until_its_tombstone(site, moves, opened):
     table = site.cluster.compacted(moves)
     for value in (b"0", None, b"1", b"2"):

@@ -13,7 +13,7 @@ from typing import Final
 from srm.config.model import Config, FlowConfig
 from srm.domain import internal_topics
 from srm.domain.move.plan import MovePlan
-from srm.domain.move.progress import HELD, Observation
+from srm.domain.move.progress import HELD
 from srm.domain.move.revisions import report_key
 from srm.domain.replication_records import STATE_PARTITIONS
 from srm.domain.topics import Flow
@@ -252,15 +252,14 @@ def _moves(tables: ControlTables) -> tuple[MoveLook, ...]:
 
 def _move(tables: ControlTables, plan: MovePlan) -> MoveLook:
     progress = furthest([tables], plan.move_id)
-    # What was seen of one that holds nobody any more is no news, and may be large.
-    seen = tables.looks.get(plan.move_id) if progress.step in HELD else None
-    waiting = decoded(seen, Observation.decode)
+    # The note of a move that holds no client any more is no news.
+    note = tables.notes.get(plan.move_id) if progress.step in HELD else None
     return MoveLook(
         plan,
         progress,
         read_report(tables.documents.get(report_key(plan.move_id))),
-        () if waiting is None else waiting.waits,
-        0 if waiting is None else waiting.time_ms,
+        () if note is None else note.waits,
+        0 if note is None else note.time_ms,
     )
 
 

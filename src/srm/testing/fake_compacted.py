@@ -8,10 +8,15 @@ import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from srm.domain.comparison import Record
 from srm.engine.ports import Row, Stamped
-from srm.errors import FencedError, NotFoundError
+from srm.errors import FencedError, NotFoundError, UsageError
+
+LARGEST_RECORD: Final = 999_964
+"""Key and value that librdkafka accepts together: 1,000,000 bytes less 36 for the record."""
+_LARGEST_STATE: Final = 32 << 20
 
 
 @dataclass
@@ -163,16 +168,21 @@ class FakeCompactedTopic:
         partition = self._find(f"reading places of {self._name}")
         return partition.at(offsets) if partition else {}
 
-    def write(self, records: Mapping[bytes, bytes | None]) -> int | None:
+    def write(
+        self, records: Mapping[bytes, bytes | None], largest: int = LARGEST_RECORD
+    ) -> int | None:
         """Append in the given order; None is a tombstone.
 
         Raises:
             NotFoundError: the topic does not exist.
+            UsageError: a record is too large; those before it were written.
         """
         if not records:
             return None
         partition = self.require()
         for key, value in records.items():
+            if len(key) + len(value or b"") > largest:
+                raise UsageError(f"writing {self._name}: Message size too large")
             partition.append(key, value, self._clock())
         return self._clock() if self._stamped else None
 
@@ -230,7 +240,9 @@ class FakeControlWriter:
             place.require()
         before_commit()
         self._require_newest()
-        stamps = {name: places[name].write(records) for name, records in named.items()}
+        stamps = {
+            name: places[name].write(records, _LARGEST_STATE) for name, records in named.items()
+        }
         return {name: time_ms for name, time_ms in stamps.items() if time_ms is not None}
 
     def close(self) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any, Final, Literal, get_args
 
 from srm.domain.amount import few
 from srm.domain.documents import decode, encode
 from srm.domain.move.forecast import Forecast
 from srm.domain.move.redirects import Call
-from srm.domain.topics import TopicPartition
+from srm.domain.move.routes import topic_subject
 
 # planned -> holding -> held -> applied -> going -> gone -> verified -> reported
 #               \________\_________\________\-> released -> holding (the next attempt)
@@ -21,6 +22,8 @@ _ORDER: Final[Mapping[MoveStep, int]] = {
     step: number for number, step in enumerate(get_args(MoveStep))
 }
 _SAMPLES = 30
+_LONGEST_REASON: Final = 500
+WAIT_PREFIX: Final = "wait:"
 
 # Steps after the decision for the target: there is no way back but another move. "going" is not
 # one of them: it is the intent, and the target may have decided or not.
@@ -68,105 +71,121 @@ class GroupResume:
 
 @dataclass(frozen=True)
 class Observation:
-    """What the looks of a wait remember for the next one; losing it only delays.
+    """The looks of one waiting process, in memory: another process begins with its own.
 
-    Apart from the progress, so that a look which is slow or late never overwrites a step.
-    ``log_ends`` are those last seen on the source, ``log_ends_ms`` when each topic was last seen to
-    grow, by the broker's clock; those ``grown`` since the look before have this record's timestamp,
-    which the next look knows. ``samples`` are pairs of epoch milliseconds and source offsets still
-    to be copied. ``removed`` are static members (``group/instance id``) that were taken out of
-    their groups. ``host`` has looked, at ``time_ms`` by its own clock and
-    ``boot_ms`` after it was started.
+    Seconds are those of a clock that is never set. ``marks`` are, by routing subject, the offsets
+    that have to stand still: log ends of the topics, and commits of groups without members.
+    ``moved`` says by subject and partition when one was last seen to move, ``began`` when the watch
+    began: minus infinity where another process has watched for long enough. ``samples`` are pairs
+    of epoch milliseconds and source offsets still to be copied. ``removed`` are static members
+    (``group/instance id``) that were taken out of their groups.
 
     ``settled`` are topics whose followers had all stopped, ``strangers`` those that grew after
-    that: by somebody who follows no route. ``sequences`` are those of producers at the hold.
-
-    ``waits`` is what the gate was still waiting for, the first of it: for whoever looks on.
+    that: their writer follows no route. ``sequences`` are those of producers at the first look.
     """
 
-    move_id: str
-    time_ms: int
-    log_ends: Mapping[str, int] = field(default_factory=dict)
-    log_ends_ms: Mapping[str, int] = field(default_factory=dict)
+    began: float
+    marks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    moved: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     samples: tuple[tuple[int, int], ...] = ()
-    removed: tuple[str, ...] = ()
-    host: str = ""
-    boot_ms: int = 0
-    grown: tuple[str, ...] = ()
-    settled: tuple[str, ...] = ()
-    strangers: tuple[str, ...] = ()
+    removed: frozenset[str] = frozenset()
+    settled: frozenset[str] = frozenset()
+    strangers: frozenset[str] = frozenset()
     sequences: Mapping[str, int] = field(default_factory=dict)
-    waits: tuple[str, ...] = ()
-
-    def waiting(self, reasons: Sequence[str]) -> Observation:
-        """Return the same with what is waited for; of more than a few reasons their number."""
-        return replace(self, waits=few(reasons))
 
     def next(
         self,
-        look: tuple[str, int, int],
-        stamp_ms: int,
-        log_ends: Mapping[str, int],
-        remaining: int,
+        clock: float,
+        marks: Mapping[str, Mapping[str, int]],
+        sample: tuple[int, int],
         settled: Collection[str],
     ) -> Observation:
-        """Return what is to be remembered after one more look.
+        """Return the observation after one more look.
 
         Args:
-            look: host that looks, its time in epoch milliseconds, and milliseconds since its boot.
-            stamp_ms: broker's time of this observation's record.
-            log_ends: high watermarks on the source now.
-            remaining: source offsets still to be copied.
+            clock: seconds of the clock that is never set.
+            marks: offsets that have to stand still, by routing subject.
+            sample: epoch milliseconds, and the source offsets still to be copied.
             settled: topics whose followers had all stopped when the log ends were read.
         """
-        host, now_ms, boot_ms = look
-        changed = {
-            TopicPartition.parse(partition).topic
-            for partition, end in log_ends.items()
-            if self.log_ends.get(partition) != end
+        moved = dict(self.moved)
+        for subject, offsets in marks.items():
+            before = self.marks.get(subject, offsets)
+            changed = [place for place, offset in offsets.items() if before.get(place) != offset]
+            if changed:
+                moved[subject] = {**moved.get(subject, {}), **dict.fromkeys(changed, clock)}
+        grown = {
+            topic
+            for topic in self.settled
+            if moved.get(topic_subject(topic)) != self.moved.get(topic_subject(topic))
         }
         return replace(
             self,
-            time_ms=now_ms,
-            log_ends=log_ends,
-            log_ends_ms={**self.log_ends_ms, **dict.fromkeys(self.grown, stamp_ms)},
-            samples=(*self.samples, (now_ms, remaining))[-_SAMPLES:],
-            host=host,
-            boot_ms=boot_ms,
-            grown=tuple(sorted(changed)),
-            settled=tuple(sorted(settled)),
-            strangers=tuple(sorted({*self.strangers, *(changed & set(self.settled))})),
+            marks=marks,
+            moved=moved,
+            samples=(*self.samples, sample)[-_SAMPLES:],
+            settled=frozenset(settled),
+            strangers=self.strangers | grown,
         )
 
-    def standing_ms(self, topic: str, broker_ms: int) -> int:
-        """How long a topic has not grown, by the broker's clock."""
-        if topic in self.grown:
-            return 0
-        return max(0, broker_ms - self.log_ends_ms.get(topic, broker_ms))
+    def standing_s(self, subject: str, clock: float) -> float:
+        """For how long a subject is known to have stood still."""
+        return clock - max(self.moved.get(subject, {}).values(), default=self.began)
 
-    def broker_ms(self, host: str, boot_ms: int, stamp_ms: int) -> int:
-        """Say what time it is by the broker, or at least was, when it wrote this observation.
+    @property
+    def fingerprint(self) -> str:
+        """Digest of all marks: while it is the same, nothing has moved."""
+        rows = {subject: sorted(offsets.items()) for subject, offsets in self.marks.items()}
+        return sha256(repr(sorted(rows.items())).encode()).hexdigest()
 
-        Args:
-            host: who asks; its clock is compared with the broker's only if it wrote the record.
-            boot_ms: milliseconds since that host's boot: its time of day may have been set.
-            stamp_ms: broker's time of this observation's record.
-        """
-        passed = boot_ms - self.boot_ms if host == self.host else 0
-        return stamp_ms + max(0, passed)
+
+@dataclass(frozen=True, slots=True)
+class WaitNote:
+    """A few words of the process that waits, in ``srm-moves.internal`` on the target.
+
+    For people, and for the process that takes over. Losing it only delays. ``waits`` are the first
+    reasons why the gate is closed, ``sample`` is the oldest one of the observation. ``still`` is
+    the fingerprint of marks that have stood still for long enough, empty before they have.
+    """
+
+    move_id: str
+    attempt: int
+    time_ms: int
+    waits: tuple[str, ...] = ()
+    sample: tuple[int, int] | None = None
+    still: str = ""
+
+    @property
+    def key(self) -> str:
+        """Key of the record."""
+        return WAIT_PREFIX + self.move_id
 
     def value(self) -> bytes:
         """Encode as JSON."""
         return encode(self)
 
     @classmethod
-    def decode(cls, value: bytes) -> Observation:
+    def decode(cls, value: bytes) -> WaitNote:
         """Decode what :meth:`value` wrote.
 
         Raises:
-            IntegrityError: it is not an observation.
+            IntegrityError: it is not a note.
         """
-        return decode(Observation, "stored observation of a move", value)
+        return decode(WaitNote, "stored note of a waiting move", value)
+
+
+def wait_note(
+    progress: MoveProgress, seen: Observation, now_ms: int, reasons: Sequence[str]
+) -> WaitNote:
+    """Say in a record of bounded size what a move waits for."""
+    return WaitNote(
+        progress.move_id,
+        progress.attempt,
+        now_ms,
+        tuple(reason[:_LONGEST_REASON] for reason in few(reasons)),
+        seen.samples[0] if seen.samples else None,
+        "" if reasons else seen.fingerprint,
+    )
 
 
 @dataclass(frozen=True)

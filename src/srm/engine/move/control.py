@@ -10,7 +10,7 @@ from typing import TypeVar
 from srm.domain import internal_topics
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.presence import StampedAck
-from srm.domain.move.progress import MoveProgress
+from srm.domain.move.progress import WAIT_PREFIX, MoveProgress, WaitNote
 from srm.domain.move.revisions import KeptReport, newest, report_key
 from srm.domain.move.routes import (
     Route,
@@ -28,7 +28,6 @@ from srm.errors import IntegrityError
 log = logging.getLogger(__name__)
 
 _PROGRESS = "progress:"
-_LOOK = "look:"
 _KEPT = ("plan:", "report:", "approval:", "outcome:")
 _T = TypeVar("_T")
 _Ranked = TypeVar("_Ranked", Route, MoveProgress)
@@ -51,7 +50,7 @@ class ControlTables:
 
     ``documents`` are plans, approvals, outcomes and reports by key, ``acks`` the broker's time in
     epoch milliseconds by the key of what a client has said, ``holds`` that of the first hold that
-    the log still has of a move's attempt. ``looks`` are the latest observations by move.
+    the log still has of a move's attempt. ``notes`` are those of the processes that wait, by move.
     """
 
     routes: Mapping[str, Route] = field(default_factory=dict)
@@ -59,7 +58,7 @@ class ControlTables:
     documents: Mapping[str, bytes] = field(default_factory=dict)
     acks: Mapping[bytes, int] = field(default_factory=dict)
     holds: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    looks: Mapping[str, bytes] = field(default_factory=dict)
+    notes: Mapping[str, WaitNote] = field(default_factory=dict)
 
     @classmethod
     def read(cls, cluster: Cluster) -> ControlTables:
@@ -78,12 +77,13 @@ class ControlTables:
     def read_moves(cls, cluster: Cluster) -> ControlTables:
         """Read moves alone, without routes."""
         moves = cluster.compacted(internal_topics.MOVES).read_history()
-        looks = {
-            key.decode(errors="replace").removeprefix(_LOOK): rows[-1].value
+        notes = {
+            note.move_id: note
             for key, rows in moves.items()
-            if key.startswith(_LOOK.encode())
+            if key.startswith(WAIT_PREFIX.encode())
+            and (note := decoded(rows[-1].value, WaitNote.decode)) is not None
         }
-        return cls(progress=_progress(cluster, moves), documents=_documents(moves), looks=looks)
+        return cls(progress=_progress(cluster, moves), documents=_documents(moves), notes=notes)
 
     def over(self, change: Change) -> dict[str, Records]:
         """Encode what of a change is news here, by topic: a lower rank never follows a higher one.

@@ -25,7 +25,7 @@ from srm.engine.move.fence import (
 )
 from srm.engine.move.flow_pause import require_pause, resume_flow
 from srm.engine.move.holding import attempt_of, renew
-from srm.engine.move.look import Look, look, require
+from srm.engine.move.look import Look, by_name, patient_look, require
 from srm.engine.move.redirect import LEASE_MS, ROUTING, Attempt
 from srm.engine.move.registers import SIDES, Registers, Side, record
 from srm.engine.move.routes import InForce, require_in_force, subjects
@@ -82,7 +82,7 @@ def _look_again(context: MoveContext, plan: MovePlan, gone: MoveProgress) -> Mov
 
 
 def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveProgress:
-    store, move_id = MoveStore(context), plan.move_id
+    move_id = plan.move_id
     with Registers(context) as registers:
 
         def prepare() -> float:
@@ -106,7 +106,7 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
             return registers.run(
                 f"go of move {move_id}", lambda: _go_unplanned(registers, context, plan)
             )
-        seen = look(context, store, plan, progress)
+        seen = patient_look(context, plan, progress)
         require(seen.status.blocking + seen.status.unapplied, plan, "clients may not go")
         decision = _Decision(context, plan, seen, renewed)
         lift_target(context, plan)
@@ -253,11 +253,11 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
 def _waited(context: MoveContext, move_id: str) -> str:
     """Say what a move was waiting for when somebody last looked; nothing is to fail for that."""
     try:
-        waits = MoveStore(context).observation(move_id).observation.waits
+        note = MoveStore(context).note(move_id)
     except SrmError as error:
         log.warning("what move %s waited for is not known: %s", move_id, error)
         return ""
-    return f"released while it waited: {'; '.join(waits)}" if waits else ""
+    return f"released while it waited: {'; '.join(note.waits)}" if note and note.waits else ""
 
 
 def _release(registers: Registers, plan: MovePlan, now_ms: int, why: str) -> MoveProgress:
@@ -302,7 +302,7 @@ def _going(context: MoveContext, seen: Look) -> MoveProgress:
     return seen.progress.at(
         "going",
         context.now_ms(),
-        log_ends_at_go=seen.log_ends,
+        log_ends_at_go=by_name(seen.clusters.original_ends()),
         rpo_records=seen.status.rpo_records,
         missing=seen.status.missing,
         intended={

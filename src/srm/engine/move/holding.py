@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from srm.domain.amount import few
 from srm.domain.move.plan import MovePlan
-from srm.domain.move.progress import HELD, MoveProgress, Observation
+from srm.domain.move.progress import HELD, MoveProgress
 from srm.domain.move.routes import Route, next_generation
 from srm.engine.move.calls import call_redirectors
 from srm.engine.move.control import Change, ControlTables
 from srm.engine.move.flow_pause import pause_flow, resume_flow
-from srm.engine.move.look import by_name
+from srm.engine.move.look import by_name, first_look
 from srm.engine.move.plan import findings
 from srm.engine.move.problems import route_problem
 from srm.engine.move.redirect import ROUTING, Attempt
@@ -164,26 +164,12 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
     fresh.require_none(plan.move_id)
     if fresh.outlook is not None:
         return pause_flow(context, plan, fresh.outlook)
-    moved = fresh.facts.original_ends()
-    ends, topics = by_name(moved), tuple(sorted({tp.topic for tp in moved}))
-    sequences = {writer.name: writer.last_sequence for writer in fresh.facts.writers}
-    now, host = context.now_ms(), context.host
-    MoveStore(context).save_observation(
-        Observation(
-            plan.move_id,
-            now,
-            ends,
-            host=host,
-            boot_ms=round(context.monotonic() * 1000),
-            grown=topics,
-            sequences=sequences,
-        )
-    )
+    context.observations[plan.move_id] = first_look(context, fresh.facts)
     return MoveProgress(
         plan.move_id,
         lag_at_hold={group.group: group.lag for group in fresh.facts.plans},
         members_at_hold={group.group: len(group.members) for group in fresh.facts.plans},
-        log_ends_at_hold=ends,
+        log_ends_at_hold=by_name(fresh.facts.original_ends()),
     )
 
 

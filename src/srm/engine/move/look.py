@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from srm.domain.amount import few
+from srm.domain.group_sync import IDLE
 from srm.domain.move.asks import asks_at_hold
 from srm.domain.move.gate import GateFacts, GroupSync, SyncStatus, decide
 from srm.domain.move.plan import MovePlan
@@ -33,7 +34,7 @@ from srm.errors import GateClosedError
 class Look:
     """What the gate was asked with, its answer, the move's progress, and what it was read from.
 
-    ``seen`` is what the next look needs.
+    ``seen`` is what the next look of this process needs.
     """
 
     facts: GateFacts
@@ -42,39 +43,27 @@ class Look:
     clusters: MoveFacts
     seen: Observation
 
-    @property
-    def log_ends(self) -> Mapping[str, int]:
-        """High watermarks of the source by name."""
-        return self.seen.log_ends
 
-
-def look(
-    context: MoveContext,
-    store: MoveStore,
-    plan: MovePlan,
-    progress: MoveProgress,
-    *,
-    remember: bool = True,
-) -> Look:
-    """Read the clusters, decide, and remember what the next look needs."""
+def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
+    """Read the clusters, decide, and remember in this process what the next look needs."""
     clusters = read_facts(context, plan.request, plan.topics, plan.group_names)
-    now, host, boot_ms = context.now_ms(), context.host, round(context.monotonic() * 1000)
+    now, clock = context.now_ms(), context.monotonic()
     held = progress.step in HELD
-    known = store.observation(plan.move_id)
-    before, stamp = known.observation, known.stamp_ms
-    broker_ms = before.broker_ms(host, boot_ms, stamp)
-    announced = clusters.routing.announced_by(known.ahead_ms)
-    presence = Presence.of(announced, broker_ms if held else now)
-    seen = Observation(plan.move_id, now, host=host)
+    presence = clusters.routing.presence if held else Presence.of(clusters.routing.announced, now)
+    seen = Observation(clock)
     if held:
-        remaining = sum(partition.remaining for partition in clusters.replication())
-        ends = by_name(clusters.original_ends())
-        settled = [
-            topic
-            for topic in plan.topics
-            if not presence.not_held(topic_subject(topic), progress.attempt)
-        ]
-        seen = before.next((host, now, boot_ms), stamp, ends, remaining, settled)
+        before = context.observations.get(plan.move_id)
+        seen = (before or _taken_over(context, plan, progress, clusters)).next(
+            clock,
+            _marks(clusters),
+            (now, sum(partition.remaining for partition in clusters.replication())),
+            [
+                topic
+                for topic in plan.topics
+                if not presence.not_held(topic_subject(topic), progress.attempt)
+            ],
+        )
+        context.observations[plan.move_id] = seen
     writers = writers_of(plan, progress, seen, clusters.writers)
     doubted = doubted_topics(plan, seen, writers, presence)
     facts = GateFacts(
@@ -84,9 +73,14 @@ def look(
         groups=tuple(clusters.group(group) for group in plan.group_names),
         replication=clusters.replication(),
         routes=clusters.routing.merged,
-        moving=_moving(plan, progress, seen, doubted, broker_ms) if held else {},
+        moving=_moving(plan, progress, seen, doubted, clock) if held else {},
         doubted=doubted,
-        unheld=tuple(unheld_producers(plan.topics, progress.attempt, presence)) if held else (),
+        unheld=(
+            *unheld_producers(plan.topics, progress.attempt, presence),
+            *_readers(plan, seen, clock),
+        )
+        if held
+        else (),
         now_ms=now,
         held_ms=progress.times_ms.get("holding") if held else None,
         report_age_ms=clusters.report_age_ms,
@@ -103,11 +97,71 @@ def look(
         facts = replace(
             facts, asks=tuple(_asks(context, plan, facts, presence, writers, progress.attempt))
         )
-    status = decide(facts)
-    seen = seen.waiting(status.blocking)
-    if held and remember:
-        store.save_observation(seen)
-    return Look(facts, status, progress, clusters, seen)
+    return Look(facts, decide(facts), progress, clusters, seen)
+
+
+def patient_look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
+    """Look; where only the watch is too short, which another process began, look twice."""
+    seen = look(context, plan, progress)
+    facts, clock = seen.facts, context.monotonic()
+    if len(seen.status.blocking) > len(facts.moving) or any(facts.moving.values()):
+        return seen
+    missing_s = [
+        _quiet_s(plan, topic, facts.doubted) - seen.seen.standing_s(topic_subject(topic), clock)
+        for topic in facts.moving
+    ]
+    if not missing_s:
+        return seen
+    context.pause(max(0.0, *missing_s))
+    return look(context, plan, progress)
+
+
+def first_look(context: MoveContext, clusters: MoveFacts) -> Observation:
+    """Begin to watch the source."""
+    return Observation(
+        context.monotonic(),
+        _marks(clusters),
+        sequences={writer.name: writer.last_sequence for writer in clusters.writers},
+    )
+
+
+def _taken_over(
+    context: MoveContext, plan: MovePlan, progress: MoveProgress, clusters: MoveFacts
+) -> Observation:
+    """Begin to watch the source after another process, with what that one has noted.
+
+    What has not moved since a note that vouches for it has stood still for long enough. What has
+    moved did so during the hold: the process before may have known who writes so slowly.
+    """
+    seen, note = first_look(context, clusters), MoveStore(context).note(plan.move_id)
+    if note is None or note.attempt != progress.attempt:
+        return seen
+    seen = replace(seen, samples=(note.sample,) if note.sample else ())
+    if note.still == seen.fingerprint:
+        return replace(seen, began=float("-inf"))
+    return replace(seen, strangers=frozenset(plan.topics))
+
+
+def _marks(clusters: MoveFacts) -> dict[str, dict[str, int]]:
+    """Offsets on the source that stand still once all its clients have stopped, by subject.
+
+    Commits count where the group had no members when they were read, and no transaction has still
+    to decide any.
+    """
+    marks: dict[str, dict[str, int]] = {}
+    for place, end in clusters.original_ends().items():
+        marks.setdefault(topic_subject(place.topic), {})[str(place)] = end
+    for group in clusters.groups:
+        if clusters.source.group(group).state in IDLE and not clusters.source.pending.get(group):
+            marks[group_subject(group)] = commits_of(clusters, group)
+    return marks
+
+
+def commits_of(clusters: MoveFacts, group: str) -> dict[str, int]:
+    """Commits of a group on the source, of the topics that move."""
+    topics = {pair.topic for pair in clusters.pairs}
+    found = clusters.source.committed.get(group, {})
+    return by_name({place: offset for place, offset in found.items() if place.topic in topics})
 
 
 def address_of_target(context: MoveContext) -> str:
@@ -164,19 +218,45 @@ def _moving(
     progress: MoveProgress,
     seen: Observation,
     doubted: Collection[str],
-    broker_ms: int,
+    clock: float,
 ) -> dict[str, int]:
-    """Topics that grew within the quiet time, with the offsets they have grown since the hold."""
-    request, moving = plan.request, {}
-    for topic in {TopicPartition.parse(name).topic for name in seen.log_ends}:
-        seconds = request.slow_writer_seconds if topic in doubted else request.quiet_seconds
-        if seen.standing_ms(topic, broker_ms) < max(seconds, request.quiet_seconds) * 1000:
+    """Topics that may have grown within the quiet time, with the offsets since the hold.
+
+    0 for those that this process has not seen to grow, or not watched for long enough.
+    """
+    moving = {}
+    for topic in plan.topics:
+        subject = topic_subject(topic)
+        if subject not in seen.marks:
+            continue
+        if seen.standing_s(subject, clock) < _quiet_s(plan, topic, doubted):
             moving[topic] = sum(
                 end - progress.log_ends_at_hold.get(partition, 0)
-                for partition, end in seen.log_ends.items()
-                if TopicPartition.parse(partition).topic == topic
+                for partition, end in seen.marks[subject].items()
+                if subject in seen.moved
             )
     return moving
+
+
+def _quiet_s(plan: MovePlan, topic: str, doubted: Collection[str]) -> float:
+    request = plan.request
+    slow = request.slow_writer_seconds if topic in doubted else 0.0
+    return max(request.quiet_seconds, slow)
+
+
+def _readers(plan: MovePlan, seen: Observation, clock: float) -> Iterator[str]:
+    """Yield a reason for each group that commits on the source without having members there."""
+    request = plan.request
+    patience_s = max(request.quiet_seconds, request.slow_writer_seconds)
+    for group in plan.group_names:
+        moved = seen.moved.get(group_subject(group), {})
+        places = sorted(place for place, at in moved.items() if clock - at < patience_s)
+        if places:
+            yield (
+                f"group {group} has no members on {request.source}, and its commits of "
+                f"{', '.join(few(places))} move: a consumer that assigns partitions by itself "
+                f"(assign(), Flink, Spark) still reads there, stop it"
+            )
 
 
 def passed(plan: MovePlan) -> SyncStatus:

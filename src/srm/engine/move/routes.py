@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Self
 
 from srm.domain import internal_topics
 from srm.domain.move.plan import MovePlan
-from srm.domain.move.presence import StampedAck
+from srm.domain.move.presence import Presence, StampedAck
 from srm.domain.move.progress import MoveProgress
 from srm.domain.move.redirects import CallStep, step_in_force
 from srm.domain.move.routes import (
@@ -24,6 +24,7 @@ from srm.domain.move.routes import (
 from srm.engine.away import loudness
 from srm.engine.move.control import read_acks, read_routes
 from srm.engine.move.store import MoveContext, MoveStore, read_both
+from srm.engine.ports import Stamped
 from srm.errors import ConflictError, UnavailableError
 
 log = logging.getLogger(__name__)
@@ -34,22 +35,30 @@ class RoutingTables:
     """Routes on the target and on the source (None: away), and all acknowledgements.
 
     Those are stamped by the cluster that has them: of a source that is away, by the target.
+    ``target_ms`` and ``source_ms`` are the newest stamps there: it is at least so late by them.
     """
 
     target: Mapping[str, Route]
     source: Mapping[str, Route] | None
     on_target: tuple[StampedAck, ...] = ()
     on_source: tuple[StampedAck, ...] = ()
+    target_ms: int = 0
+    source_ms: int = 0
 
     @property
     def announced(self) -> tuple[StampedAck, ...]:
         """What clients have said, on either cluster."""
         return self.on_target + self.on_source
 
-    def announced_by(self, ahead_ms: int) -> tuple[StampedAck, ...]:
-        """What clients have said, all by the target's clock, which is so far ahead."""
+    @property
+    def presence(self) -> Presence:
+        """Who is there during a hold, whose renewals keep the newest stamps new.
+
+        How long a client has been silent is counted by the clock that stamped what it said.
+        """
+        ahead_ms = self.target_ms - self.source_ms
         shifted = (replace(one, stamped_ms=one.stamped_ms + ahead_ms) for one in self.on_source)
-        return (*self.on_target, *shifted)
+        return Presence.of((*self.on_target, *shifted), self.target_ms)
 
     @property
     def acks(self) -> tuple[Ack, ...]:
@@ -71,25 +80,34 @@ class RoutingTables:
     def read(cls, context: MoveContext) -> RoutingTables:
         """Read both clusters; a source that is away is passed over."""
         known = cls.of_target(context)
-        target, acks = known.target, known.on_target
         try:
             history = context.source.compacted(internal_topics.ROUTING).read_history()
         except UnavailableError as error:
             log.log(loudness(error), "routes of %s cannot be read: %s", context.source.alias, error)
-            return cls(target, None, acks)
-        source = read_routes(context.source, history)
-        return cls(
-            target,
-            source,
-            _at_home(acks, context.target.alias),
-            _at_home(read_acks(context.source, history), context.source.alias),
+            return known
+        return replace(
+            known,
+            source=read_routes(context.source, history),
+            on_target=_at_home(known.on_target, context.target.alias),
+            on_source=_at_home(read_acks(context.source, history), context.source.alias),
+            source_ms=_newest(history),
         )
 
     @classmethod
     def of_target(cls, context: MoveContext) -> RoutingTables:
         """Read the target alone."""
         history = context.target.compacted(internal_topics.ROUTING).read_history()
-        return cls(read_routes(context.target, history), None, read_acks(context.target, history))
+        return cls(
+            read_routes(context.target, history),
+            None,
+            read_acks(context.target, history),
+            target_ms=_newest(history),
+        )
+
+
+def _newest(history: Mapping[bytes, Sequence[Stamped]]) -> int:
+    stamps = (rows[-1].timestamp_ms for rows in history.values() if rows[-1].by_broker)
+    return max(stamps, default=0)
 
 
 @dataclass(frozen=True, slots=True)

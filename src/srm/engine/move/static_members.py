@@ -9,7 +9,7 @@ from srm.domain.move.plan import MovePlan
 from srm.domain.move.routes import group_subject
 from srm.engine.move.look import Look
 from srm.engine.move.routes import InForce, bring_about
-from srm.engine.move.store import MoveContext, MoveStore
+from srm.engine.move.store import MoveContext
 from srm.errors import AuthorizationError
 
 log = logging.getLogger(__name__)
@@ -18,9 +18,7 @@ _GRACE_MS = 5_000
 """For members that do not say that they have left."""
 
 
-def remove_static_members(
-    context: MoveContext, store: MoveStore, plan: MovePlan, look: Look
-) -> None:
+def remove_static_members(context: MoveContext, plan: MovePlan, look: Look) -> None:
     """Take static members out of held groups, each once: the gate need not wait for their session.
 
     Only when they had time to commit: each has said that it is held, or some seconds have passed.
@@ -48,8 +46,8 @@ def remove_static_members(
 
     bring_about(context, plan, make)
     removed |= {f"{group}/{one}" for group in done for one in waiting[group]}
-    if removed != set(look.seen.removed):
-        store.save_observation(replace(look.seen, removed=tuple(sorted(removed))))
+    if removed != look.seen.removed:
+        context.observations[plan.move_id] = replace(look.seen, removed=frozenset(removed))
 
 
 def _remove(context: MoveContext, group: str, instances: list[str]) -> None:

@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from srm.domain.move.gate import SyncStatus
 from srm.domain.move.plan import MovePlan
-from srm.domain.move.progress import HELD, MoveProgress
+from srm.domain.move.progress import HELD, MoveProgress, wait_note
 from srm.engine.move.applying import apply_after_loss, apply_positions
 from srm.engine.move.fence import fence_source
 from srm.engine.move.flow_pause import status_after_loss
 from srm.engine.move.holding import renew, renew_now
-from srm.engine.move.look import Look, look, passed, require
+from srm.engine.move.look import Look, look, passed, patient_look, require
 from srm.engine.move.redirect import LEASE_MS
 from srm.engine.move.registers import Registers
 from srm.engine.move.routes import subjects
@@ -49,9 +49,10 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
         )
     if plan.request.unplanned:
         return status_after_loss(context, plan, progress)
-    seen = look(context, store, plan, progress)
+    seen = look(context, plan, progress)
     if progress.step in HELD:
-        remove_static_members(context, store, plan, seen)
+        store.save_note(wait_note(progress, seen.seen, context.now_ms(), seen.status.blocking))
+        remove_static_members(context, plan, seen)
         if not seen.facts.unheld:
             fence_source(context, plan)
     if progress.step in HELD and _is_due(plan, seen, context.now_ms()):
@@ -65,13 +66,12 @@ def status(context: MoveContext, move_id: str) -> SyncStatus:
     Raises:
         NotFoundError: there is no such move.
     """
-    store = MoveStore(context)
-    plan, progress = store.load(move_id)
+    plan, progress = MoveStore(context).load(move_id)
     if progress.decided:
         return passed(plan)
     if plan.request.unplanned:
         return status_after_loss(context, plan, progress)
-    return look(context, store, plan, progress, remember=False).status
+    return look(context, plan, progress).status
 
 
 def apply(context: MoveContext, move_id: str) -> SyncStatus:
@@ -84,19 +84,18 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
         GateClosedError: it is not synchronised; nothing was written.
         ConflictError: what was written is not what is there, or the hold is over.
     """
-    store = MoveStore(context)
-    plan, progress = store.load(move_id)
+    plan, progress = MoveStore(context).load(move_id)
     if progress.decided:
         return passed(plan)
     if plan.request.unplanned:
         return _apply_unplanned(context, plan, progress)
-    seen = look(context, store, plan, progress)
+    seen = patient_look(context, plan, progress)
     require(seen.status.blocking, plan, "offsets may not be applied")
     with Registers(context) as registers:
         forecast = _noting_forecast(seen, context.now_ms())
         registers.run(f"apply of move {move_id}", lambda: _keep(registers, plan, forecast, context))
         _apply_offsets(context, plan, seen)
-        after = look(context, store, plan, forecast)
+        after = look(context, plan, forecast)
         if after.status.unapplied:
             differing = "; ".join(after.status.unapplied)
             raise ConflictError(f"offsets of move {move_id} did not stay as written: {differing}")

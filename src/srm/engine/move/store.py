@@ -16,9 +16,9 @@ from typing import Final, TypeVar
 
 from srm.domain import internal_topics
 from srm.domain.move.plan import MovePlan, fingerprint
-from srm.domain.move.progress import MoveProgress, Observation
+from srm.domain.move.progress import WAIT_PREFIX, MoveProgress, Observation, WaitNote
 from srm.engine.control_topics import create_control_topics, repair_control_topics
-from srm.engine.move.control import ControlTables
+from srm.engine.move.control import ControlTables, decoded
 from srm.engine.move.notary import Notary
 from srm.engine.ports import Cluster, FlowContext
 from srm.errors import (
@@ -46,9 +46,10 @@ def since_boot() -> float:
 class MoveContext:
     """Both flows between the clusters of a move: ``forward`` source to target, and ``reverse``.
 
-    ``monotonic`` are seconds by a clock that is never set: leases are counted by it. ``host``
-    is the machine whose clocks these are. ``notary`` signs the reports. ``condemned`` is the source
-    of an unplanned move for what is not waited for; its ``source`` never answers.
+    ``monotonic`` are seconds by a clock that is never set: leases are counted by it, and ``pause``
+    lets some of them pass. ``host`` is this machine. ``notary`` signs the reports. ``condemned`` is
+    the source of an unplanned move for what is not waited for; its ``source`` never answers.
+    ``observations`` are what this process has seen of the source, by move.
     """
 
     forward: FlowContext
@@ -57,6 +58,8 @@ class MoveContext:
     host: str = field(default_factory=socket.gethostname)
     condemned: Cluster | None = None
     notary: Notary = field(default_factory=Notary)
+    pause: Callable[[float], None] = time.sleep
+    observations: dict[str, Observation] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.forward.config.flow.reversed != self.reverse.config.flow:
@@ -98,19 +101,6 @@ def ensure_topics(context: MoveContext, *, unplanned: bool = False) -> None:
         repair_control_topics(cluster)
 
 
-@dataclass(frozen=True, slots=True)
-class Remembered:
-    """An observation, when it was written by the target's clock, and how far that is ahead.
-
-    ``ahead_ms`` is the target's clock minus the source's: what the source has stamped is compared
-    with what the target has by it.
-    """
-
-    observation: Observation
-    stamp_ms: int = 0
-    ahead_ms: int = 0
-
-
 class MoveStore:
     """Plans and progress of moves, by move id; each call reads both clusters."""
 
@@ -148,22 +138,10 @@ class MoveStore:
         """Return how far a move is; one that was only planned is at its first step."""
         return furthest(self._tables(), move_id)
 
-    def observation(self, move_id: str) -> Remembered:
-        """Return what the latest look remembered; an empty observation before the first one.
-
-        The target is written first, so its record is the newest.
-        """
-        key = f"look:{move_id}".encode()
-        found = read_both(self._context, lambda c: (c, c.compacted(_MOVES).read_stamped().get(key)))
-        stamped = [(cluster, row) for cluster, row in found if row is not None]
-        if not stamped:
-            return Remembered(Observation(move_id, 0))
-        newest = stamped[0][1]
-        ahead = 0
-        if len(stamped) == len(found) > 1 and newest.value == stamped[1][1].value:
-            # Written to both within a moment.
-            ahead = newest.timestamp_ms - stamped[1][1].timestamp_ms
-        return Remembered(Observation.decode(newest.value), newest.timestamp_ms, ahead)
+    def note(self, move_id: str) -> WaitNote | None:
+        """Return what a waiting process has noted on the target, None where there is nothing."""
+        rows = self._context.target.compacted(_MOVES).read()
+        return decoded(rows.get(f"{WAIT_PREFIX}{move_id}".encode()), WaitNote.decode)
 
     def moves(self) -> tuple[tuple[MovePlan, MoveProgress], ...]:
         """Return all known moves and how far each is, the oldest plan first: one look."""
@@ -184,12 +162,9 @@ class MoveStore:
         in_order = sorted(plans.values(), key=lambda plan: (plan.created_ms, plan.move_id))
         return tuple((plan, furthest(tables, plan.move_id)) for plan in in_order)
 
-    def save_observation(self, observation: Observation) -> Observation:
-        """Write what a look remembers; without a fence, since losing it only delays."""
-        record = {f"look:{observation.move_id}".encode(): observation.value()}
-        self._context.target.compacted(_MOVES).write(record)
-        self._context.source.compacted(_MOVES).write(record)
-        return observation
+    def save_note(self, note: WaitNote) -> None:
+        """Write a note on the target; without a fence, since losing it only delays."""
+        self._context.target.compacted(_MOVES).write({note.key.encode(): note.value()})
 
     def _tables(self) -> list[ControlTables]:
         return read_both(self._context, ControlTables.read_moves)

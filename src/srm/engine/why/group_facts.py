@@ -223,7 +223,7 @@ def _movement(
         held_ms=None,
         report_age_ms=facts.report_age_ms,
     )
-    presence = Presence.of(facts.routing.announced_by(0), now_ms)
+    presence = Presence.of(facts.routing.announced, now_ms)
     remaining = sum(partition.remaining for partition in gate.replication)
     rate = recent_rate(context, facts.topics, now_ms) if remaining else None
     return Movement(

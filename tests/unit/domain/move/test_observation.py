@@ -1,42 +1,55 @@
+"""What one waiting process remembers of its looks."""
+
 from __future__ import annotations
 
 from srm.domain.move.progress import Observation
 
-
-def looked(before, now_ms, stamp_ms, end, settled=(), host="h"):
-    return before.next((host, now_ms, now_ms), stamp_ms, {"T-0": end}, 0, settled)
+TOPIC, GROUP = "topic:T", "group:g"
 
 
-def test_growth_counts_from_the_brokers_time_of_the_look_that_saw_it():
-    grown = looked(Observation("m1", 0), now_ms=100, stamp_ms=0, end=3)
-    later = looked(grown, now_ms=900, stamp_ms=5_000, end=3)
-
-    assert grown.standing_ms("T", 5_000) == 0
-    assert later.standing_ms("T", 5_800) == 800
+def looked(before, clock, offset, settled=(), subject=TOPIC):
+    return before.next(clock, {subject: {"T-0": offset}}, (0, 0), settled)
 
 
-def test_a_clock_that_is_wrong_makes_nothing_stand_still():
-    by_slow = looked(Observation("m1", 0), now_ms=-8_000, stamp_ms=0, end=3, host="slow")
-    stamp = 10_000
+def test_a_topic_stands_still_since_it_was_last_seen_to_grow():
+    began = looked(Observation(100.0), 100.0, 3)
+    grown = looked(began, 100.5, 4)
+    later = looked(grown, 101.3, 4)
 
-    at = by_slow.broker_ms("right", boot_ms=10_100, stamp_ms=stamp)
-    seen = looked(by_slow, 10_100, stamp, end=3, host="right")
-
-    assert at == stamp
-    assert seen.standing_ms("T", at) == 0
+    assert began.standing_s(TOPIC, 100.4) == 100.4 - 100.0
+    assert grown.standing_s(TOPIC, 100.5) == 0
+    assert later.standing_s(TOPIC, 101.3) == 101.3 - 100.5
 
 
-def test_the_host_that_looked_last_knows_how_far_its_clock_is_off():
-    before = Observation("m1", 1_000, host="h", boot_ms=1_000)
+def test_commits_of_a_group_that_had_members_at_the_look_before_did_not_move():
+    working = Observation(0.0).next(1.0, {}, (0, 0), ())
+    left = looked(working, 2.0, 7, subject=GROUP)
+    moved = looked(left, 3.0, 8, subject=GROUP)
 
-    assert before.broker_ms("h", boot_ms=1_400, stamp_ms=90_000) == 90_400
+    assert (left.moved, moved.moved) == ({}, {GROUP: {"T-0": 3.0}})
+
+
+def test_an_offset_that_has_expired_is_no_movement_and_one_that_is_new_is():
+    before = looked(Observation(0.0), 1.0, 7, subject=GROUP)
+    gone = before.next(2.0, {GROUP: {}}, (0, 0), ())
+
+    assert gone.moved == {}
+    assert looked(gone, 3.0, 8, subject=GROUP).moved == {GROUP: {"T-0": 3.0}}
 
 
 def test_growth_after_all_followers_have_stopped_is_by_a_stranger():
-    flushing = looked(Observation("m1", 0, {"T-0": 1}), 1, 1, end=5)
-    held = looked(flushing, 2, 2, end=5, settled=["T"])
-    still = looked(held, 3, 3, end=5, settled=["T"])
-    written = looked(still, 4, 4, end=6, settled=["T"])
+    flushing = looked(looked(Observation(0.0), 0.0, 1), 1.0, 5)
+    held = looked(flushing, 2.0, 5, settled=["T"])
+    still = looked(held, 3.0, 5, settled=["T"])
+    written = looked(still, 4.0, 6, settled=["T"])
 
-    assert (still.strangers, written.strangers) == ((), ("T",))
-    assert looked(written, 5, 5, end=6).strangers == ("T",)
+    assert (still.strangers, written.strangers) == (frozenset(), {"T"})
+    assert looked(written, 5.0, 6).strangers == {"T"}
+
+
+def test_the_fingerprint_is_the_same_until_something_moves():
+    one = looked(Observation(0.0), 1.0, 5)
+    other = looked(Observation(-9.0), 7.0, 5)
+
+    assert one.fingerprint == other.fingerprint
+    assert one.fingerprint != looked(one, 2.0, 6).fingerprint

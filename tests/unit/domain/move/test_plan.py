@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from srm.domain.move.plan import GroupPlan, MovePlan, fingerprint
 from srm.domain.move.positions import PartitionMove
-from srm.domain.move.progress import GroupResume, MoveProgress, Observation
+from srm.domain.move.progress import GroupResume, MoveProgress
 from srm.domain.move.report import MoveReport, build_report
 from srm.domain.move.request import MoveRequest
 from srm.errors import UsageError
@@ -67,10 +67,6 @@ def test_plan_progress_and_report_survive_their_encoding():
     report = build_report(PLAN, progress)
 
     assert MovePlan.decode(PLAN.value()) == PLAN
-    observation = Observation("m1", 1, removed=("audit/i1",)).next(
-        ("h", 2, 2), 0, {"Payments-0": 3}, 4, ["Payments"]
-    )
-    assert Observation.decode(observation.value()) == observation
     assert MoveProgress.decode(progress.value()) == progress
     assert MoveReport.decode(report.value()) == report
 

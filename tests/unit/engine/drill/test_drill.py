@@ -33,7 +33,12 @@ def ledger(cluster) -> list[str]:
 
 
 def context_of(world: CopiedTopic) -> MoveContext:
-    return MoveContext(world.forward, world.backward, lambda: world.clock() / 1000)
+    return MoveContext(
+        world.forward,
+        world.backward,
+        lambda: world.clock() / 1000,
+        pause=lambda seconds: world.clock.advance(round(seconds * 1000)),
+    )
 
 
 @pytest.fixture

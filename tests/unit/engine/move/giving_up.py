@@ -51,6 +51,7 @@ class Disaster:
             replace(whole.forward, source=gone, switch=self.switch),
             replace(whole.reverse, target=gone),
             whole.monotonic,
+            pause=whole.pause,
         )
 
     def pause(self):

@@ -138,7 +138,10 @@ class World:
 
     def context(self, source: str = "P", target: str = "B") -> MoveContext:
         return MoveContext(
-            self._flow(source, target), self._flow(target, source), lambda: self.clock() / 1000
+            self._flow(source, target),
+            self._flow(target, source),
+            lambda: self.clock() / 1000,
+            pause=lambda seconds: self.passing(round(seconds * 1000)),
         )
 
     def _flow(self, source: str, target: str) -> FlowContext:
@@ -237,7 +240,7 @@ def held(world: World, request: MoveRequest = REQUEST) -> MoveContext:
     return context
 
 
-WRITES_OF_A_MOVE = 27
+WRITES_OF_A_MOVE = 18
 
 
 def run_through(world: World) -> None:

@@ -18,7 +18,7 @@ from srm.engine.move import MoveContext, MoveRequest, MoveStore, applying
 from srm.errors import ConflictError, SrmError
 
 
-@pytest.mark.parametrize("number", range(1, 25))
+@pytest.mark.parametrize("number", range(1, 17))
 def test_moves_of_the_same_clients_to_two_clusters_never_overlap(
     tmp_path: Path, number: int
 ) -> None:

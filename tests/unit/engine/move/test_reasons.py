@@ -9,10 +9,10 @@ from tests.unit.engine.move.moving import REQUEST, World, held, planned
 from tests.unit.engine.move.test_run import Clients, run
 
 from srm.domain.move.gate import SyncStatus
-from srm.domain.move.progress import MoveProgress, Observation
+from srm.domain.move.progress import MoveProgress, Observation, WaitNote, wait_note
 from srm.engine import move
 from srm.engine.move import MoveContext, MoveStore, wait_status
-from srm.engine.move.control import ControlTables, decoded
+from srm.engine.move.control import ControlTables
 from srm.engine.move.look import require
 from srm.errors import GateClosedError
 
@@ -21,11 +21,10 @@ def progress(context: MoveContext) -> MoveProgress:
     return MoveStore(context).progress("m1")
 
 
-def told(world: World) -> tuple[str, ...]:
+def told(world: World) -> tuple[str, ...] | None:
     """Read what a service reads on the target."""
-    seen = decoded(ControlTables.read_moves(world.b).looks.get("m1"), Observation.decode)
-    assert seen is not None
-    return seen.waits
+    note = ControlTables.read_moves(world.b).notes.get("m1")
+    return None if note is None else note.waits
 
 
 def test_each_look_tells_what_is_waited_for(world: World) -> None:
@@ -50,18 +49,16 @@ def test_a_look_on_tells_nothing(world: World) -> None:
     move.hold(context, "m1")
     move.status(context, "m1")
 
-    assert told(world) == ()
+    assert told(world) is None
 
 
-def test_of_many_reasons_the_first_are_told_and_how_many_more_there_are() -> None:
-    seen = Observation("m1", 0).waiting([f"reason {number}" for number in range(1_200)])
+def test_a_note_is_small_whatever_it_waits_for() -> None:
+    reasons = [f"reason {number} {'x' * 10_000}" for number in range(1_200)]
+    note = wait_note(MoveProgress("m1", attempt=3), Observation(0.0), 7, reasons)
 
-    assert seen.waits == (*(f"reason {number}" for number in range(5)), "and 1,195 more")
-
-
-def test_what_an_earlier_version_observed_has_no_reasons() -> None:
-    assert Observation.decode(b'{"move_id": "m1", "time_ms": 7}').waits == ()
-    assert MoveProgress.decode(b'{"move_id": "m1", "step": "released"}').reason == ""
+    assert [reason[:8] for reason in note.waits] == [*(f"reason {n}" for n in range(5)), "and 1,19"]
+    assert len(note.value()) < 4_000
+    assert WaitNote.decode(note.value()) == note
 
 
 def test_when_the_wait_was_over_is_kept_apart_from_when_offsets_were_applied(world: World) -> None:
@@ -135,11 +132,10 @@ def test_the_next_attempt_begins_without_the_reason_of_the_last(world: World) ->
     assert (progress(context).reason, progress(context).held_seconds) == ("", None)
 
 
-def test_an_observation_that_cannot_be_read_keeps_nobody_held(world: World) -> None:
+def test_a_note_that_cannot_be_read_keeps_no_client_held(world: World) -> None:
     context = planned(world)
     move.hold(context, "m1")
-    for cluster in (world.p, world.b):
-        cluster.compacted("srm-moves.internal").write({b"look:m1": b"{"})
+    world.b.compacted("srm-moves.internal").write({b"wait:m1": b"{"})
     move.release(context, "m1")
 
     assert (progress(context).step, progress(context).reason) == ("released", "")
