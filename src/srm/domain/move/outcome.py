@@ -1,13 +1,15 @@
 """What a disaster really cost, known once the old source is back: beside its forecast.
 
-Kept under ``outcome:<move id>`` in the moves topic, on both clusters.
+Kept under ``outcome:<move id>`` in the moves topic, on both clusters; what is too much for a record
+continues under ``outcome:<move id>:<number>``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from itertools import count, takewhile
+from typing import Final, Literal
 
 from srm.domain.documents import decode, encode
 
@@ -16,6 +18,7 @@ Choice = Literal["merge", "keep", "discard"]
 go back read it; left there, and stepped over by them."""
 
 OUTCOME_PREFIX = "outcome:"
+_LARGEST: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +82,30 @@ class Outcome:
         """All records that had not been copied."""
         return sum(entry.records for entry in self.partitions)
 
-    @property
-    def key(self) -> str:
-        """Key of the document."""
-        return OUTCOME_PREFIX + self.move_id
-
-    def value(self) -> bytes:
-        """Encode as JSON."""
-        return encode(self, indent=2)
+    def to_records(self) -> dict[bytes, bytes | None]:
+        """Encode as JSON, cut into records of bounded size; the first part is written last."""
+        text = encode(self)
+        cuts = [text[start : start + _LARGEST] for start in range(0, len(text), _LARGEST)]
+        # The tombstone ends it, where an earlier one was longer.
+        parts = zip(_names(self.move_id), (*cuts, None), strict=False)
+        return {name.encode(): part for name, part in reversed([*parts])}
 
     @classmethod
     def decode(cls, value: bytes) -> Outcome:
-        """Decode what :meth:`value` wrote.
+        """Decode what :func:`stored_outcome` returns.
 
         Raises:
             IntegrityError: it is not an outcome.
         """
         return decode(Outcome, "stored outcome of a disaster", value)
+
+
+def stored_outcome(documents: Mapping[str, bytes], move_id: str) -> bytes | None:
+    """Join the parts of an outcome, None where there is none."""
+    parts = takewhile(None.__ne__, map(documents.get, _names(move_id)))
+    return b"".join(part for part in parts if part) or None
+
+
+def _names(move_id: str) -> Iterator[str]:
+    yield f"{OUTCOME_PREFIX}{move_id}"
+    yield from (f"{OUTCOME_PREFIX}{move_id}:{number}" for number in count(1))

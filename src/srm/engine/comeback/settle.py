@@ -165,13 +165,15 @@ def _seal(context: FlowContext, copies: Collection[TopicPartition], show: Show) 
 
 
 def store_outcome(context: FlowContext, outcome: Outcome) -> None:
-    """Write the outcome beside the move: on the target in any case, on the source if that goes."""
-    record = {outcome.key.encode(): outcome.value()}
+    """Write the outcome where the move is kept, on both clusters; one that refuses it is logged."""
     replicas = context.config.internal_replication_factor
-    ensure_compacted(context.target, internal_topics.MOVES, 1, replicas)
-    context.target.compacted(internal_topics.MOVES).write(record)
-    if internal_topics.MOVES in context.source.topics():
+    for cluster in (context.target, context.source):
         try:
-            context.source.compacted(internal_topics.MOVES).write(record)
+            if cluster is context.target:
+                ensure_compacted(cluster, internal_topics.MOVES, 1, replicas)
+            if internal_topics.MOVES in cluster.topics():
+                cluster.compacted(internal_topics.MOVES).write(outcome.to_records())
         except SrmError as error:
-            log.warning("the outcome is on %s alone: %s", context.config.flow.target, error)
+            log.warning(
+                "the outcome of move %s is not on %s: %s", outcome.move_id, cluster.alias, error
+            )

@@ -150,7 +150,7 @@ class ControlTables:
             {
                 key: value
                 for key, value in other.documents.items()
-                if key.partition(":")[2] in moves and _is_newer(key, value, self.documents.get(key))
+                if key.split(":")[1] in moves and _is_newer(key, value, self.documents.get(key))
             },
         )
 

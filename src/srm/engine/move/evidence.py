@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 
 from srm.domain.move.evidence import Beside, Follower, members_of
-from srm.domain.move.outcome import OUTCOME_PREFIX, Outcome
+from srm.domain.move.outcome import Outcome, stored_outcome
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import MoveProgress
 from srm.domain.move.report import MoveReport, build_report
@@ -118,7 +118,7 @@ def _kept(tables: Iterable[ControlTables], move_id: str) -> KeptReport | None:
 
 def _outcome(tables: Iterable[ControlTables], move_id: str) -> Outcome | None:
     """Return what was found when the source returned, of several the one that was found last."""
-    values = (table.documents.get(f"{OUTCOME_PREFIX}{move_id}") for table in tables)
+    values = (stored_outcome(table.documents, move_id) for table in tables)
     found = (decoded(value, Outcome.decode) for value in values)
     known = [outcome for outcome in found if outcome is not None]
     return max(known, key=lambda outcome: outcome.time_ms, default=None)

@@ -10,7 +10,7 @@ from tests.slot_reports import records_of
 
 from srm.domain import internal_topics
 from srm.domain.ledger import LedgerEntry
-from srm.domain.move.outcome import Outcome
+from srm.domain.move.outcome import GroupOutcome, Outcome, PartitionOutcome
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.routes import ERA, Route, topic_subject
@@ -33,12 +33,19 @@ from srm.domain.topics import TopicPartition
 from srm.engine.comeback.look import look_at_source
 from srm.engine.comeback.ports import Wanted
 from srm.engine.comeback.residue import read_residue, residue_ranges
-from srm.engine.comeback.settle import plan_return, settle_return
+from srm.engine.comeback.settle import plan_return, settle_return, store_outcome
 from srm.engine.compacted import ensure_compacted
+from srm.engine.move import MoveContext, kept_outcome
 from srm.engine.move.control import read_routes
 from srm.engine.ports import Cluster, FlowContext
 from srm.engine.supervision import standing_pause
-from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
+from srm.errors import (
+    AuthorizationError,
+    ConflictError,
+    GateClosedError,
+    SrmError,
+    UnavailableError,
+)
 
 PAYMENTS = TopicPartition("Payments", 0)
 COPY = TopicPartition("P.Payments", 0)
@@ -484,3 +491,47 @@ def test_the_cluster_that_returned_gets_the_routes_that_it_has_not_seen(
 
     history = context.source.compacted(internal_topics.ROUTING).read_history()
     assert read_routes(context.source, history)[topic_subject("Payments")].move_id == "m1"
+
+
+def test_an_outcome_of_any_size_is_kept_in_parts(returned: Returned, sites) -> None:
+    """3 000 partitions with residue and 200 groups that had read of it make 1.5 MB."""
+    topics = [f"payments.transactions.v{number}" for number in range(50)]
+    places = [f"{topic}-{number}" for number in range(60) for topic in topics]
+    outcome = Outcome(
+        *("m1", "P->B", "same", 7, "ann"),
+        tuple(
+            PartitionOutcome(topic, number, 123_456_789, 123_459_999, 3_210)
+            for number in range(60)
+            for topic in topics
+        ),
+        {
+            f"group-{group}": GroupOutcome(
+                dict.fromkeys(places[group : group + 30], 321),
+                dict.fromkeys(places[group : group + 30], 123_456_789),
+            )
+            for group in range(200)
+        },
+        dict.fromkeys(topics, "merge"),
+        tuple(f"{place}: no leader" for place in places),
+    )
+    store_outcome(returned.context, outcome)
+
+    records = returned.context.target.compacted(internal_topics.MOVES).read()
+    assert max(map(len, records.values())) <= 500_000
+    back = MoveContext(sites.flow("B->P"), returned.context)
+    assert kept_outcome(back, "m1") == outcome
+
+
+def test_an_outcome_that_cannot_be_written_does_not_stop_the_settlement(
+    returned: Returned, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object) -> object:
+        raise AuthorizationError("not allowed")
+
+    monkeypatch.setattr("srm.engine.comeback.settle.ensure_compacted", refuse)
+    done = returned.settle(Payments="merge")
+
+    assert done.applied
+    assert standing_pause(returned.context) is None
+    assert "the outcome of move m1 is not on B" in caplog.text
+

@@ -26,6 +26,8 @@ APPROVAL = Approval("ada@ops", "--yes", 5, "move 2 groups?", {"groups": 2})
 NOTARY = Notary(lambda: KEY, {"srm": "1"}, "cd" * 32)
 _REPORT = b"report:m1"
 
+OUTCOME_OF_M1 = replace(OUTCOME, move_id="m1")
+
 
 def stored(world: World, alias: str) -> list[KeptReport]:
     """Every revision that the log of a cluster holds, oldest first."""
@@ -202,11 +204,11 @@ def test_an_outcome_that_comes_later_makes_a_revision_of_its_own(world: World) -
     world.passing(400_000)
     assert move.watch_residue(context, "m1").over
     before = move.kept_report(context, "m1").report.revision
-    world.b.compacted("srm-moves.internal").write({b"outcome:m1": OUTCOME.value()})
+    world.b.compacted("srm-moves.internal").write(OUTCOME_OF_M1.to_records())
 
-    assert move.watch_residue(context, "m1").report.outcome == OUTCOME
+    assert move.watch_residue(context, "m1").report.outcome == OUTCOME_OF_M1
     kept = move.kept_report(context, "m1")
-    assert (kept.report.revision, kept.report.outcome) == (before + 1, OUTCOME)
+    assert (kept.report.revision, kept.report.outcome) == (before + 1, OUTCOME_OF_M1)
     kept.signed.check(KEY.public)
 
 
@@ -226,10 +228,10 @@ def test_a_disaster_is_closed_by_its_outcome_in_one_chain_of_reports(world: Worl
     assert first.clusters == {"B": world.b.cluster_id()}, "the source is not asked"
 
     world.p.recover()
-    world.b.compacted("srm-moves.internal").write({b"outcome:m1": OUTCOME.value()})
+    world.b.compacted("srm-moves.internal").write(OUTCOME_OF_M1.to_records())
     move.watch_residue(context, "m1")
     chain = stored(world, "B")
-    assert chain[-1].report.outcome == OUTCOME
+    assert chain[-1].report.outcome == OUTCOME_OF_M1
     assert chain[-1].report.forecast == first.forecast, "side by side"
     for earlier, later in pairwise(chain):
         assert chain_break(earlier, later) is None
