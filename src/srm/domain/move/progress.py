@@ -70,6 +70,26 @@ class GroupResume:
 
 
 @dataclass(frozen=True)
+class Straggler:
+    """A group that was read on the source after go, as far as the source shows.
+
+    ``members`` are ``client id@host``, ``commits`` those that moved, by ``topic-partition``: from
+    where they were at go to where they were first seen after it.
+    """
+
+    members: tuple[str, ...] = ()
+    commits: Mapping[str, tuple[int | None, int]] = field(default_factory=dict)
+
+    def line(self, group: str, source: str) -> str:
+        """Say which group it is, by whom it was read, and what to do."""
+        moved = [f"{name} from {a} to {b}" for name, (a, b) in sorted(self.commits.items())]
+        by = f" by {', '.join(few(self.members))}" if self.members else ""
+        commits = f", its commits moved: {', '.join(few(moved))}" if moved else ""
+        who = "" if by else ", by a consumer that assigns partitions by itself"
+        return f"group {group} was read on {source} after go{by}{commits}{who}: stop it there"
+
+
+@dataclass(frozen=True)
 class Observation:
     """The looks of one waiting process, in memory: another process begins with its own.
 
@@ -201,7 +221,8 @@ class MoveProgress:
     when the gate first had nothing to wait for any more. Log ends are high
     watermarks on the source by ``topic-partition``. ``intended`` are the offsets on the target at
     go, by group; ``missing`` says which records the target lacked then; ``skipped`` and ``re_read``
-    are the records by group that applying the offsets was seen to cost.
+    are the records by group that applying the offsets was seen to cost. ``commits_at_go`` are those
+    of each group on the source, ``stragglers`` the groups that were read there since.
 
     ``hold_stamp_ms`` and ``gone_stamp_ms`` are when the first hold and the go were written, as the
     target's broker stamped them; None where it did not. ``residue_seen_ms`` is when the source was
@@ -223,6 +244,8 @@ class MoveProgress:
     log_ends_at_hold: Mapping[str, int] = field(default_factory=dict)
     log_ends_at_go: Mapping[str, int] = field(default_factory=dict)
     intended: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    commits_at_go: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    stragglers: Mapping[str, Straggler] = field(default_factory=dict)
     skipped: Mapping[str, int] = field(default_factory=dict)
     re_read: Mapping[str, int] = field(default_factory=dict)
     rpo_records: int | None = None

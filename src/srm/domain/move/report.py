@@ -366,6 +366,7 @@ def _problems(
         for topic, count in progress.residue.items()
         if count
     ]
+    problems += [found.line(g, plan.request.source) for g, found in progress.stragglers.items()]
     problems += unconfirmed(plan.redirect, progress.calls, progress.attempt, "go")
     return problems
 

@@ -25,7 +25,7 @@ from srm.engine.move.fence import (
 )
 from srm.engine.move.flow_pause import require_pause, resume_flow
 from srm.engine.move.holding import attempt_of, renew
-from srm.engine.move.look import Look, by_name, patient_look, require
+from srm.engine.move.look import Look, by_name, commits_of, patient_look, require
 from srm.engine.move.redirect import LEASE_MS, ROUTING, Attempt
 from srm.engine.move.registers import SIDES, Registers, Side, record
 from srm.engine.move.routes import InForce, require_in_force, subjects
@@ -305,6 +305,7 @@ def _going(context: MoveContext, seen: Look) -> MoveProgress:
         log_ends_at_go=by_name(seen.clusters.original_ends()),
         rpo_records=seen.status.rpo_records,
         missing=seen.status.missing,
+        commits_at_go={group.group: commits_of(seen.clusters, group.group) for group in groups},
         intended={
             group.group: {str(p.target): p.resume for p in group.positions if p.resume is not None}
             for group in groups

@@ -8,7 +8,7 @@ from srm.domain.move.progress import GroupResume
 from srm.domain.move.report import MoveReport
 from srm.engine.move.evidence import keep_report
 from srm.engine.move.store import MoveContext, MoveStore
-from srm.engine.move.verify import observe
+from srm.engine.move.verify import look_for_stragglers, observe
 from srm.errors import ConflictError
 
 
@@ -33,7 +33,7 @@ def report(context: MoveContext, move_id: str) -> MoveReport:
 
 
 def watch_residue(context: MoveContext, move_id: str) -> ResidueWatch:
-    """Look once for records written to the source after go, and keep the report current.
+    """Look once for what was written and read on the source after go, and keep the report current.
 
     Groups that had not worked yet when the report was made are looked at too. Repeat until
     ``over``: the time that the request gives has passed, or another move has told the producers
@@ -55,5 +55,7 @@ def watch_residue(context: MoveContext, move_id: str) -> ResidueWatch:
             for group in plan.group_names
             if not progress.resumed.get(group, GroupResume()).settled
         ]
-        progress = observe(context, plan, progress, open_groups).progress
+        progress = look_for_stragglers(
+            context, plan, observe(context, plan, progress, open_groups)
+        )
     return ResidueWatch(keep_report(context, plan, progress), progress.residue_over)

@@ -10,15 +10,17 @@ from typing import Any, Final, Self
 from srm.domain.map_wanted import Wanted
 from srm.domain.move.asks import asks_at_go
 from srm.domain.move.plan import MovePlan
-from srm.domain.move.progress import GroupResume, MoveProgress
+from srm.domain.move.progress import GroupResume, MoveProgress, Straggler
 from srm.domain.move.report import residue_until_ms
 from srm.domain.move.routes import group_subject
 from srm.domain.topics import TopicPartition
 from srm.engine.away import loudness
+from srm.engine.checkpoints import per_group, read_ledger
 from srm.engine.move.arrivals import Arrivals
 from srm.engine.move.calls import call_redirectors
 from srm.engine.move.control import Change
 from srm.engine.move.counting import TargetRecords, written_between
+from srm.engine.move.facts import topic_pairs
 from srm.engine.move.look import address_of_target
 from srm.engine.move.reading import partitions
 from srm.engine.move.registers import record
@@ -33,6 +35,7 @@ _FIRST_RECORD_MS: Final = 10_000
 a plain consumer waits before it commits by itself; what comes later is found by the watch."""
 
 _CALL_AGAIN_MS: Final = 5_000
+_MOST_MEMBERS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,8 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
     absent = tuple(_absent(plan, noted))
     # Who is there and has nothing to show when the time is over is no failure of the move.
     waiting = absent + ((*_idling(plan, seen), *unconfirmed) if in_time else ())
+    if not waiting or not in_time:
+        noted = look_for_stragglers(context, plan, seen)
     if not waiting and noted.step == "gone":
         noted = noted.at("verified", now)
     if noted is not progress:
@@ -120,11 +125,13 @@ class _AtBroker:
 class Seen:
     """One look after go: the progress with what is new, or as it was, and the time of the look.
 
-    ``clock_ms`` is by the clock that stamped the hold.
+    ``clock_ms`` is by the clock that stamped the hold. ``ours`` are the groups that no later move
+    has routed.
     """
 
     progress: MoveProgress
     clock_ms: int
+    ours: tuple[str, ...]
 
 
 def observe(
@@ -148,10 +155,42 @@ def observe(
     }
     noted = progress.noting(**found)
     if _news(noted) == _news(progress):
-        return Seen(progress, arrivals.now_ms)
-    if ours and ends is not None:
+        noted = progress
+    elif ours and ends is not None:
         noted = replace(noted, residue_seen_ms=now)
-    return Seen(noted, arrivals.now_ms)
+    groups_of_ours = tuple(group for group in plan.group_names if arrivals.is_ours(group))
+    return Seen(noted, arrivals.now_ms, groups_of_ours if watched else ())
+
+
+def look_for_stragglers(context: MoveContext, plan: MovePlan, seen: Seen) -> MoveProgress:
+    """Look who reads on the source after go: members, and commits that moved but for srm's own.
+
+    Group offset sync writes there for idle groups while they work on the target.
+    """
+    progress, found = seen.progress, dict(seen.progress.stragglers)
+    topics = {pair.topic for pair in topic_pairs(context, plan.topics)}
+    try:
+        described = context.source.groups(seen.ours) if seen.ours else {}
+        committed, unread = per_group(seen.ours, context.source.committed)
+        ledger = read_ledger(context.source)
+    except UnavailableError as error:
+        log.log(loudness(error), "who reads on %s is not seen: %s", context.source.alias, error)
+        return progress
+    for group, reason in unread.items():
+        log.warning("commits of group %s on %s: %s", group, context.source.alias, reason.text)
+    for group, offsets in committed.items():
+        before, at_go = found.get(group, Straggler()), progress.commits_at_go.get(group, {})
+        moved = {
+            str(place): (at_go.get(str(place)), offset)
+            for place, offset in offsets.items()
+            if place.topic in topics and at_go.get(str(place)) != offset
+            if not ((entry := ledger.entry(group, place)) and entry.owns(offset))
+        }
+        members = (*before.members, *described[group].members)
+        now = Straggler(tuple(dict.fromkeys(members))[:_MOST_MEMBERS], {**moved, **before.commits})
+        if now != Straggler():
+            found[group] = now
+    return progress if found == progress.stragglers else progress.noting(stragglers=found)
 
 
 def _news(progress: MoveProgress) -> MoveProgress:
