@@ -225,7 +225,9 @@ class MoveProgress:
     of each group on the source, ``stragglers`` the groups that were read there since.
 
     ``hold_stamp_ms`` and ``gone_stamp_ms`` are when the first hold and the go were written, as the
-    target's broker stamped them; None where it did not. ``residue_seen_ms`` is when the source was
+    target's broker stamped them; None where it did not. ``renewed_stamp_ms`` is the same of the
+    last renewal before go, and ``late_ms`` how long after that lease the decision was first seen:
+    0 or less where clients cannot have lapsed. ``residue_seen_ms`` is when the source was
     last looked at for residue, as far as that was noted, and ``residue_over`` says that nobody
     looks any more. ``calls`` are what redirectors beside routing have said in this attempt.
 
@@ -254,6 +256,8 @@ class MoveProgress:
     residue: Mapping[str, int] = field(default_factory=dict)
     hold_stamp_ms: int | None = None
     gone_stamp_ms: int | None = None
+    renewed_stamp_ms: int | None = None
+    late_ms: int | None = None
     residue_seen_ms: int | None = None
     residue_over: bool = False
     calls: Mapping[str, Call] = field(default_factory=dict)

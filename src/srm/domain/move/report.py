@@ -322,6 +322,12 @@ def _notes(
     for call in call_reports(progress.calls):
         if call.state == "superseded":
             yield f"redirector {call.redirector} was not called with {call.step}: {call.said}"
+    if progress.late_ms is not None and progress.late_ms > 0:
+        yield (
+            f"the decision was first seen {progress.late_ms / 1000:.0f} s after the hold had "
+            f"lapsed: clients may have worked on {plan.request.source} until then, if the "
+            f"coordinator of its transaction on {target} was frozen"
+        )
     for name, group in groups.items():
         if plan.request.unplanned:
             yield from _costs(name, group)

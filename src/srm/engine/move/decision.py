@@ -85,15 +85,14 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
     move_id = plan.move_id
     with Registers(context) as registers:
 
-        def prepare() -> float:
+        def prepare() -> tuple[float, int | None]:
             known = registers.progress(move_id)
             if known.step in HELD and known.attempt == progress.attempt:
                 sent = context.monotonic()
                 # A client whose hold lapses reads the source to its end first: from here on it
                 # finds this renewal.
-                renew(registers, plan, context.now_ms())
-                return sent
-            return float("-inf")
+                return sent, renew(registers, plan, context.now_ms())
+            return float("-inf"), None
 
         renewed = registers.run(f"go of move {move_id}", prepare)
         # Opening has brought the source up to date, if it was away when clients were sent.
@@ -153,12 +152,14 @@ def _not_held(tables: ControlTables, attempt: Attempt) -> dict[str, Route | None
 class _Decision:
     """Intent, decision and what follows from it, for the attempt that was looked at."""
 
-    def __init__(self, context: MoveContext, plan: MovePlan, seen: Look, renewed: float) -> None:
+    def __init__(
+        self, context: MoveContext, plan: MovePlan, seen: Look, renewed: tuple[float, int | None]
+    ) -> None:
         self._context = context
         self._plan = plan
         self._attempt = attempt_of(plan, seen.progress.attempt)
-        self._going = _going(context, seen)
-        self._renewed = renewed
+        self._renewed, stamp_ms = renewed
+        self._going = _going(context, seen, stamp_ms)
 
     def take(self, registers: Registers) -> MoveProgress:
         """Decide; what another process has decided meanwhile is returned.
@@ -297,7 +298,7 @@ def _release(registers: Registers, plan: MovePlan, now_ms: int, why: str) -> Mov
     return released
 
 
-def _going(context: MoveContext, seen: Look) -> MoveProgress:
+def _going(context: MoveContext, seen: Look, renewed_stamp_ms: int | None) -> MoveProgress:
     groups = seen.facts.groups
     return seen.progress.at(
         "going",
@@ -305,6 +306,7 @@ def _going(context: MoveContext, seen: Look) -> MoveProgress:
         log_ends_at_go=by_name(seen.clusters.original_ends()),
         rpo_records=seen.status.rpo_records,
         missing=seen.status.missing,
+        renewed_stamp_ms=renewed_stamp_ms,
         commits_at_go={group.group: commits_of(seen.clusters, group.group) for group in groups},
         intended={
             group.group: {str(p.target): p.resume for p in group.positions if p.resume is not None}

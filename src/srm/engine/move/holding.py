@@ -94,15 +94,18 @@ def renew(
     progress: MoveProgress | None = None,
     *,
     source_needed: bool = True,
-) -> None:
+) -> int | None:
     """Write a higher beat on the target, then on the source, with the progress if it is given.
 
     Never the beat of an earlier process: clients may have counted it for long. A move that holds
-    nobody is left alone.
+    no client is left alone.
+
+    Returns:
+        The time of the beat by the target's broker, None where it stamps no records.
     """
     known = registers.progress(plan.move_id)
     if known.step not in HELD:
-        return
+        return None
     attempt = attempt_of(plan, known.attempt)
     beat = max(_beats(registers.routes, attempt), default=0) + 1
     # A hold that was killed between the clusters is finished by this.
@@ -114,13 +117,10 @@ def renew(
         ROUTING.hold(attempt, beat, now_ms),
         (*noted, *([progress] if progress else [])),
     )
-    registers.write("target", change)
-    if "source" not in sides_of(plan.request):
-        return
-    if source_needed:
-        registers.write("source", change)
-    else:
-        registers.write_if_there("source", change)
+    stamp_ms = registers.write("target", change)
+    if "source" in sides_of(plan.request):
+        (registers.write if source_needed else registers.write_if_there)("source", change)
+    return stamp_ms
 
 
 def renew_now(context: MoveContext, plan: MovePlan) -> None:

@@ -55,7 +55,5 @@ def watch_residue(context: MoveContext, move_id: str) -> ResidueWatch:
             for group in plan.group_names
             if not progress.resumed.get(group, GroupResume()).settled
         ]
-        progress = look_for_stragglers(
-            context, plan, observe(context, plan, progress, open_groups)
-        )
+        progress = look_for_stragglers(context, plan, observe(context, plan, progress, open_groups))
     return ResidueWatch(keep_report(context, plan, progress), progress.residue_over)

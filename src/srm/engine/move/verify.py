@@ -23,6 +23,7 @@ from srm.engine.move.counting import TargetRecords, written_between
 from srm.engine.move.facts import topic_pairs
 from srm.engine.move.look import address_of_target
 from srm.engine.move.reading import partitions
+from srm.engine.move.redirect import LEASE_MS
 from srm.engine.move.registers import record
 from srm.engine.move.store import MoveContext, MoveStore
 from srm.engine.ports import FlowMaps
@@ -153,6 +154,8 @@ def observe(
         "gone_stamp_ms": progress.gone_stamp_ms or arrivals.gone_ms,
         "residue_over": not ours or now >= residue_until_ms(plan, progress),
     }
+    if progress.late_ms is None and progress.renewed_stamp_ms is not None and groups:
+        found["late_ms"] = arrivals.now_ms - progress.renewed_stamp_ms - LEASE_MS
     noted = progress.noting(**found)
     if _news(noted) == _news(progress):
         noted = progress

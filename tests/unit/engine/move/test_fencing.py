@@ -468,3 +468,22 @@ def test_where_transactions_may_not_be_seen_the_plan_says_that_it_cannot_know(
 
     plan = move.plan(world.context(), REQUEST, dry_run=True)
     assert "cannot be known: grant Read on topic __transaction_state" in str(plan.warnings)
+
+
+@pytest.mark.parametrize(("frozen_s", "said"), [(40, False), (75, True)])
+def test_a_decision_that_shows_after_its_lease_is_said_in_the_report(
+    world: World, frozen_s: int, said: bool
+) -> None:
+    """The coordinator froze between the check of the lease and the commit."""
+    context = ready(world)
+    move.go(context, "m1")
+    world.passing(frozen_s * 1000)
+    for group in ("near", "far"):
+        world.start(group, "B", {"P.Payments": 101})
+    move.verify(context, "m1")
+    world.passing(100_000)
+    move.verify(context, "m1")
+
+    notes = move.report(context, "m1").notes
+    late = [note for note in notes if "first seen 15 s after the hold had lapsed" in note]
+    assert bool(late) == said
