@@ -23,7 +23,7 @@ def test_a_created_topic_is_described_at_once(site, unique):
 
     found = site.cluster.topics()[unique]
 
-    assert (found.name, found.partitions) == (unique, 3)
+    assert (found.name, found.partitions, found.replicas) == (unique, 3, 1)
     assert len(found.topic_id) == 22
 
 

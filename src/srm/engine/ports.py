@@ -34,15 +34,16 @@ GroupKind = Literal["classic", "consumer", "streams", "share", "other"]
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """One topic as its cluster describes it; ``leaderless`` are partitions that nobody serves now.
+    """One topic as its cluster describes it; ``leaderless`` are partitions that no broker serves.
 
-    That comes and goes: it makes no other topic of it.
+    That, and the least number of ``replicas`` of a partition, makes no other topic of it.
     """
 
     name: str
     topic_id: str
     partitions: int
     leaderless: frozenset[int] = field(default=frozenset(), compare=False)
+    replicas: int = field(default=1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,11 @@ def describe(
         found = _results(where, futures, timeout_s, operation, expected=UNKNOWN_TOPIC_CODES)
         return {
             name: TopicDescription(
-                name, _topic_id(topic.topic_id), len(topic.partitions), _leaderless(topic)
+                name,
+                _topic_id(topic.topic_id),
+                len(topic.partitions),
+                _leaderless(topic),
+                min((len(partition.replicas) for partition in topic.partitions), default=1),
             )
             for name, topic in found.items()
         }

@@ -93,6 +93,7 @@ class FakeCluster:
                 topic.topic_id,
                 len(topic.partitions),
                 frozenset(p.partition for p in self.leaderless if p.topic == name),
+                topic.replicas,
             )
             for name, topic in self._topics.items()
             if self.rights.has("Describe", name)
@@ -112,6 +113,7 @@ class FakeCluster:
             if refusal := self.rights.refusal(spec, self._brokers):
                 raise refusal
             self.add_topic(spec.name, spec.partitions, dict(spec.configs))
+            self._topics[spec.name].replicas = max(1, spec.replication_factor)
 
     def creation_problem(self, spec: TopicSpec) -> SrmError | None:
         """Say why a topic could not be created."""

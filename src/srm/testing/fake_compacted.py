@@ -99,11 +99,12 @@ class FakePartition:
 
 @dataclass
 class FakeTopic:
-    """One topic: its id, its partitions, and what was set on it."""
+    """One topic: its id, its partitions, what was set on it, and how many replicas it has."""
 
     topic_id: str
     partitions: list[FakePartition]
     configs: dict[str, str]
+    replicas: int = 1
 
 
 def random_id() -> str:

@@ -31,6 +31,7 @@ class Surroundings:
         shared_ids: by partition, ids of such producers that the target remembers there too.
         state: by group, the changelogs of a Kafka Streams application.
         absent: topics of the move that the target has only as copies, with their partitions.
+        alone: clusters that keep one replica of their transactions, though they could keep more.
     """
 
     opposite_enabled: bool = True
@@ -45,6 +46,7 @@ class Surroundings:
     shared_ids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     state: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     absent: Mapping[str, int] = field(default_factory=dict)
+    alone: tuple[str, ...] = ()
 
 
 def surrounding_warnings(
@@ -62,6 +64,19 @@ def surrounding_warnings(
     )
     for name, texts in parts:
         yield from (warning(name, text) for text in texts)
+    yield from _replication(request, around)
+    yield from _way_back(request, topics, around)
+    yield from _absent(request, around)
+    yield from _clients(request, around)
+    yield from _groups(request, around)
+    yield from _retention(request, around)
+    yield from _clocks(around)
+    for alias in around.alone:
+        yield (
+            f"topic __transaction_state of cluster {alias} has one replica: a broker that is "
+            f"frozen can publish the decision of a move after clients have lapsed; raise it to 3 "
+            f"replicas with kafka-reassign-partitions.sh"
+        )
 
 
 def _replication(request: MoveRequest, around: Surroundings) -> Iterator[str]:

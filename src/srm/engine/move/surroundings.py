@@ -52,6 +52,25 @@ def _around_source(context: MoveContext, facts: MoveFacts, there: Surroundings) 
         plain_writers={topic: count for topic, count in plain.items() if count},
         shared_ids=_shared_ids(context, facts, [topic for topic, count in plain.items() if count]),
         state={group.group: found for group in groups if (found := _changelogs(facts, group))},
+        absent=absent_topics(
+            {
+                topic: facts.source.topics[topic].partitions
+                for topic in facts.topics
+                if topic in facts.source.topics
+            },
+            facts.target.topics,
+        ),
+        alone=_alone(facts),
+    )
+
+
+def _alone(facts: MoveFacts) -> tuple[str, ...]:
+    """Clusters that replicate topics, and keep one replica of their transactions."""
+    return tuple(
+        side.alias
+        for side in (facts.source, facts.target)
+        if (log := side.topics.get("__transaction_state")) is not None
+        and log.replicas == 1 < max(topic.replicas for topic in side.topics.values())
     )
 
 

@@ -25,6 +25,7 @@ from srm.domain.topics import TopicPartition
 from srm.engine import move
 from srm.engine.compacted import ensure_compacted
 from srm.engine.move import MoveContext, MoveRequest, MoveStore
+from srm.engine.ports import TopicSpec
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
 
 ROUTING = "srm-routing.internal"
@@ -487,3 +488,22 @@ def test_a_decision_that_shows_after_its_lease_is_said_in_the_report(
     notes = move.report(context, "m1").notes
     late = [note for note in notes if "first seen 15 s after the hold had lapsed" in note]
     assert bool(late) == said
+
+
+@pytest.mark.parametrize(
+    ("replicas", "others", "said"), [(1, 3, True), (3, 3, False), (1, 1, False)]
+)
+def test_a_plan_warns_of_a_log_of_transactions_that_one_broker_keeps(
+    world: World, replicas: int, others: int, said: bool
+) -> None:
+    """A cluster of one broker has no choice."""
+    world.b.create_topics(
+        [
+            TopicSpec("__transaction_state", 50, replicas, {}),
+            TopicSpec("others", 1, others, {}),
+        ]
+    )
+    warnings = move.plan(world.context(), REQUEST, dry_run=True).warnings
+
+    wanted = "topic __transaction_state of cluster B has one replica"
+    assert any(warning.startswith(wanted) for warning in warnings) == said
