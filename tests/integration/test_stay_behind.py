@@ -1,4 +1,4 @@
-"""Consumers that are no members of their group, and moves whose steps are processes."""
+"""Consumers that never join their group, and moves whose steps are processes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def commit(site: Site, consumer: Consumer, offset: int) -> None:
     consumer.commit(offsets=[KafkaTopicPartition(site.topic, 0, offset)], asynchronous=False)
 
 
-def test_a_consumer_that_is_no_member_is_named_before_and_after_go(copied: Site) -> None:
+def test_a_consumer_that_never_joins_is_named_before_and_after_go(copied: Site) -> None:
     site, move_id = copied, f"flink-{copied.unique}"
     group = site.group("flink")
     request = MoveRequest("failover", site.p, site.b, (site.topic,), (group,), quiet_seconds=0.5)
@@ -78,7 +78,7 @@ def test_a_consumer_that_is_no_member_is_named_before_and_after_go(copied: Site)
 def test_steps_in_processes_of_their_own_watch_the_source_once(
     copied: Site, is_ready: bool
 ) -> None:
-    """What the wait has seen stand still is trusted while nothing has moved since."""
+    """What the wait has seen rest is trusted while nothing has moved since."""
     site, move_id = copied, f"steps-{copied.unique}"
     request = MoveRequest("failover", site.p, site.b, (site.topic,), (site.group("flink"),))
     paused: list[float] = []

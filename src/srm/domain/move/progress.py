@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final, Literal, get_args
 
-from srm.domain.amount import few
+from srm.domain.amount import few, some
 from srm.domain.documents import decode, encode
 from srm.domain.move.forecast import Forecast
 from srm.domain.move.redirects import Call
@@ -83,10 +83,9 @@ class Straggler:
     def line(self, group: str, source: str) -> str:
         """Say which group it is, by whom it was read, and what to do."""
         moved = [f"{name} from {a} to {b}" for name, (a, b) in sorted(self.commits.items())]
-        by = f" by {', '.join(few(self.members))}" if self.members else ""
-        commits = f", its commits moved: {', '.join(few(moved))}" if moved else ""
-        who = "" if by else ", by a consumer that assigns partitions by itself"
-        return f"group {group} was read on {source} after go{by}{commits}{who}: stop it there"
+        by = some(self.members) or "a consumer that assigns partitions by itself"
+        commits = f", its commits moved: {some(moved)}" if moved else ""
+        return f"group {group} was read on {source} after go by {by}{commits}: stop it there"
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ class Observation:
     """The looks of one waiting process, in memory: another process begins with its own.
 
     Seconds are those of a clock that is never set. ``marks`` are, by routing subject, the offsets
-    that have to stand still: log ends of the topics, and commits of groups without members.
+    that have to rest: log ends of the topics, and commits of groups without members.
     ``moved`` says by subject and partition when one was last seen to move, ``began`` when the watch
     began: minus infinity where another process has watched for long enough. ``samples`` are pairs
     of epoch milliseconds and source offsets still to be copied. ``removed`` are static members
@@ -124,7 +123,7 @@ class Observation:
 
         Args:
             clock: seconds of the clock that is never set.
-            marks: offsets that have to stand still, by routing subject.
+            marks: offsets that have to rest, by routing subject.
             sample: epoch milliseconds, and the source offsets still to be copied.
             settled: topics whose followers had all stopped when the log ends were read.
         """
@@ -134,11 +133,8 @@ class Observation:
             changed = [place for place, offset in offsets.items() if before.get(place) != offset]
             if changed:
                 moved[subject] = {**moved.get(subject, {}), **dict.fromkeys(changed, clock)}
-        grown = {
-            topic
-            for topic in self.settled
-            if moved.get(topic_subject(topic)) != self.moved.get(topic_subject(topic))
-        }
+        subjects = {topic: topic_subject(topic) for topic in self.settled}
+        grown = {t for t, name in subjects.items() if moved.get(name) != self.moved.get(name)}
         return replace(
             self,
             marks=marks,
@@ -148,8 +144,8 @@ class Observation:
             strangers=self.strangers | grown,
         )
 
-    def standing_s(self, subject: str, clock: float) -> float:
-        """For how long a subject is known to have stood still."""
+    def rested_s(self, subject: str, clock: float) -> float:
+        """Seconds for which a subject is known to have rested."""
         return clock - max(self.moved.get(subject, {}).values(), default=self.began)
 
     @property
@@ -165,7 +161,7 @@ class WaitNote:
 
     For people, and for the process that takes over. Losing it only delays. ``waits`` are the first
     reasons why the gate is closed, ``sample`` is the oldest one of the observation. ``still`` is
-    the fingerprint of marks that have stood still for long enough, empty before they have.
+    the fingerprint of marks that have rested for long enough, empty before they have.
     """
 
     move_id: str
@@ -175,10 +171,20 @@ class WaitNote:
     sample: tuple[int, int] | None = None
     still: str = ""
 
-    @property
-    def key(self) -> str:
-        """Key of the record."""
-        return WAIT_PREFIX + self.move_id
+    @classmethod
+    def of(
+        cls,
+        progress: MoveProgress,
+        seen: Observation,
+        now_ms: int,
+        reasons: Sequence[str],
+        *,
+        rested: bool,
+    ) -> WaitNote:
+        """Say in a few bytes what a move waits for."""
+        waits = tuple(reason[:_LONGEST_REASON] for reason in few(reasons))
+        still, sample = seen.fingerprint if rested else "", next(iter(seen.samples), None)
+        return cls(progress.move_id, progress.attempt, now_ms, waits, sample, still)
 
     def value(self) -> bytes:
         """Encode as JSON."""
@@ -192,20 +198,6 @@ class WaitNote:
             IntegrityError: it is not a note.
         """
         return decode(WaitNote, "stored note of a waiting move", value)
-
-
-def wait_note(
-    progress: MoveProgress, seen: Observation, now_ms: int, reasons: Sequence[str]
-) -> WaitNote:
-    """Say in a record of bounded size what a move waits for."""
-    return WaitNote(
-        progress.move_id,
-        progress.attempt,
-        now_ms,
-        tuple(reason[:_LONGEST_REASON] for reason in few(reasons)),
-        seen.samples[0] if seen.samples else None,
-        "" if reasons else seen.fingerprint,
-    )
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from srm.domain.amount import few
+from srm.domain.amount import few, some
 from srm.domain.group_sync import IDLE
 from srm.domain.move.asks import asks_at_hold
 from srm.domain.move.gate import GateFacts, GroupSync, SyncStatus, decide
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.presence import (
     Presence,
-    Writer,
     Writers,
     strangers,
     unheld_producers,
@@ -34,7 +33,8 @@ from srm.errors import GateClosedError
 class Look:
     """What the gate was asked with, its answer, the move's progress, and what it was read from.
 
-    ``seen`` is what the next look of this process needs.
+    ``seen`` is what the next look of this process needs, ``rested``: all that has to rest on the
+    source did so for long enough.
     """
 
     facts: GateFacts
@@ -42,30 +42,13 @@ class Look:
     progress: MoveProgress
     clusters: MoveFacts
     seen: Observation
+    rested: bool
 
 
 def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
     """Read the clusters, decide, and remember in this process what the next look needs."""
     clusters = read_facts(context, plan.request, plan.topics, plan.group_names)
     now, clock = context.now_ms(), context.monotonic()
-    held = progress.step in HELD
-    presence = clusters.routing.presence if held else Presence.of(clusters.routing.announced, now)
-    seen = Observation(clock)
-    if held:
-        before = context.observations.get(plan.move_id)
-        seen = (before or _taken_over(context, plan, progress, clusters)).next(
-            clock,
-            _marks(clusters),
-            (now, sum(partition.remaining for partition in clusters.replication())),
-            [
-                topic
-                for topic in plan.topics
-                if not presence.not_held(topic_subject(topic), progress.attempt)
-            ],
-        )
-        context.observations[plan.move_id] = seen
-    writers = writers_of(plan, progress, seen, clusters.writers)
-    doubted = doubted_topics(plan, seen, writers, presence)
     facts = GateFacts(
         move_id=plan.move_id,
         request=plan.request,
@@ -73,45 +56,68 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
         groups=tuple(clusters.group(group) for group in plan.group_names),
         replication=clusters.replication(),
         routes=clusters.routing.merged,
-        moving=_moving(plan, progress, seen, doubted, clock) if held else {},
-        doubted=doubted,
-        unheld=(
-            *unheld_producers(plan.topics, progress.attempt, presence),
-            *_readers(plan, seen, clock),
-        )
-        if held
-        else (),
+        moving={},
         now_ms=now,
-        held_ms=progress.times_ms.get("holding") if held else None,
+        held_ms=None,
         report_age_ms=clusters.report_age_ms,
+    )
+    if progress.step not in HELD:
+        return Look(facts, decide(facts), progress, clusters, Observation(clock), rested=False)
+    presence, attempt = clusters.routing.presence, progress.attempt
+    before = context.observations.get(plan.move_id)
+    context.observations[plan.move_id] = seen = (
+        before or _take_over(context, plan, progress, clusters)
+    ).next(
+        clock,
+        _marks(clusters),
+        (now, sum(partition.remaining for partition in facts.replication)),
+        [topic for topic in plan.topics if not presence.not_held(topic_subject(topic), attempt)],
+    )
+    held_ms, slow_ms = progress.times_ms.get("holding", 0), plan.request.slow_writer_seconds * 1000
+    writers = Writers(clusters.writers, seen.sequences, held_ms, round(slow_ms))
+    doubted = tuple(
+        topic
+        for topic in plan.topics
+        if topic in seen.strangers or unknown_writers(topic, writers, presence)
+    )
+    moving = _moving(plan, progress, seen, doubted, clock)
+    readers = tuple(_readers(plan, seen, clock))
+    facts = replace(
+        facts,
+        moving=moving,
+        doubted=doubted,
+        unheld=(*unheld_producers(plan.topics, attempt, presence), *readers),
+        held_ms=progress.times_ms.get("holding"),
         samples=seen.samples,
         unconfirmed=(
-            *unconfirmed(plan.redirect, progress.calls, progress.attempt, "hold"),
+            *unconfirmed(plan.redirect, progress.calls, attempt, "hold"),
             *unfenced(context, plan),
             *(problem.text for problem in unsettled_problems(context.forward)),
         )
         if held
         else (),
+        ),
     )
-    if held and "manual" in plan.redirect:
-        facts = replace(
-            facts, asks=tuple(_asks(context, plan, facts, presence, writers, progress.attempt))
-        )
-    return Look(facts, decide(facts), progress, clusters, seen)
+    if "manual" in plan.redirect:
+        asks = _asks(context, plan, facts, presence, writers, attempt)
+        facts = replace(facts, asks=tuple(asks))
+    rested = not (moving or readers)
+    return Look(facts, decide(facts), progress, clusters, seen, rested)
 
 
 def patient_look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
     """Look; where only the watch is too short, which another process began, look twice."""
     seen = look(context, plan, progress)
     facts, clock = seen.facts, context.monotonic()
-    if len(seen.status.blocking) > len(facts.moving) or any(facts.moving.values()):
+    only_too_short = len(seen.status.blocking) == len(facts.moving) and not any(
+        facts.moving.values()
+    )
+    if seen.status.ready or not only_too_short:
         return seen
     missing_s = [
-        _quiet_s(plan, topic, facts.doubted) - seen.seen.standing_s(topic_subject(topic), clock)
+        _quiet_s(plan, topic, facts.doubted) - seen.seen.rested_s(topic_subject(topic), clock)
         for topic in facts.moving
     ]
-    if not missing_s:
-        return seen
     context.pause(max(0.0, *missing_s))
     return look(context, plan, progress)
 
@@ -125,13 +131,13 @@ def first_look(context: MoveContext, clusters: MoveFacts) -> Observation:
     )
 
 
-def _taken_over(
+def _take_over(
     context: MoveContext, plan: MovePlan, progress: MoveProgress, clusters: MoveFacts
 ) -> Observation:
     """Begin to watch the source after another process, with what that one has noted.
 
-    What has not moved since a note that vouches for it has stood still for long enough. What has
-    moved did so during the hold: the process before may have known who writes so slowly.
+    What has not moved since a note that vouches for it has rested for long enough. What has moved
+    did so during the hold: the process before may have known who writes so slowly.
     """
     seen, note = first_look(context, clusters), MoveStore(context).note(plan.move_id)
     if note is None or note.attempt != progress.attempt:
@@ -143,7 +149,7 @@ def _taken_over(
 
 
 def _marks(clusters: MoveFacts) -> dict[str, dict[str, int]]:
-    """Offsets on the source that stand still once all its clients have stopped, by subject.
+    """Offsets on the source that rest once all its clients have stopped, by subject.
 
     Commits count where the group had no members when they were read, and no transaction has still
     to decide any.
@@ -194,25 +200,6 @@ def by_name(offsets: Mapping[TopicPartition, int]) -> dict[str, int]:
     return {str(tp): offset for tp, offset in offsets.items()}
 
 
-def writers_of(
-    plan: MovePlan, progress: MoveProgress, seen: Observation, now: tuple[Writer, ...]
-) -> Writers:
-    """Join the producers that brokers remember now with what they had written at the hold."""
-    recent_ms = round(plan.request.slow_writer_seconds * 1000)
-    return Writers(now, seen.sequences, progress.times_ms.get("holding", 0), recent_ms)
-
-
-def doubted_topics(
-    plan: MovePlan, seen: Observation, writers: Writers, presence: Presence
-) -> tuple[str, ...]:
-    """Topics that somebody who follows no route has lately written to, or may have."""
-    return tuple(
-        topic
-        for topic in plan.topics
-        if topic in seen.strangers or unknown_writers(topic, writers, presence)
-    )
-
-
 def _moving(
     plan: MovePlan,
     progress: MoveProgress,
@@ -229,7 +216,7 @@ def _moving(
         subject = topic_subject(topic)
         if subject not in seen.marks:
             continue
-        if seen.standing_s(subject, clock) < _quiet_s(plan, topic, doubted):
+        if seen.rested_s(subject, clock) < _quiet_s(plan, topic, doubted):
             moving[topic] = sum(
                 end - progress.log_ends_at_hold.get(partition, 0)
                 for partition, end in seen.marks[subject].items()
@@ -254,7 +241,7 @@ def _readers(plan: MovePlan, seen: Observation, clock: float) -> Iterator[str]:
         if places:
             yield (
                 f"group {group} has no members on {request.source}, and its commits of "
-                f"{', '.join(few(places))} move: a consumer that assigns partitions by itself "
+                f"{some(places)} move: a consumer that assigns partitions by itself "
                 f"(assign(), Flink, Spark) still reads there, stop it"
             )
 

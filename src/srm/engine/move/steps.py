@@ -12,6 +12,9 @@ from srm.domain.move.gate import SyncStatus
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import HELD, MoveProgress, wait_note
 from srm.engine.move.applying import apply_after_loss, apply_positions
+from srm.domain.move.progress import HELD, MoveProgress, WaitNote
+from srm.engine.move import unplanned
+from srm.engine.move.applying import apply_positions
 from srm.engine.move.fence import fence_source
 from srm.engine.move.flow_pause import status_after_loss
 from srm.engine.move.holding import renew, renew_now
@@ -51,7 +54,8 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
         return status_after_loss(context, plan, progress)
     seen = look(context, plan, progress)
     if progress.step in HELD:
-        store.save_note(wait_note(progress, seen.seen, context.now_ms(), seen.status.blocking))
+        reasons, now_ms = seen.status.blocking, context.now_ms()
+        store.save_note(WaitNote.of(progress, seen.seen, now_ms, reasons, rested=seen.rested))
         remove_static_members(context, plan, seen)
         if not seen.facts.unheld:
             fence_source(context, plan)

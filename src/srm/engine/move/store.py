@@ -164,7 +164,8 @@ class MoveStore:
 
     def save_note(self, note: WaitNote) -> None:
         """Write a note on the target; without a fence, since losing it only delays."""
-        self._context.target.compacted(_MOVES).write({note.key.encode(): note.value()})
+        key = f"{WAIT_PREFIX}{note.move_id}".encode()
+        self._context.target.compacted(_MOVES).write({key: note.value()})
 
     def _tables(self) -> list[ControlTables]:
         return read_both(self._context, ControlTables.read_moves)

@@ -11,14 +11,14 @@ def looked(before, clock, offset, settled=(), subject=TOPIC):
     return before.next(clock, {subject: {"T-0": offset}}, (0, 0), settled)
 
 
-def test_a_topic_stands_still_since_it_was_last_seen_to_grow():
+def test_a_topic_rests_since_it_was_last_seen_to_grow():
     began = looked(Observation(100.0), 100.0, 3)
     grown = looked(began, 100.5, 4)
     later = looked(grown, 101.3, 4)
 
-    assert began.standing_s(TOPIC, 100.4) == 100.4 - 100.0
-    assert grown.standing_s(TOPIC, 100.5) == 0
-    assert later.standing_s(TOPIC, 101.3) == 101.3 - 100.5
+    assert began.rested_s(TOPIC, 100.4) == 100.4 - 100.0
+    assert grown.rested_s(TOPIC, 100.5) == 0
+    assert later.rested_s(TOPIC, 101.3) == 101.3 - 100.5
 
 
 def test_commits_of_a_group_that_had_members_at_the_look_before_did_not_move():
@@ -29,7 +29,7 @@ def test_commits_of_a_group_that_had_members_at_the_look_before_did_not_move():
     assert (left.moved, moved.moved) == ({}, {GROUP: {"T-0": 3.0}})
 
 
-def test_an_offset_that_has_expired_is_no_movement_and_one_that_is_new_is():
+def test_an_offset_that_has_expired_does_not_count_and_one_that_is_new_is():
     before = looked(Observation(0.0), 1.0, 7, subject=GROUP)
     gone = before.next(2.0, {GROUP: {}}, (0, 0), ())
 

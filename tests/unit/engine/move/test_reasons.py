@@ -9,7 +9,7 @@ from tests.unit.engine.move.moving import REQUEST, World, held, planned
 from tests.unit.engine.move.test_run import Clients, run
 
 from srm.domain.move.gate import SyncStatus
-from srm.domain.move.progress import MoveProgress, Observation, WaitNote, wait_note
+from srm.domain.move.progress import MoveProgress, Observation, WaitNote
 from srm.engine import move
 from srm.engine.move import MoveContext, MoveStore, wait_status
 from srm.engine.move.control import ControlTables
@@ -54,7 +54,7 @@ def test_a_look_on_tells_nothing(world: World) -> None:
 
 def test_a_note_is_small_whatever_it_waits_for() -> None:
     reasons = [f"reason {number} {'x' * 10_000}" for number in range(1_200)]
-    note = wait_note(MoveProgress("m1", attempt=3), Observation(0.0), 7, reasons)
+    note = WaitNote.of(MoveProgress("m1", attempt=3), Observation(0.0), 7, reasons, rested=True)
 
     assert [reason[:8] for reason in note.waits] == [*(f"reason {n}" for n in range(5)), "and 1,19"]
     assert len(note.value()) < 4_000

@@ -47,7 +47,7 @@ def test_a_consumer_that_assigns_by_itself_keeps_the_gate_closed_while_it_commit
     assert move.wait_status(context, "m1").ready
 
 
-def test_the_last_commit_of_a_member_that_leaves_is_no_reason(world: World) -> None:
+def test_the_last_commit_of_a_member_that_leaves_keeps_no_gate_closed(world: World) -> None:
     context = planned(world)
     move.hold(context, "m1")
     move.wait_status(context, "m1")
@@ -58,7 +58,9 @@ def test_the_last_commit_of_a_member_that_leaves_is_no_reason(world: World) -> N
     assert move.wait_status(context, "m1").ready
 
 
-def test_a_transaction_that_decides_what_a_group_committed_is_no_reason(world: World) -> None:
+def test_a_transaction_that_decides_what_a_group_committed_keeps_no_gate_closed(
+    world: World,
+) -> None:
     context = held(world)
     world.p.commit_in("tx", "far", {PAYMENTS: 25})
     move.wait_status(context, "m1")
@@ -78,8 +80,8 @@ def test_a_consumer_that_commits_on_the_source_after_go_is_a_problem(world: Worl
     assert not report.ok
     [problem] = report.problems
     assert problem == (
-        "group far was read on P after go, its commits moved: Payments-0 from 10 to 60, by a "
-        "consumer that assigns partitions by itself: stop it there"
+        "group far was read on P after go by a consumer that assigns partitions by itself, its "
+        "commits moved: Payments-0 from 10 to 60: stop it there"
     )
 
 
@@ -106,7 +108,7 @@ def test_a_member_that_comes_back_on_the_source_is_named_by_the_watch(world: Wor
     assert move.kept_report(context, "m1").report.revision == revision, "the same is no news"
 
 
-def test_what_srm_itself_commits_on_the_source_is_no_problem(world: World) -> None:
+def test_what_srm_itself_commits_on_the_source_makes_no_problem(world: World) -> None:
     context = gone(world)
     ensure_compacted(world.p, "srm-ledger.internal")
     entry = LedgerEntry("far", PAYMENTS, 10, 60, "B", "sync B->P 1", 1)
@@ -118,7 +120,7 @@ def test_what_srm_itself_commits_on_the_source_is_no_problem(world: World) -> No
     assert move.report(context, "m1").ok
 
 
-def test_what_a_group_does_on_the_source_after_the_move_back_is_no_problem(world: World) -> None:
+def test_what_a_group_does_on_the_source_after_the_move_back_makes_no_problem(world: World) -> None:
     context = gone(world)
     working(world)
     move.verify(context, "m1")

@@ -40,6 +40,20 @@ def test_what_has_not_moved_since_another_process_was_ready_is_not_waited_for_ag
     assert pauses == []
 
 
+def test_what_rests_while_something_else_is_waited_for_is_not_waited_for_again(
+    world: World,
+) -> None:
+    """As when a long wait leaves the worker for the triggerer."""
+    context = held(world)
+    world.p.join("far")
+    assert [reason[:9] for reason in move.wait_status(context, "m1").blocking] == ["group far"]
+    other = world.context()
+    move.wait_status(other, "m1")
+    world.obey("far")
+
+    assert move.wait_status(other, "m1").ready
+
+
 def test_without_another_process_that_was_ready_it_looks_twice(world: World) -> None:
     """As after a wait that a person has marked as successful."""
     held(world)
