@@ -319,9 +319,11 @@ def _notes(
         yield from forecast.notes
     elif progress.decided and not progress.had_members:
         yield "no group had members at the hold: the RTO is the time until go"
-    for call in call_reports(progress.calls):
-        if call.state == "superseded":
-            yield f"redirector {call.redirector} was not called with {call.step}: {call.said}"
+    yield from (
+        f"redirector {call.redirector} was not called with {call.step}: {call.said}"
+        for call in call_reports(progress.calls)
+        if call.state == "superseded"
+    )
     if progress.late_ms is not None and progress.late_ms > 0:
         yield (
             f"the decision was first seen {progress.late_ms / 1000:.0f} s after the hold had "

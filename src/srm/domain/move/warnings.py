@@ -61,22 +61,10 @@ def surrounding_warnings(
         ("staying-group", _groups(request, around)),
         ("retention", _retention(request, around)),
         ("clocks", _clocks(around)),
+        ("transaction", _transaction_logs(around)),
     )
     for name, texts in parts:
         yield from (warning(name, text) for text in texts)
-    yield from _replication(request, around)
-    yield from _way_back(request, topics, around)
-    yield from _absent(request, around)
-    yield from _clients(request, around)
-    yield from _groups(request, around)
-    yield from _retention(request, around)
-    yield from _clocks(around)
-    for alias in around.alone:
-        yield (
-            f"topic __transaction_state of cluster {alias} has one replica: a broker that is "
-            f"frozen can publish the decision of a move after clients have lapsed; raise it to 3 "
-            f"replicas with kafka-reassign-partitions.sh"
-        )
 
 
 def _replication(request: MoveRequest, around: Surroundings) -> Iterator[str]:
@@ -183,3 +171,12 @@ def _clocks(around: Surroundings) -> Iterator[str]:
                 f"{'ahead' if skew > 0 else 'behind'}: times in reports are the brokers'; "
                 f"synchronise the clocks"
             )
+
+
+def _transaction_logs(around: Surroundings) -> Iterator[str]:
+    for alias in around.alone:
+        yield (
+            f"topic __transaction_state of cluster {alias} has one replica: a broker that is "
+            f"frozen can publish the decision of a move after clients have lapsed; raise it to 3 "
+            f"replicas with kafka-reassign-partitions.sh"
+        )

@@ -19,7 +19,7 @@ from srm.domain.move.presence import (
 )
 from srm.domain.move.progress import HELD, MoveProgress, Observation
 from srm.domain.move.redirects import unconfirmed
-from srm.domain.move.routes import topic_subject
+from srm.domain.move.routes import group_subject, topic_subject
 from srm.domain.topics import TopicPartition
 from srm.engine.move.facts import MoveFacts
 from srm.engine.move.fence import unfenced
@@ -93,9 +93,6 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
             *unconfirmed(plan.redirect, progress.calls, attempt, "hold"),
             *unfenced(context, plan),
             *(problem.text for problem in unsettled_problems(context.forward)),
-        )
-        if held
-        else (),
         ),
     )
     if "manual" in plan.redirect:

@@ -10,11 +10,8 @@ from dataclasses import replace
 
 from srm.domain.move.gate import SyncStatus
 from srm.domain.move.plan import MovePlan
-from srm.domain.move.progress import HELD, MoveProgress, wait_note
-from srm.engine.move.applying import apply_after_loss, apply_positions
 from srm.domain.move.progress import HELD, MoveProgress, WaitNote
-from srm.engine.move import unplanned
-from srm.engine.move.applying import apply_positions
+from srm.engine.move.applying import apply_after_loss, apply_positions
 from srm.engine.move.fence import fence_source
 from srm.engine.move.flow_pause import status_after_loss
 from srm.engine.move.holding import renew, renew_now

@@ -27,6 +27,7 @@ def surroundings(context: MoveContext, facts: MoveFacts) -> Surroundings:
         opposite_enabled=context.reverse.config.enabled,
         opposite_topics=topics_copied_back(context, facts.topics),
         absent={name: n for name, n in copied.items() if name not in facts.target.topics},
+        alone=_alone(facts),
     )
     return there if facts.is_away else _around_source(context, facts, there)
 
@@ -52,23 +53,15 @@ def _around_source(context: MoveContext, facts: MoveFacts, there: Surroundings) 
         plain_writers={topic: count for topic, count in plain.items() if count},
         shared_ids=_shared_ids(context, facts, [topic for topic, count in plain.items() if count]),
         state={group.group: found for group in groups if (found := _changelogs(facts, group))},
-        absent=absent_topics(
-            {
-                topic: facts.source.topics[topic].partitions
-                for topic in facts.topics
-                if topic in facts.source.topics
-            },
-            facts.target.topics,
-        ),
-        alone=_alone(facts),
     )
 
 
 def _alone(facts: MoveFacts) -> tuple[str, ...]:
     """Clusters that replicate topics, and keep one replica of their transactions."""
+    sides = (facts.target,) if facts.is_away else (facts.source, facts.target)
     return tuple(
         side.alias
-        for side in (facts.source, facts.target)
+        for side in sides
         if (log := side.topics.get("__transaction_state")) is not None
         and log.replicas == 1 < max(topic.replicas for topic in side.topics.values())
     )

@@ -175,7 +175,7 @@ def look_for_stragglers(context: MoveContext, plan: MovePlan, seen: Seen) -> Mov
     try:
         described = context.source.groups(seen.ours) if seen.ours else {}
         committed, unread = per_group(seen.ours, context.source.committed)
-        ledger = read_ledger(context.source)
+        ledger = read_ledger(context.source, context.source.topics())
     except UnavailableError as error:
         log.log(loudness(error), "who reads on %s is not seen: %s", context.source.alias, error)
         return progress

@@ -534,4 +534,3 @@ def test_an_outcome_that_cannot_be_written_does_not_stop_the_settlement(
     assert done.applied
     assert standing_pause(returned.context) is None
     assert "the outcome of move m1 is not on B" in caplog.text
-

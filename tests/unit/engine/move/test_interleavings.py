@@ -126,12 +126,12 @@ def test_static_members_that_work_again_after_a_release_are_not_removed_by_a_lat
     world.p.join("near", "steady", instance_id="i-1")
     context = held(world)
     world.passing(5_000)
-    # While the look is about to be remembered.
+    # While the note of the wait is about to be written.
     world.writes.before[world.writes.count + 1] = lambda: move.release(world.context(), "m1")
     move.wait_status(context, "m1")
 
     assert world.p.groups(["near"])["near"].instance_ids == ("i-1",)
-    assert MoveStore(context).observation("m1").observation.removed == ()
+    assert not context.observations["m1"].removed
 
 
 def late_offsets(world: World, context: MoveContext, resume: int) -> None:

@@ -111,7 +111,8 @@ def test_a_member_that_comes_back_on_the_source_is_named_by_the_watch(world: Wor
 def test_what_srm_itself_commits_on_the_source_makes_no_problem(world: World) -> None:
     context = gone(world)
     ensure_compacted(world.p, "srm-ledger.internal")
-    entry = LedgerEntry("far", PAYMENTS, 10, 60, "B", "sync B->P 1", 1)
+    topic_id = world.p.topics()["Payments"].topic_id
+    entry = LedgerEntry("far", PAYMENTS, topic_id, 10, 60, "B", "sync B->P 1")
     world.p.compacted("srm-ledger.internal").write({entry.key(): entry.value()})
     world.p.commit("far", {PAYMENTS: 60})
     working(world)

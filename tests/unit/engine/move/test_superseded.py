@@ -80,8 +80,8 @@ def decide_during_go(world: World, *subjects: str) -> None:
     def decide() -> None:
         world.p.control_writer(CONTROL_ID).write({"srm-routing.internal": records})
 
-    # go renews the hold on B and P, remembers its look on both, and writes its intent on P.
-    world.writes.before[world.writes.count + 6] = decide
+    # go renews the hold on B and P, and writes its intent on P.
+    world.writes.before[world.writes.count + 4] = decide
 
 
 def test_a_go_during_an_unplanned_move_that_leads_all_its_clients_is_an_error(world: World) -> None:
