@@ -64,7 +64,7 @@ class KafkaAssignmentFeed:
 
     async def poll(self, timeout_s: float) -> Assignment | None:
         """See the port."""
-        reader, before = await self._known(), self.position
+        reader, before = await self._log_reader(), self.position
         try:
             fetched = await reader.fetch(before, wait_ms=round(timeout_s * 1000))
         except OutOfRangeError as error:
@@ -89,7 +89,7 @@ class KafkaAssignmentFeed:
         _, end = await self._wire.log_range(self._log)
         return end
 
-    async def _known(self) -> LogReader:
+    async def _log_reader(self) -> LogReader:
         if self._reader is None or self._may_be_replaced:
             topic_id = await self._wire.topic_id(self._log.topic)
             if topic_id is None:

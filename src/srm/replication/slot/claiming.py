@@ -113,8 +113,8 @@ class Claiming:
         """Return a claim that is in force, None if the attempt was given up meanwhile.
 
         Its marker stands at ``target_end``, where the log has ended before, or after that. The
-        assignment is read once more under the claim: a seal follows the record that takes the
-        partition away. So a claim before the seal is fenced, and one after it has read that record.
+        assignment is read once more under the claim: a pause is written before its seals. So a seal
+        fences each claim before it, and each claim after it has read the pause.
         """
         async with self._claims.hold(target_node):
             if copy.attempt != attempt:

@@ -82,8 +82,6 @@ class Lifecycle:
             spawn: runs a task whose failure ends the slot.
         """
         self.copies: dict[AssignedPartition, PartitionCopy] = {}
-        self.is_named = True
-        """Whether the assignment is for this process, and not for one that was the slot before."""
         self._flow = config.flow
         accepting = set_key(config.flow, "data.loss.policy", "continue")
         self._accept_loss = f"to record the loss and copy on, {accepting}"
@@ -172,12 +170,6 @@ class Lifecycle:
         resting = (Phase.STOPPED, Phase.FENCED)
         going = (copy for copy in self.copies.values() if copy.phase not in resting)
         return self._placement.heard_s(going)
-
-    def retry_fenced(self) -> None:
-        """Take up what was fenced: the assignment is newer than that."""
-        for copy in self.copies.values():
-            if copy.phase is Phase.FENCED:
-                self._take_up(copy)
 
     def hear(self, decided: Collection[PartitionNotes]) -> None:
         """Take up what has waited for a decision."""
@@ -275,10 +267,10 @@ class Lifecycle:
             self.claim(copy)
 
     async def _has_end_moved(self, copy: PartitionCopy) -> bool:
-        """Whether the target's log has lost its end, or goes on with nothing but markers.
+        """Whether the target's log has lost its end, or holds only markers after the position.
 
-        Consumers pass markers: whoever translates their offsets needs a position after them. What
-        else stands there is for a walk to judge, when there is a batch to write.
+        Consumers pass markers, so a translation of their offsets needs a position after them. A
+        walk judges records there, once there is a batch to write.
         """
         at = copy.target_next
         _, log_end = await self._target.log_range(copy.target)
@@ -453,9 +445,6 @@ class Lifecycle:
     def _fence(self, copy: PartitionCopy, reason: str) -> None:
         self._placement.remove(copy)
         copy.rest(Phase.FENCED, reason)
-        if not self.is_named:  # the process that is named may be the owner: the driver decides
-            logger.warning("%s: %s; waiting for a newer assignment", copy.target, reason)
-            return
         logger.warning("%s: %s; claimed again while it is assigned", copy.target, reason)
         self._retry_later(copy, verdicts.Stop(reason).back_off_s(copy.failures))
 

@@ -6,7 +6,7 @@
                                     ^  |                    |
               (back-off passed)     |  v                    v
                                   STOPPED <----(error)------+----(fenced)---> FENCED
-                                         (back-off, or a newer assignment) FENCED --> IDLE
+                                                   (back-off has passed) FENCED --> IDLE
 
 Every trouble has one cure: claim again and walk the logs (about 10 ms). So there is no resending
 and no guessing about what a lost answer may have meant.

@@ -95,7 +95,7 @@ class AssignmentFeed(Protocol):
 
     @property
     def driver(self) -> DriverHeartbeat | None:
-        """The last sign of life of a driver, as far as the log was read."""
+        """The last heartbeat of a driver, as far as the log was read."""
         ...
 
     def decided(self) -> Collection[PartitionNotes]:
@@ -259,18 +259,14 @@ class Slot:
     # ----- assignments
 
     async def _follow_assignments(self) -> None:
-        trouble = ""
         while True:
             try:
                 newest = await self._feed.poll(_POLL_S)
                 await self._check_driver()
-                trouble = ""
             except SupersededError:
                 raise
             except SrmError as error:
-                if str(error) != trouble:
-                    logger.warning("assignment cannot be followed: %s", error)
-                trouble = str(error)
+                logger.warning("assignment cannot be followed: %s", error)
                 await asyncio.sleep(_POLL_S)  # back-off between attempts
                 continue
             self._quota.set_share(self._feed.share())
@@ -332,8 +328,6 @@ class Slot:
         held = self._partitions.copies
         for assigned in [a for a in held if a not in self._wanted]:
             self._leaving.append(self._partitions.release(assigned))
-        self._partitions.is_named = meant is None or meant == self._incarnation
-        self._partitions.retry_fenced()
         self._generation = assignment.generation
         self._load([a for a in assignment.partitions if a not in held and a not in self._loading])
 
@@ -393,14 +387,6 @@ class Slot:
     async def _read(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
-    async def _read_first(self) -> None:
-        while True:
-            try:
-                return await self._read_assignment()
-            except UnavailableError as error:
-                logger.warning("slot %s does not begin yet: %s", self._reporter.slot, error)
-                await asyncio.sleep(_POLL_S)  # back-off between attempts
-
     # ----- reporting and tasks
 
     async def _report(self) -> None:
@@ -424,10 +410,10 @@ class Slot:
     async def _beat(self) -> None:
         """Give a sign of life each second, however long a report takes.
 
-        The first one when the assignment is read: of a process that is no slot any more there is
-        none, as the driver in charge would give partitions to it.
+        The first one follows when the assignment is read: the driver gives partitions to a process
+        that gives one, and must not count on those of another application.
         """
-        await self._read_first()
+        await self._read_assignment()
         loop = asyncio.get_running_loop()
         signs = SourceSigns()
         while True:
