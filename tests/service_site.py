@@ -211,7 +211,8 @@ def _moved(name: str, begun: int, rto: float, rpo: int, re_read: int, *, there: 
         REPORT, move_id=move_id, operation=plan.request.operation, source=plan.request.source,
         target=plan.request.target, created_ms=begun, ok=not re_read,
         problems=(f"group billing read {re_read} records again",) if re_read else (),
-        rpo_records=rpo, rto_seconds=rto, rto_steps={k: v * rto for k, v in share.items()},
+        rpo_records=rpo, rpo_at_least=rpo, rpo_at_most=rpo,
+        rto_seconds=rto, rto_steps={k: v * rto for k, v in share.items()},
         groups=groups, residue={}, assigned_seconds=rto * 0.8, rpo_seconds=0.4 if rpo else 0.0,
         times_ms={"holding": begun + 20_000, "gone": begun + 24_000},
     )  # fmt: skip

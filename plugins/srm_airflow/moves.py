@@ -163,7 +163,7 @@ def apply_and_go(planned: Mapping[str, Any], held: bool) -> dict[str, Any]:  # n
     with _open(planned, "apply_and_go") as context:
         progress = move.apply_and_go(context, planned["move_id"], lambda step: _span(planned, step))
     logger.info("Clients go to %s", planned["target"])
-    return {"step": progress.step, "rpo_records": progress.rpo_records}
+    return {"step": progress.step}
 
 
 def release(planned: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,13 @@ def amount(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def span(least: int, most: int | None) -> str:
+    """Return e.g. ``7``, ``3 to 1,200``, or ``3 or more`` where there is no bound."""
+    if most is None:
+        return f"{least:,} or more"
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
 def some(names: Sequence[str]) -> str:
     """Name a few; on a cluster that many teams share thousands of groups may be meant."""
     more = len(names) - _NAMED

@@ -11,7 +11,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from srm.domain.move.evidence import PartitionReport
 from srm.domain.move.report import GroupReport, MoveReport
 from srm.domain.move.revisions import KeptReport
-from srm.pages.moves import re_read_text, re_read_texts, residue_text, verdict_text
+from srm.pages.moves import re_read_text, re_read_texts, residue_text, rpo_text, verdict_text
 from srm.pages.outcomes import costs
 from srm.pages.timeline import move_timeline
 
@@ -48,6 +48,7 @@ def report_page(kept: KeptReport) -> str:
         sha256=kept.signed.sha256,
         timeline=move_timeline(kept.report),
         costs=costs(kept.report),
+        lost=rpo_text(kept.report),
         re_read=re_read_text(kept.report),
         re_reads=re_read_texts(kept.report),
         watched=residue_text(kept.report),

@@ -15,7 +15,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from srm.domain.amount import amount, duration
+from srm.domain.amount import amount, duration, span
 from srm.domain.move.forecast import Forecast
 from srm.domain.move.gate import SyncStatus
 from srm.domain.move.plan import MovePlan
@@ -236,7 +236,7 @@ def verdict_text(report: MoveReport) -> str:
         return "not clean"
     most = _re_read_in_all(report)[1]
     found = report.outcome.records if report.outcome else 0
-    if report.mode != "unplanned" or not (report.rpo_records or found or most):
+    if report.mode != "unplanned" or not (report.rpo_at_most != 0 or found or most):
         return "clean"
     bound = report.forecast.at_most if report.forecast else None
     return "as forecast" if bound is None or found <= bound else "more lost than forecast"
@@ -244,20 +244,16 @@ def verdict_text(report: MoveReport) -> str:
 
 def re_read_text(report: MoveReport) -> str:
     """Say what was read again: unplanned, from what is known to what was forecast."""
-    return _span(*_re_read_in_all(report))
+    return span(*_re_read_in_all(report))
 
 
 def re_read_texts(report: MoveReport) -> dict[str, str]:
     """Say the same of each group."""
-    return {name: _span(*span) for name, span in _re_read_spans(report)}
-
-
-def _span(known: int, most: int) -> str:
-    return number(known) if most == known else f"{known:,} to {most:,}"
+    return {name: span(*bounds) for name, bounds in _re_read_spans(report)}
 
 
 def _re_read_in_all(report: MoveReport) -> tuple[int, int]:
-    spans = [span for _, span in _re_read_spans(report)]
+    spans = [bounds for _, bounds in _re_read_spans(report)]
     return sum(known for known, _ in spans), sum(most for _, most in spans)
 
 
@@ -268,10 +264,12 @@ def _re_read_spans(report: MoveReport) -> Iterator[tuple[str, tuple[int, int]]]:
 
 
 def rpo_text(report: MoveReport) -> str:
-    """Say what was lost, in records and, where it is known, in seconds."""
-    if report.rpo_records is None:
+    """Render what was lost, in records and, where it is known, in seconds."""
+    if report.rpo_at_least is None:
         return "-"
-    lost = amount(report.rpo_records, "record")
+    lost = f"{span(report.rpo_at_least, report.rpo_at_most)} records"
+    if report.rpo_records == 1:
+        lost = "1 record"
     return f"{lost} ({seconds(report.rpo_seconds)})" if report.rpo_seconds else lost
 
 

@@ -65,6 +65,8 @@ def list_row(kept: KeptReport) -> dict[str, Any]:
         "target": report.target,
         "groups": sorted(report.groups),
         "rpo_records": report.rpo_records,
+        "rpo_at_least": report.rpo_at_least,
+        "rpo_at_most": report.rpo_at_most,
         "rpo_seconds": report.rpo_seconds,
         "rto_seconds": report.rto_seconds,
         "ok": report.ok,

@@ -305,12 +305,12 @@ class MetricSeries:
 class MoveRow:
     """One move: what was wanted, how far it is, what it cost.
 
-    ``rpo_records`` and the others are None until its report says them; ``ok`` is that of the
-    report, None before there is one. ``ended`` says that nothing more happens, ``ended_ms`` since
-    when. Of a move that was given up ``rto_seconds`` is how long it held its clients, and
-    ``problems`` says why; of one that is only planned it says what keeps it from beginning.
-    ``waits`` is what one under way was last seen to wait for, at ``waits_ms`` (None: nobody has
-    looked).
+    ``rpo_records`` and the others are None until its report has them; it is between
+    ``rpo_at_least`` and ``rpo_at_most``. ``ok`` is that of the report, None before there is one.
+    ``ended`` says that nothing more happens, ``ended_ms`` since when. Of a move that was given up
+    ``rto_seconds`` is how long it held its clients, and ``problems`` says why; of one that is only
+    planned it says what keeps it from beginning. ``waits`` is what one under way was last seen to
+    wait for, at ``waits_ms`` (None: nobody has looked).
     """
 
     move_id: str
@@ -325,6 +325,8 @@ class MoveRow:
     topics: int
     groups: int
     rpo_records: int | None
+    rpo_at_least: int | None
+    rpo_at_most: int | None
     rpo_seconds: float | None
     rto_seconds: float | None
     re_read: int | None
@@ -333,6 +335,11 @@ class MoveRow:
     waits: tuple[str, ...] = ()
     waits_ms: int | None = None
     ended_ms: int | None = None
+
+    @property
+    def rpo(self) -> tuple[int | None, int | None]:
+        """Bounds of the records lost, equal where they are known."""
+        return self.rpo_at_least, self.rpo_at_most
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ def move_row(look: MoveLook) -> MoveRow:
         len(plan.topics),
         len(plan.groups),
         None if report is None else report.rpo_records,
+        None if report is None else report.rpo_at_least,
+        None if report is None else report.rpo_at_most,
         None if report is None else report.rpo_seconds,
         progress.held_seconds if report is None or not progress.decided else report.rto_seconds,
         None if report is None else sum(group.re_read for group in report.groups.values()),

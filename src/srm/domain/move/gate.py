@@ -95,9 +95,9 @@ class SyncStatus:
 
     ``blocking`` are the reasons why offsets may not be applied yet, ``unapplied`` those why clients
     may not go although the move is ready. ``eta_seconds`` is None where no forecast is possible.
-    ``rpo_records`` are all records that the target would lack if clients went now, ``missing`` says
-    by partition which. ``asks`` are what people have still to do for clients that nothing
-    redirects.
+    ``rpo_records`` counts all records that the target would lack if clients went now, None where
+    the source is not read, and ``missing`` names them by partition. ``asks`` are what people have
+    still to do for clients that nothing redirects.
     """
 
     move_id: str
@@ -111,7 +111,7 @@ class SyncStatus:
     elapsed_seconds: float
     timed_out: bool
     notes: tuple[str, ...] = field(default=())
-    rpo_records: int = 0
+    rpo_records: int | None = None
     missing: tuple[str, ...] = ()
     asks: tuple[str, ...] = ()
 

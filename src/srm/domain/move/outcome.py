@@ -82,6 +82,15 @@ class Outcome:
         """All records that had not been copied."""
         return sum(entry.records for entry in self.partitions)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the source still had all that had not been copied, and all of it was read."""
+        return (
+            self.source_return in {"same", "new"}
+            and not self.unread
+            and not any(one.gone for one in self.partitions)
+        )
+
     def to_records(self) -> dict[bytes, bytes | None]:
         """Encode as JSON, cut into records of bounded size; the first part is written last."""
         text = encode(self)

@@ -69,19 +69,20 @@ class GroupReport:
 class MoveReport:
     """Report of one move; docs/report.md says of each field what it means.
 
-    ``rpo_records`` are records on the source that the target did not have at go: 0 in a planned
-    move, those of the ``forecast`` in an unplanned one, beside which ``outcome`` stands once the
-    source has returned. ``rto_seconds`` is the time from the hold until the last group that had
-    members worked on the target (or until go, where no group had members), ``assigned_seconds``
-    until the last one was assigned partitions (None where no group had members); None while one of
-    them does not. Both are differences of timestamps by the target's broker, so clocks of clients
-    and operators play no part.
+    ``rpo_records`` counts records on the source that the target did not have at go, None while
+    that is not known: an unplanned move does not read its source. They are between
+    ``rpo_at_least`` and ``rpo_at_most`` (None: no bound is known): by the ``forecast`` until the
+    source has returned, then by the ``outcome``. ``rto_seconds`` is the time from the hold until
+    the last group that had members worked on the target (or until go, where no group had members),
+    ``assigned_seconds`` until the last one was assigned partitions (None where no group had
+    members); None while one of them does not. Both are differences of timestamps by the target's
+    broker, so clocks of clients and operators play no part.
 
     ``residue`` are records written to the source after go, by topic: watched until
     ``residue_until_ms``, or until another move begins (``residue_over``); ``residue_seen_ms`` is
     the latest look that was noted. ``ok``: decided, nothing lost, skipped or re-read, and every
-    group that had members resumed; in an unplanned move what the forecast says is lost is in
-    ``rpo_records`` and no problem. ``notes`` explain numbers and are no problems.
+    group that had members resumed; in an unplanned move what the forecast says is lost is no
+    problem. ``notes`` explain numbers and are no problems.
 
     A report is written again, as the next ``revision``, when there is more to say; ``previous``
     are those before it. ``times_ms`` are by the clocks of those who ran the steps, the stamps by
@@ -106,6 +107,8 @@ class MoveReport:
     warnings: tuple[str, ...] = ()
     accepted: tuple[str, ...] = ()
     rpo_records: int | None
+    rpo_at_least: int | None = None
+    rpo_at_most: int | None = None
     rpo_seconds: float | None = None
     rto_seconds: float | None
     rto_steps: Mapping[str, float]
@@ -179,6 +182,8 @@ def build_report(
     groups = {group.group: _group_report(group, progress) for group in plan.groups}
     problems = (*_problems(plan, progress, groups), *beside.problems)
     rto_seconds = _until_last(progress, groups, lambda group: group.rto_seconds)
+    at_least, at_most = _rpo(plan, progress, beside.outcome)
+    rpo_records = at_least if at_least == at_most else None
     return MoveReport(
         move_id=plan.move_id,
         operation=plan.request.operation,
@@ -188,7 +193,9 @@ def build_report(
         step=progress.step,
         topics=plan.topics,
         created_ms=plan.created_ms,
-        rpo_records=progress.rpo_records,
+        rpo_records=rpo_records,
+        rpo_at_least=at_least,
+        rpo_at_most=at_most,
         rto_seconds=rto_seconds,
         rto_steps=_rto_steps(progress, rto_seconds),
         groups=groups,
@@ -202,7 +209,7 @@ def build_report(
         residue_over=progress.residue_over,
         notes=tuple(_notes(plan, progress, groups)),
         mode=plan.request.mode,
-        rpo_seconds=_rpo_seconds(progress),
+        rpo_seconds=_rpo_seconds(progress, rpo_records),
         forecast=progress.forecast or plan.forecast,
         outcome=beside.outcome,
         accepted=tuple(name for name in _CHOICES if getattr(plan.request, name)),
@@ -252,10 +259,30 @@ def _group_report(planned: GroupPlan, progress: MoveProgress) -> GroupReport:
     )
 
 
-def _rpo_seconds(progress: MoveProgress) -> float | None:
-    if progress.rpo_records == 0:
+def _rpo(
+    plan: MovePlan, progress: MoveProgress, outcome: Outcome | None
+) -> tuple[int | None, int | None]:
+    """Bound the records of the source that the target did not have at go."""
+    if not plan.request.unplanned:
+        return progress.rpo_records, progress.rpo_records
+    if progress.forecast is None:
+        return None, None
+    at_least, at_most = progress.forecast.not_copied, progress.forecast.at_most
+    if outcome is None:
+        return at_least, at_most
+    found = outcome.records
+    if outcome.is_whole:
+        return found, found
+    gone = sum(one.gone for one in outcome.partitions)
+    return found, None if at_most is None else max(found + gone, at_most)
+
+
+def _rpo_seconds(progress: MoveProgress, rpo_records: int | None) -> float | None:
+    if rpo_records == 0:
         return 0.0
-    return None if progress.forecast is None else progress.forecast.seconds
+    if rpo_records is None or progress.forecast is None or not progress.forecast.not_copied:
+        return None
+    return progress.forecast.seconds
 
 
 def _rto_end(seen: GroupResume) -> RtoEnd | None:

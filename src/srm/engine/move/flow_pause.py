@@ -63,7 +63,6 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: Outlook) -> MovePro
         lag_at_hold={group.group: group.lag for group in before.plans},
         members_at_hold={group: final.followers(group) for group in plan.group_names},
         forecast=forecast,
-        rpo_records=forecast.not_copied,
     )
 
 
@@ -72,7 +71,6 @@ def status_after_loss(context: MoveContext, plan: MovePlan, progress: MoveProgre
     held = progress.step in HELD
     applied = progress.step in {"applied", "going"}
     blocking = () if held else (f"move {plan.move_id} is {progress.step}: hold first",)
-    forecast = progress.forecast or plan.forecast
     now_ms = context.now_ms()
     return SyncStatus(
         move_id=plan.move_id,
@@ -89,7 +87,6 @@ def status_after_loss(context: MoveContext, plan: MovePlan, progress: MoveProgre
         elapsed_seconds=max(0, now_ms - progress.times_ms.get("held", now_ms)) / 1000,
         timed_out=False,
         notes=tuple(f"group {g} is left as it is: {why}" for g, why in progress.left_alone.items()),
-        rpo_records=forecast.not_copied if forecast else 0,
     )
 
 

@@ -164,7 +164,7 @@ def bars(past: Sequence[MoveRow]) -> Bars | None:
         return None
     longest_s = max(move.rto_seconds or 0.0 for move in known)
     top_s = _round_up(longest_s)
-    top_records = max(move.rpo_records or 0 for move in known)
+    top_records = max(_most_lost(move) for move in known)
     known.sort(key=lambda move: move.created_ms)
     width = round(min(4.0, 60 / len(known)), 2)
     return Bars(
@@ -174,13 +174,17 @@ def bars(past: Sequence[MoveRow]) -> Bars | None:
                 round(100 * (number + 0.5) / len(known) - width / 2, 2),
                 width,
                 round(100 * (move.rto_seconds or 0.0) / top_s, 2),
-                round(100 * (move.rpo_records or 0) / top_records, 2) if top_records else 0.0,
+                round(100 * _most_lost(move) / top_records, 2) if top_records else 0.0,
             )
             for number, move in enumerate(known)
         ),
         longest_s,
         top_records,
     )
+
+
+def _most_lost(move: MoveRow) -> int:
+    return move.rpo_at_most or move.rpo_at_least or 0
 
 
 def _round_up(value: float) -> float:

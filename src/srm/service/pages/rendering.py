@@ -185,6 +185,7 @@ def environment() -> Environment:
     found.filters.update(
         count=units.count,
         exact=units.exact,
+        span=units.span,
         rate=units.rate,
         millis=units.millis,
         duration=units.duration,

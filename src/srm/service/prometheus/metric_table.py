@@ -292,7 +292,18 @@ _MOVES: Final = (
         "move",
     ),
     Metric("srm_move_last_ok", _MOVE, "Whether it was clean; a released one is not.", "move"),
-    Metric("srm_move_last_rpo_records", _MOVE, "Records it lost.", "move"),
+    Metric(
+        "srm_move_last_rpo_records",
+        _MOVE,
+        "Records it lost; absent until known: unplanned, until the source returns.",
+        "move",
+    ),
+    Metric(
+        "srm_move_last_rpo_at_most_records",
+        _MOVE,
+        "Records it lost, at most; absent where no bound is known.",
+        "move",
+    ),
     Metric("srm_move_last_rpo_seconds", _MOVE, "For how long they were written.", "move"),
     Metric(
         "srm_move_last_rto_seconds",

@@ -238,6 +238,7 @@ def _reached(look: MoveLook, step: str) -> int:
 def _outcome(report: MoveReport, labels: Labels) -> Iterator[Sample]:
     for name, value in (
         ("rpo_records", report.rpo_records),
+        ("rpo_at_most_records", report.rpo_at_most),
         ("rpo_seconds", report.rpo_seconds),
         ("rto_seconds", report.rto_seconds),
         ("read_again_records", sum(group.re_read for group in report.groups.values())),

@@ -49,6 +49,8 @@ REPORT = MoveReport(
     topics=("Payments",),
     created_ms=1_700_000_000_000,
     rpo_records=0,
+    rpo_at_least=0,
+    rpo_at_most=0,
     rto_seconds=4.25,
     rto_steps={"hold": 1.0, "wait and apply": 2.0, "go": 0.25, "resume": 1.0},
     groups={"billing": GROUP},
@@ -100,9 +102,15 @@ OUTCOME = Outcome(
     {"billing": GroupOutcome({"Payments-0": 3}, {"Payments-0": 93})},
     {"Payments": "merge"},
 )
-DISASTER = replace(
-    REPORT, mode="unplanned", rpo_records=312, rpo_seconds=0.4, forecast=FORECAST, outcome=OUTCOME
-)
+
+
+def losing(report: MoveReport, at_least: int, at_most: int | None) -> MoveReport:
+    """Return a report of a move that lost so many records."""
+    exact = at_least if at_least == at_most else None
+    return replace(report, rpo_records=exact, rpo_at_least=at_least, rpo_at_most=at_most)
+
+
+DISASTER = replace(losing(REPORT, 315, 330), mode="unplanned", forecast=FORECAST, outcome=OUTCOME)
 """An unplanned move whose source has returned."""
 
 _names = st.text(st.characters(codec="utf-8"), max_size=8)

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.domain.move.reporting import FORECAST
 
+from srm.domain.move.evidence import Beside
+from srm.domain.move.outcome import Outcome, PartitionOutcome
 from srm.domain.move.plan import GroupPlan, MovePlan, fingerprint
 from srm.domain.move.positions import PartitionMove
 from srm.domain.move.progress import GroupResume, MoveProgress
@@ -207,3 +211,29 @@ def test_a_fingerprint_changes_with_the_settings(one, other):
         return fingerprint(MoveRequest("failover", "P", "B", groups=(f"g{name}",)))
 
     assert (of(one) == of(other)) == (one == other)
+
+
+FOUND = PartitionOutcome("Payments", 0, 90, 544, 454)
+GONE = replace(FOUND, partition=1, records=0, gone=7)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "rpo"),
+    [
+        (None, (None, 312, 330)),
+        (Outcome("m1", "P->B", "same", 1, "ann", (FOUND,)), (454, 454, 454)),
+        (Outcome("m1", "P->B", "same", 1, "ann"), (0, 0, 0)),
+        (Outcome("m1", "P->B", "shorter", 1, "ann", (replace(FOUND, records=9),)), (None, 9, 330)),
+        (Outcome("m1", "P->B", "rebuilt", 1, "ann"), (None, 0, 330)),
+        (Outcome("m1", "P->B", "same", 1, "ann", unread=("Payments-1: no",)), (None, 0, 330)),
+        (Outcome("m1", "P->B", "same", 1, "ann", (FOUND, GONE)), (None, 454, 461)),
+    ],
+)
+def test_what_an_unplanned_move_lost_is_a_range_until_all_of_it_was_found(outcome, rpo):
+    plan = replace(PLAN, request=replace(PLAN.request, mode="unplanned"))
+    progress = MoveProgress("m1", forecast=FORECAST).at("gone", 9)
+
+    report = build_report(plan, progress, Beside(outcome=outcome))
+
+    assert (report.rpo_records, report.rpo_at_least, report.rpo_at_most) == rpo
+    assert (report.rpo_seconds == 0.0) == (report.rpo_records == 0)

@@ -17,6 +17,7 @@ from tests.service_site import (
     well,
 )
 from tests.service_views import config_of, still_views
+from tests.unit.domain.move.reporting import losing
 from tests.unit.service.pages.reading import Outline, words
 
 from srm.domain.move.progress import MoveProgress
@@ -98,7 +99,7 @@ def test_the_last_move_is_the_last_that_has_a_report_though_nobody_had_an_rto() 
         if move.plan.move_id.startswith("failback-manual__2026-10-15")
     ]
     assert newest.report is not None
-    report = replace(newest.report.report, rto_seconds=None, rpo_records=77)
+    report = replace(losing(newest.report.report, 77, 77), rto_seconds=None)
     idle = replace(newest, report=KeptReport.made(report, None))
     watch.look = replace(watch.look, moves=(idle,))  # type: ignore[misc]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.unit.domain.move.reporting import REPORT
+from tests.unit.domain.move.reporting import REPORT, losing
 
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import MoveProgress, MoveStep
@@ -24,7 +24,7 @@ def released_move(move_id: str, ended_ms: int = 40_000) -> MoveLook:
 
 
 def reported_move(move_id: str, ended_ms: int = 45_000, *, ok: bool = True) -> MoveLook:
-    report = replace(REPORT, move_id=move_id, ok=ok, rpo_records=3, rpo_seconds=0.5)
+    report = replace(losing(REPORT, 3, 3), move_id=move_id, ok=ok, rpo_seconds=0.5)
     progress = MoveProgress(move_id).at("holding", 1_000).at("reported", ended_ms)
     request = MoveRequest("failover", "P", "B", mode="unplanned")
     return MoveLook(_plan(move_id, request), progress, KeptReport.decode(report.value()))
