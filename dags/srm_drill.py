@@ -1,10 +1,9 @@
 """Rehearses the failover of a flow.
 
-Everything of a failover but telling the clients, on shadow names of the groups
-(`srm-drill.<id>.<group>` on the target): where every group stands, where it would continue, the
-offsets, and a member of each shadow group that reads the first records. They are compared with
-those at the groups' commits on the source. The groups themselves and their clients are not touched,
-and nothing is left behind.
+Everything of a failover but its routes, on shadow names of the groups (`srm-drill.<id>.<group>` on
+the target): the plans of the planned and of the unplanned move, the offsets of the unplanned one,
+and a member of each shadow group that reads the first records. They are compared with the records
+on the source. The groups themselves and their clients are not touched, and nothing is left.
 
 There is one such DAG for each flow. It runs when `A->B.drill.schedule` says so (a cron expression
 in the properties file, UTC), and by hand.

@@ -32,11 +32,12 @@ def drill(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Rehearse a failover on shadow names of the groups; clients are neither told nor touched.
+    """Rehearse a failover on shadow names of the groups; no client notices.
 
-    Facts, plan, translation and offsets as in a move, written for groups srm-drill.* on the target,
-    which a member joins and reads. The records are compared with those at the groups' commits on
-    the source. Nothing is left behind, also after a kill: the next run of anything removes it.
+    srm plans the planned and the unplanned move; what would refuse either is a problem. It writes
+    the places of the unplanned one for groups srm-drill.* on the target. A member joins each and
+    reads; the records are compared with those on the source. The next run of anything removes
+    what a drill that was killed has left.
 
     Exit code 0 only where everything was proven.
     """

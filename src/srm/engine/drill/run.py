@@ -1,4 +1,7 @@
-"""Carry out a drill: everything of a failover but telling the clients.
+"""Carry out a drill: everything of a failover but its routes.
+
+Both moves are planned, with the source and without it, and what would refuse either is a problem.
+Shadow groups get the places of the second one: those that count when the source is lost.
 
 The groups themselves are only read. What is written is written for shadow groups, which nobody else
 uses, on the target, and removed at the end; a drill that is killed has told beforehand what it
@@ -24,7 +27,7 @@ from srm.domain import internal_topics
 from srm.domain.comparison import Record, differing_fields
 from srm.domain.drill import LEASE_MS, Drill, DrillGroup, superfluous
 from srm.domain.move.request import MoveRequest
-from srm.domain.proof import Verdict, differences
+from srm.domain.proof import Claim, Verdict, differences
 from srm.domain.topics import TopicPartition
 from srm.domain.translation import PartitionFacts, Translation
 from srm.engine.compacted import STAMPED, ensure_compacted
@@ -40,8 +43,9 @@ from srm.engine.group_sync import apply_exact
 from srm.engine.move.plan import Findings, findings
 from srm.engine.move.store import MoveContext
 from srm.engine.ports import Cluster
-from srm.engine.standing import read_standing
-from srm.errors import ConflictError, SrmError
+from srm.engine.proving import prove
+from srm.engine.standing import read_standing, without_source
+from srm.errors import ConflictError, NotFoundError, SrmError
 
 log = logging.getLogger(__name__)
 
@@ -57,12 +61,17 @@ Offsets = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True)
 class _Row:
-    """One partition of one group: where it stands, and what that was translated to."""
+    """One partition of one group: where it would continue without its source, and the proof.
+
+    ``has_place``: the target knows a place of the group. Without one ``translation`` is that of the
+    commit on the source.
+    """
 
     upstream: TopicPartition
     facts: PartitionFacts
     translation: Translation
     verdict: Verdict | None
+    has_place: bool
 
 
 def run_drill(
@@ -143,14 +152,18 @@ class _Drill:
             standing = read_standing(self.context.forward)
         with self._step("plan"):
             found = findings(self.context, request, self.state.drill_id)
-        rows = {group: tuple(_rows(found, group)) for group in found.facts.groups}
+            lost, refusals = self._plan_without_source(request)
+            rows = _rows(self.context, found, lost)
         # From here on the next run of anything knows what is to be removed.
         self.state = replace(
             self.state,
             shadowed=tuple(sorted(rows)),
             topics=found.facts.topics,
             forecast=standing.forecast,
-            problems=tuple(each.text for each in found.blocking if each.id not in _WAITS),
+            problems=(
+                *(each.text for each in found.blocking if each.id not in _WAITS),
+                *(f"without {flow.source}: {text}" for text in refusals),
+            ),
         )
         write_drill(self.context.target, self.state)
         with self._step("apply"):
@@ -161,6 +174,16 @@ class _Drill:
             remove_shadows(self.context.target, self.state)
         self.steps.pop("remove")  # a failover has nothing to remove
         return self._finish(rows, refused, read)
+
+    def _plan_without_source(self, request: MoveRequest) -> tuple[Findings | None, tuple[str, ...]]:
+        """Plan the unplanned move; return what was found, and what would refuse it."""
+        context = without_source(self.context.forward)
+        unplanned = replace(request, mode="unplanned")
+        try:
+            found = findings(context, unplanned, self.state.drill_id)
+        except NotFoundError as error:
+            return None, (str(error),)
+        return found, tuple(each.text for each in found.blocking)
 
     def give_up(self) -> None:
         """Remove what was made, as far as that can be done now."""
@@ -260,9 +283,43 @@ class _Drill:
         write_drill(target, self.state)
 
 
-def _rows(found: Findings, group: str) -> Iterator[_Row]:
-    for upstream, facts, translation in found.facts.translations(group):
-        yield _Row(upstream, facts, translation, found.verdicts.get((group, upstream)))
+def _rows(
+    context: MoveContext, found: Findings, lost: Findings | None
+) -> dict[str, tuple[_Row, ...]]:
+    """Return the places of all groups: that of the unplanned move, where it has one.
+
+    A place that srm itself wrote has no offset on the source: then it is that of the planned move.
+    """
+    plans = lost.facts.plans if lost is not None else ()
+    places = {(plan.group, each.target): each for plan in plans for each in plan.positions}
+    rows, claims = dict[str, list[_Row]](), dict[tuple[str, TopicPartition], Claim]()
+    for group in found.facts.groups:
+        rows[group] = []
+        for upstream, facts, translation in found.facts.translations(group):
+            last = places.get((group, facts.downstream))
+            resume = None if last is None else last.resume
+            row = _Row(
+                upstream,
+                facts,
+                translation,
+                found.verdicts.get((group, upstream)),
+                has_place=resume is not None,
+            )
+            reached = last.committed if last is not None and last.state == "translated" else None
+            if resume is not None and reached is not None:
+                claims[group, upstream] = Claim(facts, reached, resume)
+                row = replace(row, translation=Translation("translated", resume, reached))
+            rows[group].append(row)
+    verdicts = prove(context.forward, claims.values())
+    return {
+        group: tuple(
+            replace(row, verdict=verdicts[claims[group, row.upstream].key])
+            if (group, row.upstream) in claims
+            else row
+            for row in some
+        )
+        for group, some in rows.items()
+    }
 
 
 def _offsets(rows: Collection[_Row]) -> dict[TopicPartition, int]:
@@ -369,6 +426,11 @@ def _group(
             why = why or wrong
         if why:
             problems.append(why)
+        if not row.has_place:
+            problems.append(
+                f"{row.upstream} has no checkpoint on the target: without its source the group "
+                f"starts there where auto.offset.reset puts it"
+            )
     return DrillGroup(group, len(rows), counts["proven"], counts["read"], tuple(problems))
 
 

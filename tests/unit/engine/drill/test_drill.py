@@ -9,9 +9,11 @@ from dataclasses import replace
 import pytest
 from tests.unit.engine.copying_records import COPY, ORIGINAL, CopiedTopic
 from tests.unit.engine.move.moving import REQUEST, Killed, World, busy_world
+from tests.unit.engine.test_standing import running as report_positions
 
 from srm.domain.drill import LEASE_MS, Drill
 from srm.domain.ledger import all_entries
+from srm.domain.mm2_records import Checkpoint
 from srm.engine import move
 from srm.engine.checkpoints import emit
 from srm.engine.drill import run as drill_run
@@ -49,6 +51,8 @@ def world() -> CopiedTopic:
     made.copy()
     made.commit("audit", 4)
     made.commit("billing", 10)
+    report_positions(made)
+    emit(made.forward)
     return made
 
 
@@ -87,10 +91,43 @@ def test_a_map_that_is_off_by_one_fails_the_drill(world: CopiedTopic) -> None:
     result = run_drill(context_of(world), groups=("audit",))
 
     assert not result.ok
-    [group] = result.groups
-    assert (group.proven, group.read) == (0, 0)
-    assert "differ in value" in group.problems[0]
+    assert "its translation is wrong" in result.problems[0]
     assert shadows(world.b) == []
+
+
+def test_a_checkpoint_that_is_off_by_one_fails_the_drill(world: CopiedTopic) -> None:
+    """The planned move does not use it; without the source it is all that there is."""
+    checkpoints = world.b.compacted("P.checkpoints.internal")
+    for key, value in checkpoints.read().items():
+        known = Checkpoint.decode(key, value)
+        wrong = replace(known, downstream_offset=known.downstream_offset + 1)
+        checkpoints.write({wrong.key(): wrong.value()})
+
+    result = run_drill(context_of(world), groups=("audit",))
+
+    [group] = result.groups
+    assert (group.proven, group.read, result.problems) == (0, 0, ())
+    assert "would be skipped" in group.problems[0]
+    assert shadows(world.b) == []
+
+
+def test_a_group_without_a_checkpoint_fails_the_drill(world: CopiedTopic) -> None:
+    world.commit("late", 4)
+
+    result = run_drill(context_of(world))
+
+    assert not result.ok
+    assert "group late: Topic-0 has no checkpoint on the target" in result.all_problems[0]
+
+
+def test_what_would_refuse_the_unplanned_move_alone_fails_the_drill(world: CopiedTopic) -> None:
+    world.maps.reports = ()
+
+    result = run_drill(context_of(world))
+
+    assert result.problems == (
+        "without P: flow P->B has never copied anything to B: nothing is known of P",
+    )
 
 
 def test_the_member_reads_by_itself_what_the_proof_says(world: CopiedTopic, monkeypatch) -> None:
@@ -174,7 +211,7 @@ def test_killed_at_any_write_the_next_run_of_anything_removes_what_is_left(confi
 
 def next_run(world: World, runner: str) -> None:
     if runner == "drill":
-        assert run_drill(world.context(), groups=("near",)).ok
+        assert run_drill(world.context(), groups=("near",)).state == "done"
     elif runner == "plan of a move":
         move.plan(world.context(), REQUEST, "m1")
     else:
@@ -244,6 +281,7 @@ def test_many_groups_are_read_without_saying_for_each_that_the_drill_lives(
     monkeypatch.setattr(drill_run, "read_drills", lambda _: tuple(written[-1:]))
     for number in range(40):
         world.commit(f"group{number}", 4)
+    emit(world.forward)
 
     assert run_drill(context_of(world)).ok
 
@@ -266,7 +304,7 @@ def test_a_commit_without_translation_is_not_proven(world: CopiedTopic) -> None:
     result = run_drill(context_of(world), groups=("audit",))
 
     assert not result.ok
-    assert "no-map" in result.groups[0].problems[0]
+    assert "Topic-0 was never copied, as the map knows" in result.problems[0]
 
 
 def test_results_of_a_flow_are_kept_but_not_for_ever(world: CopiedTopic, monkeypatch) -> None:
