@@ -44,7 +44,7 @@ from srm.testing.flows import flow_config
 from srm.wiring import now_ms
 
 P_B, B_P, P_C, C_P = Flow("P", "B"), Flow("B", "P"), Flow("P", "C"), Flow("C", "P")
-MOVING = "failover-manual__2026-11-23T03-00-00-00-00"
+MOVING = "failover-manual__2026-11-23T03-00-00-00-00-35ce51"
 PAST = "failback-manual__2026-10-13T07-30-00-00-00"
 EVIL = "<script>alert('group')</script>"
 WHY = "records 120,000 to 131,400 were deleted on P before they were copied: <b>retention</b>"
@@ -181,7 +181,7 @@ def past_moves(at: int) -> Iterator[MoveLook]:
         yield _moved(f"{number}", begun, rto, rpo, re_read, there=there)
     begun = at - 3 * 24 * 60 * _MIN
     times = {"holding": begun + 4_000, "held": begun + 4_200, "released": begun + 49_000}
-    plan = _plan("failover-manual__2026-11-20T08-12-00-00-00", begun, ("billing",))
+    plan = _plan("failover-manual__2026-11-20T08-12-00-00-00-d080e7", begun, ("billing",))
     why = "replication of payments-3 is stopped: records 987 to 1955 are gone"
     yield MoveLook(plan, MoveProgress(plan.move_id, step="released", times_ms=times, reason=why))
 

@@ -7,7 +7,6 @@ is read from the clusters again, so that each task may be repeated on its own.
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -17,7 +16,7 @@ from typing import Any, Final
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from srm import telemetry
-from srm.domain.move.request import MoveRequest, ends
+from srm.domain.move.request import MoveRequest, ends, run_move_id
 from srm.engine import move
 from srm.engine.move.store import MoveContext
 from srm.errors import ConflictError, NotFoundError
@@ -40,7 +39,6 @@ LONGEST_PAGE: Final = 2_000_000
 """Characters that are kept in Airflow's database for each run; a larger page is made by
 ``srm failover report``."""
 VERIFY_EVERY_S: Final = 0.5
-_ID_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +78,7 @@ def plan(
         source, target = ends(clusters, str(asked.get("operation")), *named)
         asked |= {"source": source, "target": target}
         request = MoveRequest.parse({k: v for k, v in asked.items() if k not in FORM_ONLY})
-        move_id = move_id_of(request, run_id)
+        move_id = run_move_id(request.operation, clusters, run_id)
         flow = f"{request.source}->{request.target}"
         with (
             telemetry.span(
@@ -112,11 +110,6 @@ def plan(
         },
     }
     return described, plan_page(planned)
-
-
-def move_id_of(request: MoveRequest, run_id: str) -> str:
-    """Derive the move's id from the run, so that a repeated task finds the same move."""
-    return f"{request.operation}-{_ID_CHARACTERS.sub('-', run_id).strip('-')}"
 
 
 def hold(planned: Mapping[str, Any], answer: Mapping[str, Any] | None) -> dict[str, Any]:

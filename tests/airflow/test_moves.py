@@ -72,12 +72,6 @@ def test_a_move_between_three_clusters_names_both_ends() -> None:
         moves.plan(params, params, "manual__1", ["P", "B", "C"])
 
 
-def test_the_id_of_a_move_follows_from_its_run_so_that_a_repeated_task_finds_it() -> None:
-    run_id = "manual__2026-01-02T03:04:05.678+00:00"
-
-    assert moves.move_id_of(REQUEST, run_id) == "failover-manual__2026-01-02T03-04-05.678-00-00"
-
-
 def planned(**changes: Any) -> dict[str, Any]:
     """What the planning task hands on."""
     asked = {"required": False, "seconds": 3600.0, "subject": "Move?", "text": "", "numbers": {}}

@@ -5,9 +5,11 @@ Failover and failback are the same algorithm; the words tell people which way is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from hashlib import sha256
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import ConfigDict, ValidationError
 
@@ -18,6 +20,8 @@ from srm.errors import UsageError
 
 Operation = Literal["failover", "failback"]
 Mode = Literal["planned", "unplanned"]
+
+_NOT_IN_ID: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +126,13 @@ def ends(
         here, there = there, here
     left = source or (here if target != here else there)
     return left, target or (there if left == here else here)
+
+
+def run_move_id(operation: str, clusters: Sequence[str], run_id: str) -> str:
+    """Derive the id of a move from an Airflow run, so that a repeated task finds the same move.
+
+    A digest keeps apart runs whose ids differ only in characters that no move id has, and runs of
+    the same id of DAGs for other clusters.
+    """
+    digest = sha256(repr([*clusters, run_id]).encode()).hexdigest()[:6]
+    return f"{operation}-{_NOT_IN_ID.sub('-', run_id).strip('-')}-{digest}"

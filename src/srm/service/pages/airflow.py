@@ -12,11 +12,11 @@ from typing import Final
 from urllib.parse import quote
 
 from srm.config.model import Config
+from srm.domain.move.request import run_move_id
 from srm.domain.topics import Flow
 
 FAILOVER: Final = "srm_failover"
 _OPERATIONS: Final = ("failover", "failback")
-_NOT_IN_ID: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class Airflow:
@@ -52,16 +52,16 @@ class Airflow:
         return f"{self.dag_page(flow)}/runs?run_id_pattern={quote(run_pattern(move_id))}"
 
 
-def move_ids(run_id: str) -> tuple[str, ...]:
-    """Return the ids that the move of a run may have: see ``srm_airflow.moves.move_id_of``."""
-    name = _NOT_IN_ID.sub("-", run_id).strip("-")
-    return tuple(f"{operation}-{name}" for operation in _OPERATIONS)
+def move_ids(dag_id: str, run_id: str) -> tuple[str, ...]:
+    """Return the ids that the move of a run may have."""
+    clusters = dag_id.split(".")[1:]
+    return tuple(run_move_id(operation, clusters, run_id) for operation in _OPERATIONS)
 
 
 def run_pattern(move_id: str) -> str:
     """Return what the id of the run that made a move looks like, as SQL's LIKE has it.
 
-    An id of a move has dashes where the run's has what an id cannot have.
+    An id of a move has dashes where the run's has what an id cannot have, and ends with a digest.
     """
-    _, _, name = move_id.partition("-")
+    name = move_id.partition("-")[2].rpartition("-")[0]
     return re.sub(r"-", "_", name) + "%"

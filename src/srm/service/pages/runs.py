@@ -22,7 +22,7 @@ def run(request: Request, views: ViewsDep, dag_id: str, run_id: str, task: str =
         flow = _named(views, f"{dag_id}.{task}")
         return RedirectResponse(links.flow(flow) if flow else links(), 307)
     known = {move.move_id for move in views.moves()}
-    found = next((move for move in move_ids(run_id) if move in known), None)
+    found = next((move for move in move_ids(dag_id, run_id) if move in known), None)
     if found is not None:
         return RedirectResponse(links("moves", found), 307)
     return page(request, "no_move.html", dag_id=dag_id, run_id=run_id)

@@ -14,7 +14,7 @@ from srm.domain.move.plan import GroupPlan, MovePlan, fingerprint
 from srm.domain.move.positions import PartitionMove
 from srm.domain.move.progress import GroupResume, MoveProgress
 from srm.domain.move.report import MoveReport, build_report
-from srm.domain.move.request import MoveRequest
+from srm.domain.move.request import MoveRequest, run_move_id
 from srm.errors import UsageError
 
 FIELDS = {"operation": "failover", "source": "P", "target": "B"}
@@ -237,3 +237,17 @@ def test_what_an_unplanned_move_lost_is_a_range_until_all_of_it_was_found(outcom
 
     assert (report.rpo_records, report.rpo_at_least, report.rpo_at_most) == rpo
     assert (report.rpo_seconds == 0.0) == (report.rpo_records == 0)
+
+
+def test_the_id_of_a_move_is_that_of_its_run_alone_and_the_same_each_time():
+    run = "manual__2026-01-02T03:04:05.678+00:00"
+    first = run_move_id("failover", ["P", "B"], run)
+
+    assert first.startswith("failover-manual__2026-01-02T03-04-05.678-00-00-")
+    assert first == run_move_id("failover", ["P", "B"], run)
+    others = [
+        run_move_id("failover", ["P", "C"], run),
+        run_move_id("failover", ["P", "B"], "a b"),
+        run_move_id("failover", ["P", "B"], "a-b"),
+    ]
+    assert len({first, *others}) == 4

@@ -120,7 +120,7 @@ def test_the_last_move_is_the_last_that_ended_though_it_was_given_up_and_says_wh
 
 def test_a_move_that_waits_says_what_for_and_one_that_was_given_up_why(client: TestClient) -> None:
     listed = words(client.get("/ui/moves").text)
-    page = words(client.get("/ui/moves/failover-manual__2026-11-20T08-12-00-00-00").text)
+    page = words(client.get("/ui/moves/failover-manual__2026-11-20T08-12-00-00-00-d080e7").text)
 
     assert "until all is copied and translated replication of payments from P is 1,204" in listed
     assert "replication of payments-3 is stopped: records 987 to 1955 are gone" in listed
@@ -131,7 +131,7 @@ def test_a_move_that_waits_says_what_for_and_one_that_was_given_up_why(client: T
 
 def test_the_api_says_what_a_move_waits_for_and_why_one_was_given_up(client: TestClient) -> None:
     rows = {row["move_id"]: row for row in client.get("/v2/moves").json()["items"]}
-    given_up = rows["failover-manual__2026-11-20T08-12-00-00-00"]
+    given_up = rows["failover-manual__2026-11-20T08-12-00-00-00-d080e7"]
 
     assert rows[MOVING]["waits"] == ["replication of payments from P is 1,204 records behind"]
     assert given_up["problems"] == [

@@ -174,7 +174,7 @@ def test_without_traffic_nothing_can_be_said() -> None:
 def test_a_run_and_its_move_are_found_from_each_other() -> None:
     run = "manual__2026-11-23T03:00:00+00:00"
 
-    failover, failback = move_ids(run)
+    failover, failback = move_ids("srm_failover.P.B", run)
 
     assert failover == MOVING
     assert failback.startswith("failback-")
