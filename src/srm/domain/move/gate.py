@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 
 from srm.domain.amount import ago, amount
 from srm.domain.group_sync import IDLE
-from srm.domain.move.plan import position_problem
+from srm.domain.move.plan import MovePlan, position_problem
 from srm.domain.move.positions import PartitionMove
+from srm.domain.move.progress import HELD, MoveProgress
 from srm.domain.move.replication import ReplicationFacts
 from srm.domain.move.request import MoveRequest
 from srm.domain.move.routes import Route, group_subject, topic_subject
@@ -154,6 +155,49 @@ def decide(facts: GateFacts) -> SyncStatus:
         rpo_records=sum(missing.values()),
         missing=tuple(missing),
         asks=facts.asks,
+    )
+
+
+def decide_after_loss(plan: MovePlan, progress: MoveProgress, now_ms: int) -> SyncStatus:
+    """Decide for a move without its source: it waits for nothing, so its hold makes it ready."""
+    held, applied = progress.step in HELD, progress.step in {"applied", "going"}
+    return _of_plan(
+        plan,
+        blocking=() if held else (f"move {plan.move_id} is {progress.step}: hold first",),
+        unapplied=() if applied else ("offsets are not applied yet",),
+        elapsed_seconds=max(0, now_ms - progress.times_ms.get("held", now_ms)) / 1000,
+        notes=tuple(f"group {g} is left as it is: {why}" for g, why in progress.left_alone.items()),
+    )
+
+
+def passed(plan: MovePlan) -> SyncStatus:
+    """Answer for a move whose clients were sent to the target: its gate was open then."""
+    return _of_plan(plan, notes=(f"clients have been sent to {plan.request.target}",))
+
+
+def _of_plan(
+    plan: MovePlan,
+    *,
+    notes: tuple[str, ...],
+    blocking: tuple[str, ...] = (),
+    unapplied: tuple[str, ...] = (),
+    elapsed_seconds: float = 0.0,
+) -> SyncStatus:
+    return SyncStatus(
+        move_id=plan.move_id,
+        ready=not blocking,
+        applied=not unapplied,
+        blocking=blocking,
+        unapplied=unapplied,
+        remaining_records=0,
+        groups=tuple(
+            GroupSync(group, 0, synchronised=not blocking, applied=not unapplied, remaining=0)
+            for group in plan.group_names
+        ),
+        eta_seconds=None if blocking else 0.0,
+        elapsed_seconds=elapsed_seconds,
+        timed_out=False,
+        notes=notes,
     )
 
 

@@ -11,9 +11,8 @@ import logging
 from dataclasses import replace
 
 from srm.domain import internal_topics
-from srm.domain.move.gate import GroupSync, SyncStatus
 from srm.domain.move.plan import MovePlan
-from srm.domain.move.progress import HELD, MoveProgress
+from srm.domain.move.progress import MoveProgress
 from srm.domain.move.routes import CLOCK_KEY
 from srm.domain.pause import Pause
 from srm.engine.move.outlook import Outlook, read_outlook
@@ -63,30 +62,6 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: Outlook) -> MovePro
         lag_at_hold={group.group: group.lag for group in before.plans},
         members_at_hold={group: final.followers(group) for group in plan.group_names},
         forecast=forecast,
-    )
-
-
-def status_after_loss(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> SyncStatus:
-    """Say how far an unplanned move is: it waits for nothing, so it is ready once it is held."""
-    held = progress.step in HELD
-    applied = progress.step in {"applied", "going"}
-    blocking = () if held else (f"move {plan.move_id} is {progress.step}: hold first",)
-    now_ms = context.now_ms()
-    return SyncStatus(
-        move_id=plan.move_id,
-        ready=held,
-        applied=applied,
-        blocking=blocking,
-        unapplied=() if applied else ("offsets are not applied yet",),
-        remaining_records=0,
-        groups=tuple(
-            GroupSync(group, members_left=0, synchronised=held, applied=applied, remaining=0)
-            for group in plan.group_names
-        ),
-        eta_seconds=0.0 if held else None,
-        elapsed_seconds=max(0, now_ms - progress.times_ms.get("held", now_ms)) / 1000,
-        timed_out=False,
-        notes=tuple(f"group {g} is left as it is: {why}" for g, why in progress.left_alone.items()),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from srm.domain.amount import few, some
 from srm.domain.group_sync import IDLE
 from srm.domain.move.asks import asks_at_hold
-from srm.domain.move.gate import GateFacts, GroupSync, SyncStatus, decide
+from srm.domain.move.gate import GateFacts, SyncStatus, decide
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.presence import (
     Presence,
@@ -241,26 +241,6 @@ def _readers(plan: MovePlan, seen: Observation, clock: float) -> Iterator[str]:
                 f"{some(places)} move: a consumer that assigns partitions by itself "
                 f"(assign(), Flink, Spark) still reads there, stop it"
             )
-
-
-def passed(plan: MovePlan) -> SyncStatus:
-    """Answer for a move whose clients were sent to the target: its gate was open then."""
-    return SyncStatus(
-        move_id=plan.move_id,
-        ready=True,
-        applied=True,
-        blocking=(),
-        unapplied=(),
-        remaining_records=0,
-        groups=tuple(
-            GroupSync(group, members_left=0, synchronised=True, applied=True, remaining=0)
-            for group in plan.group_names
-        ),
-        eta_seconds=0.0,
-        elapsed_seconds=0.0,
-        timed_out=False,
-        notes=(f"clients have been sent to {plan.request.target}",),
-    )
 
 
 def require(reasons: tuple[str, ...], plan: MovePlan, what: str) -> None:

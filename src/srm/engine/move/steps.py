@@ -8,14 +8,13 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from srm.domain.move.gate import SyncStatus
+from srm.domain.move.gate import SyncStatus, decide_after_loss, passed
 from srm.domain.move.plan import MovePlan
 from srm.domain.move.progress import HELD, MoveProgress, WaitNote
 from srm.engine.move.applying import apply_after_loss, apply_positions
 from srm.engine.move.fence import fence_source
-from srm.engine.move.flow_pause import status_after_loss
 from srm.engine.move.holding import renew, renew_now
-from srm.engine.move.look import Look, look, passed, patient_look, require
+from srm.engine.move.look import Look, look, patient_look, require
 from srm.engine.move.redirect import LEASE_MS
 from srm.engine.move.registers import Registers
 from srm.engine.move.routes import subjects
@@ -48,7 +47,7 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
             "hold it again, or plan another one"
         )
     if plan.request.unplanned:
-        return status_after_loss(context, plan, progress)
+        return decide_after_loss(plan, progress, context.now_ms())
     seen = look(context, plan, progress)
     if progress.step in HELD:
         reasons, now_ms = seen.status.blocking, context.now_ms()
@@ -71,7 +70,7 @@ def status(context: MoveContext, move_id: str) -> SyncStatus:
     if progress.decided:
         return passed(plan)
     if plan.request.unplanned:
-        return status_after_loss(context, plan, progress)
+        return decide_after_loss(plan, progress, context.now_ms())
     return look(context, plan, progress).status
 
 
@@ -114,7 +113,7 @@ def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgres
         registers.run(
             f"apply of move {plan.move_id}", lambda: _keep(registers, plan, applied, context)
         )
-    return status_after_loss(context, plan, applied)
+    return decide_after_loss(plan, applied, context.now_ms())
 
 
 def _keep(
