@@ -60,10 +60,18 @@ class Recorded:
     ) -> None:
         topic_id = self.site.cluster.topics()[partition.topic].topic_id
         target_id = self.other_site.cluster.topics()[partition.topic].topic_id
+        previous = None
         for run in runs:
             block = MapBlock(
-                partition.topic, topic_id, partition.partition, target_id, (7,), (run,)
+                partition.topic,
+                topic_id,
+                partition.partition,
+                target_id,
+                (7,),
+                (run,),
+                previous=previous,
             )
+            previous = block.block_key
             self.write_block(block, block.value())
         if position is not None:
             self.positions.append(
@@ -145,16 +153,6 @@ def test_only_the_topics_that_were_asked_for_are_loaded(world, copied, site, oth
     assert maps.statuses == {
         TopicPartition(another, 0): PartitionStatus(another, 0, "stopped", "lost", 3, 5)
     }
-
-
-def test_a_contradiction_makes_only_its_partition_unusable(recorded, copied):
-    recorded.know(TopicPartition(copied, 0), [Run(0, 0, 5), Run(9, 3, 5)])
-    recorded.know(TopicPartition(copied, 1), [Run(0, 0, 5)])
-
-    maps = recorded.reader.load([copied])
-
-    assert maps.maps.keys() == {TopicPartition(copied, 1)}
-    assert "contradicts" in maps.errors[TopicPartition(copied, 0)]
 
 
 def test_an_unreadable_block_makes_only_its_partition_unusable(recorded, copied, site):

@@ -63,8 +63,9 @@ class World:
     def blocks(self, count: int) -> list[MapBlock]:
         """Return blocks of two runs each."""
         topic_id, number, target_id = self.copy_id
-        return [
-            MapBlock(
+        made: list[MapBlock] = []
+        for n in range(count):
+            block = MapBlock(
                 self.partition.topic,
                 topic_id,
                 number,
@@ -73,9 +74,10 @@ class World:
                 Runs.of([Run(100 * n, 90 * n, 10), Run(100 * n + 20, 90 * n + 11, 9)]),
                 open_end=False,
                 owner=(7, 1),
+                previous=made[-1].block_key if made else None,
             )
-            for n in range(count)
-        ]
+            made.append(block)
+        return made
 
     def end(self) -> int:
         return self.other_site.cluster.high_watermarks([self.place])[self.place]

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
-from tests.old_records import old_raw_metric
 from tests.raw_metrics import measured, values
 
 from srm.domain.checkpoint_latency import CheckpointMetric
@@ -125,21 +124,12 @@ def test_the_newest_lag_of_a_partition_counts(spark):
 
 def test_values_that_are_no_metrics_are_left_out_and_can_be_counted(spark):
     good, absurd = raw(5, bytes=10), raw(5, interval_s=10**9, bytes=7)
-    [of_many], of_one = encode_raw([good]), old_raw_metric(absurd)
-    values = [(bytearray(v),) for v in (of_many, of_one, b"junk", b'{"topics":[]}')] + [(None,)]
+    written = [*encode_raw([good]), *encode_raw([absurd]), b"junk", b'{"topics":[]}']
+    values = [*((bytearray(value),) for value in written), (None,)]
     parsed = metrics.parse(spark.createDataFrame(values, metrics.VALUE_SCHEMA))
 
     assert parsed.where(~metrics.is_usable()).count() == 4
     assert {r.bytes for r in metrics.windows(parsed, 20_000, TICK).collect()} == {10}
-
-
-def test_records_of_one_partition_as_earlier_versions_wrote_them_count_the_same(spark):
-    record = raw(5, bytes=10, records=3, lag_records=2, latency_ms_min=1, latency_ms_max=4)
-    values = [(bytearray(old_raw_metric(record)),)]
-
-    old = metrics.parse(spark.createDataFrame(values, metrics.VALUE_SCHEMA)).collect()
-
-    assert old == frame(spark, record).collect()
 
 
 def test_the_order_of_the_raw_records_does_not_matter(spark):

@@ -58,10 +58,7 @@ def checkpoint_metrics(
 
 
 def encode_checkpoints(metrics: Iterable[CheckpointMetric]) -> list[bytes]:
-    """Encode metrics as raw record values, one for each emission.
-
-    ``topics`` is there and empty for readers of earlier versions, which then see no partitions.
-    """
+    """Encode metrics as raw record values, one for each emission, with no ``topics``."""
     records: dict[tuple[int, int, str, str], list[dict[str, Any]]] = {}
     for metric in metrics:
         moment = (metric.time_ms, metric.interval_ms, metric.source, metric.target)

@@ -109,7 +109,7 @@ def _rebuild(table: MapTable, end: MapEnd | None) -> Rebuilt:
         damaged = min(table.damaged, key=lambda key: key.target_start, default=None)
         return Rebuilt(missing=damaged, garbage=tuple(table.damaged))
     block, place = last
-    if block.previous is None and not _unchained(table, block):
+    if block.previous is None:
         return _seen(table, MapTree(block, place))
     return _indexed(table, block, place) or _chained(table, block)
 
@@ -224,17 +224,6 @@ def _holds(table: MapTable, chunk: IndexRecord) -> bool:
     return True
 
 
-def _unchained(table: MapTable, first: MapBlock) -> list[tuple[MapBlock, int]]:
-    """Return blocks of the first format, in which none names the one before, that come before."""
-    start = first.block_key.target_start
-    found = [
-        known
-        for key, known in table.blocks.items()
-        if known[0].previous is None and key.target_start < start
-    ]
-    return sorted(found, key=lambda known: int(known[0].runs.targets[0]))
-
-
 def _chained(table: MapTable, last: MapBlock) -> Rebuilt:
     """Follow the chain of blocks back, and take what comes before it."""
     chain = [table.blocks[last.block_key]]
@@ -252,7 +241,7 @@ def _chained(table: MapTable, last: MapBlock) -> Rebuilt:
     damaged = [key for key in table.damaged if key.target_start < end]
     if damaged:
         return _without(table, min(damaged, key=lambda key: key.target_start))
-    return _tree(table, [*_unchained(table, chain[0][0]), *chain], None)
+    return _tree(table, chain, None)
 
 
 def _without(table: MapTable, missing: BlockKey) -> Rebuilt:

@@ -5,17 +5,13 @@ key names the claim under which it is written. So an owner that was stopped and 
 overwrite its own blocks, never its successor's, who may have found the same runs in the logs.
 
 Key   ``>B 16s i q q q``: format (2), source topic id, partition, target offset of the first run,
-producer id and epoch of the claim. Format 1 ends before the producer id, and is read.
+producer id and epoch of the claim.
 Value ``>B B 16s H``: format (4), flags (1: the last run is open, 2: there is a block before this
 one), target topic id, length of the source topic's name; the name in UTF-8; ``>H`` number of
 producer ids, ``>q`` each; with flag 2 ``>qqq``, the end of the key of the block before; ``>i``
 source leader epoch at the end of the last run; ``>iqq`` number of runs, source and target offset
 of the first one; then three columns (:mod:`srm.domain.columns`): the gaps before the other runs on
 the source (folded) and on the target (folded), and the counts of all of them.
-
-Former formats had ``>?`` for the flags, the number of runs and ``>qqq`` each, then ``>Bqqq`` (1 and
-the end of the key of the block before, or 0), then ``>i`` the epoch. Format 2 ends before the
-epoch, format 1 before the block before; all are read.
 
 So the blocks of a partition are a chain, and one that is missing in the middle is found out: a map
 with a hole would take older offsets for later ones. Where the blocks are is in an index beside them
@@ -31,8 +27,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from srm.domain import columns, varints
 from srm.domain.runs import Runs
 from srm.errors import IntegrityError
@@ -46,12 +40,10 @@ _MOST_RUNS: Final = 1 << 16  # what a damaged number may make us allocate
 _OPEN, _HAS_PREVIOUS = 1, 2
 
 _KEY = struct.Struct(">B16siqqq")
-_KEY_1 = struct.Struct(">B16siq")
 NO_OWNER = (-1, -1)
 _HEAD = struct.Struct(">BB16sH")
 _IDS = struct.Struct(">H")
 _PREVIOUS = struct.Struct(">qqq")
-_FORMER_PREVIOUS = struct.Struct(">Bqqq")
 _RUNS = struct.Struct(">iqq")
 _EPOCH = struct.Struct(">i")
 _UNKNOWN_EPOCH = -1
@@ -158,30 +150,25 @@ def decode_block_key(key: bytes) -> BlockKey:
     """Decode a record key.
 
     Raises:
-        IntegrityError: the bytes are not a key of this topic, of a format this version knows.
+        IntegrityError: the bytes are not a key of this topic, of the format this version knows.
     """
     try:
-        if len(key) == _KEY_1.size:
-            key_format, topic_id, partition, start = _KEY_1.unpack(key)
-            owner, known = NO_OWNER, 1
-        else:
-            key_format, topic_id, partition, start, *claim = _KEY.unpack(key)
-            owner, known = (claim[0], claim[1]), KEY_FORMAT
+        key_format, topic_id, partition, start, *owner = _KEY.unpack(key)
     except struct.error as error:
         raise IntegrityError(f"offset map key {key.hex()} is damaged: {error}") from error
-    if key_format != known:
+    if key_format != KEY_FORMAT:
         raise IntegrityError(f"offset map key {key.hex()} has format {key_format}: upgrade srm")
-    return BlockKey(topic_id_text(topic_id), partition, start, owner)
+    return BlockKey(topic_id_text(topic_id), partition, start, (owner[0], owner[1]))
 
 
 def decode_block(key: bytes, value: bytes) -> MapBlock:
     """Decode one record of the offset map topic.
 
     Raises:
-        IntegrityError: the bytes are not a block of a format this version knows.
+        IntegrityError: the bytes are not a block of the format this version knows.
     """
     found = decode_block_key(key)
-    if value[:1] > bytes([FORMAT]):
+    if value and value[0] != FORMAT:
         raise IntegrityError(
             f"offset map record with key {key.hex()} has format {value[0]}, "
             f"this version of srm knows {FORMAT}: upgrade srm"
@@ -195,14 +182,13 @@ def decode_block(key: bytes, value: bytes) -> MapBlock:
 
 
 def _decode(found: BlockKey, value: bytes) -> MapBlock:
-    value_format, flags, target_topic_id, name_length = _HEAD.unpack_from(value)
+    _, flags, target_topic_id, name_length = _HEAD.unpack_from(value)
     at = _HEAD.size + name_length
     name = value[_HEAD.size : at].decode()
     (id_count,) = _IDS.unpack_from(value, at)
     producer_ids = struct.unpack_from(f">{id_count}q", value, at + _IDS.size)
     at += _IDS.size + 8 * id_count
-    read = _runs if value_format == FORMAT else _former_runs
-    runs, before, epoch = read(value, at)
+    runs, before, epoch = _runs(value, at)
     return MapBlock(
         name,
         found.topic_id,
@@ -238,27 +224,6 @@ def _runs(value: bytes, at: int) -> _Tail:
         for first, gaps in ((source, source_gaps), (target, target_gaps))
     )
     return Runs(sources, targets, counts), before, epoch
-
-
-def _former_runs(value: bytes, at: int) -> _Tail:
-    (count,) = _EPOCH.unpack_from(value, at)
-    if not 0 < count <= _MOST_RUNS or value[0] == 0:
-        raise IntegrityError(f"{count} runs, format {value[0]}")
-    size = 24 * count
-    if len(value) < at + 4 + size:
-        raise IntegrityError(f"cut short in its {count} runs")
-    numbers = np.frombuffer(value, ">i8", 3 * count, at + 4).astype(np.int64).reshape(-1, 3)
-    if int(numbers.min()) < 0 or int(numbers.max()) > varints.LARGEST:
-        raise IntegrityError("offsets grow beyond all bounds")
-    sources, targets, counts = np.ascontiguousarray(numbers.T)
-    runs = Runs(sources, targets, counts)
-    at += 4 + size
-    if value[0] == 1:
-        return runs, None, _UNKNOWN_EPOCH
-    has_previous, *before = _FORMER_PREVIOUS.unpack_from(value, at)
-    at += _FORMER_PREVIOUS.size
-    (epoch,) = (_UNKNOWN_EPOCH,) if value[0] == 2 else _EPOCH.unpack_from(value, at)
-    return runs, (before[0], before[1], before[2]) if has_previous else None, epoch
 
 
 def last_block(blocks: Iterable[MapBlock]) -> MapBlock:

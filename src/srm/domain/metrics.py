@@ -111,7 +111,7 @@ _MOST = 2**63 - 1
 
 
 def decode_measured(value: Encoded) -> tuple[Measured, ...]:
-    """Decode a record value; up to version 0.9 each had the fields of one :class:`RawMetric`.
+    """Decode a record value.
 
     Raises:
         IntegrityError: the value is no raw metrics record.
@@ -126,9 +126,7 @@ def decode_measured(value: Encoded) -> tuple[Measured, ...]:
 
 
 def _measured(raw: dict[str, Any]) -> tuple[Measured, ...]:
-    topics, checkpoints = raw.pop("topics", None), raw.pop("checkpoints", ())
-    if topics is None:
-        return (RawMetric(**raw),)
+    topics, checkpoints = raw.pop("topics"), raw.pop("checkpoints", ())
     partitions = tuple(
         RawMetric(
             **raw,
@@ -238,14 +236,13 @@ class WindowMetric:
 
     @classmethod
     def decode(cls, value: Encoded) -> WindowMetric:
-        """Decode a record value; what an earlier version did not measure is empty, as with none.
+        """Decode a record value.
 
         Raises:
             IntegrityError: the value is not a window.
         """
         try:
             raw = json.loads(value)
-            raw.setdefault("checkpoint_latency_ms", asdict(Statistics()))
             for name in STATISTICS:
                 entry = raw[name]
                 raw[name] = Statistics(entry["min"], entry["max"], entry["sum"], entry["count"])

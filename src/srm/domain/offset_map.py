@@ -303,7 +303,7 @@ def _furthest(end: int | None, told: int | None) -> int | None:
 
 
 def _in_order(runs: Runs) -> Runs:
-    """Return runs of one block as they count; those of former formats may have cuts inside."""
+    """Return runs of one block as they count, though a run may cut the one before it."""
     return runs if runs.grow() else solid_runs(runs)
 
 

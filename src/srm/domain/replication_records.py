@@ -14,24 +14,20 @@ partition  key                   written by                     value
 1          notes:<slot>:<t>-<n>  slot, when it changes          :class:`.PartitionNotes`, JSON
 =========  ====================  =============================  ==================================
 
-So a slot, which has to know what it is told, does not read what all the others report. Up to
-version 0.9 all of it was in partition 0, with one record ``slot:<slot>`` (:class:`SlotReport`) of
-each slot; such records are read, and those of partition 1 count where both have a key.
+So a slot, which has to know what it is told, does not read what all the others report.
 """
 
 from __future__ import annotations
 
 import json
-import struct
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final, Literal, get_args
 
 from srm.domain import json_records
 from srm.domain.json_records import decoding
-from srm.domain.map_records import topic_id_text
 from srm.domain.offset_map import Position
-from srm.errors import IntegrityError, told
+from srm.errors import told
 
 DRIVER_KEY = b"driver"
 REQUEST_KEY = b"request"
@@ -49,12 +45,6 @@ State = Literal["claiming", "copying", "waiting", "stopped"]
 AT_REST: Final[frozenset[State]] = frozenset({"waiting", "stopped"})
 """States of a partition that does not go on."""
 Action = Literal["stop", "restart"]
-
-_REPORT_HEAD = struct.Struct(">BqqI")
-_ENTRY = struct.Struct(">16si16sqqqiqh")
-_MORE = struct.Struct(">iB")
-_MAP_END = struct.Struct(">qqhqq")
-_OLD_FORMATS = (2, 3)
 
 CopyId = tuple[str, int, str]
 """Source topic id, partition number, target topic id: what a position is about."""
@@ -278,50 +268,18 @@ class PartitionPosition:
         """The same as that of the :class:`AssignedPartition`."""
         return self.topic_id, self.partition, self.target_topic_id
 
-    @classmethod
-    def decode_from(
-        cls, value: bytes, at: int, report_format: int
-    ) -> tuple[PartitionPosition, int]:
-        """Decode the entry of a report of format 2 or 3; return it with the index after it.
-
-        Raises:
-            struct.error: the entry is cut short.
-        """
-        topic_id, partition, target_id, *offsets, leader, pid, epoch = _ENTRY.unpack_from(value, at)
-        at += _ENTRY.size
-        target_leader, has_end, end = -1, 0, None
-        if report_format > 2:
-            target_leader, has_end = _MORE.unpack_from(value, at)
-            at += _MORE.size
-        if has_end:
-            start, *owner, place, index_place = _MAP_END.unpack_from(value, at)
-            end = MapEnd(start, (owner[0], owner[1]), place, index_place)
-            at += _MAP_END.size
-        entry = cls(
-            topic_id_text(topic_id),
-            partition,
-            topic_id_text(target_id),
-            Position(*offsets),
-            leader,
-            pid,
-            epoch,
-            target_leader,
-            end,
-        )
-        return entry, at
-
 
 @dataclass(frozen=True, slots=True)
 class SlotReport:
     """A slot as its records tell it: how far each partition is that it copies.
 
-    ``incarnation`` is the process that started last, whose ``positions`` these are; None for a slot
-    of an earlier version. ``former`` are what other processes of the slot told last, and positions
-    of partitions that the slot copies no more: they count where nobody has told anything newer.
-    ``source_heard_ms`` is when any process of the slot last had an answer of the source for all
-    that it copied, by the clock of ``time_ms``; 0 where that is not known. ``source_growth`` is the
-    most that the source grew by then, in offsets a second. ``held_back`` are the ends of logs of
-    the source that go on behind an open transaction, as they were last told.
+    ``incarnation`` is the process that started last, whose ``positions`` these are. ``former`` are
+    what other processes of the slot told last, and positions of partitions that the slot copies no
+    more: they count where nobody has told anything newer. ``source_heard_ms`` is when any process
+    of the slot last had an answer of the source for all that it copied, by the clock of
+    ``time_ms``; 0 where that is not known. ``source_growth`` is the most that the source grew by
+    then, in offsets a second. ``held_back`` are the ends of logs of the source that go on behind an
+    open transaction, as they were last told.
     """
 
     slot: str
@@ -333,28 +291,6 @@ class SlotReport:
     source_heard_ms: int = 0
     source_growth: int = 0
     held_back: tuple[HeldBack, ...] = ()
-
-    @classmethod
-    def decode(cls, key: bytes, value: bytes) -> SlotReport:
-        """Decode a record of formats 2 and 3, in which a slot told everything.
-
-        Format 2 knows neither the target's epoch nor the end of the map.
-
-        Raises:
-            IntegrityError: the bytes are not a report of a format this version knows.
-        """
-        with decoding("slot report", value):
-            version, generation, time_ms, count = _REPORT_HEAD.unpack_from(value)
-            if version not in _OLD_FORMATS:
-                raise IntegrityError(
-                    f"slot report has format {version}, this version of srm knows {_OLD_FORMATS}"
-                )
-            positions, at = [], _REPORT_HEAD.size
-            for _ in range(count):
-                entry, at = PartitionPosition.decode_from(value, at, version)
-                positions.append(entry)
-        slot = key.decode().removeprefix(SLOT_PREFIX.decode())
-        return cls(slot, generation, time_ms, tuple(positions))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from srm.domain.partition_notes import KEY_PREFIX, PartitionNotes, with_notes
@@ -14,7 +14,6 @@ from srm.domain.replication_records import (
     STATUS_PREFIX,
     AssignedPartition,
     Assignment,
-    Incarnation,
     PartitionStatus,
     SlotReport,
 )
@@ -22,7 +21,6 @@ from srm.domain.slot_records import (
     PositionGroup,
     SlotHeartbeat,
     decode_slot_record,
-    is_current,
 )
 from srm.domain.superseded import COPIED_PREFIX, CopiedTopic
 from srm.domain.topics import TopicPartition
@@ -111,15 +109,10 @@ class _Slots:
     """Puts the records of slots together: one report of each."""
 
     def __init__(self) -> None:
-        self._old: dict[str, SlotReport] = {}
         self._heartbeats = defaultdict[str, list[SlotHeartbeat]](list)
         self._groups = defaultdict[str, list[PositionGroup]](list)
 
     def add(self, key: bytes, value: bytes) -> None:
-        if not is_current(value):
-            report = SlotReport.decode(key, value)
-            self._old[report.slot] = report
-            return
         record = decode_slot_record(key, value)
         if isinstance(record, SlotHeartbeat):
             self._heartbeats[record.slot].append(record)
@@ -127,16 +120,14 @@ class _Slots:
             self._groups[record.slot].append(record)
 
     def reports(self) -> tuple[SlotReport, ...]:
-        names = {*self._old, *self._heartbeats, *self._groups}
+        names = {*self._heartbeats, *self._groups}
         return tuple(self._report(slot) for slot in sorted(names))
 
     def _report(self, slot: str) -> SlotReport:
-        old, groups = self._old.get(slot), self._groups[slot]
+        groups = self._groups[slot]
         beat = max(self._heartbeats[slot], key=lambda beat: beat.incarnation, default=None)
-        if beat is None and not groups and old is not None:
-            return old
         heard = max(self._heartbeats[slot], key=lambda beat: beat.source_heard_ms, default=None)
-        newest = beat.incarnation if beat else _newest(groups)
+        newest = beat.incarnation if beat else max(group.incarnation for group in groups)
         current = tuple(
             entry
             for group in groups
@@ -155,13 +146,8 @@ class _Slots:
             beat.time_ms if beat else 0,
             current,
             newest,
-            former + (old.positions if old else ()),
+            former,
             heard.source_heard_ms if heard else 0,
             heard.source_growth if heard else 0,
             tuple(one for beat in self._heartbeats[slot] for one in beat.held_back),
         )
-
-
-def _newest(groups: Iterable[PositionGroup]) -> Incarnation | None:
-    known = (group.incarnation for group in groups)
-    return max((found for found in known if found is not None), default=None)

@@ -27,11 +27,8 @@ a broker (1 MiB), however many partitions a slot has.
 
 Values: ``>BB`` format (4) and kind; then of a heartbeat ``>qqi`` generation, epoch milliseconds and
 number of partitions, ``>qq`` when the source was last heard and how fast it grew, and ``>16siq``
-remote topic id, partition and end of each log that goes on behind an open transaction (both
-missing in records of an earlier version); of a group varints (:mod:`.varints`), column by column,
-after the topic ids.
-Formats 2 and 3 are one record of a whole slot, ``slot:<slot>``, see :class:`.SlotReport`; they are
-read.
+remote topic id, partition and end of each log that continues after an open transaction; of a group
+varints (:mod:`.varints`), column by column, after the topic ids.
 """
 
 from __future__ import annotations
@@ -120,12 +117,11 @@ class SlotHeartbeat:
 class PositionGroup:
     """Positions of some partitions of a slot, all taken at the same moment.
 
-    ``name`` is a number, or that of partitions that have left. ``incarnation`` is None for a
-    whole report of an earlier version.
+    ``name`` is a number, or that of partitions that have left.
     """
 
     slot: str
-    incarnation: Incarnation | None
+    incarnation: Incarnation
     name: str
     positions: tuple[PartitionPosition, ...]
 
@@ -172,7 +168,7 @@ def decode_slot_record(key: bytes, value: bytes) -> SlotHeartbeat | PositionGrou
     """Decode a record of a slot, of this format.
 
     Raises:
-        IntegrityError: the bytes are not one of a format this version knows.
+        IntegrityError: the bytes are not one of the format this version knows.
     """
     with decoding("slot record", value):
         version, kind = _HEAD.unpack_from(value)
@@ -185,7 +181,7 @@ def decode_slot_record(key: bytes, value: bytes) -> SlotHeartbeat | PositionGrou
             slot, incarnation = text.rsplit(":", 1)
             generation, time_ms, partitions = _BEAT.unpack_from(value, _HEAD.size)
             at = _HEAD.size + _BEAT.size
-            heard_ms, growth = _SOURCE.unpack_from(value, at) if len(value) > at else (0, 0)
+            heard_ms, growth = _SOURCE.unpack_from(value, at)
             held = tuple(
                 (topic_id_text(topic), number, end)
                 for topic, number, end in _HELD.iter_unpack(value[at + _SOURCE.size :])
@@ -196,11 +192,6 @@ def decode_slot_record(key: bytes, value: bytes) -> SlotHeartbeat | PositionGrou
         slot, incarnation, name = text.rsplit(":", 2)
         positions = _positions(value, _HEAD.size)
         return PositionGroup(slot, Incarnation.parse(incarnation), name, positions)
-
-
-def is_current(value: bytes) -> bool:
-    """Whether a record of a slot has this format, and is no report of an earlier version."""
-    return value[:1] == bytes((FORMAT,))
 
 
 def _encoded(numbers: Iterable[int]) -> bytes:

@@ -35,7 +35,7 @@ def create_control_topics(cluster: Cluster, replication_factor: int) -> tuple[st
 
 
 def repair_control_topics(cluster: Cluster) -> None:
-    """Give topics of an earlier version what they were not created with."""
+    """Give topics that others have created the settings that moves rely on."""
     found = cluster.topic_configs(list(_NAMES))
     changes = {
         topic: {key: value for key, value in STAMPED.items() if configs.get(key) != value}

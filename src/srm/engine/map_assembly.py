@@ -21,7 +21,7 @@ from types import MappingProxyType
 from srm.domain.map_index import Entries, Entry, decode_index_key, is_index_key
 from srm.domain.map_rebuild import MapTable, Placed, blocks_of, rebuild
 from srm.domain.map_records import decode_block, decode_block_key
-from srm.domain.offset_map import OffsetMap, Runs
+from srm.domain.offset_map import OffsetMap
 from srm.domain.replication_records import PartitionPosition
 from srm.domain.replication_state import PartitionId, ReplicationState
 from srm.domain.reported_positions import newest_position, positions_by_copy
@@ -185,8 +185,6 @@ def _whole_map(table: MapTable, entry: PartitionPosition | None) -> OffsetMap:
         return OffsetMap((), position)
     loaded = {number: block.runs for number, block in enumerate(blocks)}
     open_end = blocks[-1].open_end
-    if any(block.previous is None for block in blocks[1:]):  # of the first format: in any order
-        return OffsetMap.of(Runs.concatenate(list(loaded.values())), position, open_end=open_end)
     entries = Entries.of(Entry.of_block(block, -1) for block in blocks)
     return OffsetMap.window(entries, loaded, position, open_end=open_end)
 

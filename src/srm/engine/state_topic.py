@@ -40,11 +40,7 @@ class StateTopic:
         self._reports = target.compacted(topic, REPORTS)
 
     def read(self) -> dict[bytes, bytes]:
-        """Return everything; a topic, or a partition of it, that does not exist reads empty.
-
-        Reports of an earlier version are in the partition of commands. It is read first, so that
-        what moves from there is seen in one place or the other.
-        """
+        """Return everything; a topic, or a partition of it, that does not exist reads empty."""
         return {**self._commands.read(), **self._reports.read()}
 
     def read_commands(self) -> dict[bytes, bytes]:

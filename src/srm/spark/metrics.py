@@ -58,7 +58,7 @@ Of the latter all counts of partitions are null, of partitions those of checkpoi
 _LONGS = ArrayType(LongType())
 _TOPIC = [StructField("topic", StringType()), StructField("remote_topic", StringType())]
 _RECORD_SCHEMA = StructType(
-    [field for field in RAW_SCHEMA.fields if field.name not in _CHECKPOINTS]
+    [field for field in RAW_SCHEMA.fields if field.name in ("source", "target", *_MOMENT)]
     + [
         StructField(
             "topics",
@@ -126,14 +126,13 @@ def parse(values: DataFrame) -> DataFrame:
     """Parse JSON values into :data:`RAW_SCHEMA`; one that is no raw metrics record has nulls.
 
     A record holds many partitions (:func:`srm.domain.metrics.encode_raw`) or the latencies of
-    checkpoints (:mod:`srm.domain.checkpoint_latency`), an old one holds one partition.
+    checkpoints (:mod:`srm.domain.checkpoint_latency`).
     """
     record = F.from_json(F.col("value").cast("string"), _RECORD_SCHEMA)
     rows = values.select(record.alias("raw")).select("raw.*", _entries().alias("of"))
-    is_new = F.col("topics").isNotNull()
     found = {
-        **{name: _either(is_new, F.col(f"of.{name}"), name) for name in ("topic", "remote_topic")},
-        **{name: _either(is_new, _at("partition", i), name) for i, name in enumerate(COUNTS)},
+        **{name: F.col(f"of.{name}") for name in ("topic", "remote_topic")},
+        **{name: _at("partition", index) for index, name in enumerate(COUNTS)},
         **{name: _at("latency_ms", index) for index, name in enumerate(_CHECKPOINTS)},
     }
     return rows.withColumns(found).select(
@@ -164,10 +163,6 @@ def _entries() -> Column:
 
 def _at(counts: str, index: int) -> Column:
     return F.get(f"of.{counts}", F.lit(index))
-
-
-def _either(is_new: Column, new: Column, name: str) -> Column:
-    return F.when(is_new, new).otherwise(F.col(name))
 
 
 def is_usable() -> Column:

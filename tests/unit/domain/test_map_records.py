@@ -85,51 +85,6 @@ def test_blocks_survive_a_round_trip(block: MapBlock) -> None:
     assert decode_block(block.key(), block.value()) == block
 
 
-def former_value(block: MapBlock, value_format: int) -> bytes:
-    """Encode a block as former versions of srm did."""
-    name, ids, before = block.topic.encode(), block.producer_ids, block.previous
-    numbers = [n for run in block.runs for n in (run.source_start, run.target_start, run.count)]
-    end = (1, before.target_start, *before.owner) if before else (0, 0, 0, 0)
-    return b"".join(
-        (
-            struct.pack(
-                ">B?16sH",
-                value_format,
-                block.open_end,
-                topic_id_bytes(block.target_topic_id),
-                len(name),
-            ),
-            name,
-            struct.pack(f">H{len(ids)}q", len(ids), *ids),
-            struct.pack(f">i{len(numbers)}q", len(block.runs), *numbers),
-            struct.pack(">Bqqq", *end) if value_format > 1 else b"",
-            struct.pack(">i", block.source_epoch) if value_format > 2 else b"",
-        )
-    )
-
-
-@given(chained)
-def test_blocks_of_former_formats_are_read(block: MapBlock) -> None:
-    """The first one knows of no other block, the second of no leader epoch."""
-    second = replace(block, source_epoch=-1)
-    first = replace(second, previous=None)
-
-    assert decode_block(block.key(), former_value(block, 3)) == block
-    assert decode_block(block.key(), former_value(second, 2)) == second
-    assert decode_block(block.key(), former_value(first, 1)) == first
-
-
-@given(blocks, st.sampled_from([1, 2, 3]), st.data())
-def test_a_cut_block_of_a_former_format_is_an_integrity_error(
-    block: MapBlock, value_format: int, data: st.DataObject
-) -> None:
-    value = former_value(block, value_format)
-    cut = data.draw(st.integers(0, len(value) - 1))
-
-    with pytest.raises(IntegrityError, match="damaged"):
-        decode_block(block.key(), value[:cut])
-
-
 def test_equal_runs_cost_next_to_nothing_and_others_a_few_bytes() -> None:
     equal = replace(ONE, runs=tuple(Run(11 * n, 10 * n, 10) for n in range(512)))
     random, at, runs = Random(1), [0, 0], []

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.old_records import old_raw_metric
 
 from srm.domain.checkpoint_latency import (
     CheckpointMetric,
@@ -118,10 +117,6 @@ def test_an_emission_is_summed_up_by_topic():
     assert {m.interval_ms for m in found} == {1}, "an interval of nothing could not be counted"
 
 
-def test_a_raw_metric_of_an_earlier_version_is_read():
-    assert decode_raw(old_raw_metric(RAW)) == (RAW,)
-
-
 @pytest.mark.parametrize("value", [b"", b"{}", b"[1]", b'{"time_ms": 1}', b"\xff"])
 def test_a_damaged_record_is_an_integrity_error(value: bytes):
     with pytest.raises(IntegrityError, match="damaged"):
@@ -138,8 +133,6 @@ def test_a_field_of_another_type_is_an_integrity_error(name: str, wrong: object)
         return
     with pytest.raises(IntegrityError, match="damaged"):
         decode_measured(encode_raw([replace(RAW, **{name: wrong})])[0])
-    with pytest.raises(IntegrityError, match="damaged"):
-        decode_measured(old_raw_metric(replace(RAW, **{name: wrong})))
     if name != "lag_records":
         [checkpoint] = checkpoint_metrics(FLOW, 1000, 1010, [("pay", "P.pay", 7)])
         [value] = encode_checkpoints([replace(checkpoint, **{name: wrong})])
@@ -171,13 +164,6 @@ def test_any_window_survives_its_codec(*, topic, start, end, records, size, four
     before = WindowMetric("P", "B", "topic", topic, f"P.{topic}", start, end, records, size, *four)
 
     assert WindowMetric.decode(before.value()) == before
-
-
-def test_a_window_of_an_earlier_version_knows_no_checkpoints():
-    raw = json.loads(window(0).value())
-    del raw["checkpoint_latency_ms"]
-
-    assert WindowMetric.decode(json.dumps(raw).encode()) == window(0)
 
 
 def test_a_stored_window_shows_averages_to_readers():

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.old_records import old_report
 
 from srm.domain.map_records import topic_id_text
 from srm.domain.partition_notes import PartitionNotes
@@ -21,7 +20,6 @@ from srm.domain.replication_records import (
     DriverRequest,
     Incarnation,
     PartitionStatus,
-    SlotReport,
 )
 from srm.domain.superseded import CopiedTopic
 from srm.errors import IntegrityError
@@ -80,17 +78,6 @@ statuses = st.builds(
 @given(statuses)
 def test_statuses_survive_a_round_trip(status: PartitionStatus) -> None:
     assert PartitionStatus.decode(status.value()) == status
-
-
-@given(st.binary(max_size=90))
-def test_a_damaged_slot_report_is_an_integrity_error(value: bytes) -> None:
-    try:
-        report = SlotReport.decode(b"slot:0", value)
-    except IntegrityError:
-        return
-
-    _, written = old_report(report, value[0])
-    assert written == value[: len(written)]
 
 
 @pytest.mark.parametrize(

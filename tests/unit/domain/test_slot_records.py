@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.old_records import old_report
 
 from srm.domain.map_records import topic_id_text
 from srm.domain.offset_map import Position
@@ -15,14 +13,12 @@ from srm.domain.replication_records import (
     Incarnation,
     MapEnd,
     PartitionPosition,
-    SlotReport,
 )
 from srm.domain.slot_records import (
     GROUP_SIZE,
     PositionGroup,
     SlotHeartbeat,
     decode_slot_record,
-    is_current,
     next_incarnation,
 )
 from srm.errors import IntegrityError
@@ -59,7 +55,6 @@ def test_groups_of_positions_survive_a_round_trip(
 ) -> None:
     group = PositionGroup(slot, incarnation, name, entries)
 
-    assert is_current(group.value())
     assert decode_slot_record(group.key(), group.value()) == group
 
 
@@ -77,34 +72,11 @@ def test_heartbeats_of_slots_survive_a_round_trip(
     assert decode_slot_record(beat.key(), beat.value()) == beat
 
 
-def test_a_heartbeat_that_does_not_say_when_the_source_was_heard_is_read() -> None:
-    beat = SlotHeartbeat("0", Incarnation(1, "aa"), 3, 4, 5, 6, 7)
-
-    earlier = decode_slot_record(beat.key(), beat.value()[:-16])
-
-    assert earlier == replace(beat, source_heard_ms=0, source_growth=0)
-
-
 def test_a_heartbeat_tells_which_logs_go_on_behind_an_open_transaction() -> None:
     held = ((topic_id_text(b"a" * 16), 3, 1 << 40), (topic_id_text(b"b" * 16), 0, 7))
     beat = SlotHeartbeat("0", Incarnation(1, "aa"), 3, 4, 5, 6, 7, held)
 
     assert decode_slot_record(beat.key(), beat.value()) == beat
-
-
-@given(groups, st.sampled_from([2, 3]))
-def test_reports_of_earlier_versions_are_read(
-    entries: tuple[PartitionPosition, ...], version: int
-) -> None:
-    report = SlotReport("slot:0", 7, 8, entries)
-
-    key, value = old_report(report, version)
-
-    known = entries
-    if version == 2:
-        known = tuple(replace(entry, target_leader_epoch=-1, map_end=None) for entry in entries)
-    assert SlotReport.decode(key, value) == replace(report, positions=known)
-    assert not is_current(value)
 
 
 @given(st.binary(max_size=3) | st.binary(max_size=90).map(lambda rest: b"\x04\x01" + rest))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from tests.old_records import old_report
 from tests.slot_reports import FIRST, records_of
 
 from srm.domain.map_rebuild import Placed
@@ -186,9 +185,7 @@ def test_state_records_are_decoded_by_their_keys():
 
 def test_state_records_that_cannot_be_read_are_left_out(caplog):
     good = reported(Position(1, 1, 1))
-    old_key, old = old_report(good)
     broken = {
-        b"slot:9": old[:-1],
         b"slot:8": b"",
         b"slot:0:1-aa:1": b"\x04\x01",
         b"assignment:3": b"{",
@@ -197,26 +194,24 @@ def test_state_records_that_cannot_be_read_are_left_out(caplog):
     }
 
     with caplog.at_level(logging.WARNING):
-        state = decode_state({**broken, old_key: old})
+        state = decode_state({**broken, **records_of(good)})
 
-    assert state == ReplicationState((), (good,), ())
+    assert state == ReplicationState((), (replace(good, incarnation=FIRST),), ())
     assert all(str(key) in caplog.text for key in broken)
 
 
 def test_of_a_slot_the_process_that_started_last_is_shown_and_all_positions_count():
-    old = reported(Position(1, 1, 1))
-    key, value = old_report(old)
     first = replace(reported(Position(2, 2, 2)), incarnation=Incarnation(1, "ff"))
     second = replace(reported(Position(3, 3, 3)), time_ms=9, incarnation=Incarnation(2, "aa"))
     moved = reported(Position(4, 4, 4)).positions
     left = PositionGroup.of_left(second.slot, Incarnation(2, "aa"), 0, moved)
 
-    table = {key: value, **records_of(first), **records_of(second), left.key(): left.value()}
+    table = {**records_of(first), **records_of(second), left.key(): left.value()}
     [report] = decode_state(table).reports
 
-    assert report == replace(second, former=(*first.positions, *moved, *old.positions))
+    assert report == replace(second, former=(*first.positions, *moved))
     [told] = positions_by_copy([report]).values()
-    assert [entry.position.source_next for entry in told] == [3, 2, 4, 1]
+    assert [entry.position.source_next for entry in told] == [3, 2, 4]
 
 
 def test_of_several_source_ids_the_assignment_knows_the_newest():

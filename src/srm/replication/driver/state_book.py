@@ -9,20 +9,17 @@ from dataclasses import dataclass, field
 from srm.domain.partition_notes import KEY_PREFIX as NOTES_PREFIX
 from srm.domain.partition_notes import PartitionNotes
 from srm.domain.replication_records import (
-    REPORTS,
     SLOT_PREFIX,
     STATUS_PREFIX,
     CopyId,
     Incarnation,
     PartitionPosition,
     PartitionStatus,
-    SlotReport,
 )
 from srm.domain.slot_records import (
     PositionGroup,
     SlotHeartbeat,
     decode_slot_record,
-    is_current,
 )
 from srm.domain.superseded import CopiedTopic, GoneTopics, is_superseded
 from srm.replication.driver.driver_log import LogRecord
@@ -34,17 +31,14 @@ SlotRecord = SlotHeartbeat | PositionGroup | PartitionStatus | PartitionNotes
 
 
 def decode(record: LogRecord) -> SlotRecord | None:
-    """Decode what a slot has written, None for everything else; a whole report is one group.
+    """Decode what a slot has written, None for everything else.
 
     Raises:
         IntegrityError: the record is damaged.
     """
     key, value = record.key, record.value or b""
     if key.startswith(SLOT_PREFIX):
-        if is_current(value):
-            return decode_slot_record(key, value)
-        report = SlotReport.decode(key, value)
-        return PositionGroup(report.slot, None, "", report.positions)
+        return decode_slot_record(key, value)
     if key.startswith(STATUS_PREFIX):
         return PartitionStatus.decode(value)
     if key.startswith(NOTES_PREFIX):
@@ -129,7 +123,7 @@ class StateBook:
             if not self._is_newest(beat.slot, beat.incarnation)
             and (beat.slot, beat.incarnation) not in written
         ]
-        return [*left, *old, *self._written_again()]
+        return [*left, *old]
 
     def about(self, gone_names: Collection[str], gone: GoneTopics) -> list[Key]:
         """Return the statuses of topics that no name leads to any more, and notes of gone ones."""
@@ -137,7 +131,7 @@ class StateBook:
         ended = gone.source | gone.target
         return [*statuses, *(key for key, about in self._notes.items() if about & ended)]
 
-    def _is_newest(self, slot: str, incarnation: Incarnation | None) -> bool:
+    def _is_newest(self, slot: str, incarnation: Incarnation) -> bool:
         return slot in self.slots and self.newest.get(slot) == incarnation
 
     def _is_live(self, group: PositionGroup) -> bool:
@@ -162,12 +156,3 @@ class StateBook:
             for key, group in closed.items()
             if all(is_superseded(entry, live, gone, successors) for entry in group.positions)
         }
-
-    def _written_again(self) -> list[Key]:
-        """Return what an earlier version wrote beside the commands, and this one has replaced."""
-        return [
-            (partition, key)
-            for known in (self._statuses, self._notes)
-            for partition, key in known
-            if partition != REPORTS and (REPORTS, key) in known
-        ]

@@ -90,8 +90,6 @@ class Term:
         self._state.take(key, found)
         if isinstance(found, PositionGroup):
             self._progress.positions(key, found.positions)
-            if alive and found.incarnation is None:  # a slot of an earlier version
-                self.liveness.observe(found.slot, self._clock())
         elif isinstance(found, PartitionStatus):
             self._progress.status(found)
         elif isinstance(found, SlotHeartbeat):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.old_records import old_report
 from tests.unit.replication.driving import STATE, TARGET_ID, TOPIC_ID, Lab
 
 from srm.domain.map_records import topic_id_text
@@ -18,7 +17,6 @@ from srm.domain.replication_records import (
     Incarnation,
     PartitionPosition,
     PartitionStatus,
-    SlotReport,
 )
 from srm.domain.superseded import CopiedTopic, GoneTopics
 from srm.engine.ports import TopicDescription
@@ -123,31 +121,6 @@ def test_slots_that_are_no_more_are_forgotten_once_others_tell_their_positions(
 
     assert gone not in lab.topic.standing()
     assert b"slot:7:1-aa" not in lab.topic.standing()
-
-
-def test_a_whole_report_of_an_earlier_version_is_deleted_where_it_stands(lab: Cleaned) -> None:
-    key, value = old_report(SlotReport("0", 1, 0, (position(100),)))
-    lab.topic.append(key, value)
-    lab.run()
-    assert key in lab.topic.standing(COMMANDS)
-
-    lab.tell("1", position(100))
-    lab.run()
-
-    assert key not in lab.topic.standing(COMMANDS)
-
-
-def test_a_status_of_an_earlier_version_goes_once_it_is_told_anew(lab: Cleaned) -> None:
-    status = PartitionStatus("orders", 0, "copying")
-    lab.topic.append(status.key(), status.value())
-    lab.run()
-    assert status.key() in lab.topic.standing(COMMANDS)
-
-    lab.status("orders")
-    lab.run()
-
-    assert status.key() not in lab.topic.standing(COMMANDS)
-    assert status.key() in lab.topic.standing()
 
 
 def test_of_a_topic_that_is_gone_on_both_sides_nothing_is_left(lab: Cleaned) -> None:

@@ -84,8 +84,8 @@ def test_a_position_before_any_record_needs_no_block() -> None:
 
 
 def test_the_walk_begins_before_the_first_block_that_cannot_be_read() -> None:
-    before, after = block(Run(0, 1, 10)), block(Run(30, 40, 5))
-    damaged = (BlockKey(NEW, 0, 20, (5, 0)),)
+    before, damaged = block(Run(0, 1, 10)), (BlockKey(NEW, 0, 20, (5, 0)),)
+    after = replace(block(Run(30, 40, 5)), previous=damaged[0])
 
     [start] = starts([WANTED], [before, after], [report(50, 60)], damaged).values()
 

@@ -1,4 +1,4 @@
-"""Maps of former versions are continued, and get an index with the first report."""
+"""Maps without an index are continued, and get one with the first report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from unittest.mock import patch
 
 import pytest
-from tests.unit.domain.test_map_records import former_value
 from tests.unit.replication.slot.map_world import ASSIGNED, World, write_out
 from tests.unit.replication.slot.test_map_crashes import check, start
 
@@ -26,8 +25,8 @@ def _small_chunks() -> Iterator[None]:
         yield
 
 
-def former_map(value_format: int) -> World:
-    """A map of 20 runs in 10 blocks, as a former version wrote it; its report names no place."""
+def map_without_index() -> World:
+    """Return a map of 20 runs in 10 blocks; its report names no place."""
     world, previous = World(), None
     for number in range(10):
         runs = [Run(6 * n, 1 + 5 * n, 5) for n in (2 * number, 2 * number + 1)]
@@ -39,11 +38,11 @@ def former_map(value_format: int) -> World:
             (7,),
             Runs.of(runs),
             False,
-            (7, 0) if value_format > 1 else (-1, -1),
-            previous if value_format > 1 else None,
+            (7, 0),
+            previous,
         )
         previous: BlockKey | None = block.block_key
-        world.append([(block.key(), former_value(block, value_format))])
+        world.append([(block.key(), block.value())])
         world.pairs += [(r.source_start + n, r.target_start + n) for r in runs for n in range(5)]
     world.report = END, None
     return world
@@ -62,9 +61,8 @@ def writer(world: World) -> MapWriter:
     )
 
 
-@pytest.mark.parametrize("value_format", [1, 2, 3])
-def test_a_partition_that_nobody_claims_gets_an_index_too(value_format: int) -> None:
-    world = former_map(value_format)
+def test_a_partition_without_a_claim_gets_an_index_too() -> None:
+    world = map_without_index()
 
     write_out(world, writer(world), END)
 
@@ -74,9 +72,8 @@ def test_a_partition_that_nobody_claims_gets_an_index_too(value_format: int) -> 
     assert not start(world).rewrite_index
 
 
-@pytest.mark.parametrize("value_format", [1, 3])
-def test_a_claim_continues_a_map_of_a_former_version(value_format: int) -> None:
-    world = former_map(value_format)
+def test_a_claim_continues_a_map_without_an_index() -> None:
+    world = map_without_index()
     maps = writer(world)
     maps.begin_claim(ProducerId(7, 1))
     maps.add([Run(6 * 20, 2 + 5 * 20, 5)])
