@@ -14,7 +14,7 @@ from tests.unit.engine.move.moving import THREE_CLUSTERS, World, config_in, held
 from srm.domain.move.routes import Ack, Route
 from srm.domain.topics import TopicPartition
 from srm.engine import move
-from srm.engine.move import MoveContext, MoveRequest, MoveStore, applying
+from srm.engine.move import MoveContext, MoveRequest, MoveStore, steps
 from srm.errors import ConflictError, SrmError
 
 
@@ -103,17 +103,17 @@ def test_offsets_are_not_set_back_where_the_group_has_moved_on_since_the_look(
 ) -> None:
     """The process stalls after its look; another one moves the group, which works and idles."""
     context = held(world)
-    original = applying.apply_exact
+    original = steps.apply_exact
 
     def stalled(*arguments: object, **named: object) -> object:
-        monkeypatch.setattr(applying, "apply_exact", original)
+        monkeypatch.setattr(steps, "apply_exact", original)
         move.apply(world.context(), "m1")
         move.go(world.context(), "m1")
         world.start("near", "B", {"P.Payments": 99})
         world.b.leave("near")
         return original(*arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(applying, "apply_exact", stalled)
+    monkeypatch.setattr(steps, "apply_exact", stalled)
     with suppress(SrmError):
         move.apply(context, "m1")
 
@@ -144,7 +144,7 @@ def late_offsets(world: World, context: MoveContext, resume: int) -> None:
         for one in near.positions
         if one.target_topic == "P.Payments"
     ]
-    applying.apply_positions(context, plan, progress.attempt, {"near": rows})
+    steps.apply_positions(context, plan, progress.attempt, {"near": rows})
 
 
 def test_offsets_that_come_after_the_decision_are_those_that_were_decided(world: World) -> None:
