@@ -86,18 +86,24 @@ def test_an_idempotent_producer_is_remembered_and_a_plain_one_is_not(site, topic
     assert before - 1000 <= seen.last_timestamp_ms <= time.time() * 1000 + 1000
 
 
+def pending(site, group, also=()):
+    found, errors = site.cluster.pending_commits([group], also)
+    assert not errors
+    return found[group]
+
+
 def test_undecided_commits_are_named_until_the_transaction_ends(site, topic, unique):
     partitions = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
     site.commit(unique, dict.fromkeys(partitions, 1))
-    assert site.cluster.pending_commits(unique) == frozenset()
+    assert pending(site, unique) == frozenset()
 
     site.commit_in(topic, unique, {partitions[1]: 5})
 
-    assert site.cluster.pending_commits(unique) == {partitions[1]}
+    assert pending(site, unique) == {partitions[1]}
     assert site.cluster.committed(unique) == {partitions[0]: 1, partitions[1]: 1}
 
     site.end_transaction(topic, commit=True)
-    eventually(lambda: not site.cluster.pending_commits(unique), "the decision")
+    eventually(lambda: not pending(site, unique), "the decision")
     assert site.cluster.committed(unique) == {partitions[0]: 1, partitions[1]: 5}
 
 
@@ -105,16 +111,16 @@ def test_a_first_commit_that_is_undecided_is_found_where_it_is_asked_for(site, t
     partitions = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
     site.commit_in(topic, unique, {partitions[0]: 5})
 
-    assert site.cluster.pending_commits(unique, partitions) == {partitions[0]}
+    assert pending(site, unique, partitions) == {partitions[0]}
 
     site.end_transaction(topic, commit=False)
-    eventually(lambda: not site.cluster.pending_commits(unique, partitions), "the decision")
+    eventually(lambda: not pending(site, unique, partitions), "the decision")
     assert site.cluster.committed(unique) == {}
 
 
 def test_an_absent_group_has_nothing_undecided(site, unique):
-    assert site.cluster.pending_commits(unique) == frozenset()
-    assert site.cluster.pending_commits(unique, [TopicPartition(unique, 0)]) == frozenset()
+    assert pending(site, unique) == frozenset()
+    assert pending(site, unique, [TopicPartition(unique, 0)]) == frozenset()
 
 
 @pytest.mark.parametrize("protocol", KINDS)

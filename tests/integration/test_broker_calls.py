@@ -54,7 +54,7 @@ def test_brokers_are_asked_with_every_kind_of_security(
         assert cluster.groups([first]) == {first: GroupDescription(first, "empty")}
         assert cluster.groups()[first].state == "empty"
         assert cluster.committed(first) == {partition: 0}
-        assert cluster.pending_commits(first) == frozenset()
+        assert cluster.pending_commits([first]) == ({first: frozenset()}, {})
         [transaction] = cluster.open_transactions([partition])[partition]
         assert transaction.transactional_id == first
         assert transaction.age_ms is not None
@@ -74,8 +74,11 @@ def test_a_group_that_may_not_be_described_is_unknown_and_fails_no_other(
         assert cluster.groups().keys() == {first}
         with pytest.raises(AuthorizationError, match="grant Describe on group of-others"):
             cluster.committed("of-others")
-        with pytest.raises(AuthorizationError, match="grant Describe on group of-others"):
-            cluster.pending_commits("of-others")
+        for call in (cluster.commits_of, cluster.pending_commits):
+            answers, errors = call([first, "of-others"])
+            assert answers.keys() == {first}
+            assert isinstance(errors["of-others"], AuthorizationError)
+            assert "grant Describe on group of-others" in str(errors["of-others"])
 
 
 def test_producers_take_read_on_the_topic(secured: SecuredBroker, topics: tuple[str, str]) -> None:

@@ -184,7 +184,7 @@ def test_groups_and_transactions_are_seen_on_each(
         assert cluster.active_producers([partition]).keys() == {partition}
         assert cluster.high_watermarks([partition]) == {partition: 1}
         assert cluster.log_ends([partition]) == {partition: 0}
-        assert cluster.pending_commits(name) == {partition}
+        assert cluster.pending_commits([name]) == ({name: {partition}}, {})
         assert cluster.transactional_topics() is not None
 
         cluster.remove_static_members(name, ["shop-1"])

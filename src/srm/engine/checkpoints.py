@@ -10,8 +10,7 @@ from __future__ import annotations
 import logging
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -32,16 +31,14 @@ from srm.engine.compacted import STAMPED, ensure_compacted
 from srm.engine.drill.leftovers import try_to_remove_leftovers
 from srm.engine.group_listing import selected_groups
 from srm.engine.partition_facts import WantedMaps, logs_of, partition_facts, starts_of
-from srm.engine.ports import Cluster, FlowContext, Stamped, TopicDescription
+from srm.engine.ports import ByGroup, Cluster, FlowContext, Stamped, TopicDescription
 from srm.engine.proving import keep_proof, read_proof
 from srm.engine.raw_metrics import tell
 from srm.engine.supervision import paused_text
-from srm.errors import IntegrityError, SrmError, UnavailableError
+from srm.errors import IntegrityError
 
 logger = logging.getLogger(__name__)
 
-GROUPS_AT_A_TIME = 8  # a group's offsets cost one short request to its coordinator
-_GIVE_UP_AFTER = 16  # groups in a row whose cluster did not answer
 _T = TypeVar("_T")
 
 Commits = Mapping[TopicPartition, int]
@@ -246,16 +243,12 @@ def survey(
     selection = selection_of(context.config)
     listed = selected_groups(context, remember=remember) if groups is None else groups
     wanted = sorted(name for name in listed if selection.groups.matches(name))
-    asked_ms: dict[str, int] = {}
     # Read first: an offset that is read later is of a topic with this id, or of a later one.
     on_source = context.source.topics() if wanted else {}
     on_target = context.target.topics() if wanted else {}
 
-    def committed(group: str) -> Commits:
-        asked_ms[group] = context.now_ms()
-        return context.source.committed(group)
-
-    commits, errors = per_group(wanted, committed)
+    asked_ms = dict.fromkeys(wanted, context.now_ms())
+    commits, errors = per_group(context.source.commits_of(wanted))
     if groups is not None:
         unselected = sorted(set(groups) - set(wanted))
         errors.update({group: Reason(_not_selected(group, selection.flow)) for group in unselected})
@@ -278,32 +271,18 @@ def survey(
     return Survey(outcomes, errors, facts_of, asked_ms, on_source, on_target)
 
 
-def per_group(
-    groups: Collection[str], call: Callable[[str], _T]
-) -> tuple[dict[str, _T], dict[str, Reason]]:
-    """Call for each group, a few at a time; return results and why others failed.
+def per_group(answers: ByGroup[_T]) -> tuple[dict[str, _T], dict[str, Reason]]:
+    """Return answers by group, and why others have none."""
+    results, errors = answers
+    return results, {group: Reason.of(error) for group, error in errors.items()}
 
-    Raises:
-        UnavailableError: so many groups in a row failed that the cluster itself must be away.
-    """
-    results: dict[str, _T] = {}
-    errors: dict[str, Reason] = {}
-    in_a_row = 0
-    with ThreadPoolExecutor(GROUPS_AT_A_TIME, thread_name_prefix="srm-groups") as pool:
-        futures = {group: pool.submit(call, group) for group in groups}
-        for group, future in futures.items():
-            try:
-                results[group] = future.result()
-                in_a_row = 0
-            except UnavailableError as error:
-                errors[group] = Reason.of(error)
-                in_a_row += 1
-                if in_a_row >= _GIVE_UP_AFTER:
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    raise
-            except SrmError as error:
-                errors[group] = Reason.of(error)
-    return results, errors
+
+def of_all(answers: ByGroup[_T]) -> dict[str, _T]:
+    """Return answers by group, or raise the error of a group that has none."""
+    results, errors = answers
+    for error in errors.values():
+        raise error
+    return results
 
 
 def texts(reasons: Mapping[str, Reason]) -> dict[str, str]:

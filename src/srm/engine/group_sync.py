@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from srm.domain import internal_topics
 from srm.domain.checkpoints import CheckpointOutcome
@@ -21,8 +20,9 @@ from srm.domain.ledger import Ledger, LedgerEntry
 from srm.domain.reason import Reason
 from srm.domain.topics import Flow, TopicPartition
 from srm.engine.checkpoints import (
-    GROUPS_AT_A_TIME,
+    Commits,
     Survey,
+    of_all,
     per_group,
     read_ledger,
     survey,
@@ -37,8 +37,7 @@ from srm.errors import GroupActiveError, SrmError
 logger = logging.getLogger(__name__)
 
 _GROUPS_AT_ONCE = 50  # one ledger write for so many; also how many a crash can leave unsettled
-_Of = TypeVar("_Of")
-_T = TypeVar("_T")
+_AT_A_TIME = 8  # writing a group's offsets costs a short request to its coordinator
 
 
 @dataclass(frozen=True)
@@ -165,7 +164,7 @@ def apply_exact(
     """
     names, topics = sorted(wanted), context.target.topics()
     states = context.target.groups(names)
-    current = dict(zip(names, _at_once(context.target.committed, names), strict=True))
+    current = of_all(context.target.commits_of(names))
     before = current if seen is None else seen
     ledger = read_ledger(context.target, topics)
     decisions = tuple(
@@ -224,7 +223,7 @@ def _decide(
             by_group[outcome.group].append(outcome)
     states = context.target.groups(sorted(by_group)) if by_group else {}
     idle = [name for name in sorted(by_group) if _state(states, name).state in IDLE]
-    committed, errors = per_group(idle, context.target.committed)
+    committed, errors = per_group(context.target.commits_of(idle))
     decisions = []
     for name, wanted in sorted(by_group.items()):
         if name in errors:
@@ -293,14 +292,13 @@ def _write(
     settled: dict[bytes, bytes | None] = {}
     unwritten: list[LedgerEntry] = []
     done: list[SyncDecision] = []
-    for results in _at_once(lambda decisions: _write_group(context, decisions), groups):
-        for result in results:
-            entry = entries[result.group, result.partition]
-            if result.applied:
-                settled[entry.key()] = entry.as_settled().value()
-            elif result.action != "failed":
-                unwritten.append(entry)
-            done.append(result)
+    for result in _write_groups(context, groups):
+        entry = entries[result.group, result.partition]
+        if result.applied:
+            settled[entry.key()] = entry.as_settled().value()
+        elif result.action != "failed":
+            unwritten.append(entry)
+        done.append(result)
     now = table.read() if unwritten else {}
     for entry in unwritten:
         # Such an intention would pass for our own write. What another run has written since stays.
@@ -329,52 +327,69 @@ def _entry(
     )
 
 
-def _at_once(call: Callable[[_Of], _T], many: Sequence[_Of]) -> list[_T]:
-    """Call for each, a few at a time; return the results in order, or raise the first error."""
-    with ThreadPoolExecutor(GROUPS_AT_A_TIME, thread_name_prefix="srm-groups") as pool:
-        return list(pool.map(call, many))
+def _write_groups(
+    context: FlowContext, groups: Sequence[list[SyncDecision]]
+) -> Iterator[SyncDecision]:
+    """Write the offsets of groups, unless they have changed since the decision."""
+    names = [decisions[0].group for decisions in groups]
+    now, unread = _commits_of(context, names)
+    waiting: dict[str, list[SyncDecision]] = {}
+    for name, decisions in zip(names, groups, strict=True):
+        if name in unread:
+            yield from _each(decisions, "not-written", unread[name])
+        elif any(now[name].get(d.partition) != d.current for d in decisions):
+            # A consumer commits for this group at this moment: the next run decides again.
+            yield from _each(decisions, "group-active", "its offsets changed at this moment")
+        else:
+            waiting[name] = decisions
+    with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="srm-groups") as pool:
+        refused = dict(pool.map(lambda some: _commit(context, *some), waiting.items()))
+    active = {name for name, error in refused.items() if isinstance(error, GroupActiveError)}
+    now, unread = _commits_of(context, sorted(waiting.keys() - active))
+    for name, decisions in waiting.items():
+        failure = "" if refused[name] is None else str(refused[name])
+        if name in active:
+            yield from _each(decisions, "group-active", failure)
+        elif name in unread:
+            yield from _each(decisions, "failed", failure or unread[name])
+        else:
+            yield from (_read_back(decision, now[name], failure) for decision in decisions)
 
 
-def _write_group(context: FlowContext, decisions: Sequence[SyncDecision]) -> list[SyncDecision]:
-    """Write the offsets of one group, unless they have changed since the decision."""
-    group, target = decisions[0].group, context.target
+def _commits_of(
+    context: FlowContext, groups: Sequence[str]
+) -> tuple[Mapping[str, Commits], Mapping[str, str]]:
+    """Return the offsets of groups on the target, and why others cannot be read."""
     try:
-        now = target.committed(group)
+        found, errors = context.target.commits_of(groups)
     except SrmError as error:
-        return [replace(d, action="not-written", reason=str(error)) for d in decisions]
-    moved = [d for d in decisions if now.get(d.partition) != d.current]
-    if moved:
-        # Somebody commits for this group at this moment: the next run decides again.
-        reason = "offsets of the group changed at this moment"
-        return [replace(d, action="group-active", reason=reason) for d in decisions]
-    failure = ""
-    try:
-        target.commit_idle(group, {d.partition: _offset(d) for d in decisions})
-    except GroupActiveError as error:
-        return [replace(d, action="group-active", reason=str(error)) for d in decisions]
-    except SrmError as error:
-        failure = str(error)
-        logger.warning("group %s on %s: %s", group, target.alias, failure)
-    return _read_back(context, decisions, failure)
+        return {}, dict.fromkeys(groups, str(error))
+    return found, {group: str(error) for group, error in errors.items()}
 
 
-def _read_back(
-    context: FlowContext, decisions: Sequence[SyncDecision], failure: str
-) -> list[SyncDecision]:
+def _commit(
+    context: FlowContext, group: str, decisions: Sequence[SyncDecision]
+) -> tuple[str, SrmError | None]:
     try:
-        now = context.target.committed(decisions[0].group)
+        context.target.commit_idle(group, {d.partition: _offset(d) for d in decisions})
     except SrmError as error:
-        return [replace(d, action="failed", reason=failure or str(error)) for d in decisions]
-    return [
-        replace(decision, applied=True)
-        if now.get(decision.partition) == decision.offset
-        else replace(
-            decision,
-            action="failed",
-            reason=failure or f"read back {now.get(decision.partition)}",
-        )
-        for decision in decisions
-    ]
+        if not isinstance(error, GroupActiveError):
+            logger.warning("group %s on %s: %s", group, context.target.alias, error)
+        return group, error
+    return group, None
+
+
+def _each(
+    decisions: Iterable[SyncDecision], action: SyncAction, reason: str
+) -> Iterator[SyncDecision]:
+    return (replace(decision, action=action, reason=reason) for decision in decisions)
+
+
+def _read_back(decision: SyncDecision, now: Commits, failure: str) -> SyncDecision:
+    found = now.get(decision.partition)
+    if found == decision.offset:
+        return replace(decision, applied=True)
+    return replace(decision, action="failed", reason=failure or f"read back {found}")
 
 
 def _settle_earlier(

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 from srm.config.model import ClientKind, FlowConfig
 from srm.domain.comparison import Record
@@ -25,6 +25,10 @@ from srm.engine.table_ports import ControlWriter as ControlWriter  # noqa: PLC04
 from srm.engine.table_ports import Row as Row  # noqa: PLC0414 -- of the port
 from srm.engine.table_ports import Stamped as Stamped  # noqa: PLC0414 -- of the port
 from srm.errors import SrmError
+
+_T = TypeVar("_T")
+ByGroup = tuple[dict[str, _T], dict[str, SrmError]]
+"""Answers by group, and the errors of the groups that have none."""
 
 GroupState = Literal["dead", "empty", "active", "unknown"]
 GroupKind = Literal["classic", "consumer", "streams", "share", "other"]
@@ -270,9 +274,17 @@ class Cluster(Protocol):
         """
         ...
 
+    def commits_of(self, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
+        """Return the same of many groups, with a request for many of them.
+
+        Raises:
+            UnavailableError: not one group was answered for.
+        """
+        ...
+
     def pending_commits(
-        self, group: str, also: Collection[TopicPartition] = ()
-    ) -> frozenset[TopicPartition]:
+        self, groups: Collection[str], also: Collection[TopicPartition] = ()
+    ) -> ByGroup[frozenset[TopicPartition]]:
         """Return the partitions for which a transaction that commits offsets is undecided.
 
         Brokers answer for the partitions of which the group has committed offsets already. Of

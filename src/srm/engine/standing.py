@@ -67,7 +67,7 @@ def with_commits(context: FlowContext, known: Outlook) -> Outlook:
     try:
         described = context.source.groups(some) if some else {}
         idle = [group for group in some if group in described and described[group].state in IDLE]
-        commits, _ = per_group(idle, context.source.committed)
+        commits, _ = per_group(context.source.commits_of(idle))
     except SrmError as error:
         flow = context.config.flow
         log.log(loudness(error), "%s: commits of idle groups are not known: %s", flow, error)

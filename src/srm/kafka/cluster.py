@@ -11,6 +11,7 @@ from srm.domain.comparison import Record
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import (
     ActiveProducer,
+    ByGroup,
     CompactedTopic,
     GroupDescription,
     OpenTransaction,
@@ -210,13 +211,20 @@ class KafkaCluster:
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """Return the committed offsets of a group; an absent group has none."""
-        return group_calls.committed(self._clients, group)
+        results, errors = self.commits_of([group])
+        if errors:
+            raise errors[group]
+        return results[group]
+
+    def commits_of(self, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
+        """Return the committed offsets of groups, and why others cannot be read."""
+        return group_calls.committed(self._clients, groups)
 
     def pending_commits(
-        self, group: str, also: Collection[TopicPartition] = ()
-    ) -> frozenset[TopicPartition]:
+        self, groups: Collection[str], also: Collection[TopicPartition] = ()
+    ) -> ByGroup[frozenset[TopicPartition]]:
         """Return the partitions for which a transaction that commits offsets is undecided."""
-        return group_calls.pending(self._clients, group, also)
+        return group_calls.pending(self._clients, groups, also)
 
     def remove_static_members(self, group: str, instance_ids: Collection[str]) -> None:
         """Remove static members from a group; those that are gone already do not matter."""

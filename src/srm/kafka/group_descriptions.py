@@ -77,22 +77,45 @@ async def coordinator(clients: Clients, brokers: Brokers, group: str) -> AsyncIt
         AuthorizationError: srm may not describe the group.
     """
     try:
-        if brokers.coordinators.get(group) not in brokers.nodes:
-            await brokers.look()
-            brokers.coordinators[group] = await _coordinator(clients, brokers, group)
-        yield brokers.coordinators[group]
+        by_node, failed = await by_coordinator(clients, brokers, [group])
+        for error in failed.values():
+            raise error  # noqa: TRY301 -- whatever fails, the node is looked for again
+        [node] = by_node
+        yield node
     except BaseException:
         brokers.coordinators.pop(group, None)
         raise
 
 
-async def _coordinator(clients: Clients, brokers: Brokers, group: str) -> int:
-    answer = await brokers.ask(brokers.nodes[0], FIND_COORDINATORS(GROUP_KEYS, [group]))
-    [found] = answer["coordinators"]
-    if found["error_code"]:
-        where = clients.where(f"finding the coordinator of group {group!r}")
-        raise of_code(found["error_code"], where, on_group("Describe", group))
-    return int(found["node"])
+async def by_coordinator(
+    clients: Clients, brokers: Brokers, groups: Collection[str]
+) -> tuple[dict[int, list[str]], dict[str, SrmError]]:
+    """Sort groups by the node that coordinates them; return why others have none.
+
+    The nodes are remembered in ``brokers.coordinators``.
+    """
+    failed: dict[str, SrmError] = {}
+    unknown = sorted(g for g in groups if brokers.coordinators.get(g) not in brokers.nodes)
+    if unknown:
+        await brokers.look()
+    for some in batches(unknown):
+        answer = await brokers.ask(brokers.nodes[0], FIND_COORDINATORS(GROUP_KEYS, some))
+        for found in answer["coordinators"]:
+            name = found["key"]
+            if found["error_code"]:
+                where = clients.where(f"finding the coordinator of group {name!r}")
+                failed[name] = of_code(found["error_code"], where, on_group("Describe", name))
+            else:
+                brokers.coordinators[name] = int(found["node"])
+    by_node: dict[int, list[str]] = defaultdict(list)
+    for name in sorted(set(groups) - failed.keys()):
+        by_node[brokers.coordinators[name]].append(name)
+    return by_node, failed
+
+
+def batches(names: Sequence[str], size: int = _BATCH) -> Iterator[list[str]]:
+    """Cut names into lists of a size that one request can hold."""
+    return (list(names[at : at + size]) for at in range(0, len(names), size))
 
 
 class _Look:
@@ -114,7 +137,11 @@ class _Look:
             # What was deleted after it had been listed.
             self.found = {n: group for n, group in self.found.items() if group.state != "dead"}
         else:
-            by_node = await self._coordinators(brokers, wanted)
+            for name in wanted:
+                brokers.coordinators.pop(name, None)
+            by_node, failed = await by_coordinator(self._clients, brokers, wanted)
+            for name, error in failed.items():
+                self._failed(name, error)
             await asyncio.gather(
                 *[self._describe(brokers, node, names) for node, names in by_node.items()]
             )
@@ -142,18 +169,6 @@ class _Look:
         for kind, names in by_kind.items():
             await self._describe(brokers, node, names, kind)
 
-    async def _coordinators(self, brokers: Brokers, names: Collection[str]) -> dict[int, list[str]]:
-        by_node: dict[int, list[str]] = defaultdict(list)
-        for some in _batches(sorted(names)):
-            request = FIND_COORDINATORS(GROUP_KEYS, some)
-            answer = await brokers.ask(brokers.nodes[0], request)
-            for found in answer["coordinators"]:
-                if found["error_code"]:
-                    self._failed(found["key"], found["error_code"])
-                else:
-                    by_node[found["node"]].append(found["key"])
-        return by_node
-
     async def _describe(
         self,
         brokers: Brokers,
@@ -162,7 +177,7 @@ class _Look:
         listed_as: GroupKind = "classic",
     ) -> None:
         """Ask the coordinator of groups for them, as each kind until they are found."""
-        for some in _batches(names):
+        for some in batches(names):
             left = some
             for kind in sorted(_DESCRIBE, key=lambda kind: kind != listed_as):
                 request = _DESCRIBE[kind](left, False)  # noqa: FBT003 - a field of the message
@@ -178,7 +193,7 @@ class _Look:
         if code in _NOWHERE or (not code and group["state"] == "Dead"):
             yield name
         elif code:
-            self._failed(name, code)
+            self._refused(name, code)
         else:
             self.found[name] = _description(group, kind)
 
@@ -189,24 +204,22 @@ class _Look:
         for group in answer["groups"]:
             name, code = group["group"], group["error_code"]
             if code and code not in _NOWHERE:
-                self._failed(name, code)
+                self._refused(name, code)
             elif any(p["offset"] >= 0 for topic in group["topics"] for p in topic["partitions"]):
                 reason = "it has committed offsets, but its coordinator does not describe it"
                 self.found[name] = _unknown(name, reason)
             else:
                 self.found[name] = GroupDescription(name, "dead")
 
-    def _failed(self, name: str, code: int) -> None:
+    def _refused(self, name: str, code: int) -> None:
         where = self._clients.where(f"describing group {name!r}")
-        error: SrmError = of_code(code, where, on_group("Describe", name))
+        self._failed(name, of_code(code, where, on_group("Describe", name)))
+
+    def _failed(self, name: str, error: SrmError) -> None:
         if error.retriable:
             self.later[name] = error
         else:
             self.found[name] = _unreachable(name, error)
-
-
-def _batches(names: Sequence[str]) -> Iterator[list[str]]:
-    return (list(names[at : at + _BATCH]) for at in range(0, len(names), _BATCH))
 
 
 def _kind(listed: str) -> GroupKind:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from srm.domain.topics import TopicPartition
-from srm.errors import GroupActiveError, SrmError, UsageError
+from srm.engine.ports import ByGroup
+from srm.errors import GroupActiveError, SrmError, UnavailableError, UsageError
 from srm.kafka.clients import Clients, answer_of
 from srm.kafka.errors import of_code, translate
-from srm.kafka.group_descriptions import coordinator
+from srm.kafka.group_descriptions import batches, by_coordinator, coordinator
 from srm.kafka.rights import Needs, on_group, on_topic
 from srm.kafka.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.brokers import Brokers
@@ -25,6 +27,13 @@ from srm.kafka.wire.group_messages import (
     LEAVE_GROUP,
 )
 
+_T = TypeVar("_T")
+_Topics = list[tuple[str, list[int]]]
+_Commit = tuple[TopicPartition, int, int]
+"""A partition, the offset, and an error code."""
+
+_BATCH: Final = 100
+"""Groups in one request: each answer names all their partitions."""
 _UNSTABLE_WAIT_S: Final = 2.0
 _REMOVED: Final = "removed by srm for a move"
 _ENDED: Final = "its program has ended"
@@ -37,8 +46,8 @@ _GONE: Final = frozenset(
 _NO_GROUP: Final = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError._UNKNOWN_GROUP})  # noqa: SLF001 - local code
 
 
-def committed(clients: Clients, group: str) -> dict[TopicPartition, int]:
-    """Return the committed offsets of a group; an absent group has none.
+def committed(clients: Clients, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
+    """Return the committed offsets of groups; an absent group has none.
 
     Offsets committed in a transaction become visible a moment after the transaction has ended:
     its markers are written asynchronously. So pending offsets are waited for, shortly. If they
@@ -50,22 +59,17 @@ def committed(clients: Clients, group: str) -> dict[TopicPartition, int]:
     """
     deadline = time.monotonic() + _UNSTABLE_WAIT_S
 
-    async def request(brokers: Brokers) -> dict[TopicPartition, int]:
-        stable = time.monotonic() < deadline
-        found = await _fetch_commits(clients, brokers, group, stable=stable)
-        for place, _, code in found:
-            if code:
-                where = clients.where(f"{_reading(group)}: {place}")
-                raise of_code(code, where, on_topic("Describe", place.topic))
+    def take(group: str, found: list[_Commit]) -> dict[TopicPartition, int]:
+        _check_places(clients, group, found, {0})
         return {place: offset for place, offset, _ in found if offset >= 0}
 
-    return clients.ask(_reading(group), request)
+    return _Fetch(clients, [None], lambda: time.monotonic() < deadline, take).of(groups)
 
 
 def pending(
-    clients: Clients, group: str, also: Collection[TopicPartition]
-) -> frozenset[TopicPartition]:
-    """Return the partitions for which a transaction that commits offsets is undecided.
+    clients: Clients, groups: Collection[str], also: Collection[TopicPartition]
+) -> ByGroup[frozenset[TopicPartition]]:
+    """Return the partitions for which a transaction that commits offsets is undecided, by group.
 
     Asked for all partitions, brokers name only those that have a committed offset already; so
     the others are asked for by name.
@@ -74,43 +78,119 @@ def pending(
     for partition in sorted(set(also)):
         named[partition.topic].append(partition.partition)
 
-    async def request(brokers: Brokers) -> frozenset[TopicPartition]:
-        found = await _fetch_commits(clients, brokers, group, stable=True)
-        if named:
-            found += await _fetch_commits(clients, brokers, group, list(named.items()), stable=True)
-        for place, _, code in found:
-            if code not in {0, _UNSTABLE, *UNKNOWN_TOPIC_CODES}:
-                where = clients.where(f"{_reading(group)}: {place}")
-                raise of_code(code, where, on_topic("Describe", place.topic))
+    def take(group: str, found: list[_Commit]) -> frozenset[TopicPartition]:
+        _check_places(clients, group, found, {0, _UNSTABLE, *UNKNOWN_TOPIC_CODES})
         return frozenset(place for place, _, code in found if code == _UNSTABLE)
 
-    return clients.ask(_reading(group), request)
+    topics = [None, list(named.items())] if named else [None]
+    return _Fetch(clients, topics, lambda: True, take).of(groups)
 
 
-def _reading(group: str) -> str:
-    return f"reading offsets of group {group!r}"
+def _reading(groups: Collection[str]) -> str:
+    [name] = groups if len(groups) == 1 else [""]
+    return f"reading offsets of group {name!r}" if name else "reading offsets of groups"
 
 
-async def _fetch_commits(
-    clients: Clients,
-    brokers: Brokers,
-    group: str,
-    topics: list[tuple[str, list[int]]] | None = None,
-    *,
-    stable: bool,
-) -> list[tuple[TopicPartition, int, int]]:
-    """Return offsets and error codes, of all partitions where no topics are given."""
-    async with coordinator(clients, brokers, group) as node:
-        answer = await brokers.ask(node, FETCH_OFFSETS([(group, topics)], stable))
-        [found] = answer["groups"]
-        if found["error_code"] not in {0, KafkaError.GROUP_ID_NOT_FOUND}:
-            where = clients.where(_reading(group))
-            raise of_code(found["error_code"], where, on_group("Describe", group))
+def _check_places(
+    clients: Clients, group: str, found: Collection[_Commit], usual: Collection[int]
+) -> None:
+    for place, _, code in found:
+        if code not in usual:
+            where = clients.where(f"{_reading([group])}: {place}")
+            raise of_code(code, where, on_topic("Describe", place.topic))
+
+
+class _Fetch(Generic[_T]):
+    """Commits of groups, fetched with a request for many of them.
+
+    Args:
+        clients: of the cluster.
+        topics: one request for each, of all partitions where it is None.
+        stable: whether undecided offsets are errors.
+        take: makes the result of a group, or raises its error.
+    """
+
+    def __init__(
+        self,
+        clients: Clients,
+        topics: Sequence[_Topics | None],
+        stable: Callable[[], bool],
+        take: Callable[[str, list[_Commit]], _T],
+    ) -> None:
+        self._clients = clients
+        self._topics = topics
+        self._stable = stable
+        self._take = take
+        self._results: dict[str, _T] = {}
+        self._errors: dict[str, SrmError] = {}
+        self._later: dict[str, UnavailableError] = {}
+
+    def of(self, groups: Collection[str]) -> ByGroup[_T]:
+        """Return results of groups, and the errors of others.
+
+        Raises:
+            UnavailableError: not one group was answered for.
+        """
+        if groups:
+            try:
+                self._clients.ask(_reading(groups), lambda brokers: self._look(brokers, groups))
+            except UnavailableError as error:
+                if not self._results and not self._errors:
+                    raise
+                left = set(groups) - self._results.keys() - self._errors.keys()
+                self._errors |= {name: self._later.get(name, error) for name in left}
+        return self._results, self._errors
+
+    async def _look(self, brokers: Brokers, groups: Collection[str]) -> None:
+        """Ask for the groups that have no answer yet; UnavailableError while some have to wait."""
+        self._later.clear()
+        left = set(groups) - self._results.keys() - self._errors.keys()
+        by_node, unknown = await by_coordinator(self._clients, brokers, left)
+        for name, error in unknown.items():
+            self._failed(brokers, name, error)
+        await asyncio.gather(*[self._ask(brokers, node, names) for node, names in by_node.items()])
+        for waiting in self._later.values():
+            raise waiting
+
+    async def _ask(self, brokers: Brokers, node: int, names: list[str]) -> None:
+        for some in batches(names, _BATCH):
+            found: dict[str, list[_Commit]] = defaultdict(list)
+            try:
+                for topics in self._topics:
+                    request = FETCH_OFFSETS([(name, topics) for name in some], self._stable())
+                    answer = await brokers.ask(node, request)
+                    for group in answer["groups"]:
+                        found[group["group"]] += self._commits(brokers, group)
+            except SrmError as error:
+                for name in some:
+                    self._failed(brokers, name, error)
+            for name in set(some) - self._errors.keys() - self._later.keys():
+                self._keep(brokers, name, found[name])
+
+    def _commits(self, brokers: Brokers, group: Mapping[str, Any]) -> list[_Commit]:
+        name, code = group["group"], group["error_code"]
+        if code not in {0, KafkaError.GROUP_ID_NOT_FOUND}:
+            where = self._clients.where(_reading([name]))
+            self._failed(brokers, name, of_code(code, where, on_group("Describe", name)))
         return [
             (TopicPartition(topic["topic"], p["partition"]), p["offset"], p["error_code"])
-            for topic in found["topics"]
+            for topic in group["topics"]
             for p in topic["partitions"]
         ]
+
+    def _keep(self, brokers: Brokers, name: str, found: list[_Commit]) -> None:
+        try:
+            self._results[name] = self._take(name, found)
+        except SrmError as error:
+            self._failed(brokers, name, error)
+
+    def _failed(self, brokers: Brokers, name: str, error: SrmError) -> None:
+        """Keep the error of a group; its coordinator is looked for again."""
+        brokers.coordinators.pop(name, None)
+        if isinstance(error, UnavailableError):
+            self._later[name] = error
+        else:
+            self._errors[name] = error
 
 
 def remove_static(clients: Clients, group: str, instance_ids: Collection[str]) -> None:

@@ -14,6 +14,7 @@ from srm.domain.comparison import Record
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import (
     ActiveProducer,
+    ByGroup,
     GroupDescription,
     GroupKind,
     OpenTransaction,
@@ -37,7 +38,7 @@ from srm.testing.fake_compacted import (
     random_id,
     system_clock,
 )
-from srm.testing.fake_groups import FakeGroups
+from srm.testing.fake_groups import FakeGroups, by_group
 from srm.testing.fake_rights import FakeRights
 from srm.testing.fake_transactions import FakeTransactions
 
@@ -263,12 +264,16 @@ class FakeCluster:
         self._reach(f"reading offsets of group {group!r}")
         return self._groups.committed(group)
 
+    def commits_of(self, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
+        """Return the committed offsets of groups, and why others cannot be read."""
+        return by_group(groups, self.committed)
+
     def pending_commits(
-        self, group: str, also: Collection[TopicPartition] = ()
-    ) -> frozenset[TopicPartition]:
+        self, groups: Collection[str], also: Collection[TopicPartition] = ()
+    ) -> ByGroup[frozenset[TopicPartition]]:
         """Return the partitions for which a transaction that commits offsets is undecided."""
-        self._reach(f"reading offsets of group {group!r}")
-        return self._groups.pending(group, also)
+        self._reach("reading offsets of groups")
+        return by_group(groups, lambda group: self._groups.pending(group, also))
 
     def remove_static_members(self, group: str, instance_ids: Collection[str]) -> None:
         """Remove static members from a group."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from srm.domain.topics import TopicPartition
-from srm.engine.ports import GroupDescription, GroupKind, GroupState
-from srm.errors import AuthorizationError, GroupActiveError
+from srm.engine.ports import ByGroup, GroupDescription, GroupKind, GroupState
+from srm.errors import AuthorizationError, GroupActiveError, SrmError, UnavailableError
 
+_T = TypeVar("_T")
 _NOT_MOVED: Final[Mapping[GroupKind, str]] = {
     "share": "it is a share group: it has no offsets that srm could write",
     "other": "it is no consumer group",
@@ -142,3 +143,22 @@ class FakeGroups:
                 f"reading offsets of group {name!r} on cluster {self._alias}",
                 f"grant Describe on group {name}",
             )
+
+
+def by_group(groups: Collection[str], call: Callable[[str], _T]) -> ByGroup[_T]:
+    """Call for each group; return results, and errors of others.
+
+    Raises:
+        UnavailableError: not one group was answered for.
+    """
+    results: dict[str, _T] = {}
+    errors: dict[str, SrmError] = {}
+    for group in groups:
+        try:
+            results[group] = call(group)
+        except SrmError as error:
+            errors[group] = error
+    for failed in errors.values():
+        if not results and isinstance(failed, UnavailableError):
+            raise failed
+    return results, errors

@@ -53,10 +53,11 @@ def test_a_share_group_is_listed_with_its_kind_and_has_no_offsets(cluster, props
         assert (found.kind, found.state) == ("share", "unknown")
         assert "share group" in found.reason
         assert cluster.committed(unique) == {}
-        assert cluster.pending_commits(unique, [TopicPartition(topic, 0)]) == frozenset()
+        undecided = cluster.pending_commits([unique], [TopicPartition(topic, 0)])
+        assert undecided == ({unique: frozenset()}, {})
 
 
-def test_many_groups_are_described_in_few_requests(cluster, topic, unique, monkeypatch):
+def test_many_groups_are_read_in_few_requests(cluster, topic, unique, monkeypatch):
     """More than fit into one request; a request for each would take some milliseconds each."""
     names = [f"{unique}-{number}" for number in range(600)]
     for name in names:
@@ -72,8 +73,13 @@ def test_many_groups_are_described_in_few_requests(cluster, topic, unique, monke
 
     listed = cluster.groups()
     named = cluster.groups([*names, f"{unique}-no"])
+    commits = cluster.commits_of([*names, f"{unique}-no"])
+    undecided = cluster.pending_commits(names, [TopicPartition(topic, 1)])
 
-    assert 0 < len(asked) < 30
+    assert 0 < len(asked) < 60
+    expected = {name: {TopicPartition(topic, 0): 1} for name in names}
+    assert commits == ({**expected, f"{unique}-no": {}}, {})
+    assert undecided == (dict.fromkeys(names, frozenset()), {})
     assert all(listed[name] == named[name] == GroupDescription(name, "empty") for name in names)
     assert named[f"{unique}-no"].state == "dead"
 
@@ -98,7 +104,7 @@ def test_a_broker_that_was_started_again_is_asked_again(broker_factory, unique):
         assert cluster.groups() == groups
         assert cluster.active_producers([partition]) == producers
         assert cluster.open_transactions([partition]) == {}
-        assert cluster.pending_commits(unique) == frozenset()
+        assert cluster.pending_commits([unique]) == ({unique: frozenset()}, {})
 
 
 MEMBER = """

@@ -13,7 +13,7 @@ from srm.domain.ledger import LedgerEntry
 from srm.domain.metrics import Measured, decode_measured
 from srm.domain.mm2_records import Checkpoint
 from srm.domain.topics import TopicPartition
-from srm.engine.checkpoints import CheckpointSummary, emit, per_group, survey, texts
+from srm.engine.checkpoints import CheckpointSummary, emit, survey, texts
 from srm.engine.ports import FlowContext, TopicSpec
 from srm.errors import AuthorizationError, UnavailableError
 
@@ -168,19 +168,6 @@ def test_a_cluster_that_is_down_is_an_error_of_the_run(sites) -> None:
         emit(sites.flow("P->B"))
 
 
-def test_a_cluster_lost_on_the_way_ends_the_run_instead_of_costing_a_timeout_per_group() -> None:
-    asked = []
-
-    def lost(group: str) -> None:
-        asked.append(group)
-        raise UnavailableError("cluster P does not answer")
-
-    with pytest.raises(UnavailableError):
-        per_group([f"g{number}" for number in range(5000)], lost)
-
-    assert len(asked) < 5000
-
-
 def test_switched_off_it_does_nothing_and_says_so(sites) -> None:
     sites.change("P->B", emit_checkpoints_enabled=False)
     sites.commit("P", GROUP, "Payments", 40)
@@ -255,21 +242,20 @@ def told(context: FlowContext) -> list[Measured]:
     return found
 
 
-def test_checkpoints_took_from_the_look_at_their_group_until_they_were_acknowledged(
+def test_checkpoints_took_from_the_look_at_the_groups_until_they_were_acknowledged(
     sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sites.commit("P", GROUP, "Payments", 40)
     sites.commit("P", GROUP, "B.Payments", 20)
-    sites.commit("P", "slow", "Payments", 10)
+    sites.commit("P", "other", "Payments", 10)
     context = sites.flow("P->B")
-    committed = context.source.committed
+    commits_of = context.source.commits_of
 
-    def in_turn(group: str) -> dict[TopicPartition, int]:
-        sites.clock.advance(700 if group == "slow" else 50)
-        return committed(group)
+    def slow(groups: Collection[str]) -> object:
+        sites.clock.advance(750)
+        return commits_of(groups)
 
-    monkeypatch.setattr(context.source, "committed", in_turn)
-    monkeypatch.setattr("srm.engine.checkpoints.GROUPS_AT_A_TIME", 1)
+    monkeypatch.setattr(context.source, "commits_of", slow)
     began_ms = sites.clock()
 
     emit(context)
@@ -277,7 +263,7 @@ def test_checkpoints_took_from_the_look_at_their_group_until_they_were_acknowled
     moment = (began_ms + 750, 750, "P", "B")
     assert told(context) == [
         CheckpointMetric(*moment, "B.Payments", "Payments", 750, 750, 750, 1),
-        CheckpointMetric(*moment, "Payments", "P.Payments", 700, 750, 1450, 2),
+        CheckpointMetric(*moment, "Payments", "P.Payments", 750, 750, 1500, 2),
     ]
 
 

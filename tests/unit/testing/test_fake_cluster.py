@@ -29,9 +29,10 @@ def test_a_cluster_that_is_down_fails_every_call_until_it_recovers(cluster):
         lambda: cluster.open_transactions([P0]),
         lambda: cluster.active_producers([P0]),
         cluster.transactional_topics,
-        lambda: cluster.pending_commits("g"),
+        lambda: cluster.pending_commits(["g"]),
         lambda: cluster.remove_static_members("g", ["i"]),
         lambda: cluster.committed("g"),
+        lambda: cluster.commits_of(["g"]),
         lambda: cluster.commit_idle("g", {P0: 1}),
         cluster.compacted("Payments").read,
         lambda: cluster.compacted("Payments").write({b"a": b"1"}),
@@ -117,6 +118,8 @@ def test_rights_can_be_taken_away(cluster):
     assert cluster.groups(["theirs"])["theirs"].state == "unknown"
     assert "theirs" in cluster.groups(["theirs"])["theirs"].reason
     assert "theirs" not in cluster.groups()
-    for call in (cluster.committed, cluster.pending_commits):
-        with pytest.raises(AuthorizationError, match="theirs"):
-            call("theirs")
+    with pytest.raises(AuthorizationError, match="theirs"):
+        cluster.committed("theirs")
+    for call in (cluster.commits_of, cluster.pending_commits):
+        answers, errors = call(["theirs", "ours"])
+        assert (answers.keys(), errors.keys()) == ({"ours"}, {"theirs"})

@@ -317,16 +317,10 @@ def _commits(
     if not behind:
         return {}, ()
     ours = read_ledger(context.source, context.source.topics())
-    names = groups_with_offsets(context.source)
     commits: dict[str, dict[TopicPartition, int]] = {}
-    unread = []
-    for index, group in enumerate(names):
-        show(f"commits of groups: {index:,} of {len(names):,}")
-        try:
-            committed = context.source.committed(group)
-        except SrmError as error:
-            unread.append(f"{group}: {error}")
-            continue
+    show("commits of groups")
+    read, errors = context.source.commits_of(groups_with_offsets(context.source))
+    for group, committed in read.items():
         theirs = {
             place: offset
             for place, offset in committed.items()
@@ -335,7 +329,7 @@ def _commits(
         }
         if theirs:
             commits[group] = theirs
-    return commits, tuple(unread)
+    return commits, tuple(f"{group}: {error}" for group, error in errors.items())
 
 
 def _with_only_copied(context: FlowContext, found: _Found) -> _Found:

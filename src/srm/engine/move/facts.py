@@ -186,7 +186,10 @@ class MoveFacts:
         """Decide for each partition of the topics that a group reads where it continues."""
         if group in self.source.errors or group in self.target.errors:
             return ()
-        return tuple(partition_move(facts) for facts in self._partitions(group))
+        if group not in self._positions:
+            moves = tuple(partition_move(facts) for facts in self._partitions(group))
+            self._positions[group] = moves
+        return self._positions[group]
 
     def translations(
         self, group: str
@@ -262,17 +265,9 @@ class MoveFacts:
         for pair in self.pairs:
             for tp in self._places(pair, last) if pair.original in reads else ():
                 counterpart = TopicPartition(pair.target_topic, tp.partition)
-                facts = partition_facts(
-                    self.maps if pair.direction == "forward" else self.reverse_maps,
-                    pair.direction,
-                    (tp, {tp: UNKNOWN_LOG} if self.is_away else self.source.logs),
-                    (counterpart, self.target.logs),
-                    self.target.alias,
-                    self.transactions.get(tp, ()),
-                )
                 theirs = on_target.get(counterpart)
                 yield GroupPosition(
-                    facts,
+                    self._facts(pair.direction, tp, counterpart),
                     committed.get(tp),
                     theirs,
                     self._is_ours(group, counterpart, theirs),
@@ -280,6 +275,30 @@ class MoveFacts:
                     self.request.overwrite,
                     last.get(counterpart),
                 )
+
+    def _facts(
+        self, direction: Direction, tp: TopicPartition, counterpart: TopicPartition
+    ) -> PartitionFacts:
+        """Gather the facts of a partition, once for all groups that read it."""
+        key = direction, tp
+        if key not in self._partition_facts:
+            self._partition_facts[key] = partition_facts(
+                self.maps if direction == "forward" else self.reverse_maps,
+                direction,
+                (tp, {tp: UNKNOWN_LOG} if self.is_away else self.source.logs),
+                (counterpart, self.target.logs),
+                self.target.alias,
+                self.transactions.get(tp, ()),
+            )
+        return self._partition_facts[key]
+
+    @cached_property
+    def _partition_facts(self) -> dict[tuple[Direction, TopicPartition], PartitionFacts]:
+        return {}
+
+    @cached_property
+    def _positions(self) -> dict[str, tuple[PartitionMove, ...]]:
+        return {}
 
     def _places(self, pair: TopicPair, last: Collection[TopicPartition]) -> list[TopicPartition]:
         """Return partitions as named on the source.

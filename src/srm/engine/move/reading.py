@@ -85,7 +85,7 @@ def read_target(
     queried = sorted(groups) if with_groups else []
     described = target.groups(queried) if queried else {}
     on_target = known.topics
-    committed, errors = per_group(queried, target.committed)
+    committed, errors = per_group(target.commits_of(queried))
     places = partitions(on_target, [pair.target_topic for pair in pairs])
     served = [tp for tp in places if tp.partition not in on_target[tp.topic].leaderless]
     positioned, away = {*topics, *also}, known.away(groups)
@@ -144,9 +144,9 @@ def _read_both(
     upstream = partitions(source_topics, [pair.topic for pair in pairs])
     downstream = partitions(target_topics, [pair.target_topic for pair in pairs])
     # Undecided before decided: what is decided in between is in the committed offsets.
-    pending, unseen = per_group(groups, lambda group: source.pending_commits(group, upstream))
-    committed, unread = per_group(groups, source.committed)
-    target_committed, target_unread = per_group(groups, target.committed)
+    pending, unseen = per_group(source.pending_commits(groups, upstream))
+    committed, unread = per_group(source.commits_of(groups))
+    target_committed, target_unread = per_group(target.commits_of(groups))
     # What clients say before what they have written: who has said it is held wrote all before that.
     routing = RoutingTables.read(context)
     starts, target_starts = starts_of(source, upstream), starts_of(target, downstream)

@@ -17,7 +17,7 @@ from srm.engine.move.store import MoveContext
 
 _FOR_EVER = "-1"
 _MOST_GROUPS = 2_000
-"""Groups whose offsets are read to find those that stay: one request each."""
+"""Groups whose offsets are read to find those that stay."""
 
 
 def surroundings(context: MoveContext, facts: MoveFacts) -> Surroundings:
@@ -126,7 +126,7 @@ def _staying(context: MoveContext, facts: MoveFacts) -> dict[str, tuple[str, ...
         and g.name not in facts.groups
         and not g.name.startswith(SHADOW_PREFIX)
     ]
-    committed, _ = per_group(others[:_MOST_GROUPS], context.source.committed)
+    committed, _ = per_group(context.source.commits_of(others[:_MOST_GROUPS]))
     read = {name: {tp.topic for tp in offsets} & ours for name, offsets in committed.items()}
     return {name: tuple(sorted(topics)) for name, topics in read.items() if topics}
 

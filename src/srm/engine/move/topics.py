@@ -144,8 +144,7 @@ def groups_on_source(
     selection = group_filter(config.groups, config.groups_exclude)
     listed = {name: group for name, group in source.groups().items() if selection.matches(name)}
     committed, errors = per_group(
-        [name for name, group in listed.items() if group.kind not in WITHOUT_OFFSETS],
-        source.committed,
+        source.commits_of([n for n, group in listed.items() if group.kind not in WITHOUT_OFFSETS])
     )
     share = [
         f"share group {name} is not moved, it has no committed offsets (KIP-932): start it on "

@@ -15,13 +15,13 @@ from srm.domain.move.report import residue_until_ms
 from srm.domain.move.routes import group_subject
 from srm.domain.topics import TopicPartition
 from srm.engine.away import loudness
-from srm.engine.checkpoints import per_group, read_ledger
+from srm.engine.checkpoints import of_all, per_group, read_ledger
 from srm.engine.move.arrivals import Arrivals
 from srm.engine.move.calls import call_redirectors
 from srm.engine.move.control import Change
 from srm.engine.move.counting import TargetRecords, written_between
 from srm.engine.move.facts import topic_pairs
-from srm.engine.move.look import address_of_target
+from srm.engine.move.look import address_of_target, by_name
 from srm.engine.move.reading import partitions
 from srm.engine.move.redirect import LEASE_MS
 from srm.engine.move.registers import record
@@ -116,8 +116,8 @@ class _AtBroker:
         return cls(
             frozenset(name for name, found in described.items() if found.state == "active"),
             {
-                group: {str(tp): offset for tp, offset in context.target.committed(group).items()}
-                for group in groups
+                group: by_name(offsets)
+                for group, offsets in of_all(context.target.commits_of(groups)).items()
             },
         )
 
@@ -174,7 +174,7 @@ def look_for_stragglers(context: MoveContext, plan: MovePlan, seen: Seen) -> Mov
     topics = {pair.topic for pair in topic_pairs(context, plan.topics)}
     try:
         described = context.source.groups(seen.ours) if seen.ours else {}
-        committed, unread = per_group(seen.ours, context.source.committed)
+        committed, unread = per_group(context.source.commits_of(seen.ours))
         ledger = read_ledger(context.source, context.source.topics())
     except UnavailableError as error:
         log.log(loudness(error), "who reads on %s is not seen: %s", context.source.alias, error)
