@@ -36,7 +36,7 @@ from srm.errors import GroupActiveError, SrmError
 
 logger = logging.getLogger(__name__)
 
-_GROUPS_AT_ONCE = 50  # one ledger write for so many; also how many a crash can leave unsettled
+_GROUPS_AT_ONCE = 200  # one ledger write for so many; also how many a crash can leave unsettled
 _AT_A_TIME = 8  # writing a group's offsets costs a short request to its coordinator
 
 

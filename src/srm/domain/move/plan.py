@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 from srm.domain.amount import amount
@@ -98,8 +99,11 @@ class MovePlan:
         return encode(self)
 
     @classmethod
+    @lru_cache(maxsize=4)
     def decode(cls, value: bytes) -> MovePlan:
         """Decode what :meth:`value` wrote.
+
+        Each step of a move reads its plan several times, and that of many groups is large.
 
         Raises:
             IntegrityError: it is not a plan.

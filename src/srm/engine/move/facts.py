@@ -313,8 +313,10 @@ class MoveFacts:
         return [TopicPartition(pair.topic, one) for one in sorted({*range(count), *numbers})]
 
     def _is_ours(self, group: str, tp: TopicPartition, offset: int | None) -> bool:
+        if offset is None:
+            return False
         entry = self.ledger.entry(group, tp)
-        return entry is not None and offset is not None and entry.may_lower(offset)
+        return entry is not None and entry.may_lower(offset)
 
 
 def source_next(offset_map: OffsetMap) -> int | None:

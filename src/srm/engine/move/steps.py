@@ -112,10 +112,31 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
 
 
 def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> SyncStatus:
-    """Set the groups to their last checkpoints; those that cannot be set are left, and noted."""
+    """Set each group to its last known place, and note the groups that cannot be set.
+
+    A group that cannot be set (it has members on the target already, its coordinator refuses) does
+    not keep the others from continuing.
+    """
     if progress.step not in HELD:
         raise GateClosedError(f"move {plan.move_id} is {progress.step}: hold first")
-    applied = _apply_after_loss(context, plan, progress)
+    facts = read_facts(context, plan.request, plan.topics, plan.group_names)
+    left = left_alone(facts)
+    moving = {group.group: group for group in facts.plans if group.group not in left}
+    rows = {name: group.positions for name, group in moving.items()}
+    decisions = apply_positions(context, plan, progress.attempt, rows)
+    left |= {one.group: _outcome(one) for one in decisions if not one.in_place}
+    set_now = {name: group for name, group in moving.items() if name not in left}
+    log.info("move %s: %d groups are set, %d are not", plan.move_id, len(set_now), len(left))
+    applied = progress.at(
+        "applied",
+        context.now_ms(),
+        intended={
+            name: {str(p.target): p.resume for p in group.positions if p.resume is not None}
+            for name, group in set_now.items()
+        },
+        skipped={name: group.skipped for name, group in set_now.items()},
+        left_alone=left,
+    )
     with Registers(context) as registers:
         registers.run(
             f"apply of move {plan.move_id}", lambda: _keep(registers, plan, applied, context)
@@ -197,37 +218,6 @@ def apply_positions(
 
     bring_about(context, plan, make)
     return tuple(decisions.values())
-
-
-def _apply_after_loss(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveProgress:
-    """Set each group to its last known place; return the progress with what became of that.
-
-    A group that cannot be set (it has members on the target already, its coordinator refuses) does
-    not keep the others from continuing.
-
-    Raises:
-        SrmError: the target does not answer.
-    """
-    facts = read_facts(context, plan.request, plan.topics, plan.group_names)
-    left = left_alone(facts)
-    moving = {group.group: group for group in facts.plans if group.group not in left}
-    rows = {name: group.positions for name, group in moving.items()}
-    decisions = apply_positions(context, plan, progress.attempt, rows)
-    left |= {one.group: _outcome(one) for one in decisions if not one.in_place}
-    intended = {
-        name: {str(p.target): p.resume for p in group.positions if p.resume is not None}
-        for name, group in moving.items()
-        if name not in left
-    }
-    skipped = {name: moving[name].skipped for name in intended}
-    log.info("move %s: %d groups are set, %d are not", plan.move_id, len(intended), len(left))
-    return progress.at(
-        "applied",
-        context.now_ms(),
-        intended=intended,
-        skipped=skipped,
-        left_alone=left,
-    )
 
 
 def _outcome(one: SyncDecision) -> str:
