@@ -8,8 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
-from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka import KafkaError, KafkaException
 
 from srm.domain.topics import TopicPartition
 from srm.engine.ports import ByGroup
@@ -21,6 +20,7 @@ from srm.kafka.rights import Needs, on_group, on_topic
 from srm.kafka.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.group_messages import (
+    COMMIT_OFFSETS,
     DESCRIBE_CLASSIC,
     DESCRIBE_CONSUMER,
     FETCH_OFFSETS,
@@ -34,6 +34,8 @@ _Commit = tuple[TopicPartition, int, int]
 
 _BATCH: Final = 100
 """Groups in one request: each answer names all their partitions."""
+_NO_GENERATION: Final = -1
+_NO_EPOCH: Final = -1
 _UNSTABLE_WAIT_S: Final = 2.0
 _REMOVED: Final = "removed by srm for a move"
 _ENDED: Final = "its program has ended"
@@ -252,19 +254,25 @@ def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, i
     negative = [str(partition) for partition, offset in offsets.items() if offset < 0]
     if negative:
         raise UsageError(f"group {group!r}: negative offset for {', '.join(sorted(negative))}")
-    wanted = [KafkaTopicPartition(p.topic, p.partition, o) for p, o in sorted(offsets.items())]
+    topics: dict[str, list[tuple[int, int, int, str]]] = defaultdict(list)
+    for place, offset in sorted(offsets.items()):
+        topics[place.topic].append((place.partition, offset, _NO_EPOCH, ""))
     doing = f"writing offsets of group {group!r}"
 
-    def request(timeout_s: float) -> None:
-        futures = clients.admin().alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group, wanted)], request_timeout=timeout_s
-        )
-        answers = answer_of(futures[group], timeout_s).topic_partitions or []
-        failed = [answer for answer in answers if answer.error is not None]
-        if failed:
-            raise _refusal_error(clients.where(doing), group, failed)
+    async def request(brokers: Brokers) -> None:
+        async with coordinator(clients, brokers, group) as node:
+            question = COMMIT_OFFSETS(group, _NO_GENERATION, "", None, list(topics.items()))
+            answer = await brokers.ask(node, question)
+            failed = {
+                TopicPartition(topic["topic"], p["partition"]): p["error_code"]
+                for topic in answer["topics"]
+                for p in topic["partitions"]
+                if p["error_code"]
+            }
+            if failed:
+                raise _refusal_error(clients.where(doing), group, failed)
 
-    clients.call(doing, request, on_group("Read", group))
+    clients.ask(doing, request, on_group("Read", group))
 
 
 def delete(clients: Clients, groups: Collection[str]) -> None:
@@ -294,16 +302,11 @@ def delete(clients: Clients, groups: Collection[str]) -> None:
     clients.call("deleting groups", request, needs)
 
 
-def _place(answer: KafkaTopicPartition) -> str:
-    return f"{answer.topic}-{answer.partition}"
-
-
-def _refusal_error(where: str, group: str, failed: list[KafkaTopicPartition]) -> SrmError:
+def _refusal_error(where: str, group: str, failed: Mapping[TopicPartition, int]) -> SrmError:
     """Make one error of the partitions that were refused; members matter most."""
-    needs = {**on_group("Read", group), **on_topic("Read", *{a.topic for a in failed})}
-    reasons = [(_place(a), translate(a.error, where, needs)) for a in failed]
+    needs = {**on_group("Read", group), **on_topic("Read", *{place.topic for place in failed})}
     first = min(
-        (error for _, error in reasons),
+        (of_code(code, where, needs) for code in failed.values()),
         key=lambda error: (not isinstance(error, GroupActiveError), error.retriable),
     )
-    return type(first)(f"{first}; partitions: {', '.join(name for name, _ in reasons)}")
+    return type(first)(f"{first}; partitions: {', '.join(map(str, failed))}")

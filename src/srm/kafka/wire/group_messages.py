@@ -262,6 +262,43 @@ FETCH_OFFSETS: Final = message(
 )
 """Of all partitions where ``topics`` is None."""
 
+COMMIT_OFFSETS: Final = message(
+    8,
+    8,
+    Structure(
+        ("group", TEXT),
+        ("generation", Int32),
+        ("member", TEXT),
+        ("instance_id", TEXT),
+        (
+            "topics",
+            array(
+                ("topic", TEXT),
+                (
+                    "partitions",
+                    array(
+                        ("partition", Int32),
+                        ("offset", Int64),
+                        ("leader_epoch", Int32),
+                        ("metadata", TEXT),
+                    ),
+                ),
+            ),
+        ),
+    ),
+    Structure(
+        ("throttle_time_ms", Int32),
+        (
+            "topics",
+            array(
+                ("topic", TEXT),
+                ("partitions", array(("partition", Int32), ("error_code", Int16))),
+            ),
+        ),
+    ),
+)
+"""Of a group without members where the generation is -1."""
+
 LEAVE_GROUP: Final = message(
     13,
     5,
