@@ -1,0 +1,131 @@
+"""How long a planned move holds its clients: ``python -m bench.move_groups --groups 400``.
+
+Two embedded brokers, one topic of three partitions copied by a real replicator, groups without
+members that have read half of it: the seconds of each step, and from hold to go by the broker's
+clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Producer
+
+from bench.errors import BenchError, wait
+from bench.machine import describe_machine
+from bench.service_idle import running
+from srm.config.loader import load_config
+from srm.config.model import Config
+from srm.domain.topics import TopicPartition
+from srm.engine import move
+from srm.engine.move import MoveRequest, MoveStore
+from srm.engine.move.sequence import RunStep
+from srm.engine.ports import TopicSpec
+from srm.stack.stack import Stack, StackOptions
+from srm.wiring import kafka_cluster, open_move
+
+TOPIC: Final = "Payments"
+PARTITIONS: Final = 3
+_RECORDS: Final = 3_000
+_COPIED_S: Final = 180.0
+_AT_A_TIME: Final = 8
+_MOVE_ID: Final = "bench"
+
+
+def fill(config: Config, groups: Sequence[str]) -> None:
+    """Write records, and commit offsets of the groups in the middle of them."""
+    producer = Producer(config.client("P", "producer"))
+    for number in range(_RECORDS):
+        producer.produce(TOPIC, b"x" * 100, partition=number % PARTITIONS)
+    producer.flush()
+    middle = _RECORDS // PARTITIONS // 2
+    commits = {TopicPartition(TOPIC, number): middle for number in range(PARTITIONS)}
+    with (
+        closing(kafka_cluster("P", config.cluster_clients("P"))) as cluster,
+        ThreadPoolExecutor(_AT_A_TIME) as pool,
+    ):
+        list(pool.map(partial(cluster.commit_idle, offsets=commits), groups))
+
+
+@contextmanager
+def timed(steps: dict[str, float], step: RunStep) -> Iterator[None]:
+    """Keep the seconds of a step."""
+    began = time.monotonic()
+    yield
+    steps[step] = round(time.monotonic() - began, 2)
+
+
+def carry_out(config: Config, groups: Sequence[str]) -> dict[str, float]:
+    """Move the groups; return the seconds of the steps."""
+    request = MoveRequest("failover", "P", "B", (TOPIC,), tuple(groups), resume_seconds=0.0)
+    steps: dict[str, float] = {}
+    with open_move(config, "P", "B") as context:
+
+        def planned() -> bool:
+            began = time.monotonic()
+            ready = not move.plan(context, request, _MOVE_ID).blocking
+            steps["plan"] = round(time.monotonic() - began, 2)
+            return ready
+
+        wait(planned, _COPIED_S, "a plan that nothing blocks")
+        move.carry_out(context, _MOVE_ID, around=partial(timed, steps))
+        done = MoveStore(context).progress(_MOVE_ID)
+    if done.hold_stamp_ms is None or done.gone_stamp_ms is None:
+        raise BenchError("the target's broker stamped neither hold nor go")
+    return {**steps, "hold to go": (done.gone_stamp_ms - done.hold_stamp_ms) / 1000}
+
+
+def measure(home: Path, count: int, profile: Path | None) -> dict[str, float]:
+    """Measure over a stack of its own."""
+    stack = Stack(StackOptions(home=home, kafka_only=True))
+    stack.up()
+    try:
+        path = stack.config_path
+        config, groups = load_config(path), [f"group-{number}" for number in range(count)]
+        with closing(kafka_cluster("P", config.cluster_clients("P"))) as source:
+            source.create_topics([TopicSpec(TOPIC, PARTITIONS, 1, {})])
+        fill(config, groups)
+        command = ["srm", "replicate", "--config", str(path), "--flow", "P->B"]
+        with running(*command, log=home / "r.log"):
+            profiler = nullcontext() if profile is None else cProfile.Profile()
+            with profiler as calls:
+                found = carry_out(config, groups)
+            if profile is not None and calls is not None:
+                calls.dump_stats(profile)
+    finally:
+        stack.down()
+    return found
+
+
+def main() -> int:
+    """Measure, print and write build/bench/move-groups-*.json."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--groups", type=int, default=400)
+    parser.add_argument("--profile", type=Path, help="file for the profile of the moving thread")
+    parser.add_argument("--out", type=Path, default=Path("build/bench"))
+    options = parser.parse_args()
+    machine = describe_machine()
+    with tempfile.TemporaryDirectory(prefix="srm-move-") as folder:
+        found = measure(Path(folder), options.groups, options.profile)
+    options.out.mkdir(parents=True, exist_ok=True)
+    result = {"machine": machine, "groups": options.groups, "seconds": found}
+    file = options.out / f"move-groups-{options.groups}.json"
+    file.write_text(json.dumps(result, indent=2) + "\n")
+    for name, value in found.items():
+        sys.stdout.write(f"{value:>8} s {name}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
