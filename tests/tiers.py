@@ -247,6 +247,7 @@ GROUPS: Final = (
             "integration/test_move_fencing.py",
             "integration/test_quotas.py",
             "integration/test_report_times.py",
+            "integration/test_stay_behind.py",
             "integration/test_supervision.py",
         ),
         (
