@@ -59,7 +59,7 @@ def fill(config: Config, groups: Sequence[str]) -> None:
 
 
 @contextmanager
-def timed(steps: dict[str, float], step: RunStep) -> Iterator[None]:
+def timing(steps: dict[str, float], step: RunStep) -> Iterator[None]:
     """Keep the seconds of a step."""
     began = time.monotonic()
     yield
@@ -79,7 +79,7 @@ def carry_out(config: Config, groups: Sequence[str]) -> dict[str, float]:
             return ready
 
         wait(planned, _COPIED_S, "a plan that nothing blocks")
-        move.carry_out(context, _MOVE_ID, around=partial(timed, steps))
+        move.carry_out(context, _MOVE_ID, around=partial(timing, steps))
         done = MoveStore(context).progress(_MOVE_ID)
     if done.hold_stamp_ms is None or done.gone_stamp_ms is None:
         raise BenchError("the target's broker stamped neither hold nor go")

@@ -141,7 +141,7 @@ class _Look:
                 brokers.coordinators.pop(name, None)
             by_node, failed = await by_coordinator(self._clients, brokers, wanted)
             for name, error in failed.items():
-                self._failed(name, error)
+                self._fail(name, error)
             await asyncio.gather(
                 *[self._describe(brokers, node, names) for node, names in by_node.items()]
             )
@@ -193,7 +193,7 @@ class _Look:
         if code in _NOWHERE or (not code and group["state"] == "Dead"):
             yield name
         elif code:
-            self._refused(name, code)
+            self._refuse(name, code)
         else:
             self.found[name] = _description(group, kind)
 
@@ -204,18 +204,18 @@ class _Look:
         for group in answer["groups"]:
             name, code = group["group"], group["error_code"]
             if code and code not in _NOWHERE:
-                self._refused(name, code)
+                self._refuse(name, code)
             elif any(p["offset"] >= 0 for topic in group["topics"] for p in topic["partitions"]):
                 reason = "it has committed offsets, but its coordinator does not describe it"
                 self.found[name] = _unknown(name, reason)
             else:
                 self.found[name] = GroupDescription(name, "dead")
 
-    def _refused(self, name: str, code: int) -> None:
+    def _refuse(self, name: str, code: int) -> None:
         where = self._clients.where(f"describing group {name!r}")
-        self._failed(name, of_code(code, where, on_group("Describe", name)))
+        self._fail(name, of_code(code, where, on_group("Describe", name)))
 
-    def _failed(self, name: str, error: SrmError) -> None:
+    def _fail(self, name: str, error: SrmError) -> None:
         if error.retriable:
             self.later[name] = error
         else:

@@ -149,7 +149,7 @@ class _Fetch(Generic[_T]):
         left = set(groups) - self._results.keys() - self._errors.keys()
         by_node, unknown = await by_coordinator(self._clients, brokers, left)
         for name, error in unknown.items():
-            self._failed(brokers, name, error)
+            self._fail(brokers, name, error)
         await asyncio.gather(*[self._ask(brokers, node, names) for node, names in by_node.items()])
         for waiting in self._later.values():
             raise waiting
@@ -165,7 +165,7 @@ class _Fetch(Generic[_T]):
                         found[group["group"]] += self._commits(brokers, group)
             except SrmError as error:
                 for name in some:
-                    self._failed(brokers, name, error)
+                    self._fail(brokers, name, error)
             for name in set(some) - self._errors.keys() - self._later.keys():
                 self._keep(brokers, name, found[name])
 
@@ -173,7 +173,7 @@ class _Fetch(Generic[_T]):
         name, code = group["group"], group["error_code"]
         if code not in {0, KafkaError.GROUP_ID_NOT_FOUND}:
             where = self._clients.where(_reading([name]))
-            self._failed(brokers, name, of_code(code, where, on_group("Describe", name)))
+            self._fail(brokers, name, of_code(code, where, on_group("Describe", name)))
         return [
             (TopicPartition(topic["topic"], p["partition"]), p["offset"], p["error_code"])
             for topic in group["topics"]
@@ -184,9 +184,9 @@ class _Fetch(Generic[_T]):
         try:
             self._results[name] = self._take(name, found)
         except SrmError as error:
-            self._failed(brokers, name, error)
+            self._fail(brokers, name, error)
 
-    def _failed(self, brokers: Brokers, name: str, error: SrmError) -> None:
+    def _fail(self, brokers: Brokers, name: str, error: SrmError) -> None:
         """Keep the error of a group; its coordinator is looked for again."""
         brokers.coordinators.pop(name, None)
         if isinstance(error, UnavailableError):
