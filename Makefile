@@ -48,7 +48,7 @@ spec: venv ## Check the model of a move with TLC (docs/spec)
 	@$(BIN)/pytest -q -s tests/spec
 
 simulate: venv ## Play 100 000 seeds of the simulated world (SEEDS=0:3000 fewer; docs/simulation.md)
-	@$(BIN)/python -m srm.testing.simulation --seeds $(or $(SEEDS),0:100000) --jobs $$(nproc)
+	@$(BIN)/python -m srm_lab.testing.simulation --seeds $(or $(SEEDS),0:100000) --jobs $$(nproc)
 
 mutants: venv ## Take away each safety mechanism in turn: a simulated world has to notice
 	@$(BIN)/python -m tests.mutants

@@ -20,8 +20,8 @@ import psutil
 from bench.clusters import PROJECT
 from bench.errors import BenchError
 from bench.tree import Tree
-from srm.stack.jars import kafka_class_path
-from srm.stack.java import find_java
+from srm_lab.stack.jars import kafka_class_path
+from srm_lab.stack.java import find_java
 
 PROVENANCE_KEY: Final = "provenance.header.enable"
 TASKS: Final = 2

@@ -22,7 +22,7 @@ from bench.errors import BenchError, wait
 from bench.results import Latency, Result, with_rates
 from bench.session import Meter, Session
 from bench.tree import PeakMemory
-from srm.testing.processes import slot_workers
+from srm_lab.testing.processes import slot_workers
 
 RUN_IN_S: Final = 15.0
 """The brokers compile what the load and the probes do meanwhile; whoever is measured then pays."""

@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 
 from bench.clusters import PROJECT
-from srm.stack.jars import KAFKA_VERSION
-from srm.stack.java import find_java
+from srm_lab.stack.jars import KAFKA_VERSION
+from srm_lab.stack.java import find_java
 
 
 def describe_machine() -> dict[str, Any]:

@@ -16,13 +16,13 @@ from bench.errors import BenchError, wait
 from bench.map_probe import FLOW, GROUP, OFFSETS
 from bench.map_topic import Copied, check, write_maps
 from bench.results import Result
-from srm.domain import internal_topics
-from srm.domain.map_records import MAP_PARTITIONS, map_partition
-from srm.domain.replication_records import REPORTS, Incarnation, PartitionPosition
-from srm.domain.slot_records import GROUP_SIZE, PositionGroup, SlotHeartbeat
-from srm.domain.topics import TopicPartition
-from srm.engine.compacted import COMPACTED_CONFIGS
-from srm.kafka.cluster import KafkaCluster
+from srm.domain.flow_state.replication_records import REPORTS, Incarnation, PartitionPosition
+from srm.domain.flow_state.slot_records import GROUP_SIZE, PositionGroup, SlotHeartbeat
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.map_records import MAP_PARTITIONS, map_partition
+from srm.engine.control.compacted import COMPACTED_CONFIGS
+from srm.kafka.admin.cluster import KafkaCluster
 
 NAME: Final = "map"
 _LONG_RUNS: Final = 315_000_000

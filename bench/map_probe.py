@@ -19,16 +19,16 @@ from typing import Final
 
 from srm.config.loader import load_config
 from srm.config.model import FlowConfig
-from srm.domain.map_wanted import Wanted
-from srm.domain.replication_records import AssignedPartition
-from srm.domain.topics import Flow, TopicPartition
-from srm.domain.translation import UNKNOWN_LOG, translate
-from srm.engine.checkpoints import survey
-from srm.engine.partition_facts import partition_facts
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.groups.translation import UNKNOWN_LOG, translate
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.map_wanted import Wanted
+from srm.engine.groups.checkpoints import survey
+from srm.engine.groups.partition_facts import partition_facts
+from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
-from srm.kafka.cluster import KafkaCluster
-from srm.kafka.map_reader import KafkaMapReader
-from srm.kafka.slot_state import KafkaStartReader
+from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.state.slot_state import KafkaStartReader
 from srm.wiring import now_ms
 
 FLOW: Final = Flow("P", "B")

@@ -15,10 +15,16 @@ import numpy as np
 
 from bench.data import encode
 from bench.wire import BrokerSocket
-from srm.domain.map_index import ENTRIES_PER_CHUNK, Entries, IndexKey, IndexKind, IndexRecord
-from srm.domain.map_records import RUNS_PER_BLOCK, BlockKey, MapBlock, decode_block
-from srm.domain.offset_map import Position, Runs
-from srm.domain.replication_records import MapEnd, PartitionPosition
+from srm.domain.flow_state.replication_records import MapEnd, PartitionPosition
+from srm.domain.offset_map.map_index import (
+    ENTRIES_PER_CHUNK,
+    Entries,
+    IndexKey,
+    IndexKind,
+    IndexRecord,
+)
+from srm.domain.offset_map.map_records import RUNS_PER_BLOCK, BlockKey, MapBlock, decode_block
+from srm.domain.offset_map.offset_map import Position, Runs
 
 _OWNER: Final = (7, 1)
 _PATTERNS: Final = 512

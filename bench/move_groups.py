@@ -27,13 +27,13 @@ from bench.machine import describe_machine
 from bench.service_idle import running
 from srm.config.loader import load_config
 from srm.config.model import Config
-from srm.domain.topics import TopicPartition
-from srm.engine import move
-from srm.engine.move import MoveRequest, MoveStore
-from srm.engine.move.sequence import RunStep
+from srm.domain.names.topics import TopicPartition
+from srm.engine import moves
+from srm.engine.moves import MoveRequest, MoveStore
+from srm.engine.moves.steps.sequence import RunStep
 from srm.engine.ports import TopicSpec
-from srm.stack.stack import Stack, StackOptions
 from srm.wiring import kafka_cluster, open_move
+from srm_lab.stack.stack import Stack, StackOptions
 
 TOPIC: Final = "Payments"
 PARTITIONS: Final = 3
@@ -74,12 +74,12 @@ def carry_out(config: Config, groups: Sequence[str]) -> dict[str, float]:
 
         def planned() -> bool:
             began = time.monotonic()
-            ready = not move.plan(context, request, _MOVE_ID).blocking
+            ready = not moves.plan(context, request, _MOVE_ID).blocking
             steps["plan"] = round(time.monotonic() - began, 2)
             return ready
 
         wait(planned, _COPIED_S, "a plan that nothing blocks")
-        move.carry_out(context, _MOVE_ID, around=partial(timing, steps))
+        moves.carry_out(context, _MOVE_ID, around=partial(timing, steps))
         done = MoveStore(context).progress(_MOVE_ID)
     if done.hold_stamp_ms is None or done.gone_stamp_ms is None:
         raise BenchError("the target's broker stamped neither hold nor go")

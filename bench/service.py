@@ -23,22 +23,22 @@ from tests.served import served
 from tests.service_views import StillWatch, config_of
 
 from bench.machine import describe_machine
-from srm.domain.metrics import Statistics, WindowMetric
-from srm.domain.mm2_records import Checkpoint, TopicIds
-from srm.domain.offset_map import OffsetMap, Position, Run
-from srm.domain.replication_records import PartitionPosition, SlotReport
-from srm.domain.topics import Flow, TopicPartition
-from srm.engine.observing import observe
+from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport
+from srm.domain.groups.mm2_records import Checkpoint, TopicIds
+from srm.domain.metrics.metrics import Statistics, WindowMetric
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
+from srm.engine.flows.observing import observe
 from srm.engine.ports import FlowContext, Stamped
 from srm.service.app import create_app
-from srm.service.committed import CommittedOffsets
-from srm.service.looks import Committed, FlowLook, TargetLook
-from srm.service.series import Series
-from srm.service.views import Views
-from srm.testing.clock import FakeClock
-from srm.testing.fake_cluster import FakeCluster
-from srm.testing.fake_maps import FakeMapReader
-from srm.testing.flows import flow_config
+from srm.service.views.committed import CommittedOffsets
+from srm.service.views.series import Series
+from srm.service.views.snapshots import Committed, FlowLook, TargetLook
+from srm.service.views.views import Views
+from srm_lab.testing.clock import FakeClock
+from srm_lab.testing.fake_cluster import FakeCluster
+from srm_lab.testing.fake_maps import FakeMapReader
+from srm_lab.testing.flows import flow_config
 
 FLOW: Final = Flow("P", "B")
 _ASKED: Final = 200

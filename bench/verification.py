@@ -33,10 +33,10 @@ from bench.tables import say
 from bench.tree import Tree
 from srm.config.loader import load_config
 from srm.config.model import Config
-from srm.domain.topics import Flow
-from srm.engine.verification import VerificationRequest
+from srm.domain.names.topics import Flow
+from srm.engine.verification.verification import VerificationRequest
+from srm.spark.jobs.verification import BothClusters, verify
 from srm.spark.session import spark_session
-from srm.spark.verification import BothClusters, verify
 from srm.wiring import open_flow
 
 FLOW: Final = Flow("A", "B")

@@ -19,7 +19,7 @@ from typing import Any
 
 from airflow.sdk import dag, task
 
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
 from srm_airflow import engine_calls
 from srm_airflow.settings import (
     checkpoints_asset,

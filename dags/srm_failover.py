@@ -74,7 +74,7 @@ from airflow.sdk import (
 )
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
-from srm.domain.move.request import ends
+from srm.domain.moves.records.request import ends
 from srm_airflow import choices, moves
 from srm_airflow.alerts import failed, tell
 from srm_airflow.approval import APPROVAL_KEY, MoveApprovalOperator

@@ -23,7 +23,7 @@ from typing import Any
 
 from airflow.sdk import Param, dag, task
 
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
 from srm_airflow import engine_calls
 from srm_airflow.settings import job_arguments, load, settled_cron, spark_job
 from srm_airflow.spark_jobs import SparkJobOperator

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from srm.config.model import Config
-from srm.domain.topics import Flow
-from srm.spark.checkpoints import emit_spread
-from srm.spark.job import JobResult, group_failure, parser, run_job
+from srm.domain.names.topics import Flow
+from srm.spark.jobs.checkpoints import emit_spread
+from srm.spark.jobs.job import JobResult, group_failure, parser, run_job
 
 
 def work(spark: SparkSession, config: Config, flow: Flow) -> JobResult:

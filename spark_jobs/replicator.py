@@ -11,10 +11,10 @@ import sys
 
 from srm import logs
 from srm.config.loader import load_config
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
 from srm.errors import SrmError
-from srm.spark.program import run_program
-from srm.spark.replicator import Replicator
+from srm.spark.replication.program import run_program
+from srm.spark.replication.replicator import Replicator
 
 
 def main() -> int:

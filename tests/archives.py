@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from srm.stack.kafka import archive_broker_classes
-from srm.stack.spark import archive_spark_classes
+from srm_lab.stack.kafka import archive_broker_classes
+from srm_lab.stack.spark import archive_spark_classes
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(message)s")

@@ -23,18 +23,18 @@ from tests.again import has_real_processes
 from tests.tiers import tier
 from tests.waiting import DEADLINE_S
 
-from srm.domain.internal_topics import HEARTBEATS
-from srm.domain.mm2_records import Heartbeat
-from srm.domain.topics import Flow
-from srm.engine.compacted import compacted_spec
+from srm.domain.groups.mm2_records import Heartbeat
+from srm.domain.names.internal_topics import HEARTBEATS
+from srm.domain.names.topics import Flow
+from srm.engine.control.compacted import compacted_spec
 from srm.errors import StackError
-from srm.kafka.cluster import KafkaCluster
-from srm.stack import spark
-from srm.stack.jars import KAFKA_VERSION
-from srm.stack.java import QUICK_START
-from srm.stack.kafka import KafkaBroker
-from srm.stack.process import started_at
+from srm.kafka.admin.cluster import KafkaCluster
 from srm.wiring import now_ms
+from srm_lab.stack import spark
+from srm_lab.stack.jars import KAFKA_VERSION
+from srm_lab.stack.java import QUICK_START
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.stack.process import started_at
 
 OWNER = "SRM_TEST_OWNER"
 """Marks a broker with the pid and start time of the test session that started it."""

@@ -39,7 +39,7 @@ def main() -> int:
             "pytest", "tests/faults/test_campaign.py", SRM_FAULT_SEEDS=campaign
         ),
         f"simulation, seeds {first}:{first + SIMULATED}": lambda: _python(
-            "srm.testing.simulation", "--seeds", f"{first}:{first + SIMULATED}", "--jobs", "2"
+            "srm_lab.testing.simulation", "--seeds", f"{first}:{first + SIMULATED}", "--jobs", "2"
         ),
         "mutants": lambda: _python("tests.mutants"),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka.admin import AdminClient, PartitionMetadata
 
-from srm.stack.kafka import KafkaBroker
+from srm_lab.stack.kafka import KafkaBroker
 
 
 def partition(broker: KafkaBroker, topic: str) -> PartitionMetadata:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from srm.domain.map_index import Entries, Entry, IndexKey, IndexKind, IndexRecord
-from srm.domain.map_records import MapBlock
-from srm.domain.replication_records import CopyId, MapEnd
-from srm.domain.spans import Cuts
+from srm.domain.flow_state.replication_records import CopyId, MapEnd
+from srm.domain.offset_map.map_index import Entries, Entry, IndexKey, IndexKind, IndexRecord
+from srm.domain.offset_map.map_records import MapBlock
+from srm.domain.offset_map.spans import Cuts
 
 
 @dataclass

@@ -15,15 +15,15 @@ from tests.waiting import DEADLINE_S
 
 from srm.config.loader import load_config
 from srm.config.model import Config
-from srm.domain.replication_records import DriverHeartbeat
-from srm.domain.topics import Flow, TopicPartition
+from srm.domain.flow_state.replication_records import DriverHeartbeat
+from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.ports import FlowContext
-from srm.kafka.cluster import KafkaCluster
-from srm.kafka.driver_log import KafkaDriverLog
+from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.state.driver_log import KafkaDriverLog
+from srm.replication.copy.slot import SlotSpec
 from srm.replication.driver.discovery import Discovery
 from srm.replication.driver.driver import FlowDriver, Timing
-from srm.replication.slot.slot import SlotSpec
-from srm.spark.slot import run_slot
+from srm.spark.replication.slot import run_slot
 from srm.wiring import now_ms, open_flow
 
 PATIENT: Final = Timing(refresh_s=0.5, slot_timeout_s=300.0, grace_s=300.0)

@@ -13,7 +13,7 @@ from tests.waiting import eventually
 
 from srm.config.loader import load_config
 from srm.service.serving import server_config
-from srm.stack.ports import LOOPBACK, free_port
+from srm_lab.stack.ports import LOOPBACK, free_port
 
 
 @contextmanager

@@ -13,35 +13,35 @@ from functools import lru_cache
 from typing import Any
 
 from tests.service_views import StillWatch, config_of
-from tests.unit.domain.move.reporting import GROUP, REPORT
+from tests.unit.domain.moves.report.reporting import GROUP, REPORT
 from tests.unit.engine.copying_records import CopiedTopic
-from tests.unit.engine.test_standing import running
+from tests.unit.engine.flows.test_loss_forecast import running
 
-from srm.domain.drill import Drill, DrillGroup
-from srm.domain.metrics import Statistics, WindowMetric
-from srm.domain.move.plan import GroupPlan, MovePlan
-from srm.domain.move.positions import LastPlace, PartitionMove
-from srm.domain.move.progress import MoveProgress
-from srm.domain.move.request import MoveRequest
-from srm.domain.move.revisions import KeptReport
-from srm.domain.partition_notes import PartitionNotes
-from srm.domain.pause import Pause
-from srm.domain.reason import set_key
-from srm.domain.topics import Flow, TopicPartition
-from srm.domain.translation import Log
-from srm.engine.checkpoints import emit
-from srm.engine.copiers import DriverStatus, SlotStatus
-from srm.engine.health import flow_health
-from srm.engine.move.facts import Away, MoveFacts, TopicPair
-from srm.engine.move.outlook import Outlook
-from srm.engine.observing import FlowView, PartitionState, PartitionView, observe
+from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.pause import Pause
+from srm.domain.groups.translation import Log
+from srm.domain.metrics.metrics import Statistics, WindowMetric
+from srm.domain.moves.records.plan import GroupPlan, MovePlan
+from srm.domain.moves.records.positions import LastPlace, PartitionMove
+from srm.domain.moves.records.progress import MoveProgress
+from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.records.revisions import KeptReport
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.recovery.drill import Drill, DrillGroup
+from srm.domain.text.reason import set_key
+from srm.engine.flows.health import flow_health
+from srm.engine.flows.loss_forecast import Standing
+from srm.engine.flows.observing import FlowView, PartitionState, PartitionView, observe
+from srm.engine.flows.replicator_status import DriverStatus, SlotStatus
+from srm.engine.flows.status import FlowStatus, TopicStatus
+from srm.engine.groups.checkpoints import emit
+from srm.engine.moves.planning.facts import Away, MoveFacts, TopicPair
+from srm.engine.moves.planning.outlook import Outlook
 from srm.engine.ports import TopicDescription
-from srm.engine.standing import Standing
-from srm.engine.status import FlowStatus, TopicStatus
-from srm.service.looks import FlowLook, MoveLook, TargetLook
-from srm.service.views import Views
-from srm.testing.flows import flow_config
+from srm.service.views.snapshots import FlowLook, MoveLook, TargetLook
+from srm.service.views.views import Views
 from srm.wiring import now_ms
+from srm_lab.testing.flows import flow_config
 
 P_B, B_P, P_C, C_P = Flow("P", "B"), Flow("B", "P"), Flow("P", "C"), Flow("C", "P")
 MOVING = "failover-manual__2026-11-23T03-00-00-00-00-35ce51"

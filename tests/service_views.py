@@ -9,14 +9,14 @@ from functools import lru_cache
 
 from srm.config.model import ClusterClients, Config
 from srm.config.secrets import ClientProperties
-from srm.domain.metrics import WindowMetric
-from srm.domain.topics import Flow
-from srm.engine.observing import observe
+from srm.domain.metrics.metrics import WindowMetric
+from srm.domain.names.topics import Flow
+from srm.engine.flows.observing import observe
 from srm.engine.ports import FlowContext, Stamped
-from srm.service.looks import FlowLook, MoveLook, TargetLook
-from srm.service.series import Series
-from srm.service.views import Views
-from srm.testing.flows import flow_config
+from srm.service.views.series import Series
+from srm.service.views.snapshots import FlowLook, MoveLook, TargetLook
+from srm.service.views.views import Views
+from srm_lab.testing.flows import flow_config
 
 NO_CLIENTS = ClusterClients.alike({"bootstrap.servers": "127.0.0.1:1"})
 

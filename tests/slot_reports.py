@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from srm.domain.replication_records import Incarnation, SlotReport
-from srm.domain.slot_records import PositionGroup, SlotHeartbeat
+from srm.domain.flow_state.replication_records import Incarnation, SlotReport
+from srm.domain.flow_state.slot_records import PositionGroup, SlotHeartbeat
 
 FIRST = Incarnation(1, "aa")
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from srm.domain.topics import TopicPartition
+from srm.domain.names.topics import TopicPartition
 from srm.errors import UnavailableError
 from srm.kafka.wire.answers import settle
 from srm.replication.buffers import BufferPool, PooledBuffer

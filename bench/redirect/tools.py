@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from srm.stack.jars import cache_folder, fetch, kafka_class_path, maven_url, parse_lock
-from srm.stack.java import find_java
+from srm_lab.stack.jars import cache_folder, fetch, kafka_class_path, maven_url, parse_lock
+from srm_lab.stack.java import find_java
 
 VERSIONS: Final = ("3.9.1", "4.3.1", "4.4.0")
 _HERE: Final = Path(__file__).parent

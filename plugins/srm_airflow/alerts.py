@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 from srm.config.loader import load_config
 from srm.config.model import FlowConfig
 from srm.config.values import NEVER
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
 from srm.errors import SrmError
 from srm_airflow.reasons import reason_of
 

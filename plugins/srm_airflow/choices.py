@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from airflow.sdk import conf, get_parsing_context
 
 from srm.config.model import Config
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
 from srm.errors import SrmError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def known(config: Config, clusters: Sequence[str]) -> Choices:
 
 def note(context: FlowContext) -> None:
     """Note what a flow has to offer; what fails is logged, the forms show what they did before."""
-    from srm.engine.move.topics import movable  # noqa: PLC0415 - not for parsing
+    from srm.engine.moves.planning.topics import movable  # noqa: PLC0415 - not for parsing
 
     flow = context.config.flow
     try:

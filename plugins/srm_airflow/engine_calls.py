@@ -17,14 +17,14 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from srm import telemetry
 from srm.config.loader import load_config
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
 from srm.errors import SrmError, UnavailableError
 from srm_airflow import choices
 from srm_airflow.outcome import as_json, engine_errors
 from srm_airflow.settings import config_path
 
 if TYPE_CHECKING:
-    from srm.engine.move.store import MoveContext
+    from srm.engine.moves.control.move_records import MoveContext
     from srm.engine.ports import FlowContext
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ def opened_move(
 
 def emit_checkpoints(flow: str) -> dict[str, Any]:
     """Write forward and reverse checkpoints of all selected groups of a flow; sum it up."""
-    from srm.engine import checkpoints  # noqa: PLC0415 - not for parsing
+    from srm.engine.groups import checkpoints  # noqa: PLC0415 - not for parsing
 
     with opened(flow, "checkpoints.emit") as (context, span):
         summary = checkpoints.emit(context)
@@ -77,7 +77,7 @@ def emit_checkpoints(flow: str) -> dict[str, Any]:
 
 def sync_group_offsets(flow: str) -> dict[str, Any]:
     """Write translated offsets of the idle groups of a flow on its target; sum it up."""
-    from srm.engine import group_sync  # noqa: PLC0415 - not for parsing
+    from srm.engine.groups import group_sync  # noqa: PLC0415 - not for parsing
 
     with opened(flow, "groups.sync") as (context, span):
         summary = group_sync.sync(context)
@@ -141,8 +141,8 @@ def aggregate_metrics(flows: Sequence[str]) -> dict[str, Any]:
 
 
 def _aggregate(flow: str) -> dict[str, Any] | None:
-    from srm.engine.aggregation import aggregate  # noqa: PLC0415 - not for parsing
-    from srm.kafka.raw_log import read_raw_metrics  # noqa: PLC0415 - not for parsing
+    from srm.engine.metrics.aggregation import aggregate  # noqa: PLC0415 - not for parsing
+    from srm.kafka.tables.raw_log import read_raw_metrics  # noqa: PLC0415 - not for parsing
 
     pair = Flow.parse(flow)
     consumer = load_config(config_path()).cluster_clients(pair.target, pair).consumer
@@ -176,10 +176,10 @@ def verify_little(flows: Sequence[str], params: Mapping[str, Any]) -> dict[str, 
 
 
 def _verify_little(flow: str, params: Mapping[str, Any]) -> dict[str, int] | None:
-    from srm.domain.verification import verdict  # noqa: PLC0415 - not for parsing
-    from srm.engine.verification import VerificationRequest, plan  # noqa: PLC0415 - as above
-    from srm.engine.verifying import carry_out_little  # noqa: PLC0415 - as above
-    from srm.spark.verification import BothClusters, PlainComparer  # noqa: PLC0415 - as above
+    from srm.domain.verification.verification import verdict  # noqa: PLC0415 - not for parsing
+    from srm.engine.verification.verification import VerificationRequest, plan  # noqa: PLC0415 - as above
+    from srm.engine.verification.verifying import carry_out_little  # noqa: PLC0415 - as above
+    from srm.spark.jobs.verification import BothClusters, PlainComparer  # noqa: PLC0415 - as above
 
     request = VerificationRequest(tuple(params["topics"]), params["records"], full=params["full"])
     clusters = BothClusters.of(load_config(config_path()), Flow.parse(flow))
@@ -223,7 +223,7 @@ def _in_turn(flows: Sequence[str], call: Callable[[str], Any]) -> dict[str, Any]
 
 def sync_topics(flow: str, *, dry_run: bool = False) -> dict[str, Any]:
     """Create and grow the remote topics of a flow; note what the forms of its moves offer."""
-    from srm.engine import topic_sync  # noqa: PLC0415 - not for parsing
+    from srm.engine.control import topic_sync  # noqa: PLC0415 - not for parsing
 
     with opened(flow, "topics.sync") as (context, span):
         plan = topic_sync.sync(context, dry_run=dry_run)

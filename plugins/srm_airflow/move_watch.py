@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from contextlib import ExitStack
 
-from srm.domain.move.gate import SyncStatus
-from srm.engine import move
-from srm.engine.move.store import MoveContext
+from srm.domain.moves.gate.gate import SyncStatus
+from srm.engine import moves
+from srm.engine.moves.control.move_records import MoveContext
 from srm_airflow.engine_calls import opened_move
 
 
@@ -33,7 +33,7 @@ class MoveWatch:
         with self._lock:
             if self._context is None:
                 self._context = self._stack.enter_context(opened_move(*self._where))
-            return move.wait_status(self._context, self._move_id)
+            return moves.wait_status(self._context, self._move_id)
 
     def close(self) -> None:
         """Close all clients."""

@@ -16,9 +16,9 @@ from typing import Any, Final
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from srm import telemetry
-from srm.domain.move.request import MoveRequest, ends, run_move_id
-from srm.engine import move
-from srm.engine.move.store import MoveContext
+from srm.domain.moves.records.request import MoveRequest, ends, run_move_id
+from srm.engine import moves
+from srm.engine.moves.control.move_records import MoveContext
 from srm.errors import ConflictError, NotFoundError
 from srm.pages.html import report_page
 from srm.pages.moves import as_text, plan_summary, plan_view, reasons_text, report_line, report_view
@@ -90,7 +90,7 @@ def plan(
             ),
             opened_move(request.source, request.target, unplanned=request.unplanned) as context,
         ):
-            planned = move.plan(context, request, move_id, dry_run=dry_run)
+            planned = moves.plan(context, request, move_id, dry_run=dry_run)
             wanted = context.forward.config.failover_approval
         logger.info("The plan:\n%s", as_text(plan_view(planned)))
         if planned.blocking and not dry_run:
@@ -134,7 +134,7 @@ def hold(planned: Mapping[str, Any], answer: Mapping[str, Any] | None) -> dict[s
     with _open(planned, "hold") as context:
         if answer and approved:
             _keep_approval(context, planned, answer)
-        progress = move.hold(context, planned["move_id"])
+        progress = moves.hold(context, planned["move_id"])
     logger.info("Clients are held; lag at hold: %s", dict(progress.lag_at_hold))
     return {"step": progress.step, "lag_at_hold": dict(progress.lag_at_hold)}
 
@@ -154,7 +154,9 @@ def apply_and_go(planned: Mapping[str, Any], held: bool) -> dict[str, Any]:  # n
     if not held:
         raise AirflowSkipException("nobody is held")
     with _open(planned, "apply_and_go") as context:
-        progress = move.apply_and_go(context, planned["move_id"], lambda step: _span(planned, step))
+        progress = moves.apply_and_go(
+            context, planned["move_id"], lambda step: _span(planned, step)
+        )
     logger.info("Clients go to %s", planned["target"])
     return {"step": progress.step}
 
@@ -165,7 +167,7 @@ def release(planned: Mapping[str, Any]) -> dict[str, Any]:
         return {"step": "planned"}
     with _open(planned, "release") as context:
         try:
-            progress = move.release(context, planned["move_id"])
+            progress = moves.release(context, planned["move_id"])
         except (ConflictError, NotFoundError) as nothing_held:
             # Gone to the target, the normal end, or never planned.
             logger.info("Nothing to release: %s", nothing_held)
@@ -187,7 +189,7 @@ def verify(planned: Mapping[str, Any], context: Mapping[str, Any]) -> dict[str, 
     patience = Patience(planned)
     with _open(planned, "verify") as opened:
         line = ""
-        while not (status := move.verify(opened, planned["move_id"])).done:
+        while not (status := moves.verify(opened, planned["move_id"])).done:
             waiting = reasons_text(status.waiting + tuple(f"please {ask}" for ask in status.asks))
             if status.timed_out:
                 raise ConflictError(
@@ -229,7 +231,7 @@ def report(
         note = f"{answer['by']} did not approve {planned['move_id']}, nothing was touched"
         return Reported({**planned, "step": "rejected"}, note)
     with _open(planned, "report") as context:
-        result = move.report(context, planned["move_id"])
+        result = moves.report(context, planned["move_id"])
         page = _page(context, planned["move_id"])
     logger.info("The report:\n%s", as_text(report_view(result)))
     note = report_note(result, "" if result.ok else reason())
@@ -245,7 +247,7 @@ def watch_residue(
     if planned is None or planned[DRY_RUN] or (answer and not answer["approved"]):
         return report(planned, answer, reason)
     with _open(planned, "residue") as context:
-        watch = move.watch_residue(context, planned["move_id"])
+        watch = moves.watch_residue(context, planned["move_id"])
         page = _page(context, planned["move_id"])
     logger.info("%s", report_line(watch.report))
     note = report_note(watch.report, "" if watch.report.ok else reason())
@@ -264,7 +266,7 @@ def require_startable(planned: Mapping[str, Any]) -> None:
 
 def _page(context: MoveContext, move_id: str) -> str:
     """Return the page as it is kept in Airflow; nothing where it is too large for that."""
-    page = report_page(move.kept_report(context, move_id))
+    page = report_page(moves.kept_report(context, move_id))
     return page if len(page) <= LONGEST_PAGE else ""
 
 
@@ -285,10 +287,10 @@ def _keep_approval(
 ) -> None:
     """Put who has approved what into the move."""
     asked = planned["approval"]
-    approval = move.Approval(
+    approval = moves.Approval(
         answer["by"], "Airflow", answer["time_ms"], asked["text"], asked["numbers"]
     )
-    move.approve(context, planned["move_id"], approval)
+    moves.approve(context, planned["move_id"], approval)
 
 
 @contextmanager

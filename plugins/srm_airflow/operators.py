@@ -17,12 +17,12 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError
 
 from srm import telemetry
 from srm.config.loader import load_config
-from srm.domain.topics import Flow
-from srm.engine.supervision import StateTopics
+from srm.domain.names.topics import Flow
+from srm.engine.flows.supervision import StateTopics
 from srm.errors import UnavailableError
 from srm.pages.moves import progress_line, progress_summary, reasons_text
-from srm.spark.application import Application
-from srm.spark.supervisor import Supervisor, requester
+from srm.spark.replication.application import Application
+from srm.spark.replication.supervisor import Supervisor, requester
 from srm_airflow.move_watch import MoveWatch
 from srm_airflow.outcome import engine_errors
 from srm_airflow.reasons import reason_kept

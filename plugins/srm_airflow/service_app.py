@@ -17,11 +17,11 @@ from fastapi.responses import Response
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.errors import ConfigError
-from srm.service.access import Access, Role, User, guard
-from srm.service.answering import answer_errors, problem
+from srm.service.access.access import Access, Role, User, guard
 from srm.service.app import create_app
-from srm.service.joining import join
-from srm.service.views import Views
+from srm.service.federation.federation_setup import join
+from srm.service.views.responses import answer_errors, problem
+from srm.service.views.views import Views
 
 _DAG: Final = DagDetails(id="srm_replication")
 _lock = threading.Lock()

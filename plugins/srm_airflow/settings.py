@@ -16,7 +16,7 @@ from airflow.sdk import Asset, CronTriggerTimetable
 
 from srm.config.loader import find_config, load_config
 from srm.config.model import Config, FlowConfig
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
 from srm.errors import ConfigError
 
 SPARK_CONNECTION: Final = "srm_spark"

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
-from srm.domain.move.gate import SyncStatus
+from srm.domain.moves.gate.gate import SyncStatus
 from srm.errors import SrmError
 from srm.pages.moves import progress_line, progress_summary, reasons_text
 from srm_airflow.alerts import FIELDS, Patience, tell

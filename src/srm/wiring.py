@@ -13,19 +13,19 @@ from typing import Final
 
 from srm import __version__
 from srm.config.model import ClusterClients, Config, FlowConfig
-from srm.domain.topics import Flow
-from srm.engine import control_lists
-from srm.engine.away import away_cluster
-from srm.engine.move.notary import Notary
-from srm.engine.move.store import MoveContext
+from srm.domain.names.topics import Flow
+from srm.engine.control import control_lists
+from srm.engine.flows.cluster_absence import away_cluster
+from srm.engine.flows.supervision import StateTopics, topic_on
+from srm.engine.moves.control.move_records import MoveContext
+from srm.engine.moves.reporting.report_signing import Notary
+from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import Cluster, FlowContext
-from srm.engine.supervision import StateTopics, topic_on
 from srm.errors import SrmError, UnavailableError
-from srm.kafka.clients import DEFAULT_TIMEOUT_S
-from srm.kafka.cluster import KafkaCluster
-from srm.kafka.flow_switch import KafkaFlowSwitch
-from srm.kafka.map_reader import KafkaMapReader
-from srm.kafka.returned_logs import KafkaReturnedLogs
+from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S
+from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.state.flow_pause import KafkaFlowSwitch
+from srm.kafka.state.returned_logs import KafkaReturnedLogs
 from srm.redirect import callers
 
 log = logging.getLogger(__name__)

@@ -20,17 +20,22 @@ from confluent_kafka import Producer
 from tests.replicating import configure
 from tests.slot_reports import records_of
 
-from srm.domain import internal_topics
-from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
-from srm.domain.move.routes import group_subject, topic_subject
-from srm.domain.offset_map import Position, Run
-from srm.domain.replication_records import REPORTS, STATE_PARTITIONS, PartitionPosition, SlotReport
-from srm.domain.topics import TopicPartition
-from srm.engine.compacted import ensure_compacted
-from srm.engine.move.control import read_routes
+from srm.domain.flow_state.replication_records import (
+    REPORTS,
+    STATE_PARTITIONS,
+    PartitionPosition,
+    SlotReport,
+)
+from srm.domain.moves.routing.routes import group_subject, topic_subject
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.map_records import MAP_PARTITIONS, MapBlock, map_partition
+from srm.domain.offset_map.offset_map import Position, Run
+from srm.engine.control.compacted import ensure_compacted
+from srm.engine.moves.control.control import read_routes
 from srm.engine.ports import Cluster, TopicSpec
-from srm.stack.kafka import KafkaBroker
 from srm.wiring import open_cluster
+from srm_lab.stack.kafka import KafkaBroker
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 COPIED = 100

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
-from tests.unit.engine.move.moving import World, busy_world, config_in
+from tests.unit.engine.moves.control.moving import World, busy_world, config_in
 
 from srm.config.loader import load_config
-from srm.domain.filters import SHADOW_PREFIX
+from srm.domain.names.filters import SHADOW_PREFIX
 from srm_airflow import choices
 from srm_airflow.choices import Choices
 

@@ -16,7 +16,7 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.timetables.base import TimeRestriction
 from airflow.timetables.simple import ContinuousTimetable
 
-from srm.domain.move.request import MoveRequest
+from srm.domain.moves.records.request import MoveRequest
 from srm_airflow.alerts import failed
 from srm_airflow.moves import FORM_ONLY
 

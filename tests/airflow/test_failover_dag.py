@@ -12,15 +12,15 @@ from tests.airflow.copies import COPIED, Site, copied_site
 from tests.airflow.notified import Notified
 
 from srm.config.loader import load_config
-from srm.domain import silence
-from srm.domain.topics import Flow, TopicPartition
-from srm.engine import move as engine
-from srm.engine.checkpoints import emit
-from srm.stack.kafka import KafkaBroker
+from srm.domain.flow_state import liveness_thresholds
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine import moves as engine
+from srm.engine.groups.checkpoints import emit
 from srm.wiring import open_flow, open_move
 from srm_airflow import moves
 from srm_airflow.move_watch import MoveWatch
 from srm_airflow.settings import config_path
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [
     pytest.mark.airflow,
@@ -39,7 +39,7 @@ failover.notifier.arguments = {"channel": "{{ srm.event }}", "text": "{{ srm.tex
 @pytest.fixture(autouse=True)
 def lively(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take a slot that has reported once for alive, however long these tests take."""
-    monkeypatch.setattr(silence, "SILENT_S", 1e6)
+    monkeypatch.setattr(liveness_thresholds, "SILENT_S", 1e6)
 
 
 def move(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
-from srm.domain.move.gate import SyncStatus
+from srm.domain.moves.gate.gate import SyncStatus
 from srm.errors import NotFoundError, UnavailableError
 from srm_airflow import operators
 from srm_airflow.operators import MoveWaitOperator

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from srm.domain.move.plan import GroupPlan, MovePlan
-from srm.domain.move.positions import PartitionMove
-from srm.domain.move.request import MoveRequest
+from srm.domain.moves.records.plan import GroupPlan, MovePlan
+from srm.domain.moves.records.positions import PartitionMove
+from srm.domain.moves.records.request import MoveRequest
 from srm.errors import UnavailableError, UsageError
 from srm.pages.moves import plan_summary
 from srm_airflow import moves

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
 from srm.engine.why import Kind, Why
 from srm.engine.why.answer import Step
 from srm.errors import NotFoundError
-from srm.service.looks import GroupCommits
+from srm.service.views.snapshots import GroupCommits
 
 
 class Answers:

@@ -13,7 +13,7 @@ from tests.served import served
 from tests.service_site import site
 
 from srm.service.app import create_app
-from srm.service.views import Views
+from srm.service.views.views import Views
 
 WIDE, NARROW = 1280, 390
 _SANDBOX = "can escape its sandboxing"  # so Chromium says of each frame as Airflow makes them

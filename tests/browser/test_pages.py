@@ -17,8 +17,8 @@ from tests.service_site import EVIL, MOVING, P_B, PAST
 from tests.service_views import StillWatch
 from tests.waiting import eventually
 
-from srm.service.looks import FlowLook
-from srm.service.views import Views
+from srm.service.views.snapshots import FlowLook
+from srm.service.views.views import Views
 from srm.wiring import now_ms
 
 pytestmark = [pytest.mark.browser]

@@ -22,10 +22,10 @@ import yaml
 from tests.compose.podman import CommandError, Podman, run
 from tests.waiting import eventually
 
-from srm.demo.airflow_api import AirflowApi
 from srm.errors import SrmError
-from srm.stack.jars import fetch, jar_folder, locked_jars, maven_url
-from srm.stack.ports import free_port
+from srm_lab.demo.airflow_api import AirflowApi
+from srm_lab.stack.jars import fetch, jar_folder, locked_jars, maven_url
+from srm_lab.stack.ports import free_port
 
 logger = logging.getLogger(__name__)
 

@@ -16,12 +16,12 @@ from tests.contract.wire_places import Place
 from tests.contract.wire_sites import KafkaWireSite, WireSite
 from tests.waiting import DEADLINE_S, eventually
 
-from srm.domain.topics import TopicPartition
+from srm.domain.names.topics import TopicPartition
 from srm.engine.ports import Cluster, TopicSpec
-from srm.kafka.cluster import KafkaCluster
-from srm.testing.fake_cluster import FakeCluster
-from srm.testing.simulation.loop import simulated
+from srm.kafka.admin.cluster import KafkaCluster
 from srm.wiring import now_ms
+from srm_lab.testing.fake_cluster import FakeCluster
+from srm_lab.testing.simulation.loop import simulated
 
 
 class Site(Protocol):

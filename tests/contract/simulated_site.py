@@ -8,13 +8,13 @@ from typing import Any
 from tests.batches import Record, encode
 from tests.contract.wire_sites import Scenario
 
-from srm.domain.topics import TopicPartition
+from srm.domain.names.topics import TopicPartition
 from srm.replication.batches.batch import rewrite, seal
-from srm.testing.simulation.cluster import Partition, SimulatedCluster, TopicSettings
-from srm.testing.simulation.connection import Network
-from srm.testing.simulation.loop import SimulatedLoop
-from srm.testing.simulation.transactions import Coordinator
-from srm.testing.simulation.wire import SimulatedWire
+from srm_lab.testing.simulation.cluster import Partition, SimulatedCluster, TopicSettings
+from srm_lab.testing.simulation.connection import Network
+from srm_lab.testing.simulation.loop import SimulatedLoop
+from srm_lab.testing.simulation.transactions import Coordinator
+from srm_lab.testing.simulation.wire import SimulatedWire
 
 _ATTRIBUTES = slice(21, 23)
 _TRANSACTIONAL = b"\x00\x10"

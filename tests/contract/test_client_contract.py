@@ -21,12 +21,12 @@ from tests.waiting import eventually
 
 from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
-from srm.client.routing import RoutingWatcher
+from srm.client.routing.routing import RoutingWatcher
 from srm.client.serialising import FailoverDeserializingConsumer, FailoverSerializingProducer
 from srm.client.settings import load_client_config
 from srm.engine.ports import TopicSpec
-from srm.kafka.cluster import KafkaCluster
-from srm.stack.kafka import KafkaBroker
+from srm.kafka.admin.cluster import KafkaCluster
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = pytest.mark.kafka
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from srm.engine.compacted import ensure_compacted
+from srm.engine.control.compacted import ensure_compacted
 from srm.engine.ports import TopicSpec
 from srm.errors import NotFoundError, UsageError
 

@@ -10,7 +10,7 @@ import time
 import pytest
 from tests.waiting import eventually
 
-from srm.engine.compacted import ensure_compacted
+from srm.engine.control.compacted import ensure_compacted
 from srm.engine.ports import TopicSpec
 from srm.errors import ConflictError, FencedError, NotFoundError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from srm.domain.topics import TopicPartition
+from srm.domain.names.topics import TopicPartition
 
 
 def test_an_epoch_reaches_to_the_end_of_the_log_and_one_that_nobody_wrote_under_nowhere(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.waiting import eventually
 
-from srm.domain.topics import TopicPartition
+from srm.domain.names.topics import TopicPartition
 from srm.errors import GroupActiveError
 
 

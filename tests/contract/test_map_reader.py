@@ -12,22 +12,22 @@ from dataclasses import dataclass, field
 import pytest
 from tests.slot_reports import records_of
 
-from srm.domain import internal_topics
-from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
-from srm.domain.offset_map import NoMap, OffsetMap, Position, Run, Translated
-from srm.domain.replication_records import (
+from srm.domain.flow_state.replication_records import (
     REPORTS,
     STATE_PARTITIONS,
     PartitionPosition,
     PartitionStatus,
     SlotReport,
 )
-from srm.domain.topics import Flow, TopicPartition
-from srm.engine.compacted import ensure_compacted
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.map_records import MAP_PARTITIONS, MapBlock, map_partition
+from srm.domain.offset_map.offset_map import NoMap, OffsetMap, Position, Run, Translated
+from srm.engine.control.compacted import ensure_compacted
+from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import MapReader, TopicSpec
-from srm.kafka.map_reader import KafkaMapReader
-from srm.testing.fake_cluster import FakeCluster
-from srm.testing.fake_maps import FakeMapReader
+from srm_lab.testing.fake_cluster import FakeCluster
+from srm_lab.testing.fake_maps import FakeMapReader
 
 
 class Stated:

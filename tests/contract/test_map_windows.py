@@ -15,19 +15,26 @@ from tests.map_topics import MapTopic
 from tests.slot_reports import records_of
 from tests.waiting import eventually
 
-from srm.domain import internal_topics
-from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
-from srm.domain.map_wanted import Wanted
-from srm.domain.offset_map import NotCopiedYet, OffsetMap, Position, Run, Runs, Translated
-from srm.domain.partition_notes import PartitionNotes
-from srm.domain.replication_records import REPORTS, MapEnd, PartitionPosition, SlotReport
-from srm.domain.topics import Flow, TopicPartition
-from srm.domain.translation import UNKNOWN_LOG, translate
-from srm.engine.compacted import ensure_compacted
-from srm.engine.partition_facts import partition_facts
+from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.replication_records import REPORTS, MapEnd, PartitionPosition, SlotReport
+from srm.domain.groups.translation import UNKNOWN_LOG, translate
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.map_records import MAP_PARTITIONS, MapBlock, map_partition
+from srm.domain.offset_map.map_wanted import Wanted
+from srm.domain.offset_map.offset_map import (
+    NotCopiedYet,
+    OffsetMap,
+    Position,
+    Run,
+    Runs,
+    Translated,
+)
+from srm.engine.control.compacted import ensure_compacted
+from srm.engine.groups.partition_facts import partition_facts
+from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import CompactedTopic, TopicSpec
 from srm.errors import NotLoadedError
-from srm.kafka.map_reader import KafkaMapReader
 
 EAGER = {"segment.ms": "50", "min.cleanable.dirty.ratio": "0.001", "min.compaction.lag.ms": "0"}
 COMPACTED_S = 240

@@ -6,13 +6,13 @@ import pytest
 from tests.contract.wire_places import Place, until
 from tests.contract.wire_sites import WireSite
 
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
 from srm.errors import FencedError
 from srm.replication import codes
+from srm.replication.claim.claim import transactional_id
 from srm.replication.ports import Wire
-from srm.replication.slot.claim import transactional_id
-from srm.replication.slot.log_reader import LogReader
-from srm.replication.slot.sealing import begins_with_records, first_record_in, seal
+from srm.replication.resume.log_reader import LogReader
+from srm.replication.takeover.sealing import begins_with_records, first_record_in, seal
 
 FLOW = Flow("P", "B")
 
@@ -51,7 +51,7 @@ def test_a_log_that_somebody_else_claims_meanwhile_is_not_sealed(
 
             await until(both)
 
-        monkeypatch.setattr("srm.replication.slot.sealing.until_in_force", claimed_again)
+        monkeypatch.setattr("srm.replication.takeover.sealing.until_in_force", claimed_again)
         with pytest.raises(FencedError, match="somebody else writes to it"):
             await seal(reader(wire, place), FLOW)
 

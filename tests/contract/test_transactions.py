@@ -7,7 +7,7 @@ import time
 import pytest
 from tests.waiting import eventually
 
-from srm.domain.topics import TopicPartition
+from srm.domain.names.topics import TopicPartition
 from srm.engine.ports import TopicSpec
 
 KINDS = ["classic", "consumer"]

@@ -10,7 +10,7 @@ from tests.contract.wire_places import NOW_MS, Place, batch, until
 from tests.contract.wire_sites import WireSite
 from tests.wires import produced
 
-from srm.domain.topics import TopicPartition
+from srm.domain.names.topics import TopicPartition
 from srm.errors import FencedError, UnavailableError
 from srm.replication import codes
 from srm.replication.batches.batch import batches

@@ -11,7 +11,7 @@ from tests.batches import Record, encode
 from tests.waiting import DEADLINE_S
 from tests.wires import produced
 
-from srm.domain.topics import TopicPartition
+from srm.domain.names.topics import TopicPartition
 from srm.replication.batches.batch import BatchHeader, batches, rewrite
 from srm.replication.ports import (
     Fetched,

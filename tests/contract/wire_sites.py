@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.waiting import DEADLINE_S
 
-from srm.domain.topics import TopicPartition
+from srm.domain.names.topics import TopicPartition
 from srm.engine.ports import TopicSpec
 from srm.errors import UnavailableError
 from srm.kafka.wire.cluster import WireCluster

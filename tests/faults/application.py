@@ -18,14 +18,14 @@ from tests.replicating import configure
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.loader import load_config
-from srm.domain.topics import Flow
-from srm.domain.topics import TopicPartition as Partition
+from srm.domain.names.topics import Flow
+from srm.domain.names.topics import TopicPartition as Partition
+from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import TopicSpec
-from srm.kafka.cluster import KafkaCluster
-from srm.kafka.map_reader import KafkaMapReader
-from srm.stack.kafka import KafkaBroker
-from srm.testing.logs import LoggedRecord, first_difference, read_log
+from srm.kafka.admin.cluster import KafkaCluster
 from srm.wiring import open_flow
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.testing.logs import LoggedRecord, first_difference, read_log
 
 Log = list[tuple[int, LoggedRecord]]
 

@@ -11,19 +11,19 @@ from tests.faults.campaign.history import TopicHistory
 from tests.integration.copying import CopyLab
 from tests.wires import produced
 
-from srm.domain.replication_records import AssignedPartition
-from srm.domain.slot_records import next_incarnation
-from srm.kafka.slot_state import KafkaStartReader
-from srm.kafka.state_log import KafkaStateLog
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.flow_state.slot_records import next_incarnation
+from srm.kafka.state.slot_state import KafkaStartReader
+from srm.kafka.state.state_log import KafkaStateLog
 from srm.kafka.wire.cluster import WireCluster
+from srm.replication.claim import claim as claims
+from srm.replication.copy.partition import PartitionCopy
 from srm.replication.ports import FetchFrom, Produced
-from srm.replication.slot import claim as claims
-from srm.replication.slot.log_reader import LogReader
-from srm.replication.slot.partition import PartitionCopy
-from srm.replication.slot.reporting import Reporter
-from srm.replication.slot.resume import Start, resume
-from srm.replication.slot.source_ahead import Comparison
-from srm.testing.logs import read_log, read_logs
+from srm.replication.report.reporting import Reporter
+from srm.replication.resume.log_reader import LogReader
+from srm.replication.resume.resume import Start, resume
+from srm.replication.resume.source_lookahead import Comparison
+from srm_lab.testing.logs import read_log, read_logs
 
 
 class Owner:

@@ -11,9 +11,9 @@ import psutil
 from tests.conftest import owner
 from tests.waiting import eventually
 
-from srm.stack.ports import LOOPBACK, free_port
-from srm.stack.process import ManagedProcess, ProcessSpec
-from srm.stack.spark import check_spark, quick_start
+from srm_lab.stack.ports import LOOPBACK, free_port
+from srm_lab.stack.process import ManagedProcess, ProcessSpec
+from srm_lab.stack.spark import check_spark, quick_start
 
 _DEPLOY = "org.apache.spark.deploy"
 _CORES = 2

@@ -11,11 +11,11 @@ from tests.faults.application import START_S, Application, load
 from tests.waiting import eventually
 
 from srm.config.loader import load_config
-from srm.domain.topics import Flow
-from srm.engine import driver_requests, supervision
-from srm.stack.kafka import KafkaBroker
-from srm.testing.processes import slot_workers
+from srm.domain.names.topics import Flow
+from srm.engine.flows import driver_requests, supervision
 from srm.wiring import open_state_topics
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.testing.processes import slot_workers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.faults, pytest.mark.timeout(1500)]
 

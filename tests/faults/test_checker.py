@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from tests.faults.campaign.checker import check_partition, covers
 from tests.faults.campaign.history import Life, Refusals, TopicHistory
 
-from srm.domain.offset_map import OffsetMap, Run
-from srm.domain.record_headers import RecordSettings
-from srm.domain.replication_records import PartitionStatus
-from srm.testing.logs import Log, LoggedRecord
+from srm.domain.flow_state.replication_records import PartitionStatus
+from srm.domain.names.record_headers import RecordSettings
+from srm.domain.offset_map.offset_map import OffsetMap, Run
+from srm_lab.testing.logs import Log, LoggedRecord
 
 
 def record(number: int | str, key: bytes | None = None) -> LoggedRecord:

@@ -21,15 +21,15 @@ from tests.replicating import configure, driver_of, is_copied, slot_of
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.loader import load_config
-from srm.domain.replication_records import AssignedPartition
-from srm.domain.topics import Flow, TopicPartition
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext, TopicSpec
-from srm.kafka.map_reader import KafkaMapReader
 from srm.replication.driver.driver import Timing
-from srm.spark.slot import run_slot
-from srm.stack.kafka import KafkaBroker
-from srm.testing.logs import read_log, read_logs
+from srm.spark.replication.slot import run_slot
 from srm.wiring import open_flow
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.testing.logs import read_log, read_logs
 
 pytestmark = [pytest.mark.kafka, pytest.mark.faults, pytest.mark.timeout(1500)]
 

@@ -11,7 +11,7 @@ from tests.faults.owners import Bench
 from tests.integration.copying import CopyLab
 
 from srm.engine.ports import TopicSpec
-from srm.stack.kafka import KafkaBroker
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.faults]
 

@@ -19,20 +19,21 @@ from tests.faults.owners import Bench
 from tests.integration.copying import CopyLab
 from tests.waiting import until
 
-from srm.domain.map_records import topic_id_bytes
-from srm.domain.replication_records import AssignedPartition
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.engine.ports import TopicSpec
 from srm.errors import IntegrityError
-from srm.kafka.slot_state import KafkaStartReader, broker_configs
-from srm.kafka.state_log import KafkaStateLog
+from srm.kafka.state.slot_state import KafkaStartReader, broker_configs
+from srm.kafka.state.state_log import KafkaStateLog
 from srm.replication import codes
+from srm.replication.claim import claim as claims
+from srm.replication.claim.claim import Claim
+from srm.replication.copy import send_queue
+from srm.replication.mapping.map_log import MapLog
 from srm.replication.ports import Place
-from srm.replication.slot import claim as claims
-from srm.replication.slot import reporting, send_queue
-from srm.replication.slot.claim import Claim
-from srm.replication.slot.map_log import MapLog
-from srm.replication.slot.resume import Resumed, Start, resume
-from srm.stack.kafka import KafkaBroker
+from srm.replication.report import reporting
+from srm.replication.resume.resume import Resumed, Start, resume
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.faults]
 

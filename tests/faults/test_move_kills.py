@@ -21,13 +21,13 @@ from tests.cases import cases
 from tests.integration.moving import Site, hold_and_go
 from tests.waiting import eventually
 
-from srm.client.routing import RoutingWatcher
-from srm.domain.move.routes import group_subject, topic_subject
-from srm.engine import move
-from srm.engine.move import MoveRequest, MoveStore
-from srm.engine.move.routes import RoutingTables
+from srm.client.routing.routing import RoutingWatcher
+from srm.domain.moves.routing.routes import group_subject, topic_subject
+from srm.engine import moves
+from srm.engine.moves import MoveRequest, MoveStore
+from srm.engine.moves.control.routes import RoutingTables
 from srm.errors import ConflictError
-from srm.stack.kafka import KafkaBroker
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -129,14 +129,14 @@ def test_a_move_that_was_killed_is_finished_or_released_and_nobody_is_stranded(
     )
     move_id = f"kill{seed}-{site.unique}"
     with site.context(source, target) as context:
-        eventually(lambda: not move.plan(context, request, move_id).blocking, "may start")
+        eventually(lambda: not moves.plan(context, request, move_id).blocking, "may start")
         kill(site, request, move_id, number, moment)
         decided = MoveStore(context).progress(move_id).decided
         if chance.random() < 0.5:
             hold_and_go(context, move_id)
         else:
             try:
-                move.release(context, move_id)
+                moves.release(context, move_id)
             except ConflictError:
                 assert decided
                 hold_and_go(context, move_id)

@@ -12,8 +12,8 @@ from tests.faults.campaign.aborted import replicated_aborts
 from tests.leaders import partition
 from tests.waiting import eventually
 
-from srm.stack.kafka import KafkaBroker
-from srm.testing.logs import read_log
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.testing.logs import read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.faults]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.integration.moving import Site
 from tests.integration.securing import SecuredBroker, secured_broker
 
-from srm.stack.kafka import KafkaBroker
+from srm_lab.stack.kafka import KafkaBroker
 
 
 @pytest.fixture

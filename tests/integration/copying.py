@@ -15,11 +15,8 @@ from tests.replicating import at_work
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.model import ClusterClients
-from srm.domain import internal_topics
-from srm.domain.map_records import MAP_PARTITIONS
-from srm.domain.offset_map import OffsetMap
-from srm.domain.partition_notes import PartitionNotes, in_force
-from srm.domain.replication_records import (
+from srm.domain.flow_state.anomalies import PartitionNotes, in_force
+from srm.domain.flow_state.replication_records import (
     DRIVER_KEY,
     STATE_PARTITIONS,
     AssignedPartition,
@@ -29,17 +26,20 @@ from srm.domain.replication_records import (
     PartitionStatus,
     SlotReport,
 )
-from srm.domain.replication_state import ReplicationState, decode_state
-from srm.domain.topics import Flow, TopicPartition
+from srm.domain.flow_state.replication_state import ReplicationState, decode_state
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.map_records import MAP_PARTITIONS
+from srm.domain.offset_map.offset_map import OffsetMap
+from srm.engine.flows.state_topic import StateTopic
+from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import Cluster, TopicDescription, TopicSpec
-from srm.engine.state_topic import StateTopic
-from srm.kafka.cluster import KafkaCluster
-from srm.kafka.map_reader import KafkaMapReader
-from srm.kafka.state_log import KafkaStateLog
-from srm.replication.slot.slot import SlotSpec
-from srm.spark.slot import run_slot
-from srm.testing.flows import flow_config
-from srm.testing.logs import first_difference, read_log
+from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.state.state_log import KafkaStateLog
+from srm.replication.copy.slot import SlotSpec
+from srm.spark.replication.slot import run_slot
+from srm_lab.testing.flows import flow_config
+from srm_lab.testing.logs import first_difference, read_log
 
 
 def _properties(cluster: str | Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ import threading
 from tests.replicating import driver_of, slot_of
 
 from srm.config.loader import load_config
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
 from srm.wiring import open_flow
 
 

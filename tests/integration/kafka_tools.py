@@ -6,9 +6,9 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from srm.stack.jars import kafka_class_path
-from srm.stack.java import find_java
-from srm.stack.kafka import quick_start
+from srm_lab.stack.jars import kafka_class_path
+from srm_lab.stack.java import find_java
+from srm_lab.stack.kafka import quick_start
 
 
 def run_tool(

@@ -17,26 +17,26 @@ from tests.waiting import DEADLINE_S, eventually
 
 from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
-from srm.client.routing import RoutingWatcher
+from srm.client.routing.routing import RoutingWatcher
 from srm.config.model import Config
-from srm.domain import internal_topics
-from srm.domain.move.routes import Route, next_generation
-from srm.domain.replication_records import (
+from srm.domain.flow_state.replication_records import (
     STATE_PARTITIONS,
     AssignedPartition,
     Assignment,
 )
-from srm.domain.topics import Flow
-from srm.engine import move
-from srm.engine.move import MoveContext, MoveRequest
-from srm.engine.move.control import Change
-from srm.engine.move.registers import SIDES, Registers
+from srm.domain.moves.routing.routes import Route, next_generation
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow
+from srm.engine import moves
+from srm.engine.moves import MoveContext, MoveRequest
+from srm.engine.moves.control.control import Change
+from srm.engine.moves.control.registers import SIDES, Registers
 from srm.engine.ports import TopicSpec
 from srm.errors import ConflictError, GateClosedError
-from srm.kafka.state_log import KafkaStateLog
-from srm.spark.slot import run_slot
-from srm.stack.kafka import KafkaBroker
+from srm.kafka.state.state_log import KafkaStateLog
+from srm.spark.replication.slot import run_slot
 from srm.wiring import kafka_cluster, open_move
+from srm_lab.stack.kafka import KafkaBroker
 
 PARTITIONS = 3
 
@@ -231,10 +231,10 @@ def begin(context: MoveContext, request: MoveRequest, move_id: str) -> None:
     """
 
     def begun() -> bool:
-        if move.plan(context, request, move_id).blocking:
+        if moves.plan(context, request, move_id).blocking:
             return False
         try:
-            move.hold(context, move_id)
+            moves.hold(context, move_id)
         except ConflictError:
             return False
         return True
@@ -243,7 +243,7 @@ def begin(context: MoveContext, request: MoveRequest, move_id: str) -> None:
 
 
 def pass_gate(
-    context: MoveContext, move_id: str, step: Callable[..., object] = move.apply_and_go
+    context: MoveContext, move_id: str, step: Callable[..., object] = moves.apply_and_go
 ) -> None:
     """Take a step of a move that holds, as soon as its gate lets it.
 
@@ -251,7 +251,7 @@ def pass_gate(
     """
 
     def passed() -> bool:
-        if not move.wait_status(context, move_id).ready:
+        if not moves.wait_status(context, move_id).ready:
             return False
         try:
             step(context, move_id)
@@ -264,7 +264,7 @@ def pass_gate(
 
 def hold_and_go(context: MoveContext, move_id: str) -> None:
     """Run a planned move from its hold until its clients are sent to the target."""
-    move.hold(context, move_id)
+    moves.hold(context, move_id)
     pass_gate(context, move_id)
 
 
@@ -276,7 +276,7 @@ def refused_go(
     def refused() -> bool:
         before()
         with pytest.raises(GateClosedError) as closed:
-            move.go(context, move_id)
+            moves.go(context, move_id)
         return reason in str(closed.value)
 
     eventually(refused, f"go of {move_id} is refused: {reason}")
@@ -286,4 +286,4 @@ def carry_out(context: MoveContext, request: MoveRequest, move_id: str) -> None:
     """Run a move until its groups work on the target."""
     begin(context, request, move_id)
     pass_gate(context, move_id)
-    eventually(lambda: move.verify(context, move_id).done, f"{move_id} resumed")
+    eventually(lambda: moves.verify(context, move_id).done, f"{move_id} resumed")

@@ -13,17 +13,17 @@ from tests.integration.copying import described
 from tests.replicating import configure, replicating
 from tests.waiting import eventually
 
-from srm.domain.offset_map import OffsetMap
-from srm.domain.pause import Pause
-from srm.domain.replication_state import decode_state
-from srm.domain.reported_positions import newest_position, positions_by_copy
-from srm.domain.topics import Flow, TopicPartition
+from srm.domain.flow_state.pause import Pause
+from srm.domain.flow_state.replication_state import decode_state
+from srm.domain.flow_state.reported_positions import newest_position, positions_by_copy
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.offset_map import OffsetMap
+from srm.engine.flows.state_topic import StateTopic
+from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext, TopicSpec
-from srm.engine.state_topic import StateTopic
-from srm.kafka.map_reader import KafkaMapReader
-from srm.stack.kafka import KafkaBroker
-from srm.testing.logs import LoggedRecord, read_log
 from srm.wiring import kafka_cluster
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.testing.logs import LoggedRecord, read_log
 
 
 class Pair:

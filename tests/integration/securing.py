@@ -20,8 +20,8 @@ from tests.conftest import LASTING, owner
 from tests.identities import IdentityProvider, identity_provider
 from tests.waiting import eventually
 
-from srm.stack.kafka import KafkaBroker
-from srm.stack.ports import LOOPBACK
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.stack.ports import LOOPBACK
 
 PASSWORD: Final = "it's srm's, \"quoted\""
 SUITE: Final = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"

@@ -12,7 +12,7 @@ import pytest
 from bench import fleet, fleet_cost
 from bench.results import load_all
 
-from srm.stack.kafka import quick_start
+from srm_lab.stack.kafka import quick_start
 
 pytestmark = [
     pytest.mark.kafka,

@@ -13,10 +13,10 @@ from tests.cases import cases
 from tests.integration.rights import Right, user_with
 from tests.integration.securing import SESSION_MS, WAYS_IN, SecuredBroker
 
-from srm.domain.topics import TopicPartition
+from srm.domain.names.topics import TopicPartition
 from srm.engine.ports import GroupDescription, TopicSpec
 from srm.errors import AuthorizationError
-from srm.kafka.cluster import KafkaCluster
+from srm.kafka.admin.cluster import KafkaCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from srm.kafka.slot_state import broker_configs
-from srm.stack.kafka import KafkaBroker
+from srm.kafka.state.slot_state import broker_configs
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(400)]
 

@@ -23,15 +23,21 @@ from typer.testing import CliRunner
 
 from srm.cli.main import app
 from srm.config.model import Config
-from srm.domain import internal_topics
-from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
-from srm.domain.offset_map import Position, Run
-from srm.domain.replication_records import REPORTS, STATE_PARTITIONS, PartitionPosition, SlotReport
-from srm.domain.topics import Flow, TopicPartition
-from srm.engine import checkpoints, group_sync, offsets_export, topic_sync
+from srm.domain.flow_state.replication_records import (
+    REPORTS,
+    STATE_PARTITIONS,
+    PartitionPosition,
+    SlotReport,
+)
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.map_records import MAP_PARTITIONS, MapBlock, map_partition
+from srm.domain.offset_map.offset_map import Position, Run
+from srm.engine.control import topic_sync
+from srm.engine.groups import checkpoints, group_sync, offsets_export
 from srm.engine.ports import Cluster, FlowContext, TopicSpec
-from srm.stack.kafka import KafkaBroker
 from srm.wiring import open_flow
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

@@ -17,13 +17,13 @@ from tests.waiting import eventually
 
 from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
-from srm.client.routing import RoutingWatcher
+from srm.client.routing.routing import RoutingWatcher
 from srm.client.settings import load_client_config
 from srm.config.model import Config
-from srm.domain import internal_topics
-from srm.engine.compacted import compacted_spec
+from srm.domain.names import internal_topics
+from srm.engine.control.compacted import compacted_spec
 from srm.engine.ports import TopicSpec
-from srm.kafka.cluster import KafkaCluster
+from srm.kafka.admin.cluster import KafkaCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

@@ -21,15 +21,16 @@ from tests.replicating import configure, one_broker_as_two_clusters
 from tests.waiting import eventually
 
 from srm.config.model import Config
-from srm.domain import internal_topics
-from srm.domain.replication_records import AssignedPartition
-from srm.domain.topics import TopicPartition
-from srm.engine import checkpoints, group_sync, topic_sync
-from srm.kafka.driver_log import KafkaDriverLog
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import TopicPartition
+from srm.engine.control import topic_sync
+from srm.engine.groups import checkpoints, group_sync
+from srm.kafka.state.driver_log import KafkaDriverLog
+from srm.replication.copy.slot import SlotSpec
 from srm.replication.driver.discovery import Discovery
-from srm.replication.slot.slot import SlotSpec
-from srm.stack.kafka import KafkaBroker
 from srm.wiring import open_flow
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

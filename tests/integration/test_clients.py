@@ -15,13 +15,13 @@ from tests.waiting import DEADLINE_S, eventually
 
 from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
-from srm.client.routing import RoutingWatcher
-from srm.domain import internal_topics
-from srm.domain.move.routes import acks_of
-from srm.engine.move.store import ensure_topics
+from srm.client.routing.routing import RoutingWatcher
+from srm.domain.moves.routing.routes import acks_of
+from srm.domain.names import internal_topics
+from srm.engine.moves.control.move_records import ensure_topics
 from srm.engine.ports import TopicSpec
 from srm.errors import ConflictError, UnavailableError
-from srm.testing.logs import read_log
+from srm_lab.testing.logs import read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

@@ -26,10 +26,10 @@ from tests.waiting import DEADLINE_S, eventually
 from srm.client.aio import FailoverAIOConsumer, FailoverAIOProducer
 from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
-from srm.client.routing import RoutingWatcher
+from srm.client.routing.routing import RoutingWatcher
 from srm.client.serialising import FailoverDeserializingConsumer, FailoverSerializingProducer
-from srm.domain import internal_topics
-from srm.domain.move.routes import Ack, acks_of
+from srm.domain.moves.routing.routes import Ack, acks_of
+from srm.domain.names import internal_topics
 from srm.engine.ports import TopicSpec
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

@@ -16,16 +16,16 @@ from tests.integration.test_clients import values_on
 from tests.waiting import Stopwatch, eventually
 
 from srm.client.producer import FailoverProducer
-from srm.client.routing import RoutingWatcher
-from srm.domain import internal_topics
-from srm.domain.topics import Flow, TopicPartition
-from srm.engine import move
-from srm.engine.checkpoints import emit
-from srm.engine.compacted import compacted_spec
-from srm.engine.move import MoveRequest, RunEvent
-from srm.engine.move.store import ensure_topics
-from srm.stack.kafka import KafkaBroker
+from srm.client.routing.routing import RoutingWatcher
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine import moves
+from srm.engine.control.compacted import compacted_spec
+from srm.engine.groups.checkpoints import emit
+from srm.engine.moves import MoveRequest, RunEvent
+from srm.engine.moves.control.move_records import ensure_topics
 from srm.wiring import open_move
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -142,9 +142,9 @@ def test_clients_work_on_the_target_at_once_when_their_cluster_is_given_up(
             request = MoveRequest(
                 "failover", site.p, site.b, (site.topic,), (lost.group,), mode="unplanned"
             )
-            planned = move.plan(context, request, f"m-{site.unique}")
+            planned = moves.plan(context, request, f"m-{site.unique}")
             assert not planned.blocking, planned.blocking
-            report = move.carry_out(context, f"m-{site.unique}", show)
+            report = moves.carry_out(context, f"m-{site.unique}", show)
         eventually(lambda: site.b in application.clusters, "the group works on B")
         [(since_go, until_go)] = gone
         eventually(lambda: len(source.acknowledged) > until_go + 20, "payments are written on B")

@@ -11,13 +11,13 @@ from tests.faults.campaign.truncation import cut
 from tests.integration.copying import CopyLab, delete_before
 from tests.waiting import eventually
 
-from srm.domain.offset_ranges import both_ends
-from srm.domain.partition_notes import PartitionNotes
-from srm.domain.replication_records import AssignedPartition
-from srm.domain.topics import TopicPartition
+from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.names.topics import TopicPartition
+from srm.domain.verification.offset_ranges import both_ends
 from srm.errors import SrmError
-from srm.stack.kafka import KafkaBroker
-from srm.testing.logs import read_log
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.testing.logs import read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(600)]
 

@@ -13,12 +13,12 @@ from tests.waiting import eventually
 from typer.testing import CliRunner
 
 from srm.cli.main import app
-from srm.domain import internal_topics
-from srm.domain.ledger import all_entries
-from srm.domain.map_records import MAP_PARTITIONS
-from srm.domain.offset_map import Run
-from srm.engine.checkpoints import emit
+from srm.domain.groups.ledger import all_entries
+from srm.domain.names import internal_topics
+from srm.domain.offset_map.map_records import MAP_PARTITIONS
+from srm.domain.offset_map.offset_map import Run
 from srm.engine.drill.leftovers import read_drills
+from srm.engine.groups.checkpoints import emit
 from srm.errors import ConflictError, GroupActiveError
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

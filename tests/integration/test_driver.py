@@ -18,28 +18,28 @@ from tests.slot_reports import FIRST
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.model import Config
-from srm.domain import internal_topics
-from srm.domain.map_records import topic_id_text
-from srm.domain.mm2_records import Heartbeat
-from srm.domain.replication_records import (
+from srm.domain.flow_state.replication_records import (
     DRIVER_KEY,
     REPORTS,
     AssignedPartition,
     Assignment,
     DriverHeartbeat,
 )
-from srm.domain.slot_records import SlotHeartbeat
-from srm.domain.topics import Flow
+from srm.domain.flow_state.slot_records import SlotHeartbeat
+from srm.domain.groups.mm2_records import Heartbeat
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow
+from srm.domain.offset_map.map_records import topic_id_text
 from srm.engine.ports import FlowContext, TopicSpec
 from srm.errors import FencedError, SrmError
-from srm.kafka.driver_log import KafkaDriverLog
-from srm.kafka.slot_state import KafkaAssignmentFeed
+from srm.kafka.state.driver_log import KafkaDriverLog
+from srm.kafka.state.slot_state import KafkaAssignmentFeed
 from srm.kafka.wire.cluster import WireCluster
 from srm.replication.driver.discovery import Discovery
 from srm.replication.driver.driver import FlowDriver
 from srm.replication.driver.heartbeats import emit_heartbeats
-from srm.stack.kafka import KafkaBroker
 from srm.wiring import open_flow
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

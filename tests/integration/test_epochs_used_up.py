@@ -9,19 +9,19 @@ import pytest
 from tests.conftest import BrokerFactory
 from tests.integration.copying import CopyLab
 
-from srm.domain import internal_topics
-from srm.domain.replication_records import (
+from srm.domain.flow_state.replication_records import (
     REPORTS,
     STATUS_PREFIX,
     AssignedPartition,
     PartitionStatus,
 )
-from srm.domain.topics import TopicPartition
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import TopicPartition
 from srm.kafka.wire.cluster import WireCluster
+from srm.replication.claim.claim import LAST_EPOCH, transactional_id
 from srm.replication.ports import ProducerId
-from srm.replication.slot.claim import LAST_EPOCH, transactional_id
-from srm.stack.kafka import KafkaBroker
-from srm.testing.logs import read_log
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.testing.logs import read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(2400)]
 

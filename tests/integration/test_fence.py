@@ -25,12 +25,12 @@ from tests.waiting import DEADLINE_S, eventually
 from typer.testing import CliRunner
 
 from srm.cli.main import app
-from srm.engine import move
-from srm.engine.move import MoveRequest
-from srm.engine.move.fence import set_fence
-from srm.engine.move.store import ensure_topics
-from srm.kafka.cluster import KafkaCluster
-from srm.stack.kafka import KafkaBroker
+from srm.engine import moves
+from srm.engine.moves import MoveRequest
+from srm.engine.moves.control.move_records import ensure_topics
+from srm.engine.moves.steps.fence import set_fence
+from srm.kafka.admin.cluster import KafkaCluster
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -109,14 +109,14 @@ def test_a_producer_that_nobody_redirects_is_shut_out_until_the_move_back(
             consumer.close()
             with site.context(site.p, site.b) as context:
                 begin(context, there, f"there-{unique}")
-                report = move.carry_out(context, f"there-{unique}")
+                report = moves.carry_out(context, f"there-{unique}")
             taken, refusals = stray.written, len(stray.refused)
             eventually(lambda: len(stray.refused) > refusals + 10, "it goes on trying")
             assert stray.written == taken
 
         with site.context(site.b, site.p) as context:
             begin(context, back, f"back-{unique}")
-            returned = move.carry_out(context, f"back-{unique}")
+            returned = moves.carry_out(context, f"back-{unique}")
 
     assert report.ok, report.problems
     assert set(stray.refused) == {KafkaError.TOPIC_AUTHORIZATION_FAILED}

@@ -8,9 +8,9 @@ import pytest
 from tests.integration.test_driver import Lab, lab
 from tests.waiting import eventually
 
-from srm.domain.pause import Pause, read_pause
-from srm.domain.topics import TopicPartition
-from srm.engine.supervision import state_topic
+from srm.domain.flow_state.pause import Pause, read_pause
+from srm.domain.names.topics import TopicPartition
+from srm.engine.flows.supervision import state_topic
 from srm.errors import ConflictError, NotFoundError
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

@@ -11,17 +11,17 @@ from tests.integration.kafka_tools import run_tool
 from tests.integration.returning import Pair
 from tests.waiting import eventually
 
-from srm.domain import internal_topics
-from srm.domain.ledger import all_entries
-from srm.domain.mm2_records import Checkpoint
-from srm.domain.topics import TopicPartition
-from srm.engine import move
-from srm.engine.checkpoints import emit, forget_topics, read_checkpoints
-from srm.engine.group_sync import sync
-from srm.engine.move import MoveRequest
+from srm.domain.groups.ledger import all_entries
+from srm.domain.groups.mm2_records import Checkpoint
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import TopicPartition
+from srm.engine import moves
+from srm.engine.groups.checkpoints import emit, forget_topics, read_checkpoints
+from srm.engine.groups.group_sync import sync
+from srm.engine.moves import MoveRequest
 from srm.engine.ports import FlowContext
-from srm.stack.kafka import KafkaBroker
 from srm.wiring import open_flow, open_move
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -86,8 +86,8 @@ def test_places_in_a_former_life_neither_move_a_group_nor_stop_its_sync(
     # The other has not run since, and the source dies.
     with open_move(pair.config, pair.p, pair.b, unplanned=True) as moving:
         request = MoveRequest("failover", pair.p, pair.b, (topic,), (asleep,), mode="unplanned")
-        [plan] = move.plan(moving, replace(request, slow_writer_seconds=0.0), "m").groups
-        report = move.carry_out(moving, "m", poll_seconds=0.1)
+        [plan] = moves.plan(moving, replace(request, slow_writer_seconds=0.0), "m").groups
+        report = moves.carry_out(moving, "m", poll_seconds=0.1)
     [moved] = [position for position in plan.positions if position.target_topic == remote]
     assert (moved.resume, moved.skipped) == (0, 0)
     assert report.ok, report.problems

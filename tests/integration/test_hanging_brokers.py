@@ -14,12 +14,12 @@ from tests.integration.copying import CopyLab
 from tests.integration.proxy import Proxy
 from tests.waiting import DEADLINE_S, eventually
 
-from srm.domain.replication_records import AssignedPartition
-from srm.domain.topics import TopicPartition
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.names.topics import TopicPartition
 from srm.errors import UnavailableError
 from srm.kafka.wire.cluster import WireCluster
-from srm.stack.kafka import KafkaBroker
-from srm.stack.ports import free_port
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.stack.ports import free_port
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(1200)]
 

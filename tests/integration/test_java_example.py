@@ -14,14 +14,14 @@ from tests.integration.moving import Site
 from tests.integration.test_clients import committed, is_empty, tell
 from tests.waiting import DEADLINE_S, eventually
 
-from srm.domain import internal_topics
-from srm.domain.move.routes import Ack, Route, acks_of
-from srm.engine.move.control import Change
-from srm.engine.move.registers import SIDES, Registers
-from srm.engine.move.store import ensure_topics
-from srm.stack.jars import kafka_class_path
-from srm.stack.java import find_java
-from srm.testing.logs import read_log
+from srm.domain.moves.routing.routes import Ack, Route, acks_of
+from srm.domain.names import internal_topics
+from srm.engine.moves.control.control import Change
+from srm.engine.moves.control.move_records import ensure_topics
+from srm.engine.moves.control.registers import SIDES, Registers
+from srm_lab.stack.jars import kafka_class_path
+from srm_lab.stack.java import find_java
+from srm_lab.testing.logs import read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

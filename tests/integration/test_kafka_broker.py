@@ -15,13 +15,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.leaders import partition
 from tests.waiting import eventually
 
-from srm.domain.topics import TopicPartition
+from srm.domain.names.topics import TopicPartition
 from srm.errors import StackError
-from srm.kafka.cluster import KafkaCluster
-from srm.stack.class_archive import archived, class_archive
-from srm.stack.jars import KAFKA_VERSION, cache_folder, jar_folder
-from srm.stack.java import find_java
-from srm.stack.kafka import KafkaBroker, archive_broker_classes
+from srm.kafka.admin.cluster import KafkaCluster
+from srm_lab.stack.class_archive import archived, class_archive
+from srm_lab.stack.jars import KAFKA_VERSION, cache_folder, jar_folder
+from srm_lab.stack.java import find_java
+from srm_lab.stack.kafka import KafkaBroker, archive_broker_classes
 
 pytestmark = pytest.mark.kafka
 

@@ -11,7 +11,7 @@ from tests.integration.kafka_tools import run_tool
 from srm.config.loader import build_config, understand
 from srm.config.properties import Property
 from srm.config.security import translate_security
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
 from srm.errors import ConfigError
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import pytest
 from tests.integration.copying import CopyLab
 
-from srm.domain import internal_topics
-from srm.domain.map_records import MAP_PARTITIONS, topic_id_bytes
-from srm.domain.superseded import CopiedTopic
-from srm.kafka.map_cleaner import KafkaMapCleaner
-from srm.stack.kafka import KafkaBroker
+from srm.domain.flow_state.stale_positions import CopiedTopic
+from srm.domain.names import internal_topics
+from srm.domain.offset_map.map_records import MAP_PARTITIONS, topic_id_bytes
+from srm.kafka.state.map_cleaner import KafkaMapCleaner
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

@@ -18,15 +18,15 @@ from tests.integration.test_metrics_real import quiet_flow, write_raw
 
 from srm.config.loader import load_config
 from srm.config.model import Config
-from srm.domain import internal_topics
-from srm.domain.metrics import RawMetric, encode_raw
-from srm.engine.aggregation import AggregationSummary, aggregate
-from srm.engine.metrics import stored_windows
+from srm.domain.metrics.metrics import RawMetric, encode_raw
+from srm.domain.names import internal_topics
+from srm.engine.metrics.aggregation import AggregationSummary, aggregate
+from srm.engine.metrics.metrics import stored_windows
 from srm.engine.ports import TopicSpec
-from srm.kafka.raw_log import read_raw_metrics
+from srm.kafka.tables.raw_log import read_raw_metrics
 from srm.spark import REMOTE
-from srm.stack.kafka import KafkaBroker
 from srm.wiring import open_flow
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [
     pytest.mark.kafka,
@@ -39,7 +39,7 @@ JOB = Path(__file__).resolve().parents[2] / "spark_jobs" / "metrics.py"
 SPREAD = """
 import os, sys
 from srm.spark.session import spark_session
-from srm.spark.spread import cores, spread
+from srm.spark.jobs.spread import cores, spread
 with spark_session("srm-test") as spark:
     found = spread(spark, range(40), lambda part: [(item, os.getpid()) for item in part])
     print(cores(spark), [item for item, _ in found] == list(range(40)), os.getpid() in dict(found))

@@ -13,15 +13,15 @@ import pytest
 from confluent_kafka import Producer
 
 from srm.config.loader import load_config
-from srm.domain import internal_topics
-from srm.domain.metrics import RawMetric, Statistics, WindowMetric, encode_raw
-from srm.domain.topics import Flow
-from srm.engine.metrics import WindowSpec, latest_windows, stored_windows
+from srm.domain.metrics.metrics import RawMetric, Statistics, WindowMetric, encode_raw
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow
+from srm.engine.metrics.metrics import WindowSpec, latest_windows, stored_windows
 from srm.engine.ports import TopicSpec
-from srm.spark.aggregation import aggregate
+from srm.spark.jobs.aggregation import aggregate
 from srm.spark.session import spark_session
-from srm.stack.kafka import KafkaBroker
 from srm.wiring import open_flow
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [
     pytest.mark.kafka,

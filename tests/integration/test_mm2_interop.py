@@ -14,11 +14,11 @@ from confluent_kafka import Producer
 from tests.integration.kafka_tools import run_tool
 from tests.replicating import configure
 
-from srm.domain.topics import TopicPartition
+from srm.domain.names.topics import TopicPartition
 from srm.engine.ports import TopicSpec
-from srm.kafka.cluster import KafkaCluster
-from srm.stack.kafka import KafkaBroker
-from srm.testing.logs import first_difference, read_log
+from srm.kafka.admin.cluster import KafkaCluster
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.testing.logs import first_difference, read_log
 
 pytestmark = [
     pytest.mark.kafka,

@@ -24,9 +24,9 @@ from tests.integration.moving import (
 )
 from tests.waiting import eventually
 
-from srm.client.routing import RoutingWatcher
-from srm.engine import move
-from srm.engine.move import MoveReport, MoveRequest
+from srm.client.routing.routing import RoutingWatcher
+from srm.engine import moves
+from srm.engine.moves import MoveReport, MoveRequest
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -62,7 +62,7 @@ def test_groups_and_producers_move_there_and_back_and_process_each_payment_once(
         )
         with site.context(site.p, site.b) as context:
             carry_out(context, request, f"there-{site.unique}")
-            there = move.report(context, f"there-{site.unique}")
+            there = moves.report(context, f"there-{site.unique}")
         before = len(source.acknowledged)
         eventually(lambda: len(source.acknowledged) > before + 500, "payments written on B")
         eventually(
@@ -75,7 +75,7 @@ def test_groups_and_producers_move_there_and_back_and_process_each_payment_once(
         )
         with site.context(site.b, site.p) as context:
             carry_out(context, back, f"back-{site.unique}")
-            again = move.report(context, f"back-{site.unique}")
+            again = moves.report(context, f"back-{site.unique}")
         before = len(source.acknowledged)
         eventually(lambda: len(source.acknowledged) > before + 300, "payments written on P again")
         source.stop()
@@ -157,7 +157,7 @@ def test_the_command_gives_up_in_time_or_when_interrupted_and_releases_clients(
     with site.replicating(), RoutingWatcher(site.config) as watcher:
         with site.context(site.p, site.b) as context:
             request = MoveRequest("failover", site.p, site.b, (site.topic,), (group,))
-            eventually(lambda: not move.plan(context, request, dry_run=True).blocking, "a plan")
+            eventually(lambda: not moves.plan(context, request, dry_run=True).blocking, "a plan")
         stubborn = member(site, site.p, group)
 
         late = srm(site, "run", *named, f"late-{site.unique}", "--timeout", "10")

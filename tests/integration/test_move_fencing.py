@@ -13,17 +13,17 @@ from tests.integration.moving import Site, hold_and_go, route_clients
 from tests.spec.replay import Recorded, violations
 from tests.waiting import eventually
 
-from srm.client.routing import RoutingWatcher
-from srm.domain import internal_topics
-from srm.domain.move.routes import Route
-from srm.engine import move
-from srm.engine.control_records import CONTROL_ID
-from srm.engine.move import MoveContext, MoveRequest
-from srm.engine.move.routes import RoutingTables
-from srm.engine.move.store import ensure_topics
+from srm.client.routing.routing import RoutingWatcher
+from srm.domain.moves.routing.routes import Route
+from srm.domain.names import internal_topics
+from srm.engine import moves
+from srm.engine.control.control_records import CONTROL_ID
+from srm.engine.moves import MoveContext, MoveRequest
+from srm.engine.moves.control.move_records import ensure_topics
+from srm.engine.moves.control.routes import RoutingTables
 from srm.engine.ports import Cluster
-from srm.kafka.control_writer import KafkaControlWriter
-from srm.stack.kafka import KafkaBroker
+from srm.kafka.state.control_writer import KafkaControlWriter
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 READ = 50
@@ -64,7 +64,7 @@ def planned(site: Site, context: MoveContext, number: int = 0) -> str:
         "failover", site.p, site.b, (topic,), (site.group(topic),), quiet_seconds=0.2
     )
     move_id = f"move{number}-{site.unique}"
-    eventually(lambda: not move.plan(context, request, move_id).warnings, "all is copied")
+    eventually(lambda: not moves.plan(context, request, move_id).warnings, "all is copied")
     return move_id
 
 
@@ -134,7 +134,7 @@ def test_a_hold_that_lands_after_go_is_refused_by_the_brokers(
     ):
         move_id = planned(site, context)
         stall.meanwhile[stall.count + transaction] = lambda: hold_and_go(other, move_id)
-        assert move.hold(context, move_id).step == "gone"
+        assert moves.hold(context, move_id).step == "gone"
         assert clients_at(site, context) == {(site.b, "go")}
         assert not_in_the_protocol(site, context, tmp_path) == []
         with RoutingWatcher(site.config) as started_later:

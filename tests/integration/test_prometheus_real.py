@@ -17,12 +17,12 @@ from tests.integration.moving import Site
 from tests.unit.deploy.queries import DEPLOY, RULES, alerts
 from tests.waiting import eventually
 
-from srm.domain.topics import Flow, TopicPartition
-from srm.engine.checkpoints import emit
-from srm.stack.ports import free_port
-from srm.stack.process import ManagedProcess, ProcessSpec
-from srm.stack.service import EmbeddedService
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine.groups.checkpoints import emit
 from srm.wiring import open_flow
+from srm_lab.stack.ports import free_port
+from srm_lab.stack.process import ManagedProcess, ProcessSpec
+from srm_lab.stack.service import EmbeddedService
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

@@ -13,8 +13,8 @@ from tests.integration.copying import CopyLab
 from tests.integration.kafka_tools import run_tool
 
 from srm.kafka.wire import brokers
-from srm.kafka.wire.security import read_security
-from srm.stack.kafka import KafkaBroker
+from srm.kafka.wire.auth.security import read_security
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -117,6 +117,6 @@ def test_pauses_that_are_longer_than_a_silent_broker_is_waited_for_break_nothing
 
 def _warnings(caplog: pytest.LogCaptureFixture, topic: str) -> list[str]:
     """Return why partitions of a topic have stopped."""
-    logged = [r for r in caplog.records if r.name == "srm.replication.slot.lifecycle"]
+    logged = [r for r in caplog.records if r.name == "srm.replication.copy.lifecycle"]
     said = [r.getMessage() for r in logged if r.levelname == "WARNING"]
     return [text for text in said if topic in text]

@@ -10,14 +10,14 @@ from confluent_kafka.admin import AdminClient
 from tests.integration.copying import CopyLab, delete_before
 from tests.waiting import eventually
 
-from srm.domain.replication_records import AssignedPartition
-from srm.domain.topics import TopicPartition
-from srm.engine import topic_sync
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.names.topics import TopicPartition
+from srm.engine.control import topic_sync
+from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
-from srm.kafka.flow_switch import KafkaFlowSwitch
-from srm.kafka.map_reader import KafkaMapReader
-from srm.stack.kafka import KafkaBroker
-from srm.testing.logs import read_log
+from srm.kafka.state.flow_pause import KafkaFlowSwitch
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.testing.logs import read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

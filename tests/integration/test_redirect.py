@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 
 from srm.cli.main import app
 from srm.config.loader import load_config
-from srm.engine import move
-from srm.engine.move import MoveRequest
+from srm.engine import moves
+from srm.engine.moves import MoveRequest
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -175,7 +175,7 @@ def test_plain_applications_are_moved_by_a_command_and_lose_and_repeat_nothing(
         )
         with site.context(site.p, site.b) as context:
             begin(context, request, "there")
-            report = move.carry_out(context, "there")
+            report = moves.carry_out(context, "there")
         before = len(application.acknowledged)
         eventually(lambda: len(application.acknowledged) > before + 200, "it writes to B")
         application.enough.set()

@@ -19,9 +19,9 @@ from tests.certificates import Authority
 from tests.conftest import BrokerFactory
 from tests.waiting import eventually
 
-from srm.service.users import line
-from srm.stack.kafka import KafkaBroker
-from srm.stack.ports import LOOPBACK, free_port
+from srm.service.access.users import line
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.stack.ports import LOOPBACK, free_port
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

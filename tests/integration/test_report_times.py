@@ -13,13 +13,13 @@ from tests.waiting import eventually
 from typer.testing import CliRunner
 
 from srm.cli.main import app
-from srm.client import announcing
-from srm.client.following import Moment
-from srm.client.routing import RoutingWatcher
-from srm.domain import internal_topics
-from srm.domain.move.routes import Ack, acks_of
-from srm.engine import move
-from srm.engine.move import MoveContext, MoveRequest
+from srm.client.routing import client_heartbeat
+from srm.client.routing.following import Moment
+from srm.client.routing.routing import RoutingWatcher
+from srm.domain.moves.routing.routes import Ack, acks_of
+from srm.domain.names import internal_topics
+from srm.engine import moves
+from srm.engine.moves import MoveContext, MoveRequest
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -33,7 +33,7 @@ def late_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
     def late() -> Moment:
         return Moment(time.time_ns() // 1_000_000 - HOUR_MS, time.monotonic())
 
-    monkeypatch.setattr(announcing, "now", late)
+    monkeypatch.setattr(client_heartbeat, "now", late)
 
 
 def produce(site: Site, alias: str, count: int) -> None:
@@ -79,14 +79,14 @@ def test_records_written_after_the_report_are_found_while_the_source_is_watched(
         begin(context, request, move_id)
         pass_gate(context, move_id)
         eventually(lambda: said(context, group), "the client says that it works")
-        eventually(lambda: move.verify(context, move_id).done, "resumed")
-        first = move.report(context, move_id)
+        eventually(lambda: moves.verify(context, move_id).done, "resumed")
+        first = moves.report(context, move_id)
         took = time.monotonic() - began
         acks = said(context, group)
         assert first.ok
         produce(site, site.p, 7)
         found = shown(site, move_id)
-        kept = move.kept_report(context, move_id).report
+        kept = moves.kept_report(context, move_id).report
 
     assert all(ack.time_ms < first.created_ms for ack in acks)
     assert first.groups[group].assigned_seconds is not None

@@ -19,18 +19,19 @@ from tests.integration.moving import begin, pass_gate
 from tests.replicating import configure, is_copied, replicating
 from tests.waiting import DEADLINE_S, eventually
 
-from srm.domain.move.request import MoveRequest
-from srm.domain.offset_map import Translated
-from srm.domain.topics import Flow, TopicPartition
-from srm.engine import checkpoints, move
+from srm.domain.moves.records.request import MoveRequest
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.offset_map import Translated
+from srm.engine import moves
+from srm.engine.groups import checkpoints
+from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import TopicSpec
-from srm.kafka.map_reader import KafkaMapReader
+from srm.replication.copy.slot import SlotSpec
 from srm.replication.driver.jobs import keep_running
-from srm.replication.slot.slot import SlotSpec
-from srm.spark.slot import run_slot
-from srm.stack.kafka import KafkaBroker
-from srm.testing.logs import read_log
+from srm.spark.replication.slot import run_slot
 from srm.wiring import kafka_cluster, open_flow, open_move
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.testing.logs import read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -110,8 +111,8 @@ class Site:
         """Give P up: its flow is paused, and the group is set to where it stood on P."""
         request = MoveRequest("failover", "P", "B", ("Payments",), (group,), mode="unplanned")
         with open_move(self.config, "P", "B", unplanned=True) as context:
-            assert move.plan(context, request, "m1").blocking == ()
-            move.carry_out(context, "m1")
+            assert moves.plan(context, request, "m1").blocking == ()
+            moves.carry_out(context, "m1")
 
     def restore(self, *options: str) -> subprocess.Popen[str]:
         names = ("--from", "B", "--to", "P", "--yes", "--config", str(self.path))
@@ -128,7 +129,7 @@ class Site:
         names = ("Payments",), (group,)
         request = MoveRequest("failback", "B", "P", *names, quiet_seconds=0.2)
         with open_move(self.config, "B", "P") as context:
-            eventually(lambda: not move.plan(context, request, "m2").warnings, "caught up")
+            eventually(lambda: not moves.plan(context, request, "m2").warnings, "caught up")
             begin(context, request, "m2")
             pass_gate(context, "m2")
 

@@ -16,22 +16,23 @@ from tests.replicating import at_work, driver_of, is_copied, one_broker_as_two_c
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.model import ClusterClients, FlowConfig
-from srm.domain import internal_topics
-from srm.domain.replication_records import REPORTS, PartitionStatus
-from srm.domain.topics import Flow, TopicPartition
-from srm.engine import checkpoints, group_sync, topic_sync
-from srm.engine.compacted import ensure_compacted
+from srm.domain.flow_state.replication_records import REPORTS, PartitionStatus
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine.control import topic_sync
+from srm.engine.control.compacted import ensure_compacted
+from srm.engine.groups import checkpoints, group_sync
 from srm.engine.ports import Cluster, FlowContext, TopicSpec
 from srm.errors import AuthorizationError
-from srm.kafka.cluster import KafkaCluster
-from srm.kafka.driver_log import KafkaDriverLog
-from srm.kafka.slot_state import broker_configs
-from srm.kafka.state_log import KafkaStateLog
+from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.state.driver_log import KafkaDriverLog
+from srm.kafka.state.slot_state import broker_configs
+from srm.kafka.state.state_log import KafkaStateLog
+from srm.replication.copy.slot import SlotSpec
 from srm.replication.driver.heartbeats import emit_heartbeats
-from srm.replication.slot.slot import SlotSpec
-from srm.spark.slot import run_slot
-from srm.testing.flows import flow_config
+from srm.spark.replication.slot import run_slot
 from srm.wiring import flow_context
+from srm_lab.testing.flows import flow_config
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

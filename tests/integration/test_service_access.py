@@ -21,8 +21,8 @@ from tests.integration.moving import Site
 from tests.served import served_as
 from tests.waiting import eventually
 
-from srm.service.users import line
-from srm.stack.ports import LOOPBACK
+from srm.service.access.users import line
+from srm_lab.stack.ports import LOOPBACK
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

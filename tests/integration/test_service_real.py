@@ -15,10 +15,10 @@ from tests.integration.moving import Site
 from tests.served import served
 from tests.waiting import eventually
 
-from srm.domain.topics import Flow
-from srm.engine.checkpoints import emit
+from srm.domain.names.topics import Flow
+from srm.engine.groups.checkpoints import emit
 from srm.service.app import create_app
-from srm.service.views import Views
+from srm.service.views.views import Views
 from srm.wiring import open_flow
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

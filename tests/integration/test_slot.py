@@ -16,17 +16,17 @@ from tests.integration.copying import CopyLab
 from tests.integration.kafka_tools import run_tool
 from tests.waiting import eventually
 
-from srm.domain import internal_topics
-from srm.domain.mm2_records import OffsetSync
-from srm.domain.partition_notes import begin_of_copy
-from srm.domain.replication_records import AssignedPartition, Incarnation
-from srm.domain.topics import TopicPartition
+from srm.domain.flow_state.anomalies import begin_of_copy
+from srm.domain.flow_state.replication_records import AssignedPartition, Incarnation
+from srm.domain.groups.mm2_records import OffsetSync
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import TopicPartition
 from srm.engine.ports import TopicSpec
 from srm.errors import FencedError, SupersededError
-from srm.replication.slot import slot
-from srm.spark.slot import run_slot
-from srm.stack.kafka import KafkaBroker
-from srm.testing.logs import read_log
+from srm.replication.copy import slot
+from srm.spark.replication.slot import run_slot
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.testing.logs import read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

@@ -10,8 +10,8 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from tests.conftest import BrokerFactory
 from tests.integration.copying import CopyLab
 
-from srm.stack.kafka import KafkaBroker
-from srm.testing.logs import read_log
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.testing.logs import read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.versions]
 

@@ -11,16 +11,16 @@ import pytest
 from tests.integration.copying import CopyLab
 from tests.waiting import eventually
 
-from srm.domain.record_headers import (
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.names.record_headers import (
     PROVENANCE_HEADER,
     SOURCE_OFFSETS_HEADER,
     Provenance,
     RecordSettings,
     parse_overrides,
 )
-from srm.domain.replication_records import AssignedPartition
-from srm.stack.kafka import KafkaBroker
-from srm.testing.logs import LoggedRecord, read_log
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.testing.logs import LoggedRecord, read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

@@ -11,10 +11,10 @@ import pytest
 from tests.integration.copying import CopyLab
 from tests.waiting import eventually
 
-from srm.domain.replication_records import AssignedPartition
+from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.replication.batches.batch import batches
-from srm.stack.kafka import KafkaBroker
-from srm.testing.logs import read_log
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.testing.logs import read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

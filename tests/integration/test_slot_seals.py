@@ -11,14 +11,14 @@ from tests.conftest import BrokerFactory
 from tests.integration.copying import CopyLab
 from tests.waiting import DEADLINE_S, eventually
 
-from srm.domain.pause import Pause
-from srm.domain.replication_records import AssignedPartition, Assignment
-from srm.domain.topics import TopicPartition
+from srm.domain.flow_state.pause import Pause
+from srm.domain.flow_state.replication_records import AssignedPartition, Assignment
+from srm.domain.names.topics import TopicPartition
 from srm.errors import UnavailableError
-from srm.kafka.flow_switch import KafkaFlowSwitch
-from srm.kafka.slot_state import KafkaAssignmentFeed
-from srm.replication.slot import lifecycle
-from srm.testing.logs import read_log
+from srm.kafka.state.flow_pause import KafkaFlowSwitch
+from srm.kafka.state.slot_state import KafkaAssignmentFeed
+from srm.replication.copy import lifecycle
+from srm_lab.testing.logs import read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

@@ -17,15 +17,15 @@ from tests.waiting import eventually
 from typer.testing import CliRunner
 
 from srm.cli.main import app
-from srm.domain.topics import TopicPartition
-from srm.engine import move
-from srm.engine.comeback.look import look_at_source
-from srm.engine.comeback.settle import settle_return, standing_pause
-from srm.engine.move import MoveRequest, kept_outcome
-from srm.engine.translate import translate
+from srm.domain.names.topics import TopicPartition
+from srm.engine import moves
+from srm.engine.groups.translate import translate
+from srm.engine.moves import MoveRequest, kept_outcome
+from srm.engine.recovery.look import look_at_source
+from srm.engine.recovery.settle import settle_return, standing_pause
 from srm.errors import GateClosedError
-from srm.stack.kafka import KafkaBroker
 from srm.wiring import open_move, open_return
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -137,7 +137,7 @@ def srm(pair: Pair, *arguments: str) -> str:
     return done.stdout
 
 
-def fail_back(back: move.MoveContext, pair: Pair, *groups: str) -> None:
+def fail_back(back: moves.MoveContext, pair: Pair, *groups: str) -> None:
     topics = tuple(pair.topics[:3])
     request = MoveRequest("failback", pair.b, pair.p, topics, groups, quiet_seconds=0.2)
     begin(back, request, "m2")

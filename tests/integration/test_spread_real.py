@@ -16,18 +16,18 @@ from confluent_kafka import Producer
 from tests.replicating import configure
 
 from srm.config.model import Config
-from srm.domain import internal_topics
-from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
-from srm.domain.offset_map import Run
-from srm.domain.topics import Flow, TopicPartition
-from srm.engine.checkpoints import emit
-from srm.engine.compacted import ensure_compacted
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.map_records import MAP_PARTITIONS, MapBlock, map_partition
+from srm.domain.offset_map.offset_map import Run
+from srm.engine.control.compacted import ensure_compacted
+from srm.engine.groups.checkpoints import emit
 from srm.engine.ports import FlowContext, TopicSpec
-from srm.spark.checkpoints import emit_spread
-from srm.spark.group_sync import sync_spread
+from srm.spark.jobs.checkpoints import emit_spread
+from srm.spark.jobs.group_sync import sync_spread
 from srm.spark.session import spark_session
-from srm.stack.kafka import KafkaBroker
 from srm.wiring import open_flow
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [
     pytest.mark.kafka,

@@ -13,15 +13,15 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from tests.integration.kafka_tools import run_tool
 
-from srm.cli.control import main
+from srm.cli.flows.control import main
 from srm.config.loader import load_config
-from srm.domain import internal_topics
-from srm.domain.mm2_records import Checkpoint
-from srm.domain.topics import Flow, TopicPartition
-from srm.engine.compacted import ensure_compacted
-from srm.engine.control_lists import ListPair, load
-from srm.stack.kafka import KafkaBroker
+from srm.domain.groups.mm2_records import Checkpoint
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_lists import ListPair, load
 from srm.wiring import open_cluster, open_flow
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

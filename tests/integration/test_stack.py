@@ -19,9 +19,10 @@ import pytest
 from tests.waiting import eventually
 
 from srm.errors import StackError
-from srm.stack.ports import LOOPBACK
-from srm.stack.process import HOME_MARK, end_processes, marked_processes
-from srm.stack.stack import Stack, StackOptions, StackStatus
+from srm.processes import end_processes, marked_processes
+from srm_lab.stack.ports import LOOPBACK
+from srm_lab.stack.process import HOME_MARK
+from srm_lab.stack.stack import Stack, StackOptions, StackStatus
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 

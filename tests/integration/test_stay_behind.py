@@ -12,8 +12,8 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from tests.integration.moving import Site, begin, pass_gate
 from tests.waiting import eventually
 
-from srm.engine import move
-from srm.engine.move import MoveRequest
+from srm.engine import moves
+from srm.engine.moves import MoveRequest
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -58,14 +58,14 @@ def test_a_consumer_that_never_joins_is_named_before_and_after_go(copied: Site) 
 
         def is_named() -> bool:
             commit(site, consumer, next(offsets))
-            reasons = move.wait_status(context, move_id).blocking
+            reasons = moves.wait_status(context, move_id).blocking
             return any(f"group {group} has no members on {site.p}" in one for one in reasons)
 
         eventually(is_named, "the gate names the group")
         pass_gate(context, move_id)
         commit(site, consumer, 199)
-        eventually(lambda: move.verify(context, move_id).done, "verified")
-        [problem] = move.report(context, move_id).problems
+        eventually(lambda: moves.verify(context, move_id).done, "verified")
+        [problem] = moves.report(context, move_id).problems
 
     assert problem.startswith(
         f"group {group} was read on {site.p} after go by a consumer that assigns"
@@ -91,8 +91,8 @@ def test_steps_in_processes_of_their_own_watch_the_source_once(
         begin(context, request, move_id)
     if is_ready:
         with site.context(site.p, site.b) as context:
-            eventually(lambda: move.wait_status(context, move_id).ready, "ready")
+            eventually(lambda: moves.wait_status(context, move_id).ready, "ready")
     with site.context(site.p, site.b) as context:
-        assert move.apply_and_go(replace(context, pause=pause), move_id).step == "gone"
+        assert moves.apply_and_go(replace(context, pause=pause), move_id).step == "gone"
 
     assert len(paused) == (0 if is_ready else 1)

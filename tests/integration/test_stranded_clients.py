@@ -15,13 +15,14 @@ from tests.waiting import eventually
 
 from srm.engine.ports import TopicSpec
 from srm.errors import UnavailableError
-from srm.kafka import state_log, tail
-from srm.kafka.clients import Clients, is_stranded
-from srm.kafka.cluster import KafkaCluster
-from srm.kafka.compacted import KafkaCompactedTopic
-from srm.kafka.state_log import KafkaStateLog
-from srm.kafka.tail import KafkaTopicTail
-from srm.stack.kafka import KafkaBroker
+from srm.kafka.admin.clients import Clients, is_stranded
+from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.state import state_log
+from srm.kafka.state.state_log import KafkaStateLog
+from srm.kafka.tables import topic_tail
+from srm.kafka.tables.compacted import KafkaCompactedTopic
+from srm.kafka.tables.topic_tail import KafkaTopicTail
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka]
 
@@ -73,7 +74,7 @@ def test_a_call_that_used_its_time_is_repeated_with_a_new_client(
     used: list[AdminClient] = []
     passed: list[float] = []
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + sum(passed))
-    monkeypatch.setattr("srm.kafka.clients.time", clock)
+    monkeypatch.setattr("srm.kafka.admin.clients.time", clock)
 
     def request(limit_s: float) -> int:
         used.append(clients.admin())
@@ -96,8 +97,8 @@ def test_a_tail_goes_on_where_its_stranded_consumer_was(
     with KafkaTopicTail(props, TOPIC) as followed:
         eventually(lambda: (b"a", b"1") in followed.poll(1), "the first record is followed")
         before = followed._open()
-        monkeypatch.setattr(tail, "_SILENCE_S", 0.5)
-        monkeypatch.setattr(tail, "is_stranded", lambda *_: followed._open() is before)
+        monkeypatch.setattr(topic_tail, "_SILENCE_S", 0.5)
+        monkeypatch.setattr(topic_tail, "is_stranded", lambda *_: followed._open() is before)
         eventually(lambda: not followed.poll(0.6) and followed._open() is not before, "it is new")
         table.write({b"b": b"2"})
 

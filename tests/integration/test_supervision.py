@@ -14,11 +14,11 @@ from tests.replicating import configure
 from tests.waiting import eventually
 
 from srm.cli import main as cli
-from srm.domain.topics import Flow
-from srm.engine import supervision
+from srm.domain.names.topics import Flow
+from srm.engine.flows import supervision
 from srm.engine.ports import CompactedTopic
-from srm.stack.kafka import KafkaBroker
 from srm.wiring import open_flow
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(600)]
 

@@ -14,8 +14,8 @@ from tests.integration.moving import Site
 from tests.otlp import Collector, collecting
 from tests.waiting import eventually
 
-from srm.domain.topics import Flow, TopicPartition
-from srm.engine.move.sequence import STEPS
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine.moves.steps.sequence import STEPS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

@@ -32,13 +32,13 @@ from tests.replicating import configure
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.model import Config
-from srm.domain.topics import Flow
-from srm.engine import supervision
-from srm.engine.supervision import Watch
-from srm.stack.kafka import KafkaBroker
-from srm.stack.ports import LOOPBACK, free_port
-from srm.testing.logs import read_log
+from srm.domain.names.topics import Flow
+from srm.engine.flows import supervision
+from srm.engine.flows.supervision import Watch
 from srm.wiring import open_cluster
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.stack.ports import LOOPBACK, free_port
+from srm_lab.testing.logs import read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.integration]
 

@@ -18,22 +18,27 @@ from tests.slot_reports import records_of
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.model import Config
-from srm.domain import internal_topics
-from srm.domain.map_records import MAP_PARTITIONS, MapBlock, map_partition
-from srm.domain.offset_map import Position, Run
-from srm.domain.replication_records import REPORTS, STATE_PARTITIONS, PartitionPosition, SlotReport
-from srm.domain.topics import Flow, TopicPartition
-from srm.domain.verification import Difference
-from srm.engine import verification as engine
-from srm.engine.compacted import ensure_compacted
+from srm.domain.flow_state.replication_records import (
+    REPORTS,
+    STATE_PARTITIONS,
+    PartitionPosition,
+    SlotReport,
+)
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.map_records import MAP_PARTITIONS, MapBlock, map_partition
+from srm.domain.offset_map.offset_map import Position, Run
+from srm.domain.verification.verification import Difference
+from srm.engine.control.compacted import ensure_compacted
 from srm.engine.ports import Cluster, FlowContext, TopicSpec
-from srm.engine.verification import VerificationRequest
-from srm.spark.raw_ranges import prove_all
+from srm.engine.verification import verification as engine
+from srm.engine.verification.verification import VerificationRequest
+from srm.spark.jobs.raw_ranges import prove_all
+from srm.spark.jobs.verification import BothClusters, compare_all, verify
 from srm.spark.session import spark_session
-from srm.spark.verification import BothClusters, compare_all, verify
-from srm.stack.kafka import KafkaBroker
-from srm.testing.logs import LoggedRecord, read_log
 from srm.wiring import open_flow
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.testing.logs import LoggedRecord, read_log
 
 pytestmark = [
     pytest.mark.kafka,

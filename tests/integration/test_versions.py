@@ -15,13 +15,14 @@ from tests.integration.copying import CopyLab
 from tests.replicating import configure, is_copied, replicating
 from tests.waiting import DEADLINE_S, eventually
 
-from srm.domain.topics import Flow, TopicPartition
-from srm.engine import checkpoints, group_sync, topic_sync
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine.control import topic_sync
+from srm.engine.groups import checkpoints, group_sync
 from srm.engine.ports import TopicSpec
-from srm.kafka.cluster import KafkaCluster
-from srm.stack.kafka import KafkaBroker
-from srm.testing.logs import read_log
+from srm.kafka.admin.cluster import KafkaCluster
 from srm.wiring import open_flow
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.testing.logs import read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.versions]
 

@@ -14,15 +14,15 @@ from tests.waiting import DEADLINE_S
 from typer.testing import CliRunner
 
 from srm.cli.main import app
-from srm.domain import internal_topics
-from srm.domain.topics import TopicPartition
-from srm.engine import control_lists
-from srm.engine.checkpoints import emit
-from srm.engine.compacted import ensure_compacted
-from srm.engine.control_lists import ListChange
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import TopicPartition
+from srm.engine.control import control_lists
+from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_lists import ListChange
+from srm.engine.groups.checkpoints import emit
 from srm.engine.ports import TopicSpec
 from srm.engine.why import Step, Why, why_topic
-from srm.kafka.cluster import KafkaCluster
+from srm.kafka.admin.cluster import KafkaCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 __all__ = ["copied", "sites"]
@@ -31,7 +31,7 @@ __all__ = ["copied", "sites"]
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy broker is slow, not away."""
-    monkeypatch.setattr("srm.cli.why.PATIENCE_S", DEADLINE_S)
+    monkeypatch.setattr("srm.cli.flows.why.PATIENCE_S", DEADLINE_S)
 
 
 def run(copied: Copied, *command: str) -> Result:

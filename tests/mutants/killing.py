@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tests.mutants.mutants import Mutant
 
-from srm.testing.simulation.run import play
+from srm_lab.testing.simulation.run import play
 
 MOST_SEEDS = 1000
 

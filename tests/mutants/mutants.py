@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from srm.domain.map_records import BlockKey
-from srm.domain.offset_map import Position
+from srm.domain.offset_map.map_records import BlockKey
+from srm.domain.offset_map.offset_map import Position
+from srm.replication.claim.claim import Claim, transactional_id
 from srm.replication.clock import now_s
-from srm.replication.slot.claim import Claim, transactional_id
 
 Replacement = Callable[[Any], Any]
 """Takes what stands there and returns what is to stand there."""
@@ -208,7 +208,7 @@ def _unchecked(_: Any) -> Any:
 UNIT: Final = "tests/unit/replication/slot"
 SLOT: Final = "srm.replication.slot"
 RESTORE: Final = "srm.replication.restore"
-PROVING: Final = "tests/unit/engine/test_proving.py"
+PROVING: Final = "tests/unit/engine/groups/test_proving.py"
 DRILL: Final = "tests/unit/engine/drill/test_drill.py"
 RESTORED: Final = "tests/unit/replication/restore/test_steps.py"
 MUTANTS: Final[Sequence[Mutant]] = (
@@ -292,7 +292,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "blocks without their owner",
         "an owner that wakes up late overwrites no block of its successor",
-        (("srm.domain.map_records:MapBlock.block_key", _no_owner),),
+        (("srm.domain.offset_map.map_records:MapBlock.block_key", _no_owner),),
         killer=f"{UNIT}/test_map_writer.py",
     ),
     Mutant(
@@ -379,14 +379,14 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "a paused driver takes note of what it sees",
         "a topic that was rebuilt is told from the one that was copied",
-        (("srm.replication.driver.term:Term.new_topics", _unpaused),),
+        (("srm.replication.driver.driver_session:Term.new_topics", _unpaused),),
         killer="tests/unit/replication/driver/test_pausing.py",
     ),
     Mutant(
         "what was discarded is stepped over at once",
         "nobody steps over a residue before what was copied in front of it is known",
-        (("srm.domain.translation:_after_discarded", _over_everything),),
-        killer="tests/unit/domain/test_translation.py",
+        (("srm.domain.groups.translation:_after_discarded", _over_everything),),
+        killer="tests/unit/domain/groups/test_translation.py",
     ),
     Mutant(
         "a restore never ends",
@@ -427,26 +427,26 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "records are not compared",
         "a translation is proven by the records on both sides",
-        (("srm.domain.proof:differences", _always(())),),
+        (("srm.domain.groups.proof:differences", _always(())),),
         killer=PROVING,
     ),
     Mutant(
         "what is wrong is emitted all the same",
         "a checkpoint that the records contradict is not emitted",
-        (("srm.engine.checkpoint_proof:_look_again", _always({})),),
+        (("srm.engine.groups.checkpoint_proof:_look_again", _always({})),),
         killer=PROVING,
     ),
     Mutant(
         "a move starts on a wrong map",
         "a move does not start where a translation is disproved",
-        (("srm.engine.move.plan:proof_problems", _always(())),),
+        (("srm.engine.moves.planning.plan:proof_problems", _always(())),),
         killer=PROVING,
     ),
     Mutant(
         "clients go to a cluster whose return is not settled",
         "a move to a cluster is blocked while the flow from it is paused for a disaster",
-        (("srm.engine.move.plan:unsettled_problems", _always(())),),
-        killer="tests/unit/engine/move/test_unsettled.py",
+        (("srm.engine.moves.planning.plan:unsettled_problems", _always(())),),
+        killer="tests/unit/engine/moves/test_unsettled.py",
     ),
     Mutant(
         "what was decided counts whatever the log holds",
@@ -457,7 +457,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "a killed drill leaves its groups",
         "the next run of anything removes what a drill has left",
-        (("srm.engine.checkpoints:try_to_remove_leftovers", _always(None)),),
+        (("srm.engine.groups.checkpoints:try_to_remove_leftovers", _always(None)),),
         killer=DRILL,
     ),
     Mutant(

@@ -21,7 +21,7 @@ def pieces(count: int) -> Iterator[tuple[int, int]]:
 
 def play(*given: str) -> str:
     """Run the command; what it prints says which seeds are bad, and how to replay one."""
-    command = [sys.executable, "-m", "srm.testing.simulation", *given]
+    command = [sys.executable, "-m", "srm_lab.testing.simulation", *given]
     done = subprocess.run(
         command,
         env={**os.environ, "PYTHONHASHSEED": "0"},
@@ -33,6 +33,6 @@ def play(*given: str) -> str:
     kinds = f' --kinds "{given[given.index("--kinds") + 1]}"' if "--kinds" in given else ""
     assert done.returncode == 0, (
         f"{done.stdout}{done.stderr[-2000:]}\n"
-        f"replay one with: python -m srm.testing.simulation SEED{kinds} -v"
+        f"replay one with: python -m srm_lab.testing.simulation SEED{kinds} -v"
     )
     return done.stdout

@@ -8,7 +8,7 @@ from tests.batches import Record, encode
 
 from srm.replication.batches.batch import rewrite, seal
 from srm.replication.ports import EpochEnd
-from srm.testing.simulation.log import (
+from srm_lab.testing.simulation.log import (
     INVALID_PRODUCER_EPOCH,
     NONE,
     OUT_OF_ORDER,

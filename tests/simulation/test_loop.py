@@ -9,13 +9,13 @@ import time
 import pytest
 
 from srm.replication.clock import now_s
-from srm.testing.simulation.loop import (
+from srm_lab.testing.simulation.loop import (
     DeadlockError,
     Process,
     SimulatedLoop,
     simulated,
 )
-from srm.testing.simulation.threads import SimulatedEvent
+from srm_lab.testing.simulation.threads import SimulatedEvent
 
 
 def test_an_hour_of_virtual_time_passes_at_once() -> None:

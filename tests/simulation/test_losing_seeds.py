@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.simulation.playing import pieces, play
 
-from srm.testing.simulation.faults import UNKIND
+from srm_lab.testing.simulation.faults import UNKIND
 
 
 @pytest.mark.timeout(1000)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from tests.simulation.playing import TIMES
 
-from srm.testing.fake_consumer import FakeConsumer
-from srm.testing.simulation.moves.run import play
+from srm_lab.testing.fake_consumer import FakeConsumer
+from srm_lab.testing.simulation.moves.run import play
 
 SEEDS = range(max(1, round(8 * TIMES)))
 

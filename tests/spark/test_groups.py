@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srm.config.model import Config
-from srm.domain.checkpoints import CheckpointOutcome
-from srm.domain.group_sync import SyncDecision
-from srm.domain.topics import Flow, TopicPartition
-from srm.engine.checkpoints import CheckpointSummary
-from srm.engine.group_sync import GroupSyncSummary
+from srm.domain.groups.checkpoints import CheckpointOutcome
+from srm.domain.groups.group_sync import SyncDecision
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine.groups.checkpoints import CheckpointSummary
+from srm.engine.groups.group_sync import GroupSyncSummary
 from srm.engine.ports import FlowContext
 from srm.errors import UnavailableError
-from srm.spark import checkpoints, group_sync
-from srm.spark import groups as spread
-from srm.spark.groups import deal, over_groups, run_hand
+from srm.spark.jobs import checkpoints, group_sync
+from srm.spark.jobs import groups as spread
+from srm.spark.jobs.groups import deal, over_groups, run_hand
 
 pytestmark = pytest.mark.spark
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from tests.raw_metrics import measured, values
 
-from srm.domain.checkpoint_latency import CheckpointMetric
-from srm.domain.metrics import (
+from srm.domain.metrics.checkpoint_latency import CheckpointMetric
+from srm.domain.metrics.metrics import (
     Measured,
     RawMetric,
     Statistics,
@@ -20,9 +20,9 @@ from srm.domain.metrics import (
     decode_measured,
     encode_raw,
 )
-from srm.domain.topics import Flow
-from srm.domain.windows import LONGEST_INTERVAL_MS, Windows
-from srm.spark import metrics
+from srm.domain.metrics.windows import LONGEST_INTERVAL_MS, Windows
+from srm.domain.names.topics import Flow
+from srm.spark.jobs import metrics
 
 pytestmark = pytest.mark.spark
 

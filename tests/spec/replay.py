@@ -14,9 +14,9 @@ from pathlib import Path
 
 from tests.spec.tlc import check
 
-from srm.domain import internal_topics
-from srm.domain.move.progress import DECIDED, MoveProgress
-from srm.domain.move.routes import Route, decode_route, is_subject
+from srm.domain.moves.records.progress import DECIDED, MoveProgress
+from srm.domain.moves.routing.routes import Route, decode_route, is_subject
+from srm.domain.names import internal_topics
 from srm.engine.ports import Cluster
 
 _PROGRESS = b"progress:"

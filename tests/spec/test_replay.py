@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.spec.replay import Recorded, violations
-from tests.unit.engine.move.moving import (
+from tests.unit.engine.moves.control.moving import (
     WRITES_OF_A_MOVE,
     Killed,
     World,
@@ -17,9 +17,9 @@ from tests.unit.engine.move.moving import (
     run_through,
 )
 
-from srm.domain.move.progress import MoveProgress, MoveStep
-from srm.domain.move.routes import Route, decode_route, is_subject
-from srm.engine import move
+from srm.domain.moves.records.progress import MoveProgress, MoveStep
+from srm.domain.moves.routing.routes import Route, decode_route, is_subject
+from srm.engine import moves
 from srm.errors import ConflictError, NotFoundError
 
 Rows = list[Route | MoveProgress]
@@ -116,7 +116,7 @@ def test_the_records_of_a_whole_move_are_explained(tmp_path: Path) -> None:
 
 def test_the_records_of_a_released_move_are_explained(tmp_path: Path) -> None:
     world = busy_world(config_in(tmp_path))
-    move.release(held(world), "m1")
+    moves.release(held(world), "m1")
     assert violations(Recorded.of(world.p), Recorded.of(world.b), tmp_path) == []
 
 
@@ -148,7 +148,7 @@ def _carry_on(world: World, then: str) -> None:
         run_through(world)
         return
     with suppress(ConflictError, NotFoundError):  # decided, or not even planned
-        move.release(world.context(), "m1")
+        moves.release(world.context(), "m1")
 
 
 def _history(*clusters: Recorded) -> str:

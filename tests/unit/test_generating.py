@@ -11,7 +11,7 @@ import pytest
 
 from srm.cli import docs as cli_docs
 from srm.config import docs as config_docs
-from srm.domain.move import schema
+from srm.domain.moves.report import schema
 from srm.service.prometheus import docs as metric_docs
 
 GENERATORS = [cli_docs.main, config_docs.main, schema.main, metric_docs.main]
@@ -44,7 +44,7 @@ def test_a_document_goes_to_the_file_that_is_named(tmp_path: Path) -> None:
 
 
 def test_the_help_says_where_the_document_goes_otherwise(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "srm.domain.move.schema", "--help"]
+    command = [sys.executable, "-m", "srm.domain.moves.report.schema", "--help"]
 
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
 

@@ -168,5 +168,5 @@ def test_commands_log_as_the_file_says(tmp_path: Path) -> None:
     *logged, message = done.stderr.splitlines()
     assert message.startswith("srm: flow P->X is unknown")
     [line] = map(json.loads, logged)
-    assert (line["level"], line["logger"]) == ("DEBUG", "srm.cli.output")
+    assert (line["level"], line["logger"]) == ("DEBUG", "srm.cli.console")
     assert "ConfigError" in line["exception"]

@@ -8,14 +8,14 @@ import pytest
 
 from srm.config.loader import load_config
 from srm.config.restoring import with_restore
-from srm.domain.restore import restore_flow
-from srm.domain.topics import Flow
-from srm.engine import control_lists
-from srm.engine.control_lists import ControlLists
+from srm.domain.names.topics import Flow
+from srm.domain.recovery.restore import restore_flow
+from srm.engine.control import control_lists
+from srm.engine.control.control_lists import ControlLists
 from srm.errors import ConfigError, GivenUpError, UnavailableError
-from srm.kafka.cluster import KafkaCluster
-from srm.testing.fake_cluster import FakeCluster
+from srm.kafka.admin.cluster import KafkaCluster
 from srm.wiring import flow_context, now_ms, open_cluster, open_flow, open_move
+from srm_lab.testing.fake_cluster import FakeCluster
 
 FILE = """
 clusters = P, B

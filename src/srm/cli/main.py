@@ -7,32 +7,33 @@ from typing import Annotated
 import typer
 
 from srm import __version__
-from srm.cli import (
+from srm.cli.console import run_cli, set_debug
+from srm.cli.flows import (
     checkpoints,
     client_file,
     config,
-    demo,
-    drill,
-    failover,
-    failover_report,
-    failover_status,
-    follow,
     groups,
     metrics,
-    redirecting,
     replicate,
     replicator,
-    residue,
-    restore,
-    source_return,
-    stack,
     status,
     topics,
     translate,
     verify,
     why,
 )
-from srm.cli.output import run_cli, set_debug
+from srm.cli.lab import add_lab
+from srm.cli.moves import (
+    drill,
+    failover,
+    failover_report,
+    failover_status,
+    follow,
+    redirecting,
+    residue,
+    restore,
+    source_return,
+)
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 interrupted or unexpected, 2 bad input or configuration, 3 not found, "
@@ -50,8 +51,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-demo.register(app)
-app.add_typer(stack.app, name="stack")
+add_lab(app)
 replicate.register(app)
 app.add_typer(replicator.app, name="replicator")
 app.add_typer(config.app, name="config")

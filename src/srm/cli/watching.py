@@ -23,8 +23,8 @@ from rich.live import Live
 from rich.text import Text
 from typer.core import TyperCommand
 
-from srm.cli.output import emit, open_console
-from srm.domain.documents import encode
+from srm.cli.console import emit, open_console
+from srm.domain.text.documents import encode
 from srm.errors import SrmError
 
 DEFAULT_S: Final = 2.0

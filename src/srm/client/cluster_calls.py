@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition
 
 from srm.client.errors import named_errors
 from srm.client.group_follower import GroupFollower
-from srm.client.membership import Membership
+from srm.client.routing.membership import Membership
 from srm.errors import UsageError
 
 

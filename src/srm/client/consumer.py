@@ -18,18 +18,18 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from srm.client.cluster_calls import ClusterCalls
 from srm.client.errors import named, named_errors
-from srm.client.following import same_order
 from srm.client.group_follower import SLICE_S, RebalanceCallback
-from srm.client.membership import Membership, offset_after
-from srm.client.messages import FailoverMessage
-from srm.client.routing import RoutingWatcher, default_client_id
-from srm.client.same_thread import forget_consumer, note_consumer
+from srm.client.routing.following import same_order
+from srm.client.routing.membership import Membership, offset_after
+from srm.client.routing.messages import FailoverMessage
+from srm.client.routing.routing import RoutingWatcher, default_client_id
 from srm.client.settings import ClientSettings, clusters_of, float_of
+from srm.client.thread_registry import forget_consumer, note_consumer
 from srm.config.model import Config
 from srm.errors import GivenUpError, UsageError
-from srm.kafka.clients import ClientLog
-from srm.kafka.errors import translate
-from srm.kafka.rights import Needs, on_topic
+from srm.kafka.admin.clients import ClientLog
+from srm.kafka.admin.errors import translate
+from srm.kafka.admin.rights import Needs, on_topic
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from confluent_kafka import KafkaError, KafkaException
 
 from srm.errors import ConflictError, UnavailableError
-from srm.kafka.errors import translate
-from srm.kafka.rights import NOTHING, Needs
+from srm.kafka.admin.errors import translate
+from srm.kafka.admin.rights import NOTHING, Needs
 
 
 class HeldError(UnavailableError, BufferError):

@@ -10,17 +10,17 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from srm.client.announcing import Announcer
 from srm.client.errors import ClosedError, named_errors
-from srm.client.following import is_given_up, next_step
-from srm.client.membership import Membership, subscription
-from srm.client.messages import FailoverMessage
-from srm.client.routing import RoutingWatcher
+from srm.client.routing.client_heartbeat import Announcer
+from srm.client.routing.following import is_given_up, next_step
+from srm.client.routing.membership import Membership, subscription
+from srm.client.routing.messages import FailoverMessage
+from srm.client.routing.routing import RoutingWatcher
 from srm.client.settings import ClientSettings
-from srm.domain.move.routes import Route, group_subject
-from srm.domain.topics import Flow
+from srm.domain.moves.routing.routes import Route, group_subject
+from srm.domain.names.topics import Flow
 from srm.errors import GivenUpError
-from srm.kafka.clients import ClientLog
+from srm.kafka.admin.clients import ClientLog
 
 log = logging.getLogger(__name__)
 

@@ -22,16 +22,16 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from srm.client.cluster_producers import ClusterProducers, is_fatal
 from srm.client.errors import must_abort, named, named_errors
-from srm.client.messages import stamped
-from srm.client.reports import Reports
-from srm.client.routing import RoutingWatcher, default_client_id
+from srm.client.routing.delivery_callbacks import Reports
+from srm.client.routing.messages import stamped
+from srm.client.routing.routing import RoutingWatcher, default_client_id
 from srm.client.settings import ClientSettings, clusters_of, float_of
 from srm.client.topic_follower import SLICE_S, TopicFollower
 from srm.client.transactions import Transactions
 from srm.config.model import Config
-from srm.domain.move.routes import topic_subject
-from srm.kafka.clients import ClientLog
-from srm.kafka.rights import on_topic, on_transactional_id
+from srm.domain.moves.routing.routes import topic_subject
+from srm.kafka.admin.clients import ClientLog
+from srm.kafka.admin.rights import on_topic, on_transactional_id
 
 log = logging.getLogger(__name__)
 

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from srm.client.announcing import Announcer
 from srm.client.cluster_producers import ClusterProducers
 from srm.client.errors import ClosedError, HeldError
-from srm.client.following import is_given_up, next_step, same_order
-from srm.client.routing import RoutingWatcher
-from srm.client.same_thread import let_consumers_leave
-from srm.domain.move.routes import Route, topic_subject
+from srm.client.routing.client_heartbeat import Announcer
+from srm.client.routing.following import is_given_up, next_step, same_order
+from srm.client.routing.routing import RoutingWatcher
+from srm.client.thread_registry import let_consumers_leave
+from srm.domain.moves.routing.routes import Route, topic_subject
 
 log = logging.getLogger(__name__)
 

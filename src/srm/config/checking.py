@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Final
 
-from srm.config.client_keys import BESIDE_THE_COPY, CLIENT_KEYS, QUIET_VALUES
 from srm.config.hierarchy import Level, Setting, classify
-from srm.config.keys import KEYS, find_key
+from srm.config.keys.client_keys import BESIDE_THE_COPY, CLIENT_KEYS, QUIET_VALUES
+from srm.config.keys.keys import KEYS, find_key
 from srm.config.properties import Property
 from srm.config.secrets import shown
 from srm.config.security import describe_tls_limits

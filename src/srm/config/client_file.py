@@ -14,7 +14,7 @@ import javaproperties
 from srm.config.hierarchy import resolve_client
 from srm.config.loader import SettingsFile, build_config, understand
 from srm.config.properties import Property
-from srm.domain.policy import DefaultReplicationPolicy
+from srm.domain.names.policy import DefaultReplicationPolicy
 from srm.errors import ConfigError
 
 PUBLIC: Final = frozenset(

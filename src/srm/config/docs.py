@@ -8,17 +8,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from srm.config.client_keys import BESIDE_THE_COPY, CLIENT_KEYS, TRANSLATED
-from srm.config.config_key import ConfigKey
-from srm.config.ignored_keys import IGNORED_KEYS, IGNORED_PREFIXES
-from srm.config.keys import (
+from srm.config.keys.client_keys import BESIDE_THE_COPY, CLIENT_KEYS, TRANSLATED
+from srm.config.keys.config_key import ConfigKey
+from srm.config.keys.ignored_keys import IGNORED_KEYS, IGNORED_PREFIXES
+from srm.config.keys.keys import (
     CLASS_KEYS,
     FILE_KEYS,
     FLOW_KEYS,
     RECORD_KEYS,
 )
-from srm.config.move_keys import MOVE_KEYS
-from srm.domain.move.redirects import order_schema
+from srm.config.keys.move_keys import MOVE_KEYS
+from srm.domain.moves.routing.redirects import order_schema
 from srm.generating import write
 
 DEFAULT_PATH: Final = Path("docs/configuration.md")

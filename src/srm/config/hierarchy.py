@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Literal
 
-from srm.config.client_keys import CLIENT_KEYS
-from srm.config.config_key import ConfigKey
-from srm.config.keys import KEYS, PROVIDERS_KEY, STACK_PREFIX, find_key
+from srm.config.keys.client_keys import CLIENT_KEYS
+from srm.config.keys.config_key import ConfigKey
+from srm.config.keys.keys import KEYS, PROVIDERS_KEY, STACK_PREFIX, find_key
 from srm.config.model import ClientKind
 from srm.config.properties import Property
 from srm.config.secrets import shown
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
 
 Side = Literal["source", "target"]
 

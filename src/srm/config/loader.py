@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 
 from srm import logs
 from srm.config.checking import check_settings
-from srm.config.client_keys import CLIENT_KEYS
-from srm.config.config_key import ConfigKey
 from srm.config.hierarchy import Resolved, Setting, classify, resolve_client, resolve_key
-from srm.config.keys import (
+from srm.config.keys.client_keys import CLIENT_KEYS
+from srm.config.keys.config_key import ConfigKey
+from srm.config.keys.keys import (
     DEFAULT_POLICY,
     FLOW_KEYS,
     JAVA_CLASSES,
@@ -29,21 +29,21 @@ from srm.config.keys import (
     RECORD_KEYS,
     STACK_PREFIX,
 )
+from srm.config.keys.move_keys import MOVE_KEYS
+from srm.config.keys.report_key import ReportKey
+from srm.config.keys.service_keys import SERVICE_KEYS
 from srm.config.model import ClientKind, Config, FlowConfig, IsolationLevel, RedirectSettings
-from srm.config.move_keys import MOVE_KEYS
 from srm.config.properties import Property, read_properties, with_overrides
 from srm.config.providers import resolve_references
-from srm.config.report_key import ReportKey
 from srm.config.secrets import ClientProperties, Secret, shown, without_login
 from srm.config.security import translate_security
 from srm.config.service import ServiceSettings
-from srm.config.service_keys import SERVICE_KEYS
 from srm.config.values import NEVER, Value, parse_value
-from srm.domain.filters import split_patterns
-from srm.domain.move.redirects import ROUTING_ALONE, in_order
-from srm.domain.policy import DefaultReplicationPolicy
-from srm.domain.record_headers import RecordSettings, parse_overrides
-from srm.domain.topics import Flow
+from srm.domain.moves.routing.redirects import ROUTING_ALONE, in_order
+from srm.domain.names.filters import split_patterns
+from srm.domain.names.policy import DefaultReplicationPolicy
+from srm.domain.names.record_headers import RecordSettings, parse_overrides
+from srm.domain.names.topics import Flow
 from srm.errors import ConfigError, UsageError
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class SettingsFile:
         return tuple(Flow(*pair) for pair in permutations(self.clusters, 2))
 
     def resolve(self, name: str, flow: Flow | None = None) -> Resolved:
-        """Resolve one key of :mod:`srm.config.keys` with its trace."""
+        """Resolve one key of :mod:`srm.config.keys.keys` with its trace."""
         return resolve_key(KEYS[name], flow, self.settings)
 
 

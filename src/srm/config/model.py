@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
-from srm.config.report_key import ReportKey
+from srm.config.keys.report_key import ReportKey
 from srm.config.secrets import ClientProperties, Secret
 from srm.config.service import ServiceSettings
-from srm.domain.move.redirects import ROUTING_ALONE, FenceKind, RedirectKind
-from srm.domain.policy import DefaultReplicationPolicy
-from srm.domain.record_headers import RecordSettings
-from srm.domain.topics import Flow
+from srm.domain.moves.routing.redirects import ROUTING_ALONE, FenceKind, RedirectKind
+from srm.domain.names.policy import DefaultReplicationPolicy
+from srm.domain.names.record_headers import RecordSettings
+from srm.domain.names.topics import Flow
 from srm.errors import ConfigError
 from srm.logs import LogFormat
 

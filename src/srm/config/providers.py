@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from srm.config.keys import PROVIDERS_KEY
+from srm.config.keys.keys import PROVIDERS_KEY
 from srm.config.properties import Property, read_properties
-from srm.domain.filters import split_patterns
+from srm.domain.names.filters import split_patterns
 from srm.errors import ConfigError
 
 _REFERENCE: Final = re.compile(r"\$\{([^}:]+):(?:([^}:]*):)?([^}]+)\}")

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from srm.config.model import ClientKind, Config, FlowConfig
 from srm.config.secrets import ClientProperties
-from srm.domain.policy import RestoringPolicy
-from srm.domain.record_headers import RecordSettings
-from srm.domain.restore import restore_flow
-from srm.domain.topics import Flow
+from srm.domain.names.policy import RestoringPolicy
+from srm.domain.names.record_headers import RecordSettings
+from srm.domain.names.topics import Flow
+from srm.domain.recovery.restore import restore_flow
 
 _KINDS: tuple[ClientKind, ...] = ("admin", "consumer", "producer")
 

@@ -15,7 +15,7 @@ AuthKind = Literal["none", "basic", "bearer", "mtls"]
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """Who may come in, and what the service shows of itself; see :mod:`srm.config.access_keys`."""
+    """Access to the service, and what it shows of itself (:mod:`srm.config.keys.access_keys`)."""
 
     auth: AuthKind = "none"
     insecure: bool = False
@@ -37,7 +37,7 @@ class AccessSettings:
 
 @dataclass(frozen=True, slots=True)
 class RemoteSettings:
-    """How services find and ask each other; see :mod:`srm.config.access_keys`."""
+    """How services find and ask each other; see :mod:`srm.config.keys.access_keys`."""
 
     advertise: bool = False
     protocol: Literal["http", "https"] | None = None
@@ -61,7 +61,7 @@ _PARTS: Final[Mapping[str, type[Any]]] = {"access": AccessSettings, "remote": Re
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """Where the service listens and what it watches; see :mod:`srm.config.service_keys`."""
+    """Where the service listens and what it watches; see :mod:`srm.config.keys.service_keys`."""
 
     host: str = "127.0.0.1"
     port: int = 6670

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
-from srm.config.config_key import ConfigKey, ValueKind
-from srm.domain.filters import compile_pattern, split_patterns
+from srm.config.keys.config_key import ConfigKey, ValueKind
+from srm.domain.names.filters import compile_pattern, split_patterns
 from srm.errors import ConfigError
 
 NEVER: Final = timedelta(days=36500)

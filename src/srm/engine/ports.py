@@ -1,4 +1,4 @@
-"""What the engine needs of the outside world; srm.kafka fulfils it, srm.testing fakes it."""
+"""What the engine needs of the outside world; srm.kafka fulfils it, srm_lab.testing fakes it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from types import MappingProxyType
 from typing import Literal, Protocol, TypeVar
 
 from srm.config.model import ClientKind, FlowConfig
-from srm.domain.comparison import Record
-from srm.domain.map_wanted import WantedOffsets
-from srm.domain.move.redirects import Order, RedirectKind
-from srm.domain.offset_map import OffsetMap
-from srm.domain.partition_notes import PartitionNotes
-from srm.domain.pause import Pause
-from srm.domain.replication_records import PartitionStatus, SlotReport
-from srm.domain.topics import TopicPartition
-from srm.domain.transactions import OpenTransaction as OpenTransaction  # noqa: PLC0414 -- of the port
+from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.pause import Pause
+from srm.domain.flow_state.replication_records import PartitionStatus, SlotReport
+from srm.domain.moves.routing.redirects import Order, RedirectKind
+from srm.domain.names.topics import TopicPartition
+from srm.domain.names.transactions import OpenTransaction as OpenTransaction  # noqa: PLC0414 -- of the port
+from srm.domain.offset_map.map_wanted import WantedOffsets
+from srm.domain.offset_map.offset_map import OffsetMap
+from srm.domain.verification.comparison import Record
 from srm.engine.table_ports import CONTROL_ABORT_S as CONTROL_ABORT_S  # noqa: PLC0414 -- of the port
 from srm.engine.table_ports import CONTROL_TRANSACTION_S as CONTROL_TRANSACTION_S  # noqa: PLC0414 -- of the port
 from srm.engine.table_ports import CompactedTopic as CompactedTopic  # noqa: PLC0414 -- of the port

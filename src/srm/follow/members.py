@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from srm.domain.move.presence import is_member_of
+from srm.domain.moves.gate.presence import is_member_of
 from srm.engine.ports import GroupDescription
 from srm.errors import SrmError
 

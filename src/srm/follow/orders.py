@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from srm.domain.move.routes import Route
+from srm.domain.moves.routing.routes import Route
 
 
 @dataclass(frozen=True, slots=True)

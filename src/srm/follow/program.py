@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from srm.follow import guard
-from srm.stack.process import end_processes, marked_processes
+from srm.processes import end_processes, marked_processes
 
 _GUARD_LOST: Final = -signal.SIGKILL
 

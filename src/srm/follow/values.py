@@ -14,13 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from srm.client.membership import subscription
+from srm.client.routing.membership import subscription
 from srm.client.settings import CONNECTION
 from srm.config.java_notation import java_settings
 from srm.config.model import ClientKind, Config
 from srm.config.secrets import is_secret
-from srm.domain.move.routes import group_subject, topic_subject
-from srm.domain.topics import Flow
+from srm.domain.moves.routing.routes import group_subject, topic_subject
+from srm.domain.names.topics import Flow
 from srm.errors import ConfigError
 
 PREFIX: Final = "SRM_"

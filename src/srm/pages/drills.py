@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
-from srm.domain.amount import amount, duration
-from srm.domain.drill import Drill
+from srm.domain.recovery.drill import Drill
+from srm.domain.text.amount import amount, duration
 from srm.pages.tables import Listing
 
 _SHOWN: Final = 20

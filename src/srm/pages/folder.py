@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import quote
 
-from srm.domain.move.revisions import KeptReport
+from srm.disk import write_atomically
+from srm.domain.moves.records.revisions import KeptReport
 from srm.errors import StackError, UsageError
-from srm.stack.disk import write_atomically
 
 
 def signature_file(report: Path) -> Path:

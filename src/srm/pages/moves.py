@@ -15,12 +15,12 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from srm.domain.amount import amount, duration, span
-from srm.domain.move.forecast import Forecast
-from srm.domain.move.gate import SyncStatus
-from srm.domain.move.plan import MovePlan
-from srm.domain.move.report import MoveReport
-from srm.engine.move.verify import VerifyStatus
+from srm.domain.moves.gate.forecast import Forecast
+from srm.domain.moves.gate.gate import SyncStatus
+from srm.domain.moves.records.plan import MovePlan
+from srm.domain.moves.report.report import MoveReport
+from srm.domain.text.amount import amount, duration, span
+from srm.engine.moves.steps.verify import VerifyStatus
 from srm.pages.outcomes import costs, outcome_lines
 from srm.pages.tables import Listing
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from srm.domain.move.progress import DECIDED
-from srm.domain.move.report import MoveReport
+from srm.domain.moves.records.progress import DECIDED
+from srm.domain.moves.report.report import MoveReport
 from srm.pages.moves import reasons_text, report_line
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from srm.domain.amount import amount
-from srm.domain.move.outcome import Outcome
-from srm.domain.move.report import MoveReport
+from srm.domain.moves.records.outcome import Outcome
+from srm.domain.moves.report.report import MoveReport
+from srm.domain.text.amount import amount
 
 
 @dataclass(frozen=True, slots=True)

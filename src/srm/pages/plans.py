@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from srm.domain.amount import amount
-from srm.domain.move.forecast import Forecast
-from srm.domain.move.plan import MovePlan
+from srm.domain.moves.gate.forecast import Forecast
+from srm.domain.moves.records.plan import MovePlan
+from srm.domain.text.amount import amount
 from srm.pages.html import render_page
 from srm.pages.markdown import bullets, escaped, table
 from srm.pages.moves import ago, as_text, number, plan_view, seconds

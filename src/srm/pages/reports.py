@@ -9,11 +9,11 @@ from typing import Any
 
 from rich.text import Text
 
-from srm.domain.amount import amount, some
-from srm.domain.documents import adapter
-from srm.domain.move.report import MoveReport
-from srm.domain.move.revisions import KeptReport
-from srm.domain.move.signature import short
+from srm.domain.moves.records.revisions import KeptReport
+from srm.domain.moves.report.report import MoveReport
+from srm.domain.moves.report.signature import short
+from srm.domain.text.amount import amount, some
+from srm.domain.text.documents import adapter
 from srm.pages.markdown import bullets, escaped, table
 from srm.pages.moves import (
     number,

@@ -12,7 +12,7 @@ from typing import IO, Final, Literal, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from srm.domain.residue import ResidueRecord, json_row
+from srm.domain.recovery.residue import ResidueRecord, json_row
 from srm.errors import UsageError
 
 Format = Literal["jsonl", "parquet"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from srm.domain.move.report import GroupReport, MoveReport
+from srm.domain.moves.report.report import GroupReport, MoveReport
 
 LANES: Final = 40
 """So many groups are drawn, the slowest ones; the table beside the picture has them all."""

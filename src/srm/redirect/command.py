@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from srm.domain.move.redirects import Order
+from srm.domain.moves.routing.redirects import Order
 from srm.engine.ports import Answer
 from srm.redirect.attempts import RefusedError, TryAgainError, attempt
 from srm.replication.clock import now_s

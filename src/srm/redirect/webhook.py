@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from srm.domain.move.redirects import Order
+from srm.domain.moves.routing.redirects import Order
 from srm.engine.ports import Answer
 from srm.redirect.attempts import RefusedError, TryAgainError, attempt
 from srm.telemetry import trace_headers

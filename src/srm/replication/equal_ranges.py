@@ -5,8 +5,8 @@ they were cut, merged or compressed, and compares record after record where the 
 they stand. So a record costs the reading of its bytes, and no Python.
 
 Nothing is found out here but equality. Where there is anything else, or anything strange, an
-ordinary consumer has to look (:mod:`srm.domain.comparison`): so no difference is told by code that
-knows batches from copying them.
+ordinary consumer has to look (:mod:`srm.domain.verification.comparison`): so no difference is told
+by code that knows batches from copying them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from srm.domain.runs import Runs
-from srm.domain.verification import RangeResult, SideResult, new_hash
-from srm.domain.verification_plan import RangePlan
+from srm.domain.offset_map.runs import Runs
+from srm.domain.verification.verification import RangeResult, SideResult, new_hash
+from srm.domain.verification.verification_plan import RangePlan
 from srm.errors import IntegrityError, SrmError
 from srm.replication.native.frames import Found, Framing, PairSearch, behind
 from srm.replication.native.library import NativeLibrary
 from srm.replication.ports import FetchedPartition
-from srm.replication.slot.log_reader import LogReader
+from srm.replication.resume.log_reader import LogReader
 
 _FETCH_BYTES: Final = 4 << 20
 _WAIT_MS: Final = 500
@@ -35,7 +35,7 @@ async def prove_equal(
 ) -> RangeResult | None:
     """Compare a range; None where equality was not proven, for whatever reason.
 
-    The result is the one of :func:`srm.domain.comparison.compare`, hashes included.
+    The result is the one of :func:`srm.domain.verification.comparison.compare`, hashes included.
     """
     if plan.decided:
         return None

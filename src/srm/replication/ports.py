@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from srm.domain.topics import TopicPartition
+from srm.domain.names.topics import TopicPartition
 from srm.errors import SrmError, UnavailableError
 
 

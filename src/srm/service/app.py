@@ -15,24 +15,24 @@ from starlette.concurrency import run_in_threadpool
 from starlette.routing import BaseRoute, Mount
 
 from srm import __version__, telemetry
-from srm.domain.documents import adapter
-from srm.service.access import OPEN, Access, guard
-from srm.service.acting import Actions
-from srm.service.answering import answer_errors
-from srm.service.committed import CommittedOffsets
-from srm.service.documents import Problem
-from srm.service.explaining import Explaining
-from srm.service.federation import InternalPaths
-from srm.service.gathering import answer_from_elsewhere
-from srm.service.hosts import ANY, AllowedHosts
-from srm.service.joining import Joining, join
+from srm.domain.text.documents import adapter
+from srm.service.access.access import OPEN, Access, guard
+from srm.service.access.operator_actions import Actions
+from srm.service.federation.federation import InternalPaths
+from srm.service.federation.federation_setup import Joining, join
+from srm.service.federation.hosts import ANY, AllowedHosts
+from srm.service.federation.merged_lists import answer_from_elsewhere
 from srm.service.otel import ExportedMetrics, TraceRequests
 from srm.service.pages.router import Files
 from srm.service.pages.router import router as pages
 from srm.service.prometheus.exposition import Exposition
 from srm.service.prometheus.requests import CountRequests
 from srm.service.routes import actions, flows, health, metrics, moves, prometheus, topics, why
-from srm.service.views import Views
+from srm.service.views.committed import CommittedOffsets
+from srm.service.views.documents import Problem
+from srm.service.views.responses import answer_errors
+from srm.service.views.views import Views
+from srm.service.views.why_queries import Explaining
 
 STATIC: Final = Path(__file__).with_name("static")
 _DOCS_HEADERS: Final = {
@@ -66,7 +66,8 @@ def create_app(
         acting: carries out what operators ask for; by default on the clusters themselves.
         joining: finds and asks other services, started and closed as the views are; by default
             what the configuration says.
-        hosts: names under which it answers, see :mod:`srm.service.hosts`; by default any.
+        hosts: names under which it answers, see :mod:`srm.service.federation.hosts`; by default
+        any.
 
     Raises:
         ConfigError: the configuration of what other services are asked cannot be used.

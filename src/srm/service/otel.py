@@ -11,12 +11,12 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from srm import telemetry
-from srm.service.federation import path_of
+from srm.service.federation.federation import path_of
 from srm.service.prometheus.exposition import samples
 from srm.service.prometheus.metric_table import METRICS, Metric
 from srm.service.prometheus.requests import NotedStatus, route_of
 from srm.service.prometheus.samples import Sample
-from srm.service.views import Views
+from srm.service.views.views import Views
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation

@@ -7,11 +7,11 @@ from dataclasses import replace
 import uvicorn
 
 from srm.config.model import Config
+from srm.service.access.logins import access_of
+from srm.service.access.tls import server_options
 from srm.service.app import create_app
-from srm.service.hosts import allowed_hosts
-from srm.service.logins import access_of
-from srm.service.tls import server_options
-from srm.service.views import Views
+from srm.service.federation.hosts import allowed_hosts
+from srm.service.views.views import Views
 
 
 def server_config(

@@ -16,8 +16,8 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
 from srm.replication.batches.aborted import is_abort_marker
 from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.batches.rebuild import decode
-from srm.stack.kafka import KafkaBroker
-from srm.testing.logs import LoggedRecord
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.testing.logs import LoggedRecord
 
 
 def replicated_aborts(

@@ -17,8 +17,8 @@ from itertools import pairwise
 
 from tests.faults.campaign.history import Item, TopicHistory
 
-from srm.domain.offset_map import OffsetMap
-from srm.testing.logs import Log, LoggedRecord
+from srm.domain.offset_map.offset_map import OffsetMap
+from srm_lab.testing.logs import Log, LoggedRecord
 
 Pair = tuple[int, int]
 

@@ -25,16 +25,16 @@ from tests.conftest import owner
 from tests.faults.campaign.proxy import Proxy
 from tests.faults.campaign.settings import Setting
 
+from srm.disk import write_atomically
 from srm.errors import StackError
-from srm.stack.disk import write_atomically
-from srm.stack.kafka import KafkaBroker
-from srm.stack.ports import LOOPBACK
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.stack.ports import LOOPBACK
 
 MARK: Final = "SRM_CAMPAIGN"
 """Marks a broker with the folder of the campaign that started it."""
 _GUARD: Final = """
 import sys
-from srm.stack.process import end_processes, marked_processes
+from srm.processes import end_processes, marked_processes
 sys.stdin.read()
 end_processes(marked_processes(*sys.argv[1:]), timeout=0)
 """

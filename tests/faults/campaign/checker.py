@@ -20,9 +20,9 @@ from tests.faults.campaign.alignment import (
 )
 from tests.faults.campaign.history import Item, TopicHistory
 
-from srm.domain.offset_map import OffsetMap
-from srm.domain.replication_records import PartitionStatus
-from srm.testing.logs import Log
+from srm.domain.flow_state.replication_records import PartitionStatus
+from srm.domain.offset_map.offset_map import OffsetMap
+from srm_lab.testing.logs import Log
 
 _SHOWN = 3
 _FAR = 1 << 62

@@ -30,10 +30,10 @@ from tests.faults.campaign.workload import Workload
 from tests.integration.copying import CopyLab
 from tests.waiting import Stopwatch
 
-from srm.domain.replication_records import AssignedPartition
-from srm.domain.topics import TopicPartition as Partition
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.names.topics import TopicPartition as Partition
 from srm.engine.ports import TopicSpec
-from srm.testing.logs import read_log
+from srm_lab.testing.logs import read_log
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from tests.faults.campaign.aborted import replicated_aborts
 from tests.faults.campaign.brokers import Pair
 
-from srm.domain.record_headers import RecordSettings
-from srm.domain.replication_records import AssignedPartition
-from srm.testing.logs import LoggedRecord, read_logs
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.names.record_headers import RecordSettings
+from srm_lab.testing.logs import LoggedRecord, read_logs
 
 Records = dict[int, LoggedRecord]
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 from tests.integration.cleaning import write_cleaned
 from tests.integration.copying import CopyLab
 
-from srm.domain import internal_topics
-from srm.domain.map_records import MAP_PARTITIONS, MapBlock, decode_block
-from srm.domain.offset_map import Run
+from srm.domain.names import internal_topics
+from srm.domain.offset_map.map_records import MAP_PARTITIONS, MapBlock, decode_block
+from srm.domain.offset_map.offset_map import Run
 from srm.errors import IntegrityError
 
 _GARBAGE = b"\x01garbage"

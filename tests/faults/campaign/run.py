@@ -27,19 +27,19 @@ from tests.faults.campaign.slots import Slots
 from tests.faults.campaign.workload import SKIPPED, Workload
 from tests.integration.copying import CopyLab
 
-from srm.domain import internal_topics
-from srm.domain.map_rebuild import Placed
-from srm.domain.map_records import MAP_PARTITIONS
-from srm.domain.partition_notes import KEY_PREFIX, PartitionNotes, with_notes
-from srm.domain.record_headers import RecordSettings
-from srm.domain.replication_records import STATE_PARTITIONS, PartitionStatus
-from srm.domain.topics import TopicPartition
-from srm.engine.map_assembly import assemble
-from srm.engine.map_places import MapPlaces
+from srm.domain.flow_state.anomalies import KEY_PREFIX, PartitionNotes, with_notes
+from srm.domain.flow_state.replication_records import STATE_PARTITIONS, PartitionStatus
+from srm.domain.names import internal_topics
+from srm.domain.names.record_headers import RecordSettings
+from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.map_rebuild import Placed
+from srm.domain.offset_map.map_records import MAP_PARTITIONS
+from srm.engine.offset_map.map_assembly import assemble
+from srm.engine.offset_map.map_places import MapPlaces
+from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import FlowMaps, TopicSpec
 from srm.errors import StackError
-from srm.kafka.map_reader import KafkaMapReader
-from srm.testing.logs import Log, LoggedRecord, read_log, read_logs
+from srm_lab.testing.logs import Log, LoggedRecord, read_log, read_logs
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from srm.replication.batches.batch import batches
-from srm.stack.kafka import KafkaBroker
+from srm_lab.stack.kafka import KafkaBroker
 
 
 def cut(

@@ -20,7 +20,7 @@ from tests.faults.campaign.plan import Plan
 from tests.faults.campaign.settings import TopicPlan, WriterPlan
 
 from srm.errors import UnavailableError
-from srm.testing.logs import LoggedRecord
+from srm_lab.testing.logs import LoggedRecord
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import pytest
 from tests.integration.blackbox.programs import compile_clients
 from tests.integration.blackbox.stage import Stage
 
-from srm.stack.kafka import KafkaBroker
+from srm_lab.stack.kafka import KafkaBroker
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from tests.integration.blackbox.audit import Event, read_events
 
-from srm.stack.jars import cache_folder, fetch, kafka_class_path, maven_url, parse_lock
-from srm.stack.java import find_java
-from srm.stack.kafka import quick_start
+from srm_lab.stack.jars import cache_folder, fetch, kafka_class_path, maven_url, parse_lock
+from srm_lab.stack.java import find_java
+from srm_lab.stack.kafka import quick_start
 
 HERE = Path(__file__).parent
 CLIENTS = HERE / "clients"

@@ -23,7 +23,7 @@ from tests.integration.moving import PARTITIONS, Site
 from tests.waiting import eventually
 
 from srm.engine.ports import TopicSpec
-from srm.stack.kafka import KafkaBroker
+from srm_lab.stack.kafka import KafkaBroker
 
 BLOCKED, INTERRUPTED = 4, 130
 """Exit codes of a move: something is in the way of its start, or Ctrl-C ended its wait."""

@@ -9,7 +9,7 @@ import pytest
 from tests.integration.blackbox.stage import Stage
 from tests.waiting import eventually
 
-from srm.stack.kafka import KafkaBroker
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

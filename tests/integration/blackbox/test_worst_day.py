@@ -27,11 +27,11 @@ from tests.waiting import eventually
 from typer.testing import CliRunner
 
 from srm.cli.main import app
-from srm.domain.topics import Flow
-from srm.engine.checkpoints import emit
+from srm.domain.names.topics import Flow
+from srm.engine.groups.checkpoints import emit
 from srm.errors import UnavailableError
-from srm.stack.kafka import KafkaBroker
 from srm.wiring import open_flow
+from srm_lab.stack.kafka import KafkaBroker
 
 # Four applications, one of them a JVM, and brokers that come and go: a minute on an idle machine.
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

@@ -15,11 +15,11 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.waiting import eventually
 
-from srm.domain.topics import TopicPartition
+from srm.domain.names.topics import TopicPartition
 from srm.engine.ports import TopicSpec
 from srm.errors import GroupActiveError, SrmError, UnavailableError, UsageError
-from srm.kafka import clients, groups
-from srm.kafka.cluster import KafkaCluster
+from srm.kafka.admin import clients, groups
+from srm.kafka.admin.cluster import KafkaCluster
 
 pytestmark = pytest.mark.kafka
 

@@ -11,10 +11,10 @@ from confluent_kafka import Producer
 from tests.integration.kafka_tools import running_tool
 from tests.waiting import eventually
 
-from srm.domain.topics import TopicPartition
+from srm.domain.names.topics import TopicPartition
 from srm.engine.ports import GroupDescription, TopicSpec
 from srm.errors import GroupActiveError
-from srm.kafka.cluster import KafkaCluster
+from srm.kafka.admin.cluster import KafkaCluster
 from srm.kafka.wire.brokers import Brokers
 
 pytestmark = pytest.mark.kafka

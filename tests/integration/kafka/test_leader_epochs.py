@@ -12,9 +12,9 @@ from tests.faults.campaign.brokers import delete_topics
 from tests.integration.kafka_tools import run_tool
 from tests.waiting import eventually
 
-from srm.domain.topics import TopicPartition
+from srm.domain.names.topics import TopicPartition
 from srm.engine.ports import TopicSpec
-from srm.kafka.cluster import KafkaCluster
+from srm.kafka.admin.cluster import KafkaCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(900)]
 

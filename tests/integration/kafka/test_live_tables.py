@@ -11,8 +11,8 @@ from tests.conftest import BrokerFactory
 from tests.faults.campaign.truncation import cut
 from tests.waiting import eventually
 
-from srm.engine.compacted import ensure_compacted
-from srm.kafka.cluster import KafkaCluster
+from srm.engine.control.compacted import ensure_compacted
+from srm.kafka.admin.cluster import KafkaCluster
 
 pytestmark = pytest.mark.kafka
 

@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka import Producer
 from tests.waiting import eventually
 
-from srm.domain.topics import TopicPartition
-from srm.engine.compacted import ensure_compacted
+from srm.domain.names.topics import TopicPartition
+from srm.engine.control.compacted import ensure_compacted
 from srm.errors import SrmError
-from srm.kafka.tail import KafkaTopicTail
+from srm.kafka.tables.topic_tail import KafkaTopicTail
 
 pytestmark = pytest.mark.kafka
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from srm.config.loader import load_config
-from srm.domain import internal_topics
-from srm.domain.topics import Flow, TopicPartition
-from srm.engine import control_lists
-from srm.engine.compacted import ensure_compacted
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine.control import control_lists
+from srm.engine.control.compacted import ensure_compacted
 from srm.wiring import open_cluster, open_flow
 
 pytestmark = pytest.mark.kafka

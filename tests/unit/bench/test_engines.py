@@ -19,7 +19,7 @@ from bench.engines import (
 from bench.errors import BenchError
 
 from srm.config.loader import load_config
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
 
 ROUTE = Route("srm1", "127.0.0.1:1", "127.0.0.1:2", ("bench-.*", "warm"))
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from srm.domain.topics import Flow, TopicPartition
+from srm.domain.names.topics import Flow, TopicPartition
 
 TAIL = ".of-a-team.with-long.names" * 4
 

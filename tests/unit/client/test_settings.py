@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from srm.client.membership import subscription
+from srm.client.routing.membership import subscription
 from srm.client.settings import ClientSettings, load_client_config
 
 

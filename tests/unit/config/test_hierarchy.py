@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from srm.config.hierarchy import Level, classify, resolve_client
 from srm.config.loader import SettingsFile, understand
 from srm.config.properties import Property, parse_properties
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
 
 CLUSTERS = ("A", "B", "C")
 FLOW = Flow("A", "B")

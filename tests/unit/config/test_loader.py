@@ -12,7 +12,7 @@ import pytest
 from srm.config.loader import find_config, load_config, read_settings
 from srm.config.model import Config
 from srm.config.values import NEVER
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
 from srm.errors import ConfigError
 
 MINIMAL = """\

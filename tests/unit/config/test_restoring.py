@@ -8,10 +8,10 @@ import pytest
 
 from srm.config.loader import load_config
 from srm.config.restoring import with_restore
-from srm.domain.filters import NameFilter, should_replicate_topic
-from srm.domain.record_headers import RecordSettings
-from srm.domain.restore import restore_flow
-from srm.domain.topics import Flow
+from srm.domain.names.filters import NameFilter, should_replicate_topic
+from srm.domain.names.record_headers import RecordSettings
+from srm.domain.names.topics import Flow
+from srm.domain.recovery.restore import restore_flow
 from srm.errors import ConfigError
 
 P_TO_B = Flow("P", "B")

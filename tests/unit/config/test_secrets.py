@@ -13,19 +13,19 @@ from pydantic import TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError
 from typer.testing import CliRunner
 
-from srm.cli.control_target import ConnectionOptions, find_target
+from srm.cli.flows.control_target import ConnectionOptions, find_target
 from srm.cli.main import app
 from srm.config.hierarchy import resolve_client
 from srm.config.loader import build_config, read_settings
 from srm.config.model import ClusterClients, Config
 from srm.config.secrets import HIDDEN, ClientProperties, is_secret
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
 from srm.errors import ConfigError, SrmError, UsageError
-from srm.kafka.clients import Clients
-from srm.kafka.wire.security import read_security
-from srm.replication.slot.slot import SlotSpec
-from srm.spark.slot_task import SlotTask
-from srm.spark.verification import BothClusters
+from srm.kafka.admin.clients import Clients
+from srm.kafka.wire.auth.security import read_security
+from srm.replication.copy.slot import SlotSpec
+from srm.spark.jobs.verification import BothClusters
+from srm.spark.replication.slot_task import SlotTask
 
 PLANTED = "hunter2"
 FLOW = Flow("P", "B")
@@ -99,7 +99,7 @@ def test_no_object_that_carries_settings_shows_a_secret(file, config, caplog):
         clients,
         BothClusters.of(config, FLOW),
         spec(config),
-        SlotTask(spec(config), "srm.spark.slot:run_slot", logging.INFO),
+        SlotTask(spec(config), "srm.spark.replication.slot:run_slot", logging.INFO),
         Clients("P", clients.admin, clients.consumer, clients.producer),
         read_security("P", clients.consumer),
         ConnectionOptions(props=(f"sasl.password={PLANTED}",)),

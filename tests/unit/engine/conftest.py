@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from tests.unit.engine.move.moving import World, busy_world, config_in
+from tests.unit.engine.moves.control.moving import World, busy_world, config_in
 
 from srm.config.loader import load_config
 from srm.config.model import Config, FlowConfig
-from srm.domain.offset_map import Position, Run
-from srm.domain.topics import Flow, TopicPartition
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.offset_map import Position, Run
 from srm.engine.ports import FlowContext
-from srm.testing.clock import FakeClock
-from srm.testing.fake_cluster import FakeCluster
-from srm.testing.fake_maps import FakeMapReader
+from srm_lab.testing.clock import FakeClock
+from srm_lab.testing.fake_cluster import FakeCluster
+from srm_lab.testing.fake_maps import FakeMapReader
 
 PROPERTIES = """
 clusters = P, B

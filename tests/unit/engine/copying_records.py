@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from srm.domain.comparison import Record
-from srm.domain.mm2_records import Checkpoint
-from srm.domain.offset_map import OffsetMap, Position, Run
-from srm.domain.partition_notes import Decision, PartitionNotes
-from srm.domain.topics import Flow, TopicPartition
+from srm.domain.flow_state.anomalies import Decision, PartitionNotes
+from srm.domain.groups.mm2_records import Checkpoint
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
+from srm.domain.verification.comparison import Record
 from srm.engine.ports import FlowContext
-from srm.testing.clock import FakeClock
-from srm.testing.fake_cluster import FakeCluster
-from srm.testing.fake_maps import FakeMapReader
-from srm.testing.flows import flow_config
+from srm_lab.testing.clock import FakeClock
+from srm_lab.testing.fake_cluster import FakeCluster
+from srm_lab.testing.fake_maps import FakeMapReader
+from srm_lab.testing.flows import flow_config
 
 ORIGINAL = TopicPartition("Topic", 0)
 COPY = TopicPartition("P.Topic", 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.unit.follow.following import GROUP, PRODUCER, config_in
 
-from srm.cli.follow import _work
+from srm.cli.moves.follow import _work
 from srm.errors import ConfigError, UsageError
 from srm.follow.values import Values, pattern_of
 

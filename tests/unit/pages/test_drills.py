@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from srm.domain.drill import Drill, DrillGroup
-from srm.domain.move.forecast import Forecast, TopicForecast
+from srm.domain.moves.gate.forecast import Forecast, TopicForecast
+from srm.domain.recovery.drill import Drill, DrillGroup
 from srm.pages.drills import drill_line, drill_view, history_view
 from srm.pages.moves import as_text
 

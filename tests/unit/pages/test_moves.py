@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.unit.domain.move import reporting
+from tests.unit.domain.moves.report import reporting
 
-from srm.domain.move.gate import GroupSync, SyncStatus
-from srm.domain.move.plan import GroupPlan, MovePlan
-from srm.domain.move.positions import PartitionMove
-from srm.domain.move.request import MoveRequest
-from srm.domain.move.revisions import KeptReport
+from srm.domain.moves.gate.gate import GroupSync, SyncStatus
+from srm.domain.moves.records.plan import GroupPlan, MovePlan
+from srm.domain.moves.records.positions import PartitionMove
+from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.records.revisions import KeptReport
 from srm.pages.html import report_page
 from srm.pages.moves import (
     as_text,

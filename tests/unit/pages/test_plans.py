@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.domain.move import reporting
+from tests.unit.domain.moves.report import reporting
 
-from srm.domain.move.forecast import Forecast, GroupForecast, TopicForecast
-from srm.domain.move.plan import GroupPlan, MovePlan
-from srm.domain.move.positions import PartitionMove
-from srm.domain.move.request import MoveRequest
+from srm.domain.moves.gate.forecast import Forecast, GroupForecast, TopicForecast
+from srm.domain.moves.records.plan import GroupPlan, MovePlan
+from srm.domain.moves.records.positions import PartitionMove
+from srm.domain.moves.records.request import MoveRequest
 from srm.pages.markdown import bullets, escaped, table
 from srm.pages.notes import report_note
 from srm.pages.plans import (

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from tests.unit.domain.move.reporting import (
+from tests.unit.domain.moves.report.reporting import (
     DISASTER,
     GROUP,
     PARTITION,
@@ -17,11 +17,11 @@ from tests.unit.domain.move.reporting import (
     signing_key,
 )
 
-from srm.domain.move.progress import MoveProgress
-from srm.domain.move.revisions import KeptReport
-from srm.domain.move.signature import Signed
+from srm.domain.moves.records.progress import MoveProgress
+from srm.domain.moves.records.revisions import KeptReport
+from srm.domain.moves.report.signature import Signed
 from srm.errors import UsageError
-from srm.pages import folder
+from srm.pages import disk, folder
 from srm.pages.folder import export_report, signature_file
 from srm.pages.html import SHOWN_PARTITIONS, report_page
 from srm.pages.moves import as_text, re_read_text, report_line, report_view, verdict_text
@@ -33,7 +33,6 @@ from srm.pages.reports import (
     result_text,
     signature_text,
 )
-from srm.stack import disk
 
 KEY = signing_key()
 KEPT = KeptReport.made(REPORT, KEY)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from srm.domain.residue import ResidueRecord, bytes_of
+from srm.domain.recovery.residue import ResidueRecord, bytes_of
 from srm.errors import UsageError
 from srm.pages.residue_files import ResidueFiles
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.domain.move.reporting import GROUP, REPORT
+from tests.unit.domain.moves.report.reporting import GROUP, REPORT
 
 from srm.pages.timeline import LANES, move_timeline
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from srm.domain.move.redirects import Order, Place
+from srm.domain.moves.routing.redirects import Order, Place
 
 ORDER = Order(
     key="m1/3/go",

@@ -13,7 +13,7 @@ import psutil
 from tests.unit.redirect.orders import ORDER
 from tests.waiting import eventually
 
-from srm.domain.move.redirects import Order
+from srm.domain.moves.routing.redirects import Order
 from srm.engine.ports import Answer
 from srm.redirect.command import Command
 from srm.replication.clock import using

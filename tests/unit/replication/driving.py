@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 
-from srm.domain.metrics import RawMetric
-from srm.domain.replication_records import (
+from srm.domain.flow_state.replication_records import (
     COMMANDS,
     REPORTS,
     AssignedPartition,
@@ -15,9 +14,10 @@ from srm.domain.replication_records import (
     Incarnation,
     PartitionPosition,
 )
-from srm.domain.slot_records import PositionGroup, SlotHeartbeat
-from srm.domain.superseded import CopiedTopic, GoneTopics
-from srm.domain.topics import Flow
+from srm.domain.flow_state.slot_records import PositionGroup, SlotHeartbeat
+from srm.domain.flow_state.stale_positions import CopiedTopic, GoneTopics
+from srm.domain.metrics.metrics import RawMetric
+from srm.domain.names.topics import Flow
 from srm.errors import FencedError, IntegrityError, UnavailableError
 from srm.replication.driver.discovery import Discovered
 from srm.replication.driver.driver import FlowDriver, Timing

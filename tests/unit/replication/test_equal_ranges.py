@@ -13,11 +13,11 @@ from tests.batches import Record as Stored
 from tests.batches import marker, stored
 from tests.native import CANNOT_BUILD
 
-from srm.domain.comparison import Record, compare
-from srm.domain.offset_map import Run, coalesce
-from srm.domain.topics import TopicPartition
-from srm.domain.verification import RangeResult
-from srm.domain.verification_plan import RangePlan, cut
+from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.offset_map import Run, coalesce
+from srm.domain.verification.comparison import Record, compare
+from srm.domain.verification.verification import RangeResult
+from srm.domain.verification.verification_plan import RangePlan, cut
 from srm.errors import UnavailableError
 from srm.replication import equal_ranges
 from srm.replication.batches.batch import seal
@@ -61,7 +61,7 @@ def behind(batch: bytes) -> int:
 
 @dataclass
 class Reader:
-    """Gives out a log as :class:`srm.replication.slot.log_reader.LogReader` does."""
+    """Gives out a log as :class:`srm.replication.resume.log_reader.LogReader` does."""
 
     log: Log
     partition: TopicPartition

@@ -9,14 +9,14 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.service_views import look_at, still_views
 from tests.unit.engine.copying_records import CopiedTopic
-from tests.unit.engine.test_standing import running
+from tests.unit.engine.flows.test_loss_forecast import running
 
-from srm.engine.checkpoints import emit
-from srm.service import committed
-from srm.service.acting import Actions
+from srm.engine.groups.checkpoints import emit
+from srm.service.access.operator_actions import Actions
 from srm.service.app import create_app
-from srm.service.looks import Committed
-from srm.service.views import Views
+from srm.service.views import committed
+from srm.service.views.snapshots import Committed
+from srm.service.views.views import Views
 
 
 @pytest.fixture(autouse=True)

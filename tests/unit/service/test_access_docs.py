@@ -7,8 +7,8 @@ from pathlib import Path
 
 from fastapi.testclient import TestClient
 
-from srm.cli.service import app as program
-from srm.config.access_keys import ACCESS_KEYS, REMOTE_KEYS
+from srm.cli.flows.service import app as program
+from srm.config.keys.access_keys import ACCESS_KEYS, REMOTE_KEYS
 
 PAGE = Path("docs/service-access.md").read_text("utf-8")
 _IN_CONFIGURATION_ALONE = re.compile(

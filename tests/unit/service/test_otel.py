@@ -14,7 +14,7 @@ from srm import telemetry
 from srm.service import otel
 from srm.service.app import create_app
 from srm.service.prometheus.metric_table import METRICS
-from srm.service.views import Views
+from srm.service.views.views import Views
 
 SERVER = 2
 

@@ -12,17 +12,17 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from srm.domain import internal_topics
-from srm.domain.drill import DRILL_KEY, LEASE_MS, Drill
-from srm.domain.filters import SHADOW_PREFIX
-from srm.domain.ledger import all_entries
+from srm.domain.groups.ledger import all_entries
+from srm.domain.names import internal_topics
+from srm.domain.names.filters import SHADOW_PREFIX
+from srm.domain.recovery.drill import DRILL_KEY, LEASE_MS, Drill
 from srm.engine.ports import Cluster
 from srm.errors import GroupActiveError, IntegrityError, SrmError
 
 log = logging.getLogger(__name__)
 
 _LEFT_S: Final = 15.0
-"""Longer than the session of a member that was killed, see srm.kafka.group_member."""
+"""Longer than the session of a member that was killed, see srm.kafka.tables.group_member."""
 _LOOK_S: Final = 0.25
 RUNNING_HERE: Final[set[str]] = set()
 """Drills of this very process."""

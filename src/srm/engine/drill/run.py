@@ -23,14 +23,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from srm.domain import internal_topics
-from srm.domain.comparison import Record, differing_fields
-from srm.domain.drill import LEASE_MS, Drill, DrillGroup, superfluous
-from srm.domain.move.request import MoveRequest
-from srm.domain.proof import Claim, Verdict, differences
-from srm.domain.topics import TopicPartition
-from srm.domain.translation import PartitionFacts, Translation
-from srm.engine.compacted import STAMPED, ensure_compacted
+from srm.domain.groups.proof import Claim, Verdict, differences
+from srm.domain.groups.translation import PartitionFacts, Translation
+from srm.domain.moves.records.request import MoveRequest
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import TopicPartition
+from srm.domain.recovery.drill import LEASE_MS, Drill, DrillGroup, superfluous
+from srm.domain.verification.comparison import Record, differing_fields
+from srm.engine.control.compacted import STAMPED, ensure_compacted
 from srm.engine.drill.leftovers import (
     RUNNING_HERE,
     place_of_processes,
@@ -39,12 +39,12 @@ from srm.engine.drill.leftovers import (
     remove_shadows,
     write_drill,
 )
-from srm.engine.group_sync import apply_exact
-from srm.engine.move.plan import Findings, findings
-from srm.engine.move.store import MoveContext
+from srm.engine.flows.loss_forecast import read_standing, without_source
+from srm.engine.groups.group_sync import apply_exact
+from srm.engine.groups.proving import prove
+from srm.engine.moves.control.move_records import MoveContext
+from srm.engine.moves.planning.plan import Findings, findings
 from srm.engine.ports import Cluster
-from srm.engine.proving import prove
-from srm.engine.standing import read_standing, without_source
 from srm.errors import ConflictError, NotFoundError, SrmError
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, Literal
 
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
 
 Kind = Literal["topic", "group"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from srm.domain.amount import some
+from srm.domain.text.amount import some
 from srm.engine.ports import FlowContext
 from srm.engine.why.answer import Kind, Why
 from srm.engine.why.group import why_group

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from srm.domain.pause import Pause
-from srm.domain.topics import Flow
-from srm.engine.health import off_reason, pause_reason
+from srm.domain.flow_state.pause import Pause
+from srm.domain.names.topics import Flow
+from srm.engine.flows.health import off_reason, pause_reason
 from srm.engine.why.answer import Step
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from srm.domain.amount import amount
-from srm.domain.translation import UNFINISHED
+from srm.domain.groups.translation import UNFINISHED
+from srm.domain.text.amount import amount
 from srm.engine.ports import FlowContext
 from srm.engine.why.answer import Step, Why, action_of, first_unknown, first_wrong, near
 from srm.engine.why.group_chain import group_steps

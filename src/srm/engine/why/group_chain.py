@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from srm.domain.amount import ago, amount, some
-from srm.domain.checkpoints import CheckpointOutcome
-from srm.domain.group_sync import SyncAction, SyncDecision
-from srm.domain.move.plan import state_remedy
-from srm.domain.topics import Flow
-from srm.domain.translation import UNFINISHED
+from srm.domain.groups.checkpoints import CheckpointOutcome
+from srm.domain.groups.group_sync import SyncAction, SyncDecision
+from srm.domain.groups.translation import UNFINISHED
+from srm.domain.moves.records.plan import state_remedy
+from srm.domain.names.topics import Flow
+from srm.domain.text.amount import ago, amount, some
 from srm.engine.why.answer import Step
 from srm.engine.why.flow_steps import flow_steps
 from srm.engine.why.group_facts import GroupLook

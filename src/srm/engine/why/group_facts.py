@@ -6,18 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from srm.config.model import FlowConfig
-from srm.domain import internal_topics
-from srm.domain.checkpoints import CheckpointOutcome, Selection
-from srm.domain.group_sync import SyncDecision
-from srm.domain.move.gate import GateFacts, waiting_reasons
-from srm.domain.move.presence import Presence, strangers
-from srm.domain.move.request import MoveRequest
-from srm.domain.pause import Pause
-from srm.domain.proof_records import FlowProof
-from srm.domain.reason import Reason
-from srm.domain.topics import TopicPartition
-from srm.engine import control_lists
-from srm.engine.checkpoints import (
+from srm.domain.flow_state.pause import Pause
+from srm.domain.groups.checkpoints import CheckpointOutcome, Selection
+from srm.domain.groups.group_sync import SyncDecision
+from srm.domain.groups.proof_records import FlowProof
+from srm.domain.moves.gate.gate import GateFacts, waiting_reasons
+from srm.domain.moves.gate.presence import Presence, strangers
+from srm.domain.moves.records.request import MoveRequest
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import TopicPartition
+from srm.domain.text.reason import Reason
+from srm.engine.control import control_lists
+from srm.engine.control.control_lists import ControlLists, merged_if_known
+from srm.engine.flows.loss_forecast import as_move
+from srm.engine.flows.supervision import standing_pause
+from srm.engine.groups.checkpoints import (
     Emitted,
     Survey,
     read_checkpoints,
@@ -25,15 +28,12 @@ from srm.engine.checkpoints import (
     selection_of,
     survey,
 )
-from srm.engine.control_lists import ControlLists, merged_if_known
-from srm.engine.group_listing import WITHOUT_OFFSETS
-from srm.engine.group_sync import decisions_of
-from srm.engine.move.plan import Findings, findings
-from srm.engine.move.routes import RoutingTables
+from srm.engine.groups.group_listing import WITHOUT_OFFSETS
+from srm.engine.groups.group_sync import decisions_of
+from srm.engine.groups.proving import read_proof
+from srm.engine.moves.control.routes import RoutingTables
+from srm.engine.moves.planning.plan import Findings, findings
 from srm.engine.ports import FlowContext, GroupDescription
-from srm.engine.proving import read_proof
-from srm.engine.standing import as_move
-from srm.engine.supervision import standing_pause
 from srm.engine.why.rates import recent_rate, seconds_to_go
 from srm.errors import AuthorizationError, SrmError, UnavailableError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from srm.domain.amount import some
-from srm.engine.checkpoints import selection_of
+from srm.domain.text.amount import some
+from srm.engine.groups.checkpoints import selection_of
 from srm.engine.why.answer import Step
 from srm.engine.why.group_facts import GroupLook, Movement
 

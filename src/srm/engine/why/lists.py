@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from srm.config.keys import KEYS
-from srm.domain.amount import amount
-from srm.domain.filters import SHADOW_PREFIX, NameFilter, literal, split_patterns
-from srm.domain.topics import Flow
-from srm.engine.control_lists import ListPair
+from srm.config.keys.keys import KEYS
+from srm.domain.names.filters import SHADOW_PREFIX, NameFilter, literal, split_patterns
+from srm.domain.names.topics import Flow
+from srm.domain.text.amount import amount
+from srm.engine.control.control_lists import ListPair
 from srm.engine.why.answer import Step
 
 DecidingList = Literal["topics", "groups"]

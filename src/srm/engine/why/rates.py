@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from typing import Final, Protocol
 
-from srm.engine.metrics import stored_windows
+from srm.engine.metrics.metrics import stored_windows
 from srm.engine.ports import FlowContext
 
 _FRESH_MS: Final = 5 * 60_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from srm.domain.amount import amount
+from srm.domain.text.amount import amount
 from srm.engine.ports import FlowContext
 from srm.engine.why.answer import Step, Why, action_of, first_unknown, first_wrong, near
 from srm.engine.why.topic_chain import topic_steps

@@ -6,17 +6,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from srm.config.model import FlowConfig
-from srm.domain.filters import NameFilter, Refusal, refusal
-from srm.domain.pause import Pause
-from srm.domain.replication_state import decode_state
-from srm.domain.topics import TopicPartition
-from srm.engine import control_lists
-from srm.engine.control_lists import ControlLists
-from srm.engine.observing import PartitionView, idle_reason, partition_views
+from srm.domain.flow_state.pause import Pause
+from srm.domain.flow_state.replication_state import decode_state
+from srm.domain.names.filters import NameFilter, Refusal, refusal
+from srm.domain.names.topics import TopicPartition
+from srm.engine.control import control_lists
+from srm.engine.control.control_lists import ControlLists
+from srm.engine.flows.observing import PartitionView, idle_reason, partition_views
+from srm.engine.flows.source_look import partitions_of
+from srm.engine.flows.status import FlowStatus, Logs, copying_status, told_ends
+from srm.engine.flows.supervision import standing_pause, state_topic
 from srm.engine.ports import FlowContext, TopicDescription, TopicSpec
-from srm.engine.source_look import partitions_of
-from srm.engine.status import FlowStatus, Logs, copying_status, told_ends
-from srm.engine.supervision import standing_pause, state_topic
 from srm.engine.why.rates import recent_rate
 from srm.errors import SrmError, UnavailableError
 

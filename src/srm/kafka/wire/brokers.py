@@ -21,10 +21,10 @@ from aiokafka.protocol.api import Request
 from aiokafka.protocol.metadata import MetadataRequest_v5
 
 from srm.errors import SrmError, UnavailableError
+from srm.kafka.wire.auth.security import read_security
+from srm.kafka.wire.auth.security_access import Access
+from srm.kafka.wire.auth.security_probe import addresses
 from srm.kafka.wire.connection import Connection
-from srm.kafka.wire.security import read_security
-from srm.kafka.wire.security_access import Access
-from srm.kafka.wire.security_probe import addresses
 from srm.replication.buffers import BufferPool
 
 Address = tuple[str, int]

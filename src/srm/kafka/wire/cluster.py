@@ -21,9 +21,9 @@ from aiokafka.protocol.transaction import (
 )
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_exponential
 
-from srm.domain.topics import TopicPartition
+from srm.domain.names.topics import TopicPartition
 from srm.errors import AuthorizationError, FencedError, SrmError, UnavailableError
-from srm.kafka.rights import (
+from srm.kafka.admin.rights import (
     CLUSTER,
     NOTHING,
     TOPIC,
@@ -33,6 +33,7 @@ from srm.kafka.rights import (
     on_topic,
     on_transactional_id,
 )
+from srm.kafka.wire.auth.security_probe import refusal
 from srm.kafka.wire.brokers import POLLS, QUESTIONS, Brokers
 from srm.kafka.wire.connection import Connection
 from srm.kafka.wire.fetch_session import WireFetchSession
@@ -50,7 +51,6 @@ from srm.kafka.wire.frames import (
 from srm.kafka.wire.leaders import Leaders
 from srm.kafka.wire.log_messages import epoch_ends_request, topic_id_of, topic_id_request
 from srm.kafka.wire.log_offsets import EARLIEST, LATEST, LogOffsets
-from srm.kafka.wire.security_probe import refusal
 from srm.replication import codes
 from srm.replication.ports import (
     EpochEnd,

@@ -27,14 +27,14 @@ from aiokafka.protocol.types import TaggedFields
 
 from srm.errors import ConfigError, SrmError, UnavailableError
 from srm.kafka.wire.answers import Answer, settle
-from srm.kafka.wire.security_access import Access
-from srm.kafka.wire.security_socket import (
+from srm.kafka.wire.auth.security_access import Access
+from srm.kafka.wire.auth.security_socket import (
     ReadableFirstError,
     TlsSocket,
     WritableFirstError,
     connect,
 )
-from srm.kafka.wire.security_tls import tls_failure
+from srm.kafka.wire.auth.security_tls import tls_failure
 from srm.replication.buffers import BufferPool, PooledBuffer
 
 Part = bytes | bytearray | memoryview

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from srm.domain.topics import TopicPartition
+from srm.domain.names.topics import TopicPartition
 from srm.kafka.wire.connection import Part
 from srm.replication import codes
 from srm.replication.buffers import PooledBuffer

@@ -20,7 +20,7 @@ from aiokafka.protocol.types import (
     String,
 )
 
-from srm.domain.topics import TopicPartition
+from srm.domain.names.topics import TopicPartition
 from srm.kafka.wire.messages import TEXT, Structure, Uuid, array, message
 
 _STRING: Final = String("utf-8")

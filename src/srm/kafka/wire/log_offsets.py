@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from aiokafka.protocol.offset import OffsetRequest
 
-from srm.domain.topics import TopicPartition
+from srm.domain.names.topics import TopicPartition
 
 EARLIEST: Final = -2
 LATEST: Final = -1

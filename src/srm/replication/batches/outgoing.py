@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from srm.domain.offset_map import Run
+from srm.domain.offset_map.offset_map import Run
 
 
 @dataclass(slots=True)

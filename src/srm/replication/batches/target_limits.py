@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from srm.domain.partition_notes import PartitionNotes
+from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.errors import IntegrityError
 from srm.replication import codes
 from srm.replication.batches import legacy

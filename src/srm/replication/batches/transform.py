@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from srm.domain.record_headers import (
+from srm.domain.names.record_headers import (
     SOURCE_OFFSETS_HEADER,
     Provenance,
     RecordSettings,

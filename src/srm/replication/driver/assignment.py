@@ -18,7 +18,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, TypeVar
 
-from srm.domain.replication_records import AssignedPartition
+from srm.domain.flow_state.replication_records import AssignedPartition
 
 Assigned = dict[str, tuple[AssignedPartition, ...]]
 _K = TypeVar("_K")

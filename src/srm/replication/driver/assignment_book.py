@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from srm.domain.replication_records import AssignedPartition, Assignment, Incarnation
+from srm.domain.flow_state.replication_records import AssignedPartition, Assignment, Incarnation
 
 
 class AssignmentBook:

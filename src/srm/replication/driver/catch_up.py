@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from srm.domain.replication_records import AssignedPartition
-from srm.domain.topics import TopicPartition
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.names.topics import TopicPartition
 from srm.engine.ports import Cluster
 from srm.errors import ConflictError, DataLossError, SrmError
 from srm.replication.driver.driver import FlowDriver

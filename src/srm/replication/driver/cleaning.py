@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from srm.domain.replication_records import COMMANDS
-from srm.domain.superseded import CopiedTopic, GoneTopics
+from srm.domain.flow_state.replication_records import COMMANDS
+from srm.domain.flow_state.stale_positions import CopiedTopic, GoneTopics
 from srm.replication.driver.discovery import Discovered
 from srm.replication.driver.state_book import Key, StateBook
 

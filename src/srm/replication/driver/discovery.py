@@ -14,21 +14,21 @@ from functools import partial
 from typing import Final
 
 from srm.config.model import FlowConfig
-from srm.domain import internal_topics
-from srm.domain.filters import NameFilter
-from srm.domain.map_records import MAP_PARTITIONS
-from srm.domain.replication_records import STATE_PARTITIONS, AssignedPartition
-from srm.domain.superseded import CopiedTopic, GoneTopics
-from srm.domain.topics import Flow, TopicPartition
-from srm.engine import control_lists, topic_sync
-from srm.engine.checkpoints import forget_topics
-from srm.engine.compacted import STAMPED, compacted_spec
-from srm.engine.control_lists import ControlLists
-from srm.engine.control_topics import create_control_topics
+from srm.domain.flow_state.replication_records import STATE_PARTITIONS, AssignedPartition
+from srm.domain.flow_state.stale_positions import CopiedTopic, GoneTopics
+from srm.domain.names import internal_topics
+from srm.domain.names.filters import NameFilter
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.map_records import MAP_PARTITIONS
+from srm.engine.control import control_lists, topic_sync
+from srm.engine.control.compacted import STAMPED, compacted_spec
+from srm.engine.control.control_lists import ControlLists
+from srm.engine.control.control_topics import create_control_topics
+from srm.engine.groups.checkpoints import forget_topics
+from srm.engine.metrics.raw_metrics import raw_metrics_spec
 from srm.engine.ports import Cluster, FlowContext, TopicDescription, TopicSpec
-from srm.engine.raw_metrics import raw_metrics_spec
 from srm.errors import AuthorizationError, ConfigError, SrmError
-from srm.replication.driver.gone import GoneWatch, Side
+from srm.replication.driver.deleted_topics import GoneWatch, Side
 
 logger = logging.getLogger(__name__)
 

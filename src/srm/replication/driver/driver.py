@@ -2,7 +2,7 @@
 
 It may be killed at any time: the assignment it published stays in force, and the next driver goes
 on from it. Two drivers cannot publish: the newer one fences the older one, which then ends.
-Correctness does not depend on any of this; claims see to it (:mod:`srm.replication.slot.claim`).
+Correctness does not depend on any of this; claims see to it (:mod:`srm.replication.claim.claim`).
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from srm.domain import internal_topics
-from srm.domain.pause import PAUSE_KEY, Pause
-from srm.domain.replication_records import (
+from srm.domain.flow_state.liveness_thresholds import HEARTBEAT_S, SLOT_DEAD_S
+from srm.domain.flow_state.pause import PAUSE_KEY, Pause
+from srm.domain.flow_state.replication_records import (
     DRIVER_KEY,
     REQUEST_KEY,
     AssignedPartition,
     DriverHeartbeat,
     DriverRequest,
 )
-from srm.domain.silence import HEARTBEAT_S, SLOT_DEAD_S
-from srm.domain.superseded import CopiedTopic, GoneTopics
-from srm.domain.topics import Flow
+from srm.domain.flow_state.stale_positions import CopiedTopic, GoneTopics
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow
 from srm.errors import ConfigError, FencedError, IntegrityError, SrmError, UnavailableError
 from srm.replication.driver.discovery import Discovered
 from srm.replication.driver.driver_log import DriverLog, LogRecord
+from srm.replication.driver.driver_session import Term
 from srm.replication.driver.jobs import Backoff
 from srm.replication.driver.liveness import Liveness
 from srm.replication.driver.pausing import pause_in
 from srm.replication.driver.progress import ProgressBook
-from srm.replication.driver.term import Term
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""What the driver needs of the replication state topic; srm.kafka.driver_log fulfils it."""
+"""What the driver needs of the replication state topic; srm.kafka.state.driver_log fulfils it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from srm.domain.superseded import CopiedTopic
+from srm.domain.flow_state.stale_positions import CopiedTopic
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from srm import logs
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
 from srm.engine.ports import FlowContext
 from srm.errors import SrmError, SupersededError
 from srm.replication.driver.catch_up import CatchUp

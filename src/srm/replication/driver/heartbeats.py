@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 
-from srm.domain import internal_topics
-from srm.domain.mm2_records import Heartbeat
+from srm.domain.groups.mm2_records import Heartbeat
+from srm.domain.names import internal_topics
 from srm.engine.ports import FlowContext
 from srm.errors import SrmError
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from srm.domain.silence import DEAF_S, ECHO_S, SLOT_DEAD_S
+from srm.domain.flow_state.liveness_thresholds import DEAF_S, ECHO_S, SLOT_DEAD_S
 
 
 class Liveness:

@@ -12,15 +12,15 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from srm.domain.pause import PAUSE_KEY, Pause, read_pause
-from srm.domain.replication_records import (
+from srm.domain.flow_state.pause import PAUSE_KEY, Pause, read_pause
+from srm.domain.flow_state.replication_records import (
     ASSIGNMENT_PREFIX,
     COMMANDS,
     REPORTS,
     SLOT_PREFIX,
     Assignment,
 )
-from srm.domain.slot_records import SlotHeartbeat, decode_slot_record
+from srm.domain.flow_state.slot_records import SlotHeartbeat, decode_slot_record
 from srm.errors import ConflictError, IntegrityError, UnavailableError
 from srm.replication.driver.assignment_book import AssignmentBook
 from srm.replication.driver.driver_log import DriverLog, LogRecord

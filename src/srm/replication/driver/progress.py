@@ -7,16 +7,16 @@ import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from srm.domain.metrics import decode_raw
-from srm.domain.offset_map import Position
-from srm.domain.replication_records import (
+from srm.domain.flow_state.replication_records import (
     AssignedPartition,
     CopyId,
     PartitionPosition,
     PartitionStatus,
 )
-from srm.domain.reported_positions import newest_position
-from srm.domain.topics import TopicPartition
+from srm.domain.flow_state.reported_positions import newest_position
+from srm.domain.metrics.metrics import decode_raw
+from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.offset_map import Position
 from srm.errors import IntegrityError, SrmError
 from srm.replication.driver.state_book import Key
 

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from srm.domain.partition_notes import KEY_PREFIX as NOTES_PREFIX
-from srm.domain.partition_notes import PartitionNotes
-from srm.domain.replication_records import (
+from srm.domain.flow_state.anomalies import KEY_PREFIX as NOTES_PREFIX
+from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.replication_records import (
     SLOT_PREFIX,
     STATUS_PREFIX,
     CopyId,
@@ -16,12 +16,12 @@ from srm.domain.replication_records import (
     PartitionPosition,
     PartitionStatus,
 )
-from srm.domain.slot_records import (
+from srm.domain.flow_state.slot_records import (
     PositionGroup,
     SlotHeartbeat,
     decode_slot_record,
 )
-from srm.domain.superseded import CopiedTopic, GoneTopics, is_superseded
+from srm.domain.flow_state.stale_positions import CopiedTopic, GoneTopics, is_superseded
 from srm.replication.driver.driver_log import LogRecord
 
 Key = tuple[int, bytes]

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
-from srm.domain import internal_topics
-from srm.engine.compacted import ensure_compacted
-from srm.engine.kept_windows import KeptWindows
-from srm.engine.metrics import WindowSpec, store
+from srm.domain.names import internal_topics
+from srm.engine.control.compacted import ensure_compacted
+from srm.engine.metrics.kept_windows import KeptWindows
+from srm.engine.metrics.metrics import WindowSpec, store
 from srm.engine.ports import FlowContext
 from srm.errors import SrmError
 
@@ -34,7 +34,7 @@ can be computed, so that one that its topic has lost comes back. What nobody nee
 
 
 class RawLog(Protocol):
-    """Raw records from a time on; see :class:`srm.kafka.tail.KafkaTopicTail`."""
+    """Raw records from a time on; see :class:`srm.kafka.tables.topic_tail.KafkaTopicTail`."""
 
     @property
     def caught_up(self) -> bool:

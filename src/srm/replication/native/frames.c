@@ -1,6 +1,6 @@
 /* The verification's comparison: the records of fetched batches as frames, and pairs of equal ones.
  *
- * A frame is the content of a record as srm.domain.comparison.frame writes it: time, key, value and
+ * A frame is the content of a record as srm.domain.verification.comparison.frame writes it: time, key, value and
  * headers, each with its length. Which records count is decided here, from the bytes and from what
  * the broker says of aborted transactions, and not by what the copy has for that: it is what is being
  * checked. Whatever is strange stops it, and an ordinary consumer looks at the range instead.

@@ -1,6 +1,6 @@
 """Records of fetched batches as frames, and pairs of equal ones: what ``frames.c`` does.
 
-A frame is the content of a record as :func:`srm.domain.comparison.frame` writes it.
+A frame is the content of a record as :func:`srm.domain.verification.comparison.frame` writes it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from aiokafka.codec import gzip_decode, lz4_decode, snappy_decode, zstd_decode
 
-from srm.domain.runs import Runs
+from srm.domain.offset_map.runs import Runs
 from srm.errors import IntegrityError
 from srm.replication.native.library import NativeLibrary
 

@@ -1,1 +1,1 @@
-"""A rebuilt cluster gets its topics back, and the flow from it goes on: see srm.domain.restore."""
+"""Restore of a rebuilt cluster: its topics come back, then the flow from it resumes."""

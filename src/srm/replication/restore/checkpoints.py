@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
-from srm.domain import internal_topics
-from srm.domain.map_wanted import Wanted
-from srm.domain.mm2_records import TopicIds
-from srm.domain.offset_map import Translated
-from srm.domain.topics import TopicPartition
-from srm.engine.checkpoints import read_checkpoints
+from srm.domain.groups.mm2_records import TopicIds
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.map_wanted import Wanted
+from srm.domain.offset_map.offset_map import Translated
+from srm.engine.groups.checkpoints import read_checkpoints
 from srm.engine.ports import FlowContext
 
 

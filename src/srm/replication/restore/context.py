@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from srm.config.restoring import restoring
-from srm.domain.filters import NameFilter
-from srm.domain.replication_records import AssignedPartition
-from srm.domain.restore import TopicPlan
-from srm.domain.topics import Flow, TopicPartition
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.names.filters import NameFilter
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.recovery.restore import TopicPlan
 from srm.engine.ports import FlowContext, FlowSwitch
 from srm.errors import SrmError
-from srm.replication.slot.reporting import Reporter
-from srm.replication.slot.resume import Start
-from srm.replication.slot.sealing import Sealed
-from srm.replication.slot.slot import Predecessor
+from srm.replication.copy.slot import Predecessor
+from srm.replication.report.reporting import Reporter
+from srm.replication.resume.resume import Start
+from srm.replication.takeover.sealing import Sealed
 
 
 class Logs(Protocol):
@@ -28,7 +28,7 @@ class Logs(Protocol):
     def seal(
         self, flow: Flow, partitions: Mapping[TopicPartition, str]
     ) -> dict[TopicPartition, Sealed]:
-        """Claim copies of a flow on its target: see :func:`srm.replication.slot.sealing.seal`.
+        """Claim copies of a flow on its target: see :func:`srm.replication.takeover.sealing.seal`.
 
         Raises:
             FencedError: somebody else does the same at this moment.

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from srm.domain.offset_map import Position
-from srm.domain.pause import Pause, read_pause
-from srm.domain.replication_records import CopyId, PartitionPosition
-from srm.domain.replication_state import ReplicationState, decode_state
-from srm.domain.reported_positions import newest_position, positions_by_copy
-from srm.domain.restore import RESTORE_KEY, RestoreRecord
-from srm.domain.topics import Flow
+from srm.domain.flow_state.pause import Pause, read_pause
+from srm.domain.flow_state.replication_records import CopyId, PartitionPosition
+from srm.domain.flow_state.replication_state import ReplicationState, decode_state
+from srm.domain.flow_state.reported_positions import newest_position, positions_by_copy
+from srm.domain.names.topics import Flow
+from srm.domain.offset_map.offset_map import Position
+from srm.domain.recovery.restore import RESTORE_KEY, RestoreRecord
+from srm.engine.flows.state_topic import StateTopic
 from srm.engine.ports import Cluster, TopicDescription
-from srm.engine.state_topic import StateTopic
 from srm.errors import IntegrityError
 
 _logger = logging.getLogger(__name__)

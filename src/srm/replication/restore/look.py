@@ -6,15 +6,15 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from srm.domain.offset_map import Position
-from srm.domain.restore import (
+from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.offset_map import Position
+from srm.domain.recovery.restore import (
     PartitionFacts,
     RestorePlan,
     TopicFacts,
     copies_of,
     plan_topic,
 )
-from srm.domain.topics import TopicPartition
 from srm.engine.ports import Cluster, TopicDescription
 from srm.errors import NotFoundError, UsageError
 from srm.replication.restore.context import Logs, RestoreContext

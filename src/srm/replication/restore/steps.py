@@ -25,16 +25,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from srm.domain.amount import amount
-from srm.domain.move.outcome import Outcome
-from srm.domain.pause import Pause
-from srm.domain.restore import RESTORE_KEY, RestorePlan, RestoreRecord
-from srm.domain.topics import TopicPartition
-from srm.engine import topic_sync
-from srm.engine.comeback.settle import store_outcome
+from srm.domain.flow_state.pause import Pause
+from srm.domain.moves.records.outcome import Outcome
+from srm.domain.names.topics import TopicPartition
+from srm.domain.recovery.restore import RESTORE_KEY, RestorePlan, RestoreRecord
+from srm.domain.text.amount import amount
+from srm.engine.control import topic_sync
+from srm.engine.flows.state_topic import StateTopic
+from srm.engine.flows.supervision import standing_pause
 from srm.engine.ports import TopicDescription
-from srm.engine.state_topic import StateTopic
-from srm.engine.supervision import standing_pause
+from srm.engine.recovery.settle import store_outcome
 from srm.errors import ConflictError, UnavailableError
 from srm.replication.driver.discovery import Discovery
 from srm.replication.restore.checkpoints import renew_checkpoints
@@ -42,7 +42,7 @@ from srm.replication.restore.context import RestoreContext
 from srm.replication.restore.flow_state import FlowState
 from srm.replication.restore.look import plan
 from srm.replication.restore.topic_handover import Tell, Work, hand_topic_over
-from srm.replication.slot.sealing import Sealed
+from srm.replication.takeover.sealing import Sealed
 
 _APPEAR_S: Final = 30.0
 _LOOK_S: Final = 0.1

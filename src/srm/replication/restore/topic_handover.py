@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from srm.domain.amount import amount
-from srm.domain.offset_map import OffsetMap, Position
-from srm.domain.replication_records import AssignedPartition
-from srm.domain.restore import SLOT, TopicPlan, holes, inverted
-from srm.domain.slot_records import next_incarnation
-from srm.domain.topics import TopicPartition
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.flow_state.slot_records import next_incarnation
+from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.offset_map import OffsetMap, Position
+from srm.domain.recovery.restore import SLOT, TopicPlan, holes, inverted
+from srm.domain.text.amount import amount
 from srm.engine.ports import TopicDescription
 from srm.errors import ConflictError, FencedError, IntegrityError, SrmError
 from srm.replication.restore.context import RestoreContext
-from srm.replication.slot.handover import Handover, hand_over
-from srm.replication.slot.sealing import Sealed
+from srm.replication.takeover.handover import Handover, hand_over
+from srm.replication.takeover.sealing import Sealed
 
 Tell = Callable[[str], None]
 

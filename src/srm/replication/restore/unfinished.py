@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from srm.domain.restore import PartitionFacts, restore_flow
+from srm.domain.recovery.restore import PartitionFacts, restore_flow
 from srm.engine.ports import FlowContext, TopicDescription
 from srm.replication.restore.flow_state import FlowState
 

@@ -12,8 +12,8 @@ from typing import Final
 from urllib.parse import quote
 
 from srm.config.model import Config
-from srm.domain.move.request import run_move_id
-from srm.domain.topics import Flow
+from srm.domain.moves.records.request import run_move_id
+from srm.domain.names.topics import Flow
 
 FAILOVER: Final = "srm_failover"
 _OPERATIONS: Final = ("failover", "failback")

@@ -9,14 +9,10 @@ from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
-from srm.domain.topics import Flow
-from srm.engine.observing import GOING_ON, IN_TROUBLE
-from srm.service import flow_rows
-from srm.service.answering import Search, containing
-from srm.service.asking import FlowDep, Metric, ViewsDep
-from srm.service.documents import PartitionRow, TopicRow
-from srm.service.pages import trouble
-from srm.service.pages.measures import (
+from srm.domain.names.topics import Flow
+from srm.engine.flows.observing import GOING_ON, IN_TROUBLE
+from srm.service.pages import attention
+from srm.service.pages.metric_charts import (
     METRIC_NAMES,
     SPAN_NAMES,
     STATISTICS,
@@ -30,7 +26,11 @@ from srm.service.pages.measures import (
 )
 from srm.service.pages.overview import flow_line, recent
 from srm.service.pages.rendering import PageRoute, page
-from srm.service.views import Views
+from srm.service.views import flow_rows
+from srm.service.views.documents import PartitionRow, TopicRow
+from srm.service.views.request_params import FlowDep, Metric, ViewsDep
+from srm.service.views.responses import Search, containing
+from srm.service.views.views import Views
 from srm.wiring import now_ms
 
 router = APIRouter(
@@ -81,7 +81,7 @@ class TopicLine:
 
     row: TopicRow
     measures: Measures
-    behind: trouble.Behind | None
+    behind: attention.Behind | None
 
 
 @router.get("")
@@ -135,7 +135,7 @@ def _key(sort: str, wanted: Wish) -> Callable[[TopicRow], Any]:
 def _line(views: Views, flow: Flow, row: TopicRow, wanted: Wish) -> TopicLine:
     found = measures(views, flow, row.topic, wanted)
     late = lately(views, flow, row.topic) if row.lag else ()
-    return TopicLine(row, found, trouble.behind(row.lag, late))
+    return TopicLine(row, found, attention.behind(row.lag, late))
 
 
 @router.get("/topics/{topic}")
@@ -159,7 +159,7 @@ def topic_page(
         request,
         "topic.html",
         flow=flow,
-        summary=trouble.as_known(flow_rows.summary(look)),
+        summary=attention.as_known(flow_rows.summary(look)),
         line=_line(views, flow, row, wanted),
         is_flow_measured=bool(newest(look.measured.get(""), wanted).windows),
         partitions=shown,

@@ -9,22 +9,22 @@ from typing import Literal
 
 from fastapi import APIRouter, Request, Response
 
-from srm.domain.reason import Reason
-from srm.engine.status import without_groups
+from srm.domain.text.reason import Reason
+from srm.engine.flows.status import without_groups
 from srm.engine.why import PACE_MS, rate_of, seconds_to_go
 from srm.errors import NotFoundError
-from srm.service import flow_rows
-from srm.service.answering import Search, containing
-from srm.service.asking import FlowDep, ViewsDep
-from srm.service.committed import CommitsDep
-from srm.service.documents import GroupRow, TopicRow
-from srm.service.looks import FlowLook
-from srm.service.pages import trouble
+from srm.service.pages import attention
 from srm.service.pages.flows import PART, Offset, Part
 from srm.service.pages.overview import groups_of, readiness
 from srm.service.pages.rendering import PageRoute, page
-from srm.service.series import Copied
-from srm.service.views import Views
+from srm.service.views import flow_rows
+from srm.service.views.committed import CommitsDep
+from srm.service.views.documents import GroupRow, TopicRow
+from srm.service.views.request_params import FlowDep, ViewsDep
+from srm.service.views.responses import Search, containing
+from srm.service.views.series import Copied
+from srm.service.views.snapshots import FlowLook
+from srm.service.views.views import Views
 from srm.wiring import now_ms
 
 router = APIRouter(
@@ -73,7 +73,7 @@ def groups_page(
         "groups.html",
         flow=flow,
         look=look,
-        summary=trouble.as_known(flow_rows.summary(look)),
+        summary=attention.as_known(flow_rows.summary(look)),
         readiness=readiness(every),
         lines=[group_line(row, topics, windows) for row in shown],
         part=Part(offset, len(shown), len(found)),
@@ -100,7 +100,7 @@ def group_page(
         "group.html",
         flow=flow,
         look=look,
-        summary=trouble.as_known(flow_rows.summary(look)),
+        summary=attention.as_known(flow_rows.summary(look)),
         line=group_line(detail.row, _topics(views, look), _windows(views, look)),
         detail=detail,
         positions=detail.positions,

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from srm.domain.amount import few
-from srm.domain.move.progress import HELD, MoveStep
-from srm.service.documents import MoveRow
-from srm.service.looks import MoveLook
-from srm.service.move_rows import is_blocked
+from srm.domain.moves.records.progress import HELD, MoveStep
+from srm.domain.text.amount import few
+from srm.service.views.documents import MoveRow
+from srm.service.views.move_rows import is_blocked
+from srm.service.views.snapshots import MoveLook
 
 _STAGES: Final[tuple[tuple[str, str, str], ...]] = (
     ("planned", "Planned", "where every group stands and would go on"),

@@ -8,21 +8,21 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
-from srm.domain.move.request import Operation
-from srm.domain.topics import Flow
+from srm.domain.moves.records.request import Operation
+from srm.domain.names.topics import Flow
 from srm.errors import NotFoundError
 from srm.pages.html import report_page
 from srm.pages.moves import re_read_text, residue_text, verdict_text
 from srm.pages.timeline import move_timeline
-from srm.service.asking import ViewsDep
-from srm.service.flow_rows import summary
-from srm.service.looks import FlowLook
-from srm.service.pages.elsewhere import HomesDep
+from srm.service.pages.attention import as_known
 from srm.service.pages.move_picture import bars, stages
+from srm.service.pages.other_sites import HomesDep
 from srm.service.pages.overview import groups_of, readiness, running
 from srm.service.pages.rendering import HEADERS, PageRoute, page
-from srm.service.pages.trouble import as_known
-from srm.service.views import Views
+from srm.service.views.flow_rows import summary
+from srm.service.views.request_params import ViewsDep
+from srm.service.views.snapshots import FlowLook
+from srm.service.views.views import Views
 
 router = APIRouter(prefix="/ui/moves", route_class=PageRoute, include_in_schema=False)
 

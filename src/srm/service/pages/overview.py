@@ -7,16 +7,10 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
 
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
 from srm.errors import SrmError
-from srm.service.asking import ViewsDep
-from srm.service.documents import Event, FlowSummary, GroupRow, MoveRow
-from srm.service.flow_rows import summary
-from srm.service.looks import FlowLook
-from srm.service.move_rows import is_running
-from srm.service.pages import trouble
-from srm.service.pages.elsewhere import ElsewhereDep
-from srm.service.pages.measures import (
+from srm.service.pages import attention
+from srm.service.pages.metric_charts import (
     SPAN_NAMES,
     STATISTICS,
     Measures,
@@ -26,9 +20,15 @@ from srm.service.pages.measures import (
     measures,
     newest,
 )
+from srm.service.pages.other_sites import ElsewhereDep
 from srm.service.pages.rendering import Links, PageRoute, page
 from srm.service.pages.topology import topology
-from srm.service.views import Views
+from srm.service.views.documents import Event, FlowSummary, GroupRow, MoveRow
+from srm.service.views.flow_rows import summary
+from srm.service.views.move_rows import is_running
+from srm.service.views.request_params import ViewsDep
+from srm.service.views.snapshots import FlowLook
+from srm.service.views.views import Views
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -63,7 +63,7 @@ class FlowLine:
 
     flow: FlowSummary
     since_ms: int | None
-    behind: trouble.Behind | None
+    behind: attention.Behind | None
     measures: Measures
     readiness: Readiness
     is_here: bool = True
@@ -81,19 +81,21 @@ def overview(request: Request, views: ViewsDep, others: ElsewhereDep, wanted: Wi
     every = [flow_line(views, look, wanted) for look in views.looks()]
     here = {line.flow.flow for line in every}
     every += [line_of(flow, others.homes, wanted) for flow in others.flows if flow.flow not in here]
-    lines = sorted(every, key=lambda line: trouble.rank(line.flow))
+    lines = sorted(every, key=lambda line: attention.rank(line.flow))
     flows = [line.flow for line in lines]
     late = {line.flow.flow for line in lines if line.behind and line.flow.state == "RUNNING"}
     moves = views.moves()
     return page(
         request,
         "overview.html",
-        headline=trouble.headline(flows, late),
+        headline=attention.headline(flows, late),
         lines=lines,
         topology=topology(flows, *_clusters(views), views.config.clusters),
         unasked=others.unasked,
         troubles=[
-            line for line in lines if line.flow.flow in late or line.flow.state in trouble.TROUBLES
+            line
+            for line in lines
+            if line.flow.flow in late or line.flow.state in attention.TROUBLES
         ],
         late=late,
         running=running(moves),
@@ -107,13 +109,13 @@ def overview(request: Request, views: ViewsDep, others: ElsewhereDep, wanted: Wi
 
 def flow_line(views: Views, look: FlowLook, wanted: Wish) -> FlowLine:
     """Describe a flow for a line of the overview, or the head of its own page."""
-    found = trouble.as_known(summary(look))
+    found = attention.as_known(summary(look))
     measured = measures(views, look.flow, "", wanted)
-    since = trouble.since_ms(look)
+    since = attention.since_ms(look)
     return FlowLine(
         found,
         since,
-        None if found.error else trouble.behind(found.lag, lately(views, look.flow)),
+        None if found.error else attention.behind(found.lag, lately(views, look.flow)),
         measured,
         readiness(groups_of(views, look)),
     )
@@ -121,7 +123,7 @@ def flow_line(views: Views, look: FlowLook, wanted: Wish) -> FlowLine:
 
 def line_of(flow: FlowSummary, homes: Mapping[str, str], wanted: Wish) -> FlowLine:
     """Describe a flow that another service watches: by what it says of it alone."""
-    found = trouble.as_known(flow)
+    found = attention.as_known(flow)
     measured = newest(found.measured, wanted)
     home = homes.get(flow.target, "")
     return FlowLine(found, None, None, measured, readiness(()), is_here=False, home=home)

@@ -19,14 +19,14 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from srm import __version__
-from srm.domain.amount import amount, few
-from srm.domain.reason import is_command
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
+from srm.domain.text.amount import amount, few
+from srm.domain.text.reason import is_command
 from srm.errors import NotFoundError, SrmError
-from srm.service.federation import path_of
-from srm.service.pages import airflow, trouble, units
-from srm.service.pages.elsewhere import home_of
-from srm.service.views import Views
+from srm.service.federation.federation import path_of
+from srm.service.pages import airflow, attention, units
+from srm.service.pages.other_sites import home_of
+from srm.service.views.views import Views
 from srm.wiring import now_ms
 
 POLICY: Final = (
@@ -191,7 +191,7 @@ def environment() -> Environment:
         duration=units.duration,
         amount=amount,
         few=few,
-        arrow=trouble.arrow,
+        arrow=attention.arrow,
         breakable=breakable,
         quoted=shlex.quote,
         sentence=lambda text: text[:1].upper() + text[1:],

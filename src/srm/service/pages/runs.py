@@ -5,11 +5,11 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from srm.domain.topics import Flow
-from srm.service.asking import ViewsDep
+from srm.domain.names.topics import Flow
 from srm.service.pages.airflow import FAILOVER, move_ids
 from srm.service.pages.rendering import Links, PageRoute, page, root_of
-from srm.service.views import Views
+from srm.service.views.request_params import ViewsDep
+from srm.service.views.views import Views
 
 router = APIRouter(prefix="/ui/runs", route_class=PageRoute, include_in_schema=False)
 

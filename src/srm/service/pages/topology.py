@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from srm.service.documents import FlowSummary
+from srm.service.views.documents import FlowSummary
 
 WIDTH: Final = 760.0
 BOX: Final = (150.0, 64.0)

@@ -6,7 +6,7 @@ import math
 from datetime import UTC, datetime
 from typing import Final
 
-from srm.domain import amount
+from srm.domain.text import amount
 
 NONE: Final = "\N{EN DASH}"
 """Stands where there is no value, or none that is finite; tables never have empty cells."""

@@ -6,8 +6,8 @@ from typing import Literal
 
 from fastapi import APIRouter, Request, Response
 
-from srm.service.asking import ViewsDep
 from srm.service.pages.rendering import PageRoute, page
+from srm.service.views.request_params import ViewsDep
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

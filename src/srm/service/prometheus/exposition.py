@@ -19,7 +19,7 @@ from srm.service.prometheus.samples import (
     topic_samples,
 )
 from srm.service.prometheus.text import render
-from srm.service.views import Views
+from srm.service.views.views import Views
 
 
 class Exposition:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from srm.domain.replication_records import State as ReportedState
-from srm.engine.health import State as HealthState
-from srm.engine.status import TopicState
+from srm.domain.flow_state.replication_records import State as ReportedState
+from srm.engine.flows.health import State as HealthState
+from srm.engine.flows.status import TopicState
 
 Subject = Literal["flow", "topic", "group", "move", "service"]
 

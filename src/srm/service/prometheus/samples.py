@@ -7,24 +7,24 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from srm import __version__
-from srm.domain.drill import Drill
-from srm.domain.move.progress import DECIDED, HELD
-from srm.domain.move.report import MoveReport
-from srm.domain.proof_records import FlowProof
-from srm.domain.topics import Flow
-from srm.engine.observing import FlowView
-from srm.engine.status import FlowStatus
+from srm.domain.groups.proof_records import FlowProof
+from srm.domain.moves.records.progress import DECIDED, HELD
+from srm.domain.moves.report.report import MoveReport
+from srm.domain.names.topics import Flow
+from srm.domain.recovery.drill import Drill
+from srm.engine.flows.observing import FlowView
+from srm.engine.flows.status import FlowStatus
 from srm.engine.why import is_fresh
-from srm.service import flow_rows
-from srm.service.documents import FlowSummary, ForecastLine, GroupRow, TopicRow
-from srm.service.looks import FlowLook, MoveLook, TargetLook
 from srm.service.prometheus.metric_table import (
     PARTITION_STATES,
     STATES,
     TOPIC_HEALTH,
     TOPIC_STATES,
 )
-from srm.service.series import Figures, Measured
+from srm.service.views import flow_rows
+from srm.service.views.documents import FlowSummary, ForecastLine, GroupRow, TopicRow
+from srm.service.views.series import Figures, Measured
+from srm.service.views.snapshots import FlowLook, MoveLook, TargetLook
 
 Labels = tuple[str, ...]
 Sample = tuple[str, Labels, float]

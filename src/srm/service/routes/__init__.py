@@ -1,1 +1,1 @@
-"""The routes of the REST API: one module for each part, thin over :mod:`srm.service.views`."""
+"""Routes of the REST API: one module for each part, thin over `srm.service.views.views`."""

@@ -11,10 +11,10 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
-from srm.domain.documents import adapter
-from srm.engine.control_lists import ListName
-from srm.service.access import address, audit, same_origin, user_of
-from srm.service.acting import (
+from srm.domain.text.documents import adapter
+from srm.engine.control.control_lists import ListName
+from srm.service.access.access import address, audit, same_origin, user_of
+from srm.service.access.operator_actions import (
     Actions,
     Lists,
     ListsAction,
@@ -24,8 +24,8 @@ from srm.service.acting import (
     ReplicatorAction,
     ReplicatorAnswer,
 )
-from srm.service.answering import PROBLEMS, answer
-from srm.service.asking import FlowDep, ViewsDep
+from srm.service.views.request_params import FlowDep, ViewsDep
+from srm.service.views.responses import PROBLEMS, answer
 
 _MOST_BYTES: Final = 1 << 16
 _MORE: Final[dict[int | str, dict[str, Any]]] = {

@@ -7,19 +7,10 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from srm.errors import NotFoundError
-from srm.service import flow_rows
-from srm.service.answering import (
-    PROBLEMS,
-    Limit,
-    Offset,
-    Search,
-    answer,
-    containing,
-    page,
-)
-from srm.service.asking import FlowDep, ViewsDep
-from srm.service.committed import CommitsDep, Group
-from srm.service.documents import (
+from srm.service.federation.merged_lists import FLOWS, everywhere
+from srm.service.views import flow_rows
+from srm.service.views.committed import CommitsDep, Group
+from srm.service.views.documents import (
     CheckpointRow,
     Event,
     FlowSummary,
@@ -29,8 +20,17 @@ from srm.service.documents import (
     PartitionRow,
     TopicRow,
 )
-from srm.service.gathering import FLOWS, everywhere
-from srm.service.series import WHOLE
+from srm.service.views.request_params import FlowDep, ViewsDep
+from srm.service.views.responses import (
+    PROBLEMS,
+    Limit,
+    Offset,
+    Search,
+    answer,
+    containing,
+    page,
+)
+from srm.service.views.series import WHOLE
 from srm.wiring import now_ms
 
 router = APIRouter(prefix="/v2/flows", tags=["flows"], responses=PROBLEMS)

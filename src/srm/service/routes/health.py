@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from srm.service.answering import answer
-from srm.service.asking import ViewsDep
-from srm.service.documents import ServiceHealth, TargetHealth
+from srm.service.views.documents import ServiceHealth, TargetHealth
+from srm.service.views.request_params import ViewsDep
+from srm.service.views.responses import answer
 
 router = APIRouter(tags=["service"])
 

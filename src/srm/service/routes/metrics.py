@@ -10,13 +10,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
 from srm.errors import NotFoundError
-from srm.service.answering import PROBLEMS, answer
-from srm.service.asking import FlowDep, Metric, Source, Target, ViewsDep, time_range
-from srm.service.documents import ClusterInfo, MetricSeries
-from srm.service.gathering import whole_cluster
-from srm.service.views import Views
+from srm.service.federation.merged_lists import whole_cluster
+from srm.service.views.documents import ClusterInfo, MetricSeries
+from srm.service.views.request_params import FlowDep, Metric, Source, Target, ViewsDep, time_range
+from srm.service.views.responses import PROBLEMS, answer
+from srm.service.views.views import Views
 from srm.wiring import now_ms
 
 router = APIRouter(prefix="/v2", tags=["metrics"], responses=PROBLEMS)

@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
-from srm.domain.move.report import MoveReport
+from srm.domain.moves.report.report import MoveReport
 from srm.errors import NotFoundError
-from srm.service.answering import PROBLEMS, Limit, Offset, answer
-from srm.service.asking import ViewsDep
-from srm.service.documents import DrillRow, MoveDetail, MoveRow, Page
-from srm.service.gathering import DRILLS, MOVES, everywhere
-from srm.service.move_rows import is_running
+from srm.service.federation.merged_lists import DRILLS, MOVES, everywhere
+from srm.service.views.documents import DrillRow, MoveDetail, MoveRow, Page
+from srm.service.views.move_rows import is_running
+from srm.service.views.request_params import ViewsDep
+from srm.service.views.responses import PROBLEMS, Limit, Offset, answer
 
 router = APIRouter(prefix="/v2", tags=["moves"], responses=PROBLEMS)
 

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
 from srm.engine.why import Kind, Why
-from srm.service.answering import MOST_OF_A_NAME, PROBLEMS, answer
-from srm.service.asking import ViewsDep
-from srm.service.explaining import Explaining
+from srm.service.views.request_params import ViewsDep
+from srm.service.views.responses import MOST_OF_A_NAME, PROBLEMS, answer
+from srm.service.views.why_queries import Explaining
 
 router = APIRouter(prefix="/v2", tags=["why"], responses=PROBLEMS)
 

@@ -8,18 +8,18 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.engine.copying_records import COPY, ORIGINAL, CopiedTopic
-from tests.unit.engine.move.moving import REQUEST, Killed, World, busy_world
-from tests.unit.engine.test_standing import running as report_positions
+from tests.unit.engine.flows.test_loss_forecast import running as report_positions
+from tests.unit.engine.moves.control.moving import REQUEST, Killed, World, busy_world
 
-from srm.domain.drill import LEASE_MS, Drill
-from srm.domain.ledger import all_entries
-from srm.domain.mm2_records import Checkpoint
-from srm.engine import move
-from srm.engine.checkpoints import emit
+from srm.domain.groups.ledger import all_entries
+from srm.domain.groups.mm2_records import Checkpoint
+from srm.domain.recovery.drill import LEASE_MS, Drill
+from srm.engine import moves
 from srm.engine.drill import run as drill_run
 from srm.engine.drill.leftovers import place_of_processes, read_drills, write_drill
 from srm.engine.drill.run import run_drill
-from srm.engine.move import MoveContext
+from srm.engine.groups.checkpoints import emit
+from srm.engine.moves import MoveContext
 from srm.errors import ConflictError, NotFoundError, UnavailableError
 
 GONE_PID = 2**22 - 3
@@ -213,7 +213,7 @@ def next_run(world: World, runner: str) -> None:
     if runner == "drill":
         assert run_drill(world.context(), groups=("near",)).state == "done"
     elif runner == "plan of a move":
-        move.plan(world.context(), REQUEST, "m1")
+        moves.plan(world.context(), REQUEST, "m1")
     else:
         emit(world.context().forward)
 
@@ -308,7 +308,7 @@ def test_a_commit_without_translation_is_not_proven(world: CopiedTopic) -> None:
 
 
 def test_results_of_a_flow_are_kept_but_not_for_ever(world: CopiedTopic, monkeypatch) -> None:
-    monkeypatch.setattr("srm.domain.drill.MOST_KEPT", 2)
+    monkeypatch.setattr("srm.domain.recovery.drill.MOST_KEPT", 2)
     for _ in range(4):
         world.clock.advance(1_000)
         run_drill(context_of(world), groups=("audit",))

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.unit.engine.copying_records import CopiedTopic
-from tests.unit.engine.test_standing import running
+from tests.unit.engine.flows.test_loss_forecast import running
 
-from srm.domain import internal_topics
-from srm.domain.replication_records import (
+from srm.domain.flow_state.replication_records import (
     DRIVER_KEY,
     AssignedPartition,
     Assignment,
     DriverHeartbeat,
 )
-from srm.domain.topics import Flow
-from srm.engine import control_lists
-from srm.engine.control_lists import ListChange, ListName
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow
+from srm.engine.control import control_lists
+from srm.engine.control.control_lists import ListChange, ListName
 from srm.engine.ports import FlowContext
 from srm.engine.why import Step, Why
 

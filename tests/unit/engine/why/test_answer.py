@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from srm.domain.documents import adapter, encode
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
+from srm.domain.text.documents import adapter, encode
 from srm.engine.why import Step, Why
 from srm.engine.why.answer import action_of, first_unknown, first_wrong, near
 

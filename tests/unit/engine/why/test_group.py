@@ -11,13 +11,13 @@ from tests.unit.engine.copying_records import COPY, ORIGINAL
 from tests.unit.engine.why.running_flow import RunningFlow, step, wrong
 
 from srm.config.model import RedirectSettings
-from srm.domain import internal_topics
-from srm.domain.filters import NameFilter, split_patterns
-from srm.domain.move.routes import Ack, Route, group_subject
-from srm.domain.replication_records import PartitionStatus
-from srm.domain.topics import TopicPartition
-from srm.engine import group_sync
-from srm.engine.checkpoints import emit
+from srm.domain.flow_state.replication_records import PartitionStatus
+from srm.domain.moves.routing.routes import Ack, Route, group_subject
+from srm.domain.names import internal_topics
+from srm.domain.names.filters import NameFilter, split_patterns
+from srm.domain.names.topics import TopicPartition
+from srm.engine.groups import group_sync
+from srm.engine.groups.checkpoints import emit
 from srm.engine.ports import FlowContext
 from srm.engine.why import in_order, why_group
 

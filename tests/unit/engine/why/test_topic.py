@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.engine.test_standing import running
+from tests.unit.engine.flows.test_loss_forecast import running
 from tests.unit.engine.why.running_flow import RunningFlow, step, wrong
 
-from srm.domain import internal_topics
-from srm.domain.metrics import Statistics, WindowMetric
-from srm.domain.partition_notes import PartitionNotes
-from srm.domain.pause import PAUSE_KEY, Pause
-from srm.domain.replication_records import PartitionStatus
-from srm.domain.topics import Flow, TopicPartition
+from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.pause import PAUSE_KEY, Pause
+from srm.domain.flow_state.replication_records import PartitionStatus
+from srm.domain.metrics.metrics import Statistics, WindowMetric
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.why import why_topic
 
 PLACE = TopicPartition("Topic", 0)

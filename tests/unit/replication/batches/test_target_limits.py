@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.batches import Record, at_offset, encode
 
-from srm.domain.partition_notes import PartitionNotes
+from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.replication.batches.batch import batches
 from srm.replication.batches.outgoing import BatchToSend
 from srm.replication.batches.rebuild import Record as Decoded

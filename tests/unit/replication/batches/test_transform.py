@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.batches import Record, at_offset, content, encode
 
-from srm.domain.record_headers import (
+from srm.domain.names.record_headers import (
     PROVENANCE_HEADER,
     SOURCE_OFFSETS_HEADER,
     Provenance,

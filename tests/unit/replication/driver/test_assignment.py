@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.replication_records import AssignedPartition
+from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.replication.driver.assignment import assign, rebalance, relative_weights
 
 SLOTS = st.lists(st.integers(0, 12).map(str), min_size=1, max_size=8, unique=True)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from srm.domain.replication_records import AssignedPartition, Assignment
+from srm.domain.flow_state.replication_records import AssignedPartition, Assignment
 from srm.replication.driver.assignment_book import AssignmentBook
 
 A, B = (AssignedPartition("t", n, "id", "P.t", "target") for n in range(2))

@@ -3,18 +3,18 @@ from __future__ import annotations
 import pytest
 from tests.seconds import Seconds
 
-from srm.domain.offset_map import Position
-from srm.domain.replication_records import (
+from srm.domain.flow_state.replication_records import (
     AssignedPartition,
     PartitionPosition,
     PartitionStatus,
 )
+from srm.domain.offset_map.offset_map import Position
 from srm.errors import AuthorizationError, ConflictError, DataLossError, UnavailableError
 from srm.replication.driver import catch_up
 from srm.replication.driver.catch_up import CatchUp
 from srm.replication.driver.discovery import Discovered
 from srm.replication.driver.progress import ProgressBook
-from srm.testing.fake_cluster import FakeCluster
+from srm_lab.testing.fake_cluster import FakeCluster
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 

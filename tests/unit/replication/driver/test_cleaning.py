@@ -7,10 +7,8 @@ from dataclasses import replace
 import pytest
 from tests.unit.replication.driving import STATE, TARGET_ID, TOPIC_ID, Lab
 
-from srm.domain.map_records import topic_id_text
-from srm.domain.offset_map import Position
-from srm.domain.partition_notes import PartitionNotes
-from srm.domain.replication_records import (
+from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.replication_records import (
     COMMANDS,
     REPORTS,
     AssignedPartition,
@@ -18,10 +16,12 @@ from srm.domain.replication_records import (
     PartitionPosition,
     PartitionStatus,
 )
-from srm.domain.superseded import CopiedTopic, GoneTopics
+from srm.domain.flow_state.stale_positions import CopiedTopic, GoneTopics
+from srm.domain.offset_map.map_records import topic_id_text
+from srm.domain.offset_map.offset_map import Position
 from srm.engine.ports import TopicDescription
+from srm.replication.driver.deleted_topics import GONE_S, GoneWatch, Side
 from srm.replication.driver.discovery import Discovered
-from srm.replication.driver.gone import GONE_S, GoneWatch, Side
 
 OTHER_ID = topic_id_text(bytes([7]) * 16)
 SECOND = Incarnation(2, "bb")

@@ -8,20 +8,20 @@ from collections.abc import Callable, Collection
 import pytest
 
 from srm.config.model import FlowConfig
-from srm.domain.ledger import LedgerEntry
-from srm.domain.mm2_records import Checkpoint, TopicIds
-from srm.domain.replication_records import STATE_PARTITIONS
-from srm.domain.superseded import CopiedTopic, GoneTopics
-from srm.domain.topics import Flow, TopicPartition
-from srm.engine import control_lists
-from srm.engine.compacted import COMPACTED_CONFIGS
-from srm.engine.control_lists import ListChange
+from srm.domain.flow_state.replication_records import STATE_PARTITIONS
+from srm.domain.flow_state.stale_positions import CopiedTopic, GoneTopics
+from srm.domain.groups.ledger import LedgerEntry
+from srm.domain.groups.mm2_records import Checkpoint, TopicIds
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine.control import control_lists
+from srm.engine.control.compacted import COMPACTED_CONFIGS
+from srm.engine.control.control_lists import ListChange
 from srm.engine.ports import FlowContext, FlowMaps, TopicDescription, TopicSpec
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
+from srm.replication.driver.deleted_topics import GONE_S
 from srm.replication.driver.discovery import Discovery
-from srm.replication.driver.gone import GONE_S
-from srm.testing import flows
-from srm.testing.fake_cluster import FakeCluster
+from srm_lab.testing import flows
+from srm_lab.testing.fake_cluster import FakeCluster
 
 FLOW = Flow("P", "B")
 

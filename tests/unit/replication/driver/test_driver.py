@@ -17,15 +17,15 @@ from tests.unit.replication.driving import (
 )
 from tests.waiting import DEADLINE_S, eventually
 
-from srm.domain.metrics import encode_raw
-from srm.domain.offset_map import Position
-from srm.domain.replication_records import (
+from srm.domain.flow_state.liveness_thresholds import SLOT_DEAD_S
+from srm.domain.flow_state.replication_records import (
     DRIVER_KEY,
     AssignedPartition,
     PartitionPosition,
     PartitionStatus,
 )
-from srm.domain.silence import SLOT_DEAD_S
+from srm.domain.metrics.metrics import encode_raw
+from srm.domain.offset_map.offset_map import Position
 from srm.errors import FencedError, UnavailableError
 from srm.replication.driver.discovery import Discovered
 from srm.replication.driver.driver import FOUND_S, LONGEST_POLL_S, POLL_S

@@ -7,7 +7,7 @@ import threading
 from tests.unit.replication.driving import Lab
 from tests.waiting import DEADLINE_S, eventually
 
-from srm.domain.replication_records import (
+from srm.domain.flow_state.replication_records import (
     DRIVER_KEY,
     REQUEST_KEY,
     DriverHeartbeat,

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.replication.driving import FLOW, Lab
 from tests.waiting import DEADLINE_S, eventually
 
-from srm.domain.replication_records import DRIVER_KEY
+from srm.domain.flow_state.replication_records import DRIVER_KEY
 from srm.errors import (
     AuthorizationError,
     ConfigError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.replication.driving import FIRST, Lab, found
 
-from srm.domain.replication_records import Incarnation
+from srm.domain.flow_state.replication_records import Incarnation
 
 SECOND = Incarnation(2, "00")
 

@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.raw_metrics import measured, values
 
-from srm.domain import internal_topics
-from srm.domain.metrics import Measured, RawMetric, WindowMetric
-from srm.domain.windows import Windows
-from srm.engine.metrics import WindowSpec, stored_windows
+from srm.domain.metrics.metrics import Measured, RawMetric, WindowMetric
+from srm.domain.metrics.windows import Windows
+from srm.domain.names import internal_topics
+from srm.engine.metrics.metrics import WindowSpec, stored_windows
 from srm.engine.ports import FlowContext
 from srm.errors import UnavailableError
 from srm.replication.driver.windows import keep_windows
-from srm.testing.clock import FakeClock
-from srm.testing.fake_cluster import FakeCluster
-from srm.testing.fake_maps import FakeMapReader
-from srm.testing.flows import P_TO_B, flow_config
+from srm_lab.testing.clock import FakeClock
+from srm_lab.testing.fake_cluster import FakeCluster
+from srm_lab.testing.fake_maps import FakeMapReader
+from srm_lab.testing.flows import P_TO_B, flow_config
 
 START_MS = 1_700_000_000_000
 SPEC = WindowSpec(window_ms=20_000, slide_ms=10_000, look_back_ms=400_000, keep_all_ms=400_000)

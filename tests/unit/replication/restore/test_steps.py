@@ -18,20 +18,21 @@ from tests.unit.replication.restore.world import (
     World,
 )
 
-from srm.domain import internal_topics
-from srm.domain.mm2_records import TopicIds
-from srm.domain.move.outcome import Outcome
-from srm.domain.offset_map import Translated
-from srm.domain.pause import Pause
-from srm.domain.replication_records import AssignedPartition
-from srm.domain.topics import TopicPartition
+from srm.domain.flow_state.pause import Pause
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.groups.mm2_records import TopicIds
+from srm.domain.moves.records.outcome import Outcome
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.offset_map import Translated
+from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.errors import ConflictError, FencedError
-from srm.kafka.map_reader import KafkaMapReader
+from srm.replication.mapping import index_writer, map_writer
 from srm.replication.restore.flow_state import FlowState
 from srm.replication.restore.look import plan
 from srm.replication.restore.steps import Restored, check, restore
 from srm.replication.restore.unfinished import unfinished
-from srm.replication.slot import handover, index_writer, map_writer
+from srm.replication.takeover import handover
 
 FIRST = [MARKER, 0, 1, HOLE, 2, MARKER, 3, 4]
 PAYMENTS = [

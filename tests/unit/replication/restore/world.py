@@ -7,33 +7,33 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from srm.config.restoring import restoring
-from srm.domain import internal_topics
-from srm.domain.map_records import MAP_PARTITIONS
-from srm.domain.mm2_records import Checkpoint, TopicIds
-from srm.domain.offset_map import OffsetMap, Position, Run
-from srm.domain.pause import PAUSE_KEY, Pause, read_pause
-from srm.domain.policy import RestoringPolicy
-from srm.domain.replication_records import COMMANDS, STATE_PARTITIONS, AssignedPartition
-from srm.domain.restore import SLOT, restore_flow
-from srm.domain.runs import Runs
-from srm.domain.slot_records import next_incarnation
-from srm.domain.superseded import CopiedTopic
-from srm.domain.topics import Flow, TopicPartition
+from srm.domain.flow_state.pause import PAUSE_KEY, Pause, read_pause
+from srm.domain.flow_state.replication_records import COMMANDS, STATE_PARTITIONS, AssignedPartition
+from srm.domain.flow_state.slot_records import next_incarnation
+from srm.domain.flow_state.stale_positions import CopiedTopic
+from srm.domain.groups.mm2_records import Checkpoint, TopicIds
+from srm.domain.names import internal_topics
+from srm.domain.names.policy import RestoringPolicy
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.map_records import MAP_PARTITIONS
+from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
+from srm.domain.offset_map.runs import Runs
+from srm.domain.recovery.restore import SLOT, restore_flow
+from srm.engine.flows.state_topic import StateTopic
+from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import CompactedTopic, FlowContext, TopicSpec
-from srm.engine.state_topic import StateTopic
 from srm.errors import ConflictError
-from srm.kafka.map_reader import KafkaMapReader
-from srm.kafka.map_starts import MapStarts
+from srm.kafka.state.map_starts import MapStarts
+from srm.replication.claim.claim import Claim
+from srm.replication.copy.slot import Predecessor
 from srm.replication.ports import Place, ProducerId, Settled
+from srm.replication.report.reporting import Reporter
 from srm.replication.restore.context import RestoreContext
-from srm.replication.slot.claim import Claim
-from srm.replication.slot.handover import Handover, hand_over
-from srm.replication.slot.reporting import Reporter
-from srm.replication.slot.sealing import Sealed
-from srm.replication.slot.slot import Predecessor
-from srm.testing.fake_cluster import FakeCluster
-from srm.testing.fake_compacted import FakeCompactedTopic
-from srm.testing.flows import flow_config
+from srm.replication.takeover.handover import Handover, hand_over
+from srm.replication.takeover.sealing import Sealed
+from srm_lab.testing.fake_cluster import FakeCluster
+from srm_lab.testing.fake_compacted import FakeCompactedTopic
+from srm_lab.testing.flows import flow_config
 
 FORWARD = Flow("P", "B")
 BACK = restore_flow(FORWARD)
@@ -330,7 +330,7 @@ class Starts(MapStarts):
     """Reads starts, and who was a slot."""
 
     def predecessor(self, slot: str) -> Predecessor:
-        from srm.kafka.slot_state import KafkaStartReader  # noqa: PLC0415 -- imports a client
+        from srm.kafka.state.slot_state import KafkaStartReader  # noqa: PLC0415 -- imports a client
 
         return KafkaStartReader(self._flow, self._target).predecessor(slot)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from fastapi.testclient import TestClient
 from tests.unit.engine.copying_records import CopiedTopic
+from tests.unit.service.federation.sites import Site, announced, refuse, three_services
 from tests.unit.service.pages.reading import Outline, words
-from tests.unit.service.sites import Site, announced, refuse, three_services
 
 from srm.service.app import create_app
-from srm.service.joining import Joining
+from srm.service.federation.federation_setup import Joining
 from srm.service.pages.units import NONE
 
 B, C = "http://srm-b:6670", "http://srm-c:6670"

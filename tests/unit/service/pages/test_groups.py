@@ -6,11 +6,11 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.service_views import look_at, still_views
 from tests.unit.engine.copying_records import CopiedTopic
-from tests.unit.engine.test_standing import running
+from tests.unit.engine.flows.test_loss_forecast import running
 from tests.unit.service.pages.reading import Outline
-from tests.unit.service.test_series import window
+from tests.unit.service.views.test_series import window
 
-from srm.engine.checkpoints import emit
+from srm.engine.groups.checkpoints import emit
 from srm.service.app import create_app
 from srm.service.pages import groups
 

@@ -11,10 +11,10 @@ from fastapi.testclient import TestClient
 from tests.service_views import look_at, still_views
 from tests.unit.engine.copying_records import CopiedTopic
 
-from srm.domain.topics import Flow
+from srm.domain.names.topics import Flow
 from srm.service.app import create_app
-from srm.service.looks import FlowLook
-from srm.testing.flows import flow_config
+from srm.service.views.snapshots import FlowLook
+from srm_lab.testing.flows import flow_config
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,13 @@ from fastapi.testclient import TestClient
 from tests.service_views import look_at, still_views
 from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.service.pages.reading import words
-from tests.unit.service.test_series import filled, window
+from tests.unit.service.views.test_series import filled, window
 
-from srm.domain.metrics import Statistics
-from srm.domain.topics import Flow
+from srm.domain.metrics.metrics import Statistics
+from srm.domain.names.topics import Flow
 from srm.service.app import create_app
-from srm.service.pages.measures import Measures, Wish, newest, over
-from srm.service.series import METRICS, Measured, Series
+from srm.service.pages.metric_charts import Measures, Wish, newest, over
+from srm.service.views.series import METRICS, Measured, Series
 
 MIN = 60_000
 LATENCY = "replication-latency-ms"

@@ -17,16 +17,16 @@ from tests.service_site import (
     well,
 )
 from tests.service_views import config_of, still_views
-from tests.unit.domain.move.reporting import losing
+from tests.unit.domain.moves.report.reporting import losing
 from tests.unit.service.pages.reading import Outline, words
 
-from srm.domain.move.progress import MoveProgress
-from srm.domain.move.revisions import KeptReport
+from srm.domain.moves.records.progress import MoveProgress
+from srm.domain.moves.records.revisions import KeptReport
 from srm.service.app import create_app
-from srm.service.looks import FlowLook, MoveLook
 from srm.service.pages.moves import likely
-from srm.testing.flows import flow_config
+from srm.service.views.snapshots import FlowLook, MoveLook
 from srm.wiring import now_ms
+from srm_lab.testing.flows import flow_config
 
 
 def test_a_move_says_how_far_it_is_and_a_past_one_what_it_cost(client: TestClient) -> None:

@@ -35,19 +35,19 @@ from typer.testing import CliRunner
 from srm.cli.main import app
 from srm.cli.main import app as srm
 from srm.config.service import ServiceSettings
-from srm.domain.move.routes import Route
-from srm.domain.topics import Flow
-from srm.engine.health import flow_health
-from srm.engine.move.routes import RoutingTables
-from srm.engine.observing import FlowView
+from srm.domain.moves.routing.routes import Route
+from srm.domain.names.topics import Flow
+from srm.engine.flows.health import flow_health
+from srm.engine.flows.observing import FlowView
+from srm.engine.moves.control.routes import RoutingTables
 from srm.errors import ConfigError
-from srm.service.access import Access, User
+from srm.service.access.access import Access, User
 from srm.service.app import create_app
-from srm.service.looks import FlowLook
 from srm.service.pages.rendering import Links
-from srm.service.views import Views
-from srm.testing.flows import flow_config
+from srm.service.views.snapshots import FlowLook
+from srm.service.views.views import Views
 from srm.wiring import now_ms
+from srm_lab.testing.flows import flow_config
 
 PAGES = (
     "/ui",

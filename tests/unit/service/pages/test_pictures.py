@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.service_site import moving, past_moves
 
-from srm.domain.move.progress import MoveProgress, MoveStep
-from srm.domain.move.revisions import KeptReport
-from srm.service.documents import FlowSummary, State
-from srm.service.looks import MoveLook
-from srm.service.move_rows import move_row
+from srm.domain.moves.records.progress import MoveProgress, MoveStep
+from srm.domain.moves.records.revisions import KeptReport
 from srm.service.pages.move_picture import bars, stages
 from srm.service.pages.sparkline import HEIGHT, WIDTH, sparkline
 from srm.service.pages.topology import BOX, LABEL, topology
+from srm.service.views.documents import FlowSummary, State
+from srm.service.views.move_rows import move_row
+from srm.service.views.snapshots import MoveLook
 
 
 def numbers(path: str) -> list[float]:

@@ -10,17 +10,15 @@ from tests.service_site import MOVING, degraded, paused, well, without_replicato
 from tests.service_views import look_at, still_views
 from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.service.pages.reading import words
-from tests.unit.service.test_series import window
+from tests.unit.service.views.test_series import window
 
-from srm.domain.metrics import Statistics, WindowMetric
-from srm.domain.topics import Flow
-from srm.engine.copiers import DriverStatus
+from srm.domain.metrics.metrics import Statistics, WindowMetric
+from srm.domain.names.topics import Flow
+from srm.engine.flows.replicator_status import DriverStatus
 from srm.engine.ports import Stamped
 from srm.service.app import create_app
-from srm.service.documents import FlowSummary, State
-from srm.service.flow_rows import summary
 from srm.service.pages.airflow import move_ids, run_pattern
-from srm.service.pages.trouble import (
+from srm.service.pages.attention import (
     Headline,
     as_known,
     behind,
@@ -28,7 +26,9 @@ from srm.service.pages.trouble import (
     headline,
     since_ms,
 )
-from srm.service.series import Measured, Series
+from srm.service.views.documents import FlowSummary, State
+from srm.service.views.flow_rows import summary
+from srm.service.views.series import Measured, Series
 
 AT = 1_800_000_000_000
 MIN = 60_000

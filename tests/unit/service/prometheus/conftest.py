@@ -10,11 +10,11 @@ from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.service.conftest import client, views, world  # noqa: F401 - fixtures
 from tests.unit.service.prometheus.moves import released_move, reported_move, running_move
 
-from srm.domain.drill import Drill, DrillGroup
-from srm.domain.proof_records import FlowProof
-from srm.engine.copiers import DriverStatus
-from srm.service.series import Figures, Measured
-from srm.service.views import Views
+from srm.domain.groups.proof_records import FlowProof
+from srm.domain.recovery.drill import Drill, DrillGroup
+from srm.engine.flows.replicator_status import DriverStatus
+from srm.service.views.series import Figures, Measured
+from srm.service.views.views import Views
 
 MEASURED = Measured(
     60_000,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.unit.domain.move.reporting import REPORT, losing
+from tests.unit.domain.moves.report.reporting import REPORT, losing
 
-from srm.domain.move.plan import MovePlan
-from srm.domain.move.progress import MoveProgress, MoveStep
-from srm.domain.move.request import MoveRequest
-from srm.domain.move.revisions import KeptReport
-from srm.service.looks import MoveLook
+from srm.domain.moves.records.plan import MovePlan
+from srm.domain.moves.records.progress import MoveProgress, MoveStep
+from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.records.revisions import KeptReport
+from srm.service.views.snapshots import MoveLook
 
 
 def running_move(move_id: str, step: MoveStep, held_ms: int = 30_000) -> MoveLook:

@@ -15,7 +15,7 @@ from srm.service.app import create_app
 from srm.service.prometheus import exposition
 from srm.service.prometheus.exposition import Exposition
 from srm.service.prometheus.metric_table import METRICS
-from srm.service.views import Views
+from srm.service.views.views import Views
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 

@@ -11,14 +11,14 @@ from tests.unit.service.prometheus.conftest import MEASURED
 from tests.unit.service.prometheus.moves import reported_move, running_move
 
 from srm.config.service import ServiceSettings
-from srm.service.documents import TopicRow
-from srm.service.looks import FlowLook
 from srm.service.prometheus.exposition import samples
 from srm.service.prometheus.metric_table import METRICS, STATES
 from srm.service.prometheus.samples import move_samples, topic_samples
-from srm.service.series import Figures, Measured
-from srm.service.views import Views
-from srm.testing.flows import P_TO_B, flow_config
+from srm.service.views.documents import TopicRow
+from srm.service.views.series import Figures, Measured
+from srm.service.views.snapshots import FlowLook
+from srm.service.views.views import Views
+from srm_lab.testing.flows import P_TO_B, flow_config
 
 Values = dict[tuple[str, ...], float]
 

@@ -100,7 +100,7 @@ function icon(name, label = "") {
   return made;
 }
 
-// A command is copied as it stands; anything else are words, see srm.domain.reason.is_command.
+// A command is copied as it stands; anything else are words, see srm.domain.text.reason.is_command.
 function todo(action) {
   return /^srm(-control|-service)? /.test(action) ? command(action) : text("span", "todo", action);
 }

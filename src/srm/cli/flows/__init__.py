@@ -1,0 +1,1 @@
+"""Commands of flows, topics and groups."""

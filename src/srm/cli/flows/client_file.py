@@ -1,0 +1,51 @@
+"""``srm config client``: the file of applications, from the replicator's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from srm.cli.console import ConfigOption
+from srm.config.client_file import client_file
+from srm.config.loader import read_settings
+from srm.errors import UsageError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``srm config``."""
+    app.command("client")(client)
+
+
+def client(
+    *,
+    config: ConfigOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write to this file, not to stdout."),
+    ] = None,
+    add: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Add a line, e.g. P.sasl.username=app."),
+    ] = None,
+) -> None:
+    """Write the file that applications need: clusters, addresses, and no secrets of this one."""
+    text = client_file(read_settings(config), dict(map(_assignment, add or ())))
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        # Only the owner may read it, from the start: it may hold what was given with --set.
+        output.touch(mode=0o600)
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written ({error.strerror})") from None
+    typer.echo(f"{output}: written; name it with clusters= or $SRM_CLIENT_CONFIG")
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    key, found, value = text.partition("=")
+    if not found or not key.strip():
+        raise UsageError(f"--set {text}: write it as KEY=VALUE")
+    return key.strip(), value.strip()

@@ -1,0 +1,216 @@
+"""``srm config``: what the properties file says, and which line of it decided a value."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from srm.cli.console import ConfigOption, JsonOption, emit
+from srm.config.hierarchy import Candidate, Resolved, resolve_client
+from srm.config.keys.client_keys import CLIENT_KEYS
+from srm.config.keys.keys import KEYS
+from srm.config.loader import CLIENT_KINDS, SettingsFile, build_config, read_settings
+from srm.config.model import Config, FlowConfig
+from srm.config.secrets import shown
+from srm.domain.names.topics import Flow
+from srm.errors import ConfigError, UsageError
+from srm.kafka.wire.auth.security import read_security
+from srm.pages.tables import Listing
+
+app = typer.Typer(no_args_is_help=True, help="Check the properties file and explain its values.")
+
+_FlowToExplain = Annotated[
+    Flow | None,
+    typer.Option("--flow", "-f", metavar="A->B", parser=Flow.parse, help="Only for this flow."),
+]
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """The contents of a properties file; ``notes`` say where nothing would be copied.
+
+    ``sha256`` is the hash of it that reports of moves name, ``report_key_id`` the id of the key
+    they are signed with, None where none is configured.
+    """
+
+    path: str
+    clusters: Mapping[str, str]
+    flows: Mapping[str, Mapping[str, object]]
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+    sha256: str
+    report_key_id: str | None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A value for one flow or one client, with every line that was considered, weak to strong."""
+
+    key: str
+    subject: str
+    value: str | None
+    trace: tuple[Candidate, ...]
+
+
+@app.command()
+def check(
+    *,
+    config: ConfigOption = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Take every unknown key for an error.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Read the file and report its clusters, flows and warnings; exit 2 where it has an error."""
+    resolved = build_config(read_settings(config, strict=strict))
+    _check_connections(resolved)
+    report = _report(resolved)
+    emit(report, as_json, lambda console: _show_report(console, report, resolved))
+
+
+@app.command()
+def explain(
+    *,
+    key: Annotated[str, typer.Argument(help="A key or client setting, without prefix.")],
+    config: ConfigOption = None,
+    flow: _FlowToExplain = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the value of a key for each flow (or client), and the lines it came from."""
+    file = read_settings(config)
+    explanations = tuple(_explain(key, file, flow))
+    emit(explanations, as_json, lambda console: _show_explanations(console, explanations, file))
+
+
+def _check_connections(config: Config) -> None:
+    """Refuse what would only fail when something connects; nothing connects here."""
+    clients = [(alias, client) for (alias, _), client in config.clients.items()]
+    clients += [(alias, client) for (_, alias, _), client in config.flow_clients.items()]
+    for alias, client in clients:
+        try:
+            read_security(alias, client)
+        except ConfigError as error:
+            raise ConfigError(f"{config.path}: {error}") from None
+
+
+def _report(config: Config) -> CheckReport:
+    key = config.report_key.read()
+    return CheckReport(
+        path=config.path,
+        clusters={
+            alias: config.client(alias, "admin")["bootstrap.servers"] for alias in config.clusters
+        },
+        flows={str(flow): _flow_summary(flow_config) for flow, flow_config in _flows(config)},
+        warnings=config.warnings,
+        notes=tuple(_notes(config)),
+        sha256=config.sha256,
+        report_key_id=None if key is None else key.public.key_id,
+    )
+
+
+def _flows(config: Config) -> list[tuple[Flow, FlowConfig]]:
+    return sorted(config.flow_configs.items())
+
+
+def _flow_summary(flow_config: FlowConfig) -> dict[str, object]:
+    summary = asdict(flow_config)
+    del summary["flow"]
+    summary["policy"] = type(flow_config.policy).__name__
+    summary["separator"] = flow_config.policy.separator
+    redirect = summary.pop("redirect")
+    del redirect["webhook_url"], redirect["webhook_secret"]  # some addresses are secrets themselves
+    return {name: _plain(value) for name, value in summary.items()} | {
+        f"failover_{name}": _plain(value) for name, value in redirect.items()
+    }
+
+
+def _plain(value: object) -> object:
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+def _notes(config: Config) -> Iterator[str]:
+    if not config.flows:
+        yield "no flow is enabled, and nothing is copied; set A->B.enabled = true"
+    for flow in config.flows:
+        for what in ("topics", "groups"):
+            if not getattr(config.flow(flow), what):
+                yield (
+                    f"{flow} selects no {what} in this file; set {flow}.{what} = .* for all, the "
+                    f"default of MirrorMaker 2, or select some with: srm-control {what} "
+                    f"--source {flow.source} --target {flow.target} --add ..."
+                )
+
+
+def _show_report(console: Console, report: CheckReport, config: Config) -> None:
+    console.print(f"{report.path}: clusters {', '.join(report.clusters)}", highlight=False)
+    table = Listing("flow", "enabled", "topics", "groups", "reverse", pad_edge=False)
+    for flow, flow_config in _flows(config):
+        table.add_row(
+            str(flow),
+            "yes" if flow_config.enabled else "no",
+            escape(", ".join(flow_config.topics) or "-"),
+            escape(", ".join(flow_config.groups) or "-"),
+            "yes" if flow_config.reverse_checkpointing_enabled else "no",
+        )
+    console.print(table)
+    signed = "not signed" if report.report_key_id is None else f"signed: {report.report_key_id}"
+    console.print(f"settings sha256 {report.sha256}; reports of moves {signed}", soft_wrap=True)
+    for text in report.warnings:
+        console.print(f"warning: {text}", soft_wrap=True, highlight=False, markup=False)
+    for text in report.notes:
+        console.print(f"note: {text}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _explain(key: str, file: SettingsFile, flow: Flow | None) -> Iterator[Explanation]:
+    if flow is not None and flow not in file.flows:
+        raise UsageError(
+            f"flow {flow} is unknown: {file.path} lists the clusters {', '.join(file.clusters)}"
+        )
+    if key in KEYS:
+        for each in [flow] if flow is not None else file.flows:
+            yield _explanation(file.resolve(key, each), str(each))
+    elif key in CLIENT_KEYS:
+        yield from _explain_client(key, file, flow)
+    else:
+        near = difflib.get_close_matches(key, [*KEYS, *CLIENT_KEYS], n=1)
+        hint = f"did you mean {near[0]}?" if near else "docs/configuration.md lists all keys"
+        raise UsageError(f"unknown key {key}; give it without prefix; {hint}")
+
+
+def _explain_client(key: str, file: SettingsFile, flow: Flow | None) -> Iterator[Explanation]:
+    for alias in (flow.source, flow.target) if flow is not None else file.clusters:
+        for kind in CLIENT_KINDS:
+            found = resolve_client(alias, kind, file.settings, flow).get(key)
+            yield _explanation(found or Resolved(key, ()), f"{alias} {kind}")
+
+
+def _explanation(resolved: Resolved, subject: str) -> Explanation:
+    trace = tuple(
+        replace(candidate, value=shown(resolved.name, candidate.value))
+        for candidate in resolved.trace
+    )
+    value = trace[-1].value if trace else None
+    return Explanation(resolved.name, subject, value, trace)
+
+
+def _show_explanations(
+    console: Console, explanations: tuple[Explanation, ...], file: SettingsFile
+) -> None:
+    def line(text: str) -> None:
+        console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+    for explanation in explanations:
+        value = "(not set)" if explanation.value is None else explanation.value or "(empty)"
+        line(f"{explanation.subject}  {explanation.key} = {value}")
+        for number, candidate in enumerate(reversed(explanation.trace)):
+            where = f"{file.path} line {candidate.line}" if candidate.line else ""
+            verdict = "from" if number == 0 else "overruled:"
+            said = "" if number == 0 else f" = {candidate.value}"
+            line(f"    {verdict} {candidate.level}: {candidate.key}{said}  {where}".rstrip())

@@ -1,0 +1,278 @@
+"""``srm-control``: which topics and groups a flow takes along, and offsets for manual moves.
+
+Options and output are those of Streams Replication Manager's tool of that name. The lists of a
+flow are kept on its target, so commands for P->B work while P is down.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from typer.core import TyperCommand
+
+from srm.cli.console import JsonOption, emit, run_cli, set_debug
+from srm.cli.flows.control_target import ConnectionOptions, Target, find_target
+from srm.domain.names import internal_topics
+from srm.domain.names.filters import split_patterns
+from srm.domain.names.topics import Flow
+from srm.engine.control import control_lists
+from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_lists import ChangeSummary, ListChange, ListName, ListPair
+from srm.engine.groups import offsets_export
+from srm.errors import UsageError
+from srm.wiring import now_ms, open_cluster
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_\-]+(?:\\?\.[A-Za-z0-9_\-]+)*")
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+app = typer.Typer(
+    name="srm-control",
+    help="Choose what replication flows copy, and export translated offsets.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings=_HELP,
+)
+
+_Config = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Properties file of srm, or client settings."),
+]
+_Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-servers",
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help="Address of the flow's target; enough without a properties file.",
+    ),
+]
+_Props = Annotated[
+    list[str] | None,
+    typer.Option("--props", metavar="K=V", help="Setting of all clients; may be repeated."),
+]
+_ProducerProps = Annotated[
+    list[str] | None, typer.Option("--producer-props", metavar="K=V", help="Setting of producers.")
+]
+_ConsumerProps = Annotated[
+    list[str] | None, typer.Option("--consumer-props", metavar="K=V", help="Setting of consumers.")
+]
+_Source = Annotated[str, typer.Option("--source", metavar="ALIAS", help="Source of the flow.")]
+_TargetAlias = Annotated[str, typer.Option("--target", metavar="ALIAS", help="Its target.")]
+
+
+class _ListCommand(TyperCommand):
+    """Takes a list with blanks after its commas (``--add topic1, topic2``) as one value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        joined: list[str] = []
+        for arg in args:
+            if joined and joined[-1].endswith(",") and not arg.startswith("-"):
+                joined[-1] += arg
+            else:
+                joined.append(arg)
+        return super().parse_args(ctx, joined)
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    *,
+    config: _Config = None,
+    bootstrap_servers: _Bootstrap = None,
+    props: _Props = None,
+    debug: Annotated[
+        bool, typer.Option("--debug", envvar="SRM_DEBUG", help="Show stack traces.")
+    ] = False,
+) -> None:
+    """Choose what replication flows copy, and export translated offsets."""
+    set_debug(enabled=debug)
+    context.obj = ConnectionOptions(config, bootstrap_servers, tuple(props or ()))
+
+
+def _list_command(name: ListName, what: str) -> None:
+    def command(
+        context: typer.Context,
+        *,
+        source: _Source,
+        target: _TargetAlias,
+        add: Annotated[
+            list[str] | None, typer.Option("--add", metavar="X,Y", help="Allow these.")
+        ] = None,
+        remove: Annotated[
+            list[str] | None, typer.Option("--remove", metavar="X,Y", help="No longer allow them.")
+        ] = None,
+        add_deny: Annotated[
+            list[str] | None,
+            typer.Option("--add-blacklist", "--add-denylist", metavar="X,Y", help="Deny these."),
+        ] = None,
+        remove_deny: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--remove-blacklist", "--remove-denylist", metavar="X,Y", help="Not any more."
+            ),
+        ] = None,
+        show: Annotated[bool, typer.Option("--list", help="Print both lists.")] = False,
+        config: _Config = None,
+        bootstrap_servers: _Bootstrap = None,
+        props: _Props = None,
+        producer_props: _ProducerProps = None,
+        consumer_props: _ConsumerProps = None,
+        as_json: JsonOption = False,
+    ) -> None:
+        changes = ListChange(_split(add), _split(remove), _split(add_deny), _split(remove_deny))
+        if changes.is_empty and not show:
+            raise UsageError("nothing to do: give --list, or --add, --remove, --add-blacklist ...")
+        options = ConnectionOptions(
+            config,
+            bootstrap_servers,
+            tuple(props or ()),
+            tuple(producer_props or ()),
+            tuple(consumer_props or ()),
+        )
+        found = find_target(Flow.parse(f"{source}->{target}"), options.over(context.obj))
+        _run_list(name, found, changes, show=show, as_json=as_json)
+
+    command.__doc__ = what
+    app.command(name, cls=_ListCommand)(command)
+
+
+_list_command("topics", "Which topics of the source are copied; denied ones never are.")
+_list_command("groups", "Which consumer groups of the source can continue on the target.")
+_list_command(
+    "reverse-checkpointed-topics",
+    "Replica topics whose progress is carried back: --source BACKUP --target PRIMARY --add "
+    "PRIMARY.TOPIC.",
+)
+
+
+@app.command()
+def offsets(
+    context: typer.Context,
+    *,
+    source: _Source,
+    target: _TargetAlias,
+    export: Annotated[
+        bool, typer.Option("--export", help="Print CSV for kafka-consumer-groups --from-file.")
+    ] = False,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", metavar="GROUP", help="Only this group (no group column then)."),
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="FILE", help="Write to a file, not to stdout.")
+    ] = None,
+    config: _Config = None,
+    bootstrap_servers: _Bootstrap = None,
+    props: _Props = None,
+    consumer_props: _ConsumerProps = None,
+) -> None:
+    """Export where groups would continue on the target; works while the source is down."""
+    if not export:
+        raise UsageError("nothing to do: give --export")
+    options = ConnectionOptions(
+        config, bootstrap_servers, tuple(props or ()), (), tuple(consumer_props or ())
+    )
+    found = find_target(Flow.parse(f"{source}->{target}"), options.over(context.obj))
+    with open_cluster(found.config, target) as cluster:
+        chosen = offsets_export.checkpoints(cluster, found.flow, group, found.separator)
+    text = offsets_export.to_csv(chosen, with_group=group is None)
+    if to is None:
+        sys.stdout.write(text)
+        return
+    try:
+        to.write_text(text, "utf-8")
+    except OSError as error:
+        raise UsageError(f"{to} cannot be written ({error.strerror})") from None
+
+
+def _split(texts: Iterable[str] | None) -> tuple[str, ...]:
+    return tuple(pattern for text in texts or () for pattern in split_patterns(text))
+
+
+def _run_list(
+    name: ListName, found: Target, changes: ListChange, *, show: bool, as_json: bool
+) -> None:
+    flow = found.flow
+    with open_cluster(found.config, flow.target) as cluster:
+        if changes.is_empty:
+            lists = control_lists.load(cluster, flow).pair(name)
+        else:
+            topic = internal_topics.control(flow.source)
+            ensure_compacted(cluster, topic, replication_factor=found.replication_factor)
+            summary = control_lists.change(cluster, flow, name, changes, now_ms())
+            lists = summary.lists
+            for text in (*_advice(name, found, changes), *_surprises(name, summary)):
+                sys.stderr.write(f"warning: {text}\n")
+    if as_json:
+        emit(lists, as_json, _nothing)
+        return
+    sys.stdout.writelines(f"{line}\n" for line in _report(lists, show=show))
+
+
+def _nothing(_: Console) -> None:
+    """Render nothing: JSON was asked for."""
+
+
+def _report(lists: ListPair, *, show: bool) -> Iterator[str]:
+    if show:
+        yield "Current whitelist:"
+        yield from lists.allow
+        yield "Current blacklist:"
+        yield from lists.deny
+    yield "Done."
+
+
+def _surprises(name: ListName, summary: ChangeSummary) -> Iterator[str]:
+    for pattern in summary.absent:
+        yield f"{pattern} was not in the {name} list"
+    for pattern in summary.already:
+        yield f"{pattern} was in the {name} list already"
+
+
+def _advice(name: ListName, found: Target, changes: ListChange) -> Iterator[str]:
+    if name == "reverse-checkpointed-topics":
+        yield from _replica_names(found, changes.add)
+    if not found.configured:
+        return
+    flow_config = found.config.flow(found.flow)
+    if not flow_config.enabled:
+        yield (
+            f"flow {found.flow} is not enabled: set {found.flow}.enabled = true in "
+            f"{found.config.path}"
+        )
+    if name == "reverse-checkpointed-topics" and not flow_config.reverse_checkpointing_enabled:
+        yield (
+            "reverse checkpointing is off: set reverse.checkpointing.enabled = true in "
+            f"{found.config.path}"
+        )
+
+
+def _replica_names(found: Target, patterns: Sequence[str]) -> Iterator[str]:
+    """Say so when a name cannot be that of a replica topic on the flow's source."""
+    primary, backup = found.flow.target, found.flow.source
+    prefix = f"{primary}{found.separator}"
+    for pattern in patterns:
+        plain = pattern.replace("\\.", ".")
+        if not _NAME.fullmatch(pattern) or plain.startswith(prefix):
+            continue
+        topic = re.sub(rf"^{re.escape(primary)}(__|[._\-])", "", plain, count=1)
+        yield (
+            f"{pattern} is no replica topic of {primary} on {backup}: with the separator "
+            f"'{found.separator}' the replica of {topic} is {prefix}{topic}"
+        )
+
+
+def main() -> None:
+    """Entry point of the ``srm-control`` program."""
+    run_cli(app)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""Run one engine call for several flows: one that fails does not keep the others waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from rich.console import Console
+from rich.status import Status
+
+from srm import telemetry
+from srm.config.loader import load_config
+from srm.domain.names.topics import Flow
+from srm.domain.text.amount import amount
+from srm.engine.ports import FlowContext
+from srm.errors import SrmError, UnavailableError, UsageError
+from srm.wiring import open_flow
+
+T = TypeVar("T")
+
+MOST_ROWS = 200
+"""Rows a table shows; scripts read --json."""
+
+
+@dataclass
+class FlowResults(Generic[T]):
+    """Results of the flows that went well, and errors of the others."""
+
+    values: list[T] = field(default_factory=list)
+    failures: list[tuple[Flow, SrmError]] = field(default_factory=list)
+
+    def raise_failures(self) -> None:
+        """Raise what went wrong, once everything else was shown.
+
+        Raises:
+            SrmError: of the first flow's kind, naming all.
+        """
+        if not self.failures:
+            return
+        text = "; ".join(f"{flow}: {error}" for flow, error in self.failures)
+        raise type(self.failures[0][1])(text)
+
+
+def for_each_flow(
+    config: Path | None,
+    flows: Sequence[Flow] | None,
+    doing: str,
+    call: Callable[[FlowContext], T],
+    *,
+    quietly: bool = False,
+    span: str = "",
+    **access: float,
+) -> FlowResults[T]:
+    """Open each flow, all enabled ones if none is named, and call.
+
+    Args:
+        config: the properties file, None to look for it.
+        flows: flows by name.
+        doing: what a terminal shows meanwhile.
+        call: the engine call.
+        quietly: show nothing meanwhile, where something else is shown on the terminal.
+        span: what a trace shows it as; without it only the name of what is done.
+        access: how to open a flow, see :func:`.open_flow`.
+
+    Raises:
+        ConfigError: the file cannot be used, or a flow is unknown to it.
+        UsageError: no flow is named and none is enabled.
+    """
+    return watch_each_flow(
+        config,
+        flows,
+        doing,
+        lambda context, _tell: call(context),
+        quietly=quietly,
+        span=span,
+        **access,
+    )
+
+
+def watch_each_flow(
+    config: Path | None,
+    flows: Sequence[Flow] | None,
+    doing: str,
+    call: Callable[[FlowContext, Callable[[str], None]], T],
+    *,
+    quietly: bool = False,
+    span: str = "",
+    **access: float,
+) -> FlowResults[T]:
+    """Do the same with calls that take a while: they tell what they are doing, for a terminal."""
+    resolved = load_config(config)
+    wanted = tuple(flows or resolved.flows)
+    if not wanted:
+        raise UsageError(
+            f"no flow is enabled in {resolved.path}: set 'A->B.enabled = true' or give --flow"
+        )
+    for flow in wanted:
+        resolved.flow(flow)
+    results, silent = FlowResults[T](), dict[tuple[str, str], str]()
+    with Console(stderr=True, quiet=quietly).status(doing) as status:
+        for flow in wanted:
+            status.update(f"{flow}: {doing}")
+            try:
+                with (
+                    telemetry.span(span or doing, flow=str(flow)) as opened,
+                    open_flow(resolved, flow, silent=silent, **access) as context,
+                ):
+                    results.values.append(call(context, _teller(status, flow)))
+                    opened.result(results.values[-1])
+            except SrmError as error:
+                results.failures.append((flow, error))
+    return results
+
+
+def _teller(status: Status, flow: Flow) -> Callable[[str], None]:
+    return lambda text: status.update(f"{flow}: {text}")
+
+
+def raise_group_errors(errors: Mapping[str, str]) -> None:
+    """Let a command fail where groups could not be handled, after it has shown the others.
+
+    Raises:
+        UnavailableError: there are any.
+    """
+    if errors:
+        text = "; ".join(f"{group}: {reason}" for group, reason in sorted(errors.items()))
+        raise UnavailableError(f"{amount(len(errors), 'group')} left out: {text}")
+
+
+def cut(rows: Sequence[T], console: Console) -> Sequence[T]:
+    """Return the rows to show, and say so where some are left out."""
+    if len(rows) > MOST_ROWS:
+        console.print(f"[dim]the first {MOST_ROWS} of {len(rows)}; --json shows all[/dim]")
+    return rows[:MOST_ROWS]
+
+
+def counts(numbers: Mapping[str, int]) -> str:
+    """Render counts by name in one line."""
+    return ", ".join(f"{number} {name}" for name, number in numbers.items()) or "nothing"

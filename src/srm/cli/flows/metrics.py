@@ -1,0 +1,243 @@
+"""``srm metrics``: compute the windows of a flow's metrics, and show them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from srm import telemetry
+from srm.cli.console import ConfigOption, FlowsOption, JsonOption, emit
+from srm.cli.watching import Looked, WatchCommand, WatchOption, show
+from srm.config.loader import load_config
+from srm.config.model import Config
+from srm.domain.groups.proof_records import FlowProof
+from srm.domain.metrics.metrics import Statistics, WindowMetric, latest, totals
+from srm.domain.names.topics import Flow
+from srm.domain.text.amount import amount
+from srm.engine.flows.silent_flows import Silence
+from srm.engine.groups.proving import read_proof
+from srm.engine.metrics import aggregation
+from srm.engine.metrics.aggregation import AggregationSummary
+from srm.engine.metrics.metrics import WindowSpec, stored_windows
+from srm.kafka.tables.raw_log import read_raw_metrics
+from srm.pages.tables import Listing
+from srm.wiring import now_ms, open_cluster, open_flow
+
+_Pick = Callable[[tuple[WindowMetric, ...]], tuple[WindowMetric, ...]]
+
+app = typer.Typer(
+    help="Windowed metrics: byte rate, replication and checkpoint latency, record lag.",
+    no_args_is_help=True,
+)
+
+MasterOption = Annotated[
+    str | None, typer.Option(help="Spark master; without it two cores of this machine.")
+]
+RemoteOption = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Spark Connect server sc://host:port, else $SPARK_REMOTE."),
+]
+
+
+@app.command()
+def aggregate(
+    *,
+    config: ConfigOption = None,
+    flow: FlowsOption = None,
+    look_back: Annotated[
+        int, typer.Option(metavar="SECONDS", help="Compute the windows of this long a time again.")
+    ] = 900,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="With Spark also where one process would do.")
+    ] = False,
+    master: MasterOption = None,
+    remote: RemoteOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compute the windows of the last minutes from the raw metrics; again is harmless.
+
+    Spark is only started for a flow with more raw metrics than one process counts in its time.
+    """
+    resolved = load_config(config)
+    spec = WindowSpec(look_back_ms=look_back * 1000)
+    wanted = tuple(flow or resolved.flows)
+    done = {} if spark else _in_this_process(resolved, wanted, spec)
+    left = [one for one in wanted if one not in done]
+    if left:
+        done |= _in_spark(resolved, left, spec, master, remote)
+    summaries = tuple(done[one] for one in wanted)
+    emit(summaries, as_json, lambda console: _render_summaries(console, summaries))
+
+
+def _in_this_process(
+    config: Config, flows: Iterable[Flow], spec: WindowSpec
+) -> dict[Flow, AggregationSummary]:
+    """Aggregate the flows that are small enough."""
+    done: dict[Flow, AggregationSummary] = {}
+    for one in flows:
+        with (
+            telemetry.span("metrics.aggregate", flow=str(one)) as opened,
+            open_flow(config, one) as context,
+        ):
+            consumer = config.cluster_clients(one.target, one).consumer
+            summary = aggregation.aggregate(context, partial(read_raw_metrics, one, consumer), spec)
+            opened.result(summary)
+        if summary is not None:
+            done[one] = summary
+    return done
+
+
+def _in_spark(
+    config: Config, flows: Iterable[Flow], spec: WindowSpec, master: str | None, remote: str | None
+) -> dict[Flow, AggregationSummary]:
+    # Importing Spark takes longer than most other commands run.
+    from srm.spark.jobs.aggregation import aggregate as aggregate_flow  # noqa: PLC0415
+    from srm.spark.session import spark_session  # noqa: PLC0415
+
+    done: dict[Flow, AggregationSummary] = {}
+    with spark_session("srm-metrics", master, remote=remote) as session:
+        for one in flows:
+            with (
+                telemetry.span("metrics.aggregate", flow=str(one), engine="spark") as opened,
+                open_flow(config, one) as context,
+            ):
+                consumer = config.cluster_clients(one.target, one).consumer
+                done[one] = aggregate_flow(session, context, consumer, spec)
+                opened.result(done[one])
+    return done
+
+
+@app.command(name="show", cls=WatchCommand)
+def show_windows(
+    *,
+    config: ConfigOption = None,
+    flow: FlowsOption = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", help="Only this source topic.")
+    ] = None,
+    total: Annotated[
+        bool, typer.Option("--total", help="All stored windows together, up to two hours.")
+    ] = False,
+    watch: WatchOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the newest window of each topic and flow, or with --total all of them together."""
+    resolved = load_config(config)
+    wanted = tuple(flow or resolved.flows)
+    pick: _Pick = totals if total else latest
+
+    def look() -> Looked:
+        windows, proofs = _stored(resolved, wanted, topic, pick)
+        stored = [json.loads(window.value()) for window in windows]
+        return Looked(stored, lambda console: _render_stored(console, windows, proofs, wanted))
+
+    show(look, watch, as_json=as_json)
+
+
+def _stored(
+    resolved: Config, flows: tuple[Flow, ...], topic: str | None, pick: _Pick
+) -> tuple[list[WindowMetric], list[FlowProof]]:
+    """Read the windows of some flows, and what was last proven of their checkpoints."""
+    windows: list[WindowMetric] = []
+    proofs: list[FlowProof] = []
+    for one in flows:
+        with open_cluster(resolved, one.target) as cluster:
+            windows.extend(pick(stored_windows(cluster, one, topic)))
+            if (proof := read_proof(cluster, one)) is not None:
+                proofs.append(proof)
+    return windows, proofs
+
+
+def _render_stored(
+    console: Console,
+    windows: list[WindowMetric],
+    proofs: list[FlowProof],
+    flows: tuple[Flow, ...],
+) -> None:
+    _render_windows(console, windows, flows)
+    for proof in proofs:
+        colour = "red" if proof.disproved else "default"
+        text = f"{proof.flow} checkpoints: {proof.line(now_ms())}"
+        console.print(f"[{colour}]{escape(text)}[/{colour}]", soft_wrap=True)
+
+
+def _render_summaries(console: Console, summaries: Iterable[AggregationSummary]) -> None:
+    for summary in summaries:
+        by = "by Spark" if summary.engine == "spark" else "without Spark"
+        news = (
+            f"{amount(summary.written, 'window')} written"
+            if summary.written
+            else "complete before, nothing written"
+        )
+        console.print(
+            f"{summary.flow}: {amount(summary.raw_records, 'raw record')}, "
+            f"{amount(summary.windows, 'window')} {by}, {news}, {summary.expired} expired"
+        )
+        if summary.silence is not None:
+            console.print(f"[yellow]{escape(_silence(summary.silence))}[/yellow]", soft_wrap=True)
+
+
+def _silence(silence: Silence) -> str:
+    lag = (
+        "its lag is not known, the source does not answer"
+        if silence.lag_records is None
+        else f"{amount(silence.lag_records, 'record')} behind"
+    )
+    heard = silence.source_heard_ms
+    since = f"; the source was last heard of {_age(silence.time_ms - heard)} ago" if heard else ""
+    return f"  nobody copies it ({silence.reason or 'no slot is alive'}): {lag}{since}"
+
+
+def _render_windows(console: Console, windows: list[WindowMetric], flows: tuple[Flow, ...]) -> None:
+    if not windows:
+        names = " ".join(f"--flow '{flow}'" for flow in flows)
+        console.print(f"no windows are stored: run srm metrics aggregate {names}")
+        return
+    table = Listing()
+    table.add_column("flow")
+    table.add_column("topic")
+    for name in (
+        "window s",
+        "ended ago",
+        "records",
+        "kB/s sum min avg max",
+        "latency ms min avg max",
+        "lag sum min avg max",
+        "checkpoint ms min avg max",
+    ):
+        table.add_column(name, justify="right")
+    time_ms = now_ms()
+    for window in windows:
+        table.add_row(
+            str(window.flow),
+            escape(window.topic) or "(all)",
+            f"{(window.end_ms - window.start_ms) / 1000:g}",
+            _age(time_ms - window.end_ms),
+            f"{window.records:,}",
+            _spread(window.byte_rate.times(0.001), 1, of_partitions=True),
+            _spread(window.replication_latency_ms),
+            _spread(window.replication_records_lag, of_partitions=True),
+            _spread(window.checkpoint_latency_ms),
+        )
+    console.print(table)
+
+
+def _age(milliseconds: int) -> str:
+    seconds = max(0, milliseconds) // 1000
+    if seconds < 120:
+        return f"{seconds} s"
+    minutes = seconds // 60
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h"
+
+
+def _spread(values: Statistics, digits: int = 0, *, of_partitions: bool = False) -> str:
+    if not values.count:
+        return "-"
+    whole = (values.sum,) if of_partitions else ()
+    return "  ".join(f"{v:,.{digits}f}" for v in (*whole, values.min, values.avg, values.max))

@@ -1,0 +1,71 @@
+"""``srm-service``: the SRM service as a program of its own."""
+
+from __future__ import annotations
+
+import gc
+import getpass
+import logging
+import sys
+from typing import Annotated
+
+import typer
+import uvicorn
+
+from srm import logs
+from srm.cli.console import ConfigOption, run_cli
+from srm.config.loader import load_config
+from srm.errors import UsageError
+from srm.service.access.users import line
+from srm.service.serving import server_config
+
+app = typer.Typer(add_completion=False)
+
+
+@app.callback(invoke_without_command=True)
+def serve(
+    context: typer.Context,
+    *,
+    config: ConfigOption = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on; default: service.host.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port; default: service.port.")
+    ] = None,
+) -> None:
+    """Serve REST API, metrics and pages of the flows in the properties file until stopped."""
+    if context.invoked_subcommand is not None:
+        return
+    logs.set_up(logging.INFO)
+    server = uvicorn.Server(server_config(load_config(config), host, port))
+    gc.freeze()  # what is loaded stays: each look would have it searched for garbage again
+    server.run()
+
+
+@app.command()
+def password(
+    name: Annotated[str, typer.Argument(metavar="USER", help="Name of the user.")],
+    *,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(help="Group, as service.operators may name it; may be repeated."),
+    ] = None,
+) -> None:
+    """Print a user's line for the file of service.users.location; asks for the password.
+
+    Without a terminal the password is read from the first line of the input.
+    """
+    given = _twice(name) if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
+    sys.stdout.write(line(name, given, tuple(group or ())) + "\n")
+
+
+def _twice(name: str) -> str:
+    given = getpass.getpass(f"password of {name}: ")
+    if getpass.getpass("once more: ") != given:
+        raise UsageError("the two are not the same; nothing was written")
+    return given
+
+
+def main() -> None:
+    """Run the program."""
+    run_cli(app)

@@ -1,0 +1,207 @@
+"""``srm status``: what the flows are doing, and what to type where something is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from srm.cli.console import ConfigOption, FlowsOption, JsonOption
+from srm.cli.flows.for_flows import counts, cut, for_each_flow
+from srm.cli.moves.source_return_view import at
+from srm.cli.watching import Looked, WatchCommand, WatchOption, show
+from srm.domain.text.amount import ago, amount
+from srm.domain.text.reason import Reason
+from srm.engine.flows.health import Health, State, document, flow_health, topic_health
+from srm.engine.flows.loss_forecast import Standing
+from srm.engine.flows.status import FlowStatus, flow_status
+from srm.pages.tables import Listing
+from srm.wiring import PATIENCE_S
+
+_COLOURS = {
+    "caught-up": "green",
+    "copying": "cyan",
+    "waiting": "yellow",
+    "not-created": "yellow",
+    "stopped": "red",
+}
+
+
+_STATE_COLOURS: dict[State, str] = {
+    "RUNNING": "green",
+    "DEGRADED": "yellow",
+    "STOPPED": "red",
+    "PAUSED": "red",
+    "IDLE": "dim",
+    "OFF": "dim",
+}
+
+_UNKNOWN = 5
+"""Lines about what the forecast could not know that are shown."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``srm status``."""
+    app.command(cls=WatchCommand)(status)
+
+
+def status(
+    *,
+    config: ConfigOption = None,
+    flow: FlowsOption = None,
+    watch: WatchOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show health, replicator, topics and groups of the flows, and what to do about what is wrong.
+
+    And what it would cost if the source died now. A source that does not answer within seconds is
+    left out: then this is what the target knows. Without the target there is nothing to show.
+
+    Copied and remaining are offsets: those of markers count, too (each claim of a slot writes one).
+    """
+
+    def look() -> Looked:
+        results = for_each_flow(
+            *(config, flow, "looking at both clusters", flow_status),
+            quietly=watch is not None,
+            patience_s=PATIENCE_S,
+        )
+        return Looked(
+            [document(found) for found in results.values] if as_json else results.values,
+            lambda console: _render(console, results.values),
+            results.raise_failures,
+        )
+
+    show(look, watch, as_json=as_json)
+
+
+def _render(console: Console, flows: list[FlowStatus]) -> None:
+    for number, flow in enumerate(flows):
+        if number:
+            console.print()
+        _render_flow(console, flow, flow_health(flow))
+
+
+def _render_flow(console: Console, flow: FlowStatus, health: Health) -> None:
+    state = f"[{_STATE_COLOURS[health.state]}]{health.state}[/]"
+    console.print(f"[bold]{flow.flow}[/bold]: {state}, {_replicator(flow)}", soft_wrap=True)
+    for line in _what_is_wrong(flow, health):
+        console.print(line, soft_wrap=True)
+    if flow.standing is not None:
+        _render_standing(console, flow.standing)
+    if flow.topics:
+        console.print(_topics(flow, console))
+    if flow.groups:
+        console.print(_groups(flow, console))
+    said = [reason.action for reason in health.reasons if reason.action and flow.enabled]
+    for hint in flow.hints:
+        # Where a reason has said what to do already, a hint says nothing new.
+        if flow.pause is not None or not any(action in hint for action in said):
+            console.print(f"[yellow]hint[/yellow] {escape(hint)}", soft_wrap=True)
+
+
+def _what_is_wrong(flow: FlowStatus, health: Health) -> Iterator[Text]:
+    """Say the reasons of a state; of a flow that somebody has ended there is only that one."""
+    if flow.enabled and flow.pause is None:
+        for reason in health.reasons:
+            yield Text.assemble(*_reason(reason))
+        return
+    if flow.pause is not None:
+        since = f"paused since {at(flow.pause.time_ms)}, by {flow.pause.by}"
+        yield Text(f"{since}: {flow.pause.reason}", style="red")
+    if flow.source_error:
+        yield Text(flow.source_error, style="red")
+    for name, error in flow.errors.items():
+        yield Text.assemble(("error ", "red"), f"{name}: {error}")
+
+
+def _reason(reason: Reason) -> Iterator[str | tuple[str, str]]:
+    yield ("why ", "yellow")
+    yield reason.text
+    if reason.action and reason.action not in reason.text:
+        yield (f": {reason.action}", "bold")
+
+
+def _render_standing(console: Console, standing: Standing) -> None:
+    proof = standing.proof
+    colour = "red" if proof is not None and proof.disproved else "default"
+    console.print(f"[{colour}]{escape(standing.line)}[/{colour}]", soft_wrap=True)
+    unknown = [line for topic in standing.forecast.topics for line in topic.unknown]
+    for line in unknown[:_UNKNOWN]:
+        console.print(f"[yellow]{escape(line)}[/yellow]", soft_wrap=True)
+    for wrong in proof.disproved if proof is not None else ():
+        text = f"wrong translation, not emitted: group {wrong.group}: {wrong.evidence}"
+        console.print(f"[red]{escape(text)}[/red]", soft_wrap=True)
+
+
+def _replicator(flow: FlowStatus) -> str:
+    driver = flow.driver
+    if driver is None:
+        return "[yellow]no replicator was ever seen[/yellow]"
+    age = f"{'ended' if driver.ended else 'heard from'} {ago(driver.age_ms)}"
+    if driver.alive and driver.request is not None:
+        age += f", {driver.request.action} asked for by {driver.request.by}"
+    where = f"replicator {driver.application_id or driver.driver} on {driver.host}"
+    state = f"{amount(flow.remaining, 'offset')} to copy{_as_of(flow)}"
+    if not driver.ended:
+        # Slots end before their driver says so, but count as alive until they have been silent.
+        alive = sum(slot.alive for slot in flow.slots)
+        state = f"{alive} of {len(flow.slots)} slots alive, {state}"
+    colour = "green" if driver.alive else "red"
+    return f"[{colour}]{where}, {age}[/{colour}], {state}"
+
+
+def _as_of(flow: FlowStatus) -> str:
+    """Say as of when it is known what is left to copy; nothing where the source has said so now."""
+    if not flow.source_error:
+        return ""
+    when = f", {ago(flow.time_ms - flow.heard_ms)}" if flow.heard_ms else ""
+    return f" when {flow.flow.source} last answered{when}"
+
+
+def _topics(flow: FlowStatus, console: Console) -> Table:
+    table = Listing()
+    table.add_column(f"topic on {flow.flow.source}")
+    table.add_column(f"on {flow.flow.target}")
+    for name in ("partitions", "copied", "remaining"):
+        table.add_column(name, justify="right")
+    table.add_column("state")
+    table.add_column("health")
+    table.add_column("remark")
+    for topic in cut(flow.topics, console):
+        colour, health = _COLOURS[topic.state], topic_health(topic, flow)
+        table.add_row(
+            topic.topic,
+            topic.remote_topic,
+            str(topic.partitions),
+            f"{topic.copied:,}",
+            f"{topic.remaining:,}",
+            f"[{colour}]{topic.state}[/{colour}]",
+            f"[{_STATE_COLOURS[health.state]}]{health.state}[/]",
+            escape("; ".join(reason.text for reason in health.reasons)),
+        )
+    return table
+
+
+def _groups(flow: FlowStatus, console: Console) -> Table:
+    table = Listing()
+    table.add_column("group")
+    table.add_column(f"on {flow.flow.source}")
+    table.add_column(f"on {flow.flow.target}")
+    table.add_column("partitions")
+    table.add_column("remaining", justify="right")
+    table.add_column("skipped", justify="right")
+    for group in cut(flow.groups, console):
+        table.add_row(
+            escape(group.group),
+            group.source_state,
+            group.target_state,
+            counts(group.partitions),
+            f"{group.remaining:,}",
+            f"{group.skipped:,}",
+        )
+    return table

@@ -1,0 +1,52 @@
+"""``srm translate``: where the reader of an offset continues on the other cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from srm.cli.console import ConfigOption, FlowOption, JsonOption, emit
+from srm.config.loader import load_config
+from srm.domain.names.topics import TopicPartition
+from srm.engine.groups.translate import Translation
+from srm.engine.groups.translate import translate as translate_offset
+from srm.wiring import open_flow
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``srm translate``."""
+    app.command()(translate)
+
+
+def translate(
+    *,
+    config: ConfigOption = None,
+    flow: FlowOption,
+    topic: Annotated[str, typer.Option("--topic", "-t", help="Topic, as named on its cluster.")],
+    partition: Annotated[int, typer.Option("--partition", "-p", min=0, help="Partition.")] = 0,
+    offset: Annotated[int, typer.Option("--offset", "-o", min=0, help="Next offset to read.")],
+    reverse: Annotated[
+        bool,
+        typer.Option("--reverse", help="From the replica on the target back to the source."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Translate one offset through the exact map of a flow."""
+    with open_flow(load_config(config), flow) as context:
+        found = translate_offset(context, TopicPartition(topic, partition), offset, reverse=reverse)
+    emit(found, as_json, lambda console: _render(console, found))
+
+
+def _render(console: Console, found: Translation) -> None:
+    there = "-" if found.to_offset is None else str(found.to_offset)
+    console.print(
+        f"{found.cluster} {found.partition} offset {found.offset}  ->  "
+        f"[bold]{found.to_cluster} {found.to_partition} offset {there}[/bold]"
+    )
+    if found.state != "translated":
+        console.print(f"[yellow]{found.state}[/yellow]: {escape(found.reason)}")
+    elif found.reason:
+        console.print(escape(found.reason))

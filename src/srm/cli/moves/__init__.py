@@ -1,0 +1,1 @@
+"""Commands of moves, drills, returns and restores."""

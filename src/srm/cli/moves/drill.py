@@ -1,0 +1,66 @@
+"""``srm failover drill``: rehearse a failover, and see how earlier rehearsals went."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from srm import telemetry
+from srm.cli.console import ConfigOption, JsonOption, emit, open_console
+from srm.cli.moves.failover import GroupOption, SourceOption, TargetOption, TopicOption, open_pair
+from srm.engine.drill.leftovers import read_drills
+from srm.engine.drill.run import run_drill
+from srm.errors import ConflictError
+from srm.pages.drills import drill_view, history_view
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``srm failover drill``."""
+    app.command()(drill)
+
+
+def drill(
+    *,
+    topic: TopicOption = None,
+    group: GroupOption = None,
+    history: Annotated[
+        bool, typer.Option("--history", help="Show earlier drills: RPO, RTO and proof over time.")
+    ] = False,
+    source: SourceOption = None,
+    target: TargetOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Rehearse a failover on shadow names of the groups; no client notices.
+
+    srm plans the planned and the unplanned move; what would refuse either is a problem. It writes
+    the places of the unplanned one for groups srm-drill.* on the target. A member joins each and
+    reads; the records are compared with those on the source. The next run of anything removes
+    what a drill that was killed has left.
+
+    Exit code 0 only where everything was proven.
+    """
+    if history:
+        with open_pair(config, source, target, only_look=True) as context:
+            flow = context.forward.config.flow
+            found = read_drills(context.target, str(flow))
+        emit(found, as_json, lambda console: console.print(history_view(found)))
+        return
+    progress = open_console(stderr=True)
+    with (
+        open_pair(config, source, target) as context,
+        progress.status("rehearsing a failover") as status,
+        telemetry.span("drill", flow=str(context.forward.config.flow)) as opened,
+    ):
+        result = run_drill(
+            context, topic or (), group or (), lambda step: status.update(f"drill: {step}")
+        )
+        opened.result(result)
+    emit(result, as_json, lambda console: console.print(drill_view(result)))
+    if not result.ok:
+        first = next(iter(result.all_problems), "see the table")
+        raise ConflictError(
+            f"drill {result.drill_id}: {result.proven} of {len(result.groups)} groups proven; "
+            f"{first}"
+        )

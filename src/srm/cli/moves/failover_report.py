@@ -1,0 +1,265 @@
+"""``srm failover report``: the evidence of a move: shown, listed, exported and checked."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+from srm.cli.console import ConfigOption, JsonOption, emit
+from srm.cli.moves.failover import open_for, open_pair
+from srm.config.keys.report_key import read_public_key
+from srm.config.loader import find_config, load_config
+from srm.domain.moves.records.revisions import KeptReport, chain_break
+from srm.domain.moves.report.evidence import EarlierRevision
+from srm.domain.moves.report.signature import Signed, short
+from srm.engine import moves
+from srm.engine.moves import MoveContext, MoveStore
+from srm.errors import ConfigError, IntegrityError, NotFoundError, SrmError, UsageError
+from srm.pages.folder import export_report, signature_file, write_file
+from srm.pages.html import report_page
+from srm.pages.moves import report_view
+from srm.pages.reports import (
+    list_row,
+    list_view,
+    report_markdown,
+    result_text,
+    signature_text,
+    utc,
+)
+
+if TYPE_CHECKING:
+    from srm.domain.moves.report.signing_keys import PublicKey
+
+_SHOW: Final = "show"
+
+
+class ReportFormat(StrEnum):
+    """How a report is shown; ``json`` are the very bytes that are kept and signed."""
+
+    TEXT = "text"
+    JSON = "json"
+    HTML = "html"
+    MARKDOWN = "markdown"
+
+
+class _ShowsByDefault(TyperGroup):
+    """Takes what is no command of its own for the move to show."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.commands, *ctx.help_option_names}:
+            args = [_SHOW, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_ShowsByDefault,
+    no_args_is_help=True,
+    help="Show, list, export or check reports of moves; report MOVE_ID is short for show.",
+)
+
+SourceOption = Annotated[str | None, typer.Option(help="Cluster the clients left.")]
+TargetOption = Annotated[str | None, typer.Option(help="Cluster the clients went to.")]
+
+
+@app.command(_SHOW)
+def show(
+    move_id: Annotated[str | None, typer.Argument(metavar="MOVE_ID")] = None,
+    *,
+    list_: Annotated[
+        bool, typer.Option("--list", help="List the reports of all moves between two clusters.")
+    ] = False,
+    format_: Annotated[
+        ReportFormat,
+        typer.Option("--format", help="How to print it; json are the bytes that are signed."),
+    ] = ReportFormat.TEXT,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            "--export",
+            metavar="DIR",
+            help="Write JSON, page and signature there, of one move or with --list of all.",
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Also write the page.")
+    ] = None,
+    config: ConfigOption = None,
+    source: SourceOption = None,
+    target: TargetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the report of a move; while its source is watched, look there again first.
+
+    With --list the reports that are kept, one line each; nothing is looked at again.
+    """
+    if (move_id is None) != list_:
+        raise UsageError("name one move, or give --list: srm failover report MOVE_ID")
+    if move_id is None:
+        with open_pair(config, source, target, only_look=True) as context:
+            _list(moves.kept_reports(context), export, as_json)
+        return
+    with open_for(move_id, config, source, target) as context:
+        kept = _look_again(context, move_id)
+    if export is not None:
+        _say_files(export_report(kept, report_page(kept), export))
+    if html is not None:
+        write_file(html, report_page(kept).encode())
+    _print(kept, ReportFormat.JSON if as_json else format_)
+
+
+@app.command()
+def verify(
+    reports: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE|MOVE_ID", help="Exported JSON, or a move whose is kept."),
+    ],
+    *,
+    public_key: Annotated[
+        Path | None,
+        typer.Option(
+            "--public-key",
+            metavar="FILE",
+            help="Key (PEM) to check with; without it the one this configuration signs with.",
+        ),
+    ] = None,
+    config: ConfigOption = None,
+    source: SourceOption = None,
+    target: TargetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check that reports are what was signed; several of one move, that they follow each other.
+
+    Exit code 0: all are right. 3: not signed, or not there. 8: changed, signed with another key, or
+    of another chain. 2: there is no key to check with.
+    """
+    key = _trusted(public_key, config)
+    found: list[KeptReport] = []
+    for name in reports:
+        signed = _read(name, config, source, target)
+        try:
+            signed.check(key)
+            kept = KeptReport.decode(signed.value())
+            _require_chain(found, kept)
+        except SrmError as error:
+            raise type(error)(f"report {name}: {error}") from error
+        found.append(kept)
+    rows = [
+        {**list_row(kept), "written_ms": kept.report.written_ms, "verified": True} for kept in found
+    ]
+    emit(rows, as_json, lambda console: _say_right(console, found))
+
+
+def _look_again(context: MoveContext, move_id: str) -> KeptReport:
+    if MoveStore(context).progress(move_id).step == "reported":
+        moves.watch_residue(context, move_id)
+    else:
+        moves.report(context, move_id)
+    return moves.kept_report(context, move_id)
+
+
+def _list(reports: tuple[KeptReport, ...], export: Path | None, as_json: bool) -> None:  # noqa: FBT001 -- as the option gives it
+    if export is not None:
+        for kept in reports:
+            _say_files(export_report(kept, report_page(kept), export))
+
+    def render(console: Console) -> None:
+        if reports:
+            console.print(list_view(reports))
+        else:
+            console.print("No move has a report yet: srm failover status lists the moves")
+
+    emit([list_row(kept) for kept in reports], as_json, render)
+
+
+def _say_files(files: Iterable[Path]) -> None:
+    for file in files:
+        typer.echo(f"written: {file}", err=True)
+
+
+def _print(kept: KeptReport, wanted: ReportFormat) -> None:
+    texts: dict[ReportFormat, Callable[[], str]] = {
+        ReportFormat.HTML: lambda: report_page(kept),
+        ReportFormat.MARKDOWN: lambda: report_markdown(kept.report, signature_text(kept)),
+    }
+    if wanted is ReportFormat.TEXT:
+        emit(kept.report, False, lambda console: _render(console, kept))  # noqa: FBT003 -- text
+    elif wanted is ReportFormat.JSON:
+        # Not a byte more: what is redirected to a file can be checked as it is.
+        sys.stdout.write(kept.signed.document.decode() + ("\n" if sys.stdout.isatty() else ""))
+    else:
+        sys.stdout.write(texts[wanted]())
+
+
+def _render(console: Console, kept: KeptReport) -> None:
+    console.print(report_view(kept.report))
+    for approval in kept.report.approvals:
+        line = f"approved: {approval.by}, {approval.how}, {utc(approval.time_ms)}"
+        console.print(line, markup=False, highlight=False)
+    console.print(signature_text(kept), markup=False, highlight=False, soft_wrap=True)
+
+
+def _trusted(public_key: Path | None, config: Path | None) -> PublicKey:
+    if public_key is not None:
+        return read_public_key(public_key)
+    why = "report.signing.key.location is not set"
+    try:
+        found = load_config(find_config(config)).report_key.read()
+    except ConfigError as error:
+        found, why = None, str(error)
+    if found is None:
+        raise UsageError(f"there is no key to check with ({why}): name one with --public-key FILE")
+    return found.public
+
+
+def _read(name: str, config: Path | None, source: str | None, target: str | None) -> Signed:
+    file = Path(name)
+    if not file.is_file():
+        if file.suffix == ".json" or len(file.parts) > 1:
+            raise NotFoundError(f"report {name}: there is no such file")
+        with open_pair(config, source, target, only_look=True) as context:
+            kept = moves.kept_report(context, name)
+        if kept.report.move_id != name:
+            raise IntegrityError(f"report {name}: what is kept is that of {kept.report.move_id}")
+        return kept.signed
+    if file.suffix in {".html", ".sig"}:
+        json = file.with_suffix("" if file.suffix == ".sig" else ".json")
+        raise UsageError(f"report {name}: what is signed is the JSON beside it, check {json}")
+    try:
+        content = file.read_bytes()
+        beside = signature_file(file)
+        return Signed.beside(content, beside.read_bytes() if beside.is_file() else None)
+    except OSError as error:
+        raise UsageError(f"report {name}: {error.strerror}") from None
+
+
+def _require_chain(found: Iterable[KeptReport], kept: KeptReport) -> None:
+    for other in found:
+        if other.report.move_id != kept.report.move_id:
+            continue
+        older, newer = sorted((other, kept), key=lambda one: one.report.revision)
+        broken = chain_break(older, newer)
+        if broken is not None:
+            raise IntegrityError(broken)
+
+
+def _say_right(console: Console, found: Iterable[KeptReport]) -> None:
+    for kept in found:
+        report, signature = kept.report, kept.signed.signature
+        by = "" if signature is None else f" with key {short(signature.key_id)}"
+        earlier: tuple[EarlierRevision, ...] = report.previous
+        after = f", after {', '.join(str(one.revision) for one in earlier)}" if earlier else ""
+        console.print(
+            f"{report.move_id}: revision {report.revision}{after} of {utc(report.written_ms)} is "
+            f"exactly what was signed{by}; {report.operation} {report.source}->{report.target}, "
+            f"{result_text(report)}",
+            soft_wrap=True,
+            markup=False,
+            highlight=False,
+        )

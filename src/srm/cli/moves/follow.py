@@ -1,0 +1,197 @@
+"""``srm follow``: run any program where its group or its topics are."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from srm.cli.console import ClientConfigOption
+from srm.client.routing.routing import RoutingWatcher, default_client_id
+from srm.client.settings import load_client_config
+from srm.config.model import Config
+from srm.errors import UsageError
+from srm.follow.events import use_event_log
+from srm.follow.members import MemberLooks
+from srm.follow.program import Stopping
+from srm.follow.rendering import Template
+from srm.follow.restarts import Restart, Restarts
+from srm.follow.supervisor import ENDING, FORWARDED, Job, Supervisor
+from srm.follow.values import Work
+from srm.kafka.admin.cluster import KafkaCluster
+
+_LOOK_TIMEOUT_S: Final = 5.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("follow")(follow)
+
+
+def follow(
+    command: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PROGRAM",
+            help="What to run, with its arguments, behind --.",
+            show_default=False,
+        ),
+    ],
+    *,
+    group: Annotated[
+        str, typer.Option("--group", metavar="GROUP", help="Consumer group to follow.")
+    ] = "",
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            metavar="TOPIC",
+            help="Topic the program reads, or with --producer writes to; several times.",
+        ),
+    ] = None,
+    producer: Annotated[
+        bool,
+        typer.Option("--producer", help="The program writes to the topics: follow their routes."),
+    ] = False,
+    writes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--writes",
+            metavar="TOPIC",
+            help="Topic that a program with a --group writes to: follow its route, too.",
+        ),
+    ] = None,
+    config: ClientConfigOption = None,
+    home: Annotated[
+        str | None,
+        typer.Option(
+            "--home",
+            metavar="CLUSTER",
+            help="Where to run while no record says so; without it the first of the file.",
+        ),
+    ] = None,
+    template: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--template",
+            metavar="IN:OUT",
+            help="Write OUT from IN, with placeholders filled in, before each start.",
+        ),
+    ] = None,
+    properties: Annotated[
+        Path | None,
+        typer.Option(
+            "--properties",
+            metavar="FILE",
+            help="Write all settings of a Java client here before each start.",
+        ),
+    ] = None,
+    stop_signal: Annotated[
+        str, typer.Option("--stop-signal", metavar="NAME", help="Asks the program to end.")
+    ] = "TERM",
+    grace: Annotated[
+        float,
+        typer.Option("--grace", metavar="SECONDS", min=0, help="Time to end before it is killed."),
+    ] = 30.0,
+    grace_lost: Annotated[
+        float,
+        typer.Option(
+            "--grace-lost",
+            metavar="SECONDS",
+            min=0,
+            help="The same where its cluster was given up by an unplanned move.",
+        ),
+    ] = 5.0,
+    restart: Annotated[
+        Restart, typer.Option("--restart", help="When the program has ended by itself.")
+    ] = "on-failure",
+    restart_limit: Annotated[
+        int,
+        typer.Option(
+            "--restart-limit",
+            metavar="N",
+            min=0,
+            help="Short runs in a row that are followed by another; 0 is no limit.",
+        ),
+    ] = 10,
+    json_logs: Annotated[
+        bool, typer.Option("--json-logs", help="Write log lines as JSON objects.")
+    ] = False,
+) -> None:
+    """Run a program, and follow the route of its group or its topics for it.
+
+    It is started with the address, topic names and security of the cluster in force, ended when a
+    move holds it, and started again where the move has sent it. docs/follow.md has all of that.
+
+    Exit code: that of the program, 128 and more if a signal ended it; 126 or 127 when it cannot be
+    run.
+    """
+    use_event_log(as_json=json_logs)
+    work = _work(group, topic or [], writes or [], producer=producer)
+    job = Job(
+        load_client_config(config),
+        work,
+        command,
+        default_client_id("follow"),
+        [
+            *map(Template.parse, template or ()),
+            *([Template.java_properties(properties)] if properties else []),
+        ],
+        Stopping(_signal(stop_signal), grace, grace_lost),
+        json_logs,
+    )
+    job.check()
+    raise typer.Exit(_run(job, Restarts(restart, restart_limit), home))
+
+
+def _run(job: Job, restarts: Restarts, home: str | None) -> int:
+    watcher = RoutingWatcher(job.config, home)
+    supervisor = Supervisor(
+        job,
+        watcher,
+        restarts,
+        lambda group, tell: MemberLooks(
+            lambda alias: _open(job.config, alias), group, job.client_id, tell
+        ),
+    )
+    for number in (*ENDING, *FORWARDED):
+        signal.signal(number, lambda received, _frame: supervisor.signal(received))
+    if os.getpid() == 1:
+        signal.signal(signal.SIGCHLD, lambda received, _frame: supervisor.signal(received))
+    try:
+        return supervisor.run()
+    finally:
+        watcher.close()
+
+
+def _open(config: Config, alias: str) -> KafkaCluster:
+    clients = config.cluster_clients(alias)
+    return KafkaCluster(
+        alias, clients.admin, clients.consumer, clients.producer, timeout_s=_LOOK_TIMEOUT_S
+    )
+
+
+def _work(group: str, topics: list[str], writes: list[str], *, producer: bool) -> Work:
+    if producer:
+        if group or writes or not topics:
+            raise UsageError(
+                "--producer takes --topic for each topic that is written to, and no --group; a "
+                "program that reads as well takes --group, --topic and --writes"
+            )
+        topics, writes = [], topics
+    elif not group:
+        raise UsageError("name what to follow: --group GROUP, or --producer with --topic TOPIC")
+    patterns = [topic for topic in writes if topic.startswith("^")]
+    if patterns:
+        raise UsageError(f"{patterns[0]}: what a program writes to has a name, not a pattern")
+    return Work(group, tuple(topics), tuple(writes))
+
+
+def _signal(name: str) -> signal.Signals:
+    try:
+        return signal.Signals[f"SIG{name.upper().removeprefix('SIG')}"]
+    except KeyError:
+        raise UsageError(f"--stop-signal {name}: there is no such signal") from None

@@ -1,0 +1,173 @@
+"""``srm restore``: a cluster that was rebuilt and is empty gets its topics back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from srm.cli.console import ConfigOption, JsonOption, emit, open_console
+from srm.cli.flows.checkpoints import DryRunOption
+from srm.cli.flows.replicate import MasterOption, replication_view
+from srm.config.loader import load_config
+from srm.domain.names.topics import Flow
+from srm.domain.recovery.restore import RestorePlan, TopicState
+from srm.domain.text.amount import amount
+from srm.engine.flows.operator import operator
+from srm.errors import UsageError
+from srm.pages.tables import Listing
+from srm.replication.restore.look import plan
+from srm.replication.restore.steps import Restored, check
+from srm.replication.restore.steps import restore as carry_out
+
+if TYPE_CHECKING:
+    from srm.spark.replication.replicator import Replicator
+
+FromOption = Annotated[
+    str, typer.Option("--from", metavar="ALIAS", help="Cluster that holds the copies, B.")
+]
+ToOption = Annotated[
+    str, typer.Option("--to", metavar="ALIAS", help="Cluster that was rebuilt and is empty, P.")
+]
+TopicOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic", "-t", help="Original topic, several times; all that have a copy by default."
+    ),
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+_STATES: dict[TopicState, str] = {
+    "missing": "is created and copied",
+    "empty": "is there, and copied",
+    "begun": "was begun, goes on",
+    "restored": "restored already",
+    "refused": "cannot be restored",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreOutcome:
+    """What was planned, and what was done; nothing with a dry run."""
+
+    plan: RestorePlan
+    done: Restored | None
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("restore")(restore)
+
+
+def restore(
+    *,
+    holds_copies: FromOption,
+    rebuilt: ToOption,
+    config: ConfigOption = None,
+    topic: TopicOption = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    master: MasterOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy remote topics back to where they came from, a cluster that was rebuilt and is empty.
+
+    The flow to the cluster with the copies must be paused, as an unplanned failover leaves it. When
+    all of its topics are restored it goes on, and copies nothing twice; groups fail back by a
+    planned move. Killed at any point and run again, it ends the same.
+    """
+    # Importing Spark takes longer than most other commands run.
+    from srm.spark.replication.program import run_program  # noqa: PLC0415
+    from srm.spark.replication.restore import open_restore  # noqa: PLC0415
+
+    def run(replicator: Replicator) -> None:
+        shown = replication_view(replicator.progress, as_json=False)
+        with nullcontext() if as_json else shown:
+            run_program(replicator, until_caught_up=True)
+
+    forward = Flow.parse(f"{rebuilt}->{holds_copies}")
+    wanted = tuple(dict.fromkeys(topic or ()))
+    if not (dry_run or yes) and (as_json or not sys.stdin.isatty()):
+        raise UsageError("there is nobody to ask: give --yes, or --dry-run to see the plan")
+    with open_restore(load_config(config), forward, operator(), run, master) as context:
+        planned = plan(context, wanted)
+        if dry_run:
+            emit(RestoreOutcome(planned, None), as_json, lambda out: _show_plan(out, planned))
+            return
+        console = open_console()
+        if not as_json:
+            _show_plan(console, planned)
+        check(planned)
+        if not (yes or planned.is_over):
+            typer.confirm("Restore?", abort=True)
+        done = carry_out(context, wanted, _teller(console, as_json=as_json))
+    outcome = RestoreOutcome(planned, done)
+    emit(outcome, as_json, lambda out: _show_done(out, planned, done))
+
+
+def _teller(console: Console, *, as_json: bool) -> Callable[[str], None]:
+    def tell(line: str) -> None:
+        if not as_json:
+            console.print(escape(line), soft_wrap=True)
+
+    return tell
+
+
+def _show_plan(console: Console, planned: RestorePlan) -> None:
+    flow, pause = planned.forward, planned.pause
+    former = ", ".join(planned.former_clusters) or "unknown"
+    console.print(
+        f"[bold]{flow.source}[/bold] (cluster {planned.target_cluster}, before: {former}) from the "
+        f"copies on [bold]{flow.target}[/bold] (cluster {planned.source_cluster})",
+        soft_wrap=True,
+    )
+    state = "not paused" if pause is None else f"paused by {pause.by}: {pause.reason}"
+    console.print(escape(f"{flow} is {state}"), soft_wrap=True)
+    table = Listing()
+    for name in ("topic", "from", "partitions", "offsets to copy", "what"):
+        right = name in ("partitions", "offsets to copy")
+        table.add_column(name, justify="right" if right else "left")
+    for each in planned.topics:
+        what = _STATES[each.state] + (f": {each.reason}" if each.reason else "")
+        cells = each.topic, each.copy, str(each.partitions), f"{each.offsets:,}", what
+        table.add_row(*(escape(cell) for cell in cells))
+    console.print(table)
+    if planned.unrestored:
+        console.print(
+            escape(
+                f"{flow} stays paused: {', '.join(planned.unrestored)} would still be to be "
+                "restored"
+            ),
+            soft_wrap=True,
+        )
+
+
+def _show_done(console: Console, planned: RestorePlan, done: Restored) -> None:
+    flow = planned.forward
+    console.print(
+        escape(
+            f"restored: {', '.join(done.topics) or 'nothing'} ({amount(done.records, 'record')} "
+            f"handed over now, {amount(done.checkpoints, 'checkpoint')} written anew)"
+        ),
+        soft_wrap=True,
+    )
+    if done.goes_on:
+        back = f"--operation failback --source {flow.target} --target {flow.source}"
+        console.print(
+            escape(f"{flow} goes on. Next: srm status, then srm failover plan {back}"),
+            soft_wrap=True,
+        )
+    else:
+        console.print(
+            escape(
+                f"{flow} stays paused until {', '.join(done.unrestored)} is restored, too, or "
+                "decided with srm return"
+            ),
+            soft_wrap=True,
+        )

@@ -1,0 +1,1 @@
+"""Routes as clients follow them, heartbeats and acknowledgements."""

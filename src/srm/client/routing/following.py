@@ -1,0 +1,138 @@
+"""When a client leaves a cluster, waits and opens again, and what it says about that: no Kafka.
+
+Shared by the consumer, the producer and the asyncio variants of both.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from srm.domain.moves.routing.routes import ERA, Ack, AckState, ClientKind, Route
+
+Step = Literal["stay", "finish", "leave", "hold", "open"]
+
+
+def next_step(works_on: str | None, route: Route, *, busy: bool = False) -> Step:
+    """Decide what a client does about a route.
+
+    Args:
+        works_on: alias of the cluster the client works on, None where it has left.
+        route: the present route.
+        busy: something is open that can be ended on the old cluster alone, i.e. a transaction.
+
+    Returns:
+        ``stay``: nothing; ``finish``: wait for what is open, then ask again; ``leave``: commit or
+        flush, leave, then ask again; ``hold``: stay away and say so; ``open``: start there.
+    """
+    if works_on is None:
+        return "hold" if route.state == "hold" else "open"
+    if route.state == "go" and route.cluster == works_on:
+        return "stay"
+    return "finish" if busy else "leave"
+
+
+def is_given_up(works_on: str, followed: Route | None, route: Route) -> bool:
+    """Whether the cluster that a client works on has been given up by an unplanned move.
+
+    It is left at once then. So is one from which an unplanned move was made that this client has
+    never heard of, because the cluster that took over could not be read at the time.
+
+    Args:
+        works_on: alias of the cluster the client works on.
+        followed: the route that brought it there.
+        route: the present route.
+    """
+    if route.gives_up(works_on):
+        return True
+    missed = followed is not None and route.generation % ERA and route.era > followed.era
+    return bool(missed) and route.cluster != works_on
+
+
+def same_order(one: Route | None, other: Route | None) -> bool:
+    """Whether two routes ask the same of a client; a hold that is only renewed does."""
+    return _order(one) == _order(other)
+
+
+def _order(route: Route | None) -> tuple[object, ...]:
+    return () if route is None else (route.generation, route.state, route.cluster)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One moment by the two clocks: epoch milliseconds and monotonic seconds."""
+
+    wall_ms: int
+    monotonic_s: float
+
+
+class Announcement:
+    """What one client has last said about one subject, and since when: the source of its Acks.
+
+    Invariant: all that is kept belongs to one generation; a hold makes what came after an earlier
+    hold of the same generation void.
+    """
+
+    def __init__(self, subject: str, client: str, kind: ClientKind) -> None:
+        self._subject = subject
+        self._client = client
+        self._kind = kind
+        self._route: Route | None = None
+        self._state: AckState = "resumed"
+        self._reached: dict[AckState, Moment] = {}
+        self._positions: dict[str, int] = {}
+        self._uncommitted: dict[str, int] = {}
+
+    def reach(
+        self, route: Route, state: AckState, now: Moment, positions: Mapping[str, int] | None = None
+    ) -> None:
+        """Note a state of a generation; positions add to those known, the first of each counts."""
+        if self._route is None or self._route.generation != route.generation or state == "held":
+            self._reached.clear()
+            self._positions.clear()
+        elif self._route.cluster != route.cluster:
+            self._positions.clear()
+            self._reached.pop("processed", None)
+        # Another assignment does not undo that a record was processed.
+        further = state == "resumed" and "processed" in self._reached
+        self._route, self._state = route, "processed" if further else state
+        self._reached.setdefault(state, now)
+        for partition, offset in (positions or {}).items():
+            self._positions.setdefault(partition, offset)
+
+    def lose(self, uncommitted: Mapping[str, int]) -> None:
+        """Add records that were processed and could not be committed."""
+        for partition, count in uncommitted.items():
+            self._uncommitted[partition] = self._uncommitted.get(partition, 0) + count
+
+    def forget_losses(self) -> None:
+        """Start counting anew: the client leaves a cluster on which nothing is lost yet."""
+        self._uncommitted.clear()
+
+    def has_reached(self, state: AckState) -> bool:
+        """Whether a state was reached in the present generation."""
+        return state in self._reached
+
+    def ack(self, now: Moment) -> Ack | None:
+        """Build the record that says it now, None before anything was reached."""
+        if self._route is None:
+            return None
+        ages: dict[AckState, int] = {
+            state: max(0, round((now.monotonic_s - since.monotonic_s) * 1000))
+            for state, since in self._reached.items()
+        }
+        return Ack(
+            self._subject,
+            self._client,
+            self._route.generation,
+            self._state,
+            self._route.cluster,
+            self._reached[self._state].wall_ms,
+            dict(self._positions),
+            self._kind,
+            socket.gethostname(),
+            dict(self._uncommitted),
+            ages,
+        )

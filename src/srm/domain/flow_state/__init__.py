@@ -1,0 +1,1 @@
+"""State of a flow: reports of slots, positions, anomalies and pauses."""

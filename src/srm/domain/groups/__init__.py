@@ -1,0 +1,1 @@
+"""Translation, checkpoints and ledger of consumer groups."""

@@ -1,0 +1,196 @@
+"""Checkpoints: where each group stands on a source, and where it would continue.
+
+Four rows, two per flow (P and B are the clusters, ``Payments`` is produced on both)::
+
+    commit on P in Payments    --P->B forward-->  P.Payments on B   map of P->B
+    commit on P in B.Payments  --P->B reverse-->  Payments   on B   map of B->P read backwards
+    commit on B in Payments    --B->P forward-->  B.Payments on P   map of B->P
+    commit on B in P.Payments  --B->P reverse-->  Payments   on P   map of P->B read backwards
+
+Forward follows MM2's MirrorCheckpointTask, reverse KIP-1098, both with the exact map instead of
+MM2's 64 offset syncs; what a commit means is decided in :mod:`srm.domain.groups.translation`. A
+checkpoint says where the group stands, whoever wrote the commit: that srm itself carried it over is
+a matter of :mod:`srm.domain.groups.group_sync` alone.
+
+Where the map does not reach a commit (the copy is behind, or its latest report is), the outcome
+says so with what remains. Its checkpoint is then the pair at which the map ends: both offsets of it
+are true, the group has read everything before, so nothing is skipped and less is re-read than from
+an older checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from srm.domain.groups.mm2_records import NO_IDS, Checkpoint, TopicIds
+from srm.domain.groups.translation import (
+    UNFINISHED,
+    Direction,
+    PartitionFacts,
+    State,
+    translate,
+)
+from srm.domain.names.filters import NameFilter
+from srm.domain.names.policy import DefaultReplicationPolicy
+from srm.domain.names.topics import Flow, TopicPartition
+
+CheckpointState = State | Literal["not-selected"]
+"""States of a translation, and: no filter selects the topic."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which topics and groups a flow checkpoints, and how topics are called on its target.
+
+    ``reverse_topics`` names replicas as they are called on the flow's source (``P.Payments`` on B).
+    """
+
+    flow: Flow
+    policy: DefaultReplicationPolicy
+    topics: NameFilter
+    groups: NameFilter
+    reverse_topics: NameFilter
+    reverse_enabled: bool
+
+    def direction(self, topic: str) -> Direction | None:
+        """Say how commits on a topic of the flow's source are translated, None: not at all."""
+        if self.policy.is_internal_topic(topic):
+            return None
+        if self.policy.topic_source(topic) == self.flow.target:
+            return (
+                "reverse" if self.reverse_enabled and self.reverse_topics.matches(topic) else None
+            )
+        if self.policy.is_cycle(topic, self.flow.target) or not self.topics.matches(topic):
+            return None
+        return "forward"
+
+    def mapped_topic(self, topic: str, direction: Direction) -> str:
+        """Name under which the map knows the topic: that on the source of the copying flow."""
+        if direction == "forward":
+            return topic
+        return self.policy.upstream_topic(topic) or topic
+
+    def downstream_topic(self, topic: str, direction: Direction) -> str:
+        """Name of the topic on the flow's target."""
+        if direction == "forward":
+            return self.policy.format_remote_topic(self.flow.source, topic)
+        return self.mapped_topic(topic, direction)
+
+    def downstream(self, partition: TopicPartition, direction: Direction) -> TopicPartition:
+        """Return the partition on the flow's target."""
+        topic = self.downstream_topic(partition.topic, direction)
+        return TopicPartition(topic, partition.partition)
+
+    def selects_group(self, group: str, commits: Mapping[TopicPartition, int]) -> bool:
+        """Whether a group is checkpointed: its name, and a commit on a forward or reverse topic."""
+        return self.groups.matches(group) and any(
+            self.direction(partition.topic) is not None for partition in commits
+        )
+
+    def why_not(self, topic: str) -> str:
+        """Say why commits on a topic are not translated, with the command that changes it."""
+        return ": ".join(part for part in self.obstacle(topic) if part)
+
+    def obstacle(self, topic: str) -> tuple[str, str]:
+        """Say why commits on a topic are not translated, and what changes it, if anything does."""
+        flow = self.flow
+        ends = f"--source {flow.source} --target {flow.target}"
+        if self.policy.is_internal_topic(topic):
+            return "internal topics are not replicated", ""
+        if self.policy.topic_source(topic) != flow.target:
+            if (pattern := self.topics.excluded_by(topic)) is not None:
+                return f"topic denied by the pattern {pattern}", f"srm why {topic} --flow '{flow}'"
+            return "topic not selected", f"srm-control topics {ends} --add {topic}"
+        if not self.reverse_enabled:
+            return (
+                "reverse checkpoints are off",
+                f"set {flow}.reverse.checkpointing.enabled=true",
+            )
+        return (
+            "replica not listed",
+            f"srm-control reverse-checkpointed-topics {ends} --add {topic}",
+        )
+
+
+FactsOf = Callable[[TopicPartition, Direction], PartitionFacts]
+"""Looks up what was fetched about a partition of the flow's source."""
+IdsOf = Callable[[TopicPartition, TopicPartition], TopicIds]
+"""Looks up the ids of the topics of a partition and its counterpart, as they were before that."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointOutcome:
+    """What became of one committed offset.
+
+    Attributes:
+        upstream: the partition as named on the flow's source; ``upstream_offset`` is the commit.
+        downstream: the same partition on the flow's target, None where nothing selects it.
+        downstream_offset: where the group continues, or for an unfinished state where it would.
+        reached: upstream offset that ``downstream_offset`` stands for.
+        topic_ids: of both partitions; they were read before the commit and the map.
+
+    The others are those of :class:`.Translation`.
+    """
+
+    group: str
+    upstream: TopicPartition
+    upstream_offset: int
+    state: CheckpointState
+    direction: Direction | None = None
+    downstream: TopicPartition | None = None
+    downstream_offset: int | None = None
+    reached: int | None = None
+    remaining: int = 0
+    dropped: int = 0
+    refused: int = 0
+    uncopied: int = 0
+    reason: str = ""
+    action: str = ""
+    topic_ids: TopicIds = NO_IDS
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The MM2 checkpoint to keep, None where none is known to be true."""
+        if self.state != "translated" and self.state not in UNFINISHED:
+            return None
+        if self.downstream is None or self.downstream_offset is None or self.reached is None:
+            return None
+        return Checkpoint(
+            self.group,
+            self.downstream,
+            self.reached,
+            self.downstream_offset,
+            self.topic_ids.metadata(),
+        )
+
+    @property
+    def skipped(self) -> int:
+        """Records that the group could read on the source and will not find on the target."""
+        return self.dropped + self.refused + self.uncopied
+
+
+def checkpoint_outcomes(
+    group: str,
+    commits: Mapping[TopicPartition, int],
+    selection: Selection,
+    facts_of: FactsOf,
+    ids_of: IdsOf,
+) -> tuple[CheckpointOutcome, ...]:
+    """Translate all commits of one group on the flow's source, in the order of their partitions."""
+
+    def outcome(upstream: TopicPartition, offset: int) -> CheckpointOutcome:
+        direction = selection.direction(upstream.topic)
+        if direction is None:
+            why = selection.why_not(upstream.topic)
+            return CheckpointOutcome(group, upstream, offset, "not-selected", reason=why)
+        found = translate(facts_of(upstream, direction), offset)
+        downstream = selection.downstream(upstream, direction)
+        return CheckpointOutcome(
+            *(group, upstream, offset, found.state, direction, downstream, found.offset),
+            *(found.reached, found.remaining, found.dropped, found.refused, found.uncopied),
+            *(found.reason, found.action, ids_of(upstream, downstream)),
+        )
+
+    return tuple(outcome(*commit) for commit in sorted(commits.items()))

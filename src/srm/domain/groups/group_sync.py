@@ -1,0 +1,124 @@
+"""Whether srm may write a translated offset for a group: the decision for one partition.
+
+MM2 writes where the group has no offset or a lower one, and never lowers. That undoes a rewind (an
+operator resets a group to read again, MM2 puts back what the other cluster remembers) and never
+carries one over. With the ledger of own writes both intentions are kept:
+
+========================================  ====================================================
+the group's offset on the target          decision for a translated offset t
+========================================  ====================================================
+none                                      write
+equal to t                                unchanged
+not ours, lower than srm's last write     leave: an operator rewound the group here
+lower than t                              write: own write or consumers, both are behind t
+higher than t, own write for this flow    write: the group was rewound on the source
+higher than t                             leave: consumers (or another flow) are ahead here
+========================================  ====================================================
+
+A commit on the source that srm itself carried over from the target is no progress of the group and
+is not carried back (``own-write``): this is the one place that asks. What came from a third cluster
+is news to the target.
+
+Only idle groups are written to at all, and every decision is taken again from the offsets read
+just before the write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from srm.domain.groups.checkpoints import CheckpointOutcome
+from srm.domain.groups.ledger import LedgerEntry
+from srm.domain.groups.translation import UNFINISHED
+from srm.domain.names.topics import Flow, TopicPartition
+
+IDLE: Final = frozenset({"empty", "dead"})
+"""States of a group that may be written to; any other, also an unknown one, counts as active."""
+
+SyncAction = Literal[
+    "write",
+    "unchanged",
+    "consumer-ahead",
+    "rewind-respected",
+    "floor-kept",
+    "group-active",
+    "not-translated",
+    "own-write",
+    "not-written",
+    "failed",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SyncDecision:
+    """What is done about one (group, partition) of the flow's target, and why.
+
+    ``current`` is the committed offset found there (None: none), ``offset`` the translated one.
+    With the action ``write`` the offset is the group's position once ``applied`` is true.
+    ``not-written`` was given up before the write, ``failed`` may or may not have been written.
+    """
+
+    group: str
+    partition: TopicPartition
+    action: SyncAction
+    current: int | None = None
+    offset: int | None = None
+    reason: str = ""
+    applied: bool = False
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the offset is the group's position, written now or there before."""
+        return self.applied or self.action == "unchanged"
+
+
+def decide(
+    outcome: CheckpointOutcome,
+    current: int | None,
+    entry: LedgerEntry | None,
+    flow: Flow,
+    upstream_entry: LedgerEntry | None = None,
+) -> SyncDecision:
+    """Decide about one translated commit of an idle group.
+
+    Args:
+        outcome: the translation; ``downstream`` has to be known.
+        current: the group's committed offset on the flow's target.
+        entry: srm's latest write for the group and partition on the flow's target.
+        flow: the flow.
+        upstream_entry: srm's latest write for the commit itself, on the flow's source.
+    """
+    checkpoint = outcome.checkpoint
+    offset = None if checkpoint is None else checkpoint.downstream_offset
+    partition = outcome.downstream or outcome.upstream
+    decision = SyncDecision(outcome.group, partition, "not-translated", current)
+    if offset is None:
+        why = ": ".join(part for part in (outcome.state, outcome.reason) if part)
+        return replace(decision, reason=why)
+    carried = upstream_entry if upstream_entry and upstream_entry.origin == flow.target else None
+    if carried is not None and carried.owns(outcome.upstream_offset):
+        why = f"srm wrote this offset, {flow.target} knows it already"
+        return replace(decision, action="own-write", reason=why)
+    action, reason = _onto(outcome, offset, current, entry, flow.source)
+    return replace(decision, action=action, offset=offset, reason=reason)
+
+
+def _onto(
+    outcome: CheckpointOutcome,
+    offset: int,
+    current: int | None,
+    entry: LedgerEntry | None,
+    source: str,
+) -> tuple[SyncAction, str]:
+    if current is None or current == offset:
+        return ("unchanged", "") if current == offset else ("write", "the group has no offset here")
+    if entry is not None and not entry.owns(current) and current < entry.intended:
+        return "rewind-respected", f"the group was rewound here, below srm's {entry.intended}"
+    if current < offset:
+        return "write", f"replaces {current}"
+    if entry is None or entry.origin != source or not entry.may_lower(current):
+        return "consumer-ahead", f"the group's own {current} is further than {offset}"
+    if outcome.state in UNFINISHED:
+        return "floor-kept", "the map does not reach the commit, so the offset is not lowered"
+    return "write", f"the group was rewound on {source}, srm's own {current} follows"

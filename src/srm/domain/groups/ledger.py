@@ -1,0 +1,169 @@
+"""The ledger: group offsets that srm itself wrote on a cluster, kept on that cluster.
+
+Flows run both ways, so an offset that one flow writes is read by the opposite flow as a commit of
+the group. Without a memory of its own writes srm would carry them back as if consumers had made
+progress, and an operator's rewind would be overwritten with what the other side still remembers.
+
+An entry is written *before* the offset and says what was there and what shall be there. Until it
+is settled (the offset was read back) a crash can have left either value, so both count as ours;
+afterwards only the intended one does. It is kept in ``srm-ledger.internal``: one partition,
+compacted, JSON.
+
+Offsets mean something in one log alone, so an entry names its topic's id. An entry of a topic that
+was deleted and created again does not count.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from srm.domain.names.topics import TopicPartition
+from srm.errors import IntegrityError
+
+_log = logging.getLogger(__name__)
+_TYPES: Final[Mapping[str, Any]] = {
+    "topic_id": str,
+    "previous": int | None,
+    "intended": int,
+    "origin": str,
+    "operation": str,
+    "previous_own": bool,
+    "settled": bool,
+    "time_ms": int,
+}
+"""Fields of a record's value."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """One write of a group offset by srm.
+
+    ``topic_id`` is that of the topic on the cluster of the ledger. ``previous`` is the offset found
+    before (None: the group had none) and ``previous_own`` whether srm had written that one too;
+    ``origin`` is the alias of the cluster whose commit was carried over, ``operation`` the run or
+    move that wrote it, ``settled`` whether the write was read back. ``time_ms`` is the timestamp of
+    its record, which brokers set; 0: it has none yet.
+    """
+
+    group: str
+    topic_partition: TopicPartition
+    topic_id: str
+    previous: int | None
+    intended: int
+    origin: str
+    operation: str
+    previous_own: bool = False
+    settled: bool = False
+    time_ms: int = 0
+
+    def owns(self, offset: int) -> bool:
+        """Whether a committed offset is this write, not a commit of a consumer or an operator."""
+        return offset == self.intended or (not self.settled and offset == self.previous)
+
+    def may_lower(self, offset: int) -> bool:
+        """Whether a committed offset may be lowered: surely no commit of a consumer is undone."""
+        return offset == self.intended or (self.previous_own and self.owns(offset))
+
+    def as_settled(self) -> LedgerEntry:
+        """Return the entry after its write was read back, to be written now."""
+        return replace(self, settled=True, time_ms=0)
+
+    def key(self) -> bytes:
+        """Encode the record key."""
+        return ledger_key(self.group, self.topic_partition)
+
+    def value(self) -> bytes:
+        """Encode the record value; one that is written again keeps the time of its first record."""
+        fields = {name: getattr(self, name) for name in _TYPES}
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, key: bytes, value: bytes, timestamp_ms: int = 0) -> LedgerEntry:
+        """Decode one record of the ledger topic; fields of later versions are passed over.
+
+        Args:
+            key: of the record.
+            value: of the record.
+            timestamp_ms: of the record.
+
+        Raises:
+            IntegrityError: the record is not a ledger entry.
+        """
+        try:
+            group, topic, partition = json.loads(key)
+            raw = json.loads(value)
+            fields = {name: _of_type(raw[name], kind) for name, kind in _TYPES.items()}
+            fields["time_ms"] = fields["time_ms"] or timestamp_ms
+            place = TopicPartition(_of_type(topic, str), _of_type(partition, int))
+            return cls(_of_type(group, str), place, **fields)
+        except (ValueError, TypeError, KeyError) as error:
+            raise IntegrityError(
+                f"ledger record with key {key[:80]!r} is damaged ({error!r}): "
+                "delete the record or restore the topic srm-ledger.internal"
+            ) from error
+
+
+def ledger_key(group: str, partition: TopicPartition) -> bytes:
+    """Encode the key of one (group, partition)."""
+    return json.dumps([group, partition.topic, partition.partition], separators=(",", ":")).encode()
+
+
+def all_entries(records: Mapping[bytes, bytes]) -> Iterator[LedgerEntry]:
+    """Decode all records that can be, also those of topics that are gone."""
+    for key, value in records.items():
+        with suppress(IntegrityError):
+            yield LedgerEntry.decode(key, value)
+
+
+class Ledger:
+    """All entries of one cluster that count, by group and partition as named on that cluster.
+
+    An entry is decoded when it is asked for: there are as many as all moves and syncs have ever
+    written, and a look asks for those of a few groups. A damaged record is passed over.
+
+    Args:
+        rows: the records of the whole topic, each value with its timestamp in epoch milliseconds.
+        topic_ids: id of each topic of the cluster by its name, read before the records.
+    """
+
+    def __init__(
+        self, rows: Mapping[bytes, tuple[bytes, int]], topic_ids: Mapping[str, str]
+    ) -> None:
+        self._rows = dict(rows)
+        self._topic_ids = topic_ids
+
+    def topic_id(self, topic: str) -> str:
+        """Return the id of a topic, empty where the cluster has no such topic."""
+        return self._topic_ids.get(topic, "")
+
+    def entries(self) -> Iterator[LedgerEntry]:
+        """Decode all entries."""
+        found = (self._find(key) for key in tuple(self._rows))
+        return (entry for entry in found if entry is not None)
+
+    def entry(self, group: str, partition: TopicPartition) -> LedgerEntry | None:
+        """Return srm's latest write for a group and partition, None where it never wrote."""
+        return self._find(ledger_key(group, partition))
+
+    def _find(self, key: bytes) -> LedgerEntry | None:
+        row = self._rows.get(key)
+        if row is None:
+            return None
+        try:
+            found = LedgerEntry.decode(key, *row)
+        except IntegrityError as error:
+            _log.error("%s; it is passed over", error)
+            del self._rows[key]  # so that one look logs it once
+            return None
+        return found if found.topic_id == self.topic_id(found.topic_partition.topic) else None
+
+
+def _of_type(value: Any, kind: Any) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(f"{value!r} is not {kind}")
+    return value

@@ -1,0 +1,265 @@
+"""Record formats MirrorMaker 2 shares with the world: offset syncs, checkpoints, heartbeats.
+
+Bit for bit those of MM2's OffsetSync, Checkpoint and Heartbeat classes (unchanged from Kafka 2.4 to
+4.4), so that MirrorClient, RemoteClusterUtils and people's own tools read what srm writes. Integers
+are big-endian and signed; a string is an INT16 length in bytes and UTF-8.
+
+===========  ==================================  ==================================================
+record       key                                 value
+===========  ==================================  ==================================================
+OffsetSync   topic, INT32 partition              INT64 upstream, INT64 downstream
+Checkpoint   group, topic, INT32 partition       INT16 0, INT64 upstream, INT64 downstream, metadata
+Heartbeat    source alias, target alias          INT16 0, INT64 epoch ms
+===========  ==================================  ==================================================
+
+All of them live in partition 0 of their topic. MM2's readers fail on null values in two of the
+three topics, so none of these records is ever deleted with a tombstone.
+
+The metadata of a checkpoint is free text, which MM2 copies from the commit. srm keeps the ids of
+both topics there: ``srm:<id on the source>:<id on the target>``.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+from typing import Final, NoReturn
+
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.errors import IntegrityError
+
+VERSION = 0
+MAX_STRING_BYTES = 32767
+
+_IDS: Final = "srm:"
+_OFFSETS = struct.Struct(">qq")
+_PARTITION = struct.Struct(">i")
+_LENGTH = struct.Struct(">h")
+_VERSION = struct.Struct(">h")
+_TIME = struct.Struct(">q")
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSync:
+    """One copied record at both its offsets; the topic is named as on the flow's source."""
+
+    topic_partition: TopicPartition
+    upstream_offset: int
+    downstream_offset: int
+
+    def key(self) -> bytes:
+        """Encode the record key.
+
+        Raises:
+            IntegrityError: the topic's name is too long for the format.
+        """
+        return _string(self.topic_partition.topic) + _PARTITION.pack(self.topic_partition.partition)
+
+    def value(self) -> bytes:
+        """Encode the record value."""
+        return _OFFSETS.pack(self.upstream_offset, self.downstream_offset)
+
+    @classmethod
+    def decode(cls, key: bytes, value: bytes) -> OffsetSync:
+        """Decode one record of an offset syncs topic.
+
+        Raises:
+            IntegrityError: the bytes are not an offset sync.
+        """
+        fields = _Fields("offset sync", key, value)
+        topic_partition = TopicPartition(fields.key_string(), fields.key_int())
+        upstream, downstream = fields.value_numbers(_OFFSETS)
+        fields.end()
+        return cls(topic_partition, upstream, downstream)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIds:
+    """Ids of one topic on a flow's source and on its target; empty: not known, or no such topic."""
+
+    source: str
+    target: str
+
+    def metadata(self) -> str:
+        """Encode them as the metadata of a checkpoint."""
+        return f"{_IDS}{self.source}:{self.target}" if self.target else ""
+
+    @classmethod
+    def of_metadata(cls, text: str) -> TopicIds | None:
+        """Decode the metadata of a checkpoint, None where srm did not write it."""
+        source, _, target = text.removeprefix(_IDS).partition(":")
+        return cls(source, target) if text.startswith(_IDS) and target else None
+
+
+NO_IDS: Final = TopicIds("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Where a group continues after a move: both offsets are "next to read".
+
+    The topic is named as on the flow's *target*: ``P.Payments`` for a forward checkpoint of P->B,
+    ``Payments`` for a reverse one.
+    """
+
+    group: str
+    topic_partition: TopicPartition
+    upstream_offset: int
+    downstream_offset: int
+    metadata: str = ""
+
+    def key(self) -> bytes:
+        """Encode the record key.
+
+        Raises:
+            IntegrityError: the group's or topic's name is too long for the format.
+        """
+        return (
+            _string(self.group)
+            + _string(self.topic_partition.topic)
+            + _PARTITION.pack(self.topic_partition.partition)
+        )
+
+    def value(self) -> bytes:
+        """Encode the record value.
+
+        Raises:
+            IntegrityError: the metadata is too long for the format.
+        """
+        return (
+            _VERSION.pack(VERSION)
+            + _OFFSETS.pack(self.upstream_offset, self.downstream_offset)
+            + _string(self.metadata)
+        )
+
+    @property
+    def topic_ids(self) -> TopicIds | None:
+        """Ids of the topics that the offsets are of, None in a checkpoint of MM2."""
+        return TopicIds.of_metadata(self.metadata)
+
+    def at_the_start(self) -> Checkpoint:
+        """Return the checkpoint of a group that has read nothing of these topics."""
+        return replace(self, upstream_offset=0, downstream_offset=0, metadata="")
+
+    @staticmethod
+    def group_of(key: bytes) -> str:
+        """Return the group that a record key speaks of.
+
+        Raises:
+            IntegrityError: the bytes are not the key of a checkpoint.
+        """
+        return _Fields("checkpoint", key, b"").key_string()
+
+    @classmethod
+    def decode(cls, key: bytes, value: bytes) -> Checkpoint:
+        """Decode one record of a checkpoints topic.
+
+        Raises:
+            IntegrityError: the bytes are not a checkpoint of version 0.
+        """
+        fields = _Fields("checkpoint", key, value)
+        group = fields.key_string()
+        topic_partition = TopicPartition(fields.key_string(), fields.key_int())
+        fields.value_version()
+        upstream, downstream = fields.value_numbers(_OFFSETS)
+        metadata = fields.value_string()
+        fields.end()
+        return cls(group, topic_partition, upstream, downstream, metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Sign of life of a flow; the record's own timestamp is the same ``time_ms``."""
+
+    flow: Flow
+    time_ms: int
+
+    def key(self) -> bytes:
+        """Encode the record key."""
+        return _string(self.flow.source) + _string(self.flow.target)
+
+    def value(self) -> bytes:
+        """Encode the record value."""
+        return _VERSION.pack(VERSION) + _TIME.pack(self.time_ms)
+
+    @classmethod
+    def decode(cls, key: bytes, value: bytes) -> Heartbeat:
+        """Decode one record of a heartbeats topic.
+
+        Raises:
+            IntegrityError: the bytes are not a heartbeat of version 0.
+        """
+        fields = _Fields("heartbeat", key, value)
+        flow = Flow(fields.key_string(), fields.key_string())
+        fields.value_version()
+        (time_ms,) = fields.value_numbers(_TIME)
+        fields.end()
+        return cls(flow, time_ms)
+
+
+class _Fields:
+    """Reads fields in order from a key and a value, and says which record was damaged."""
+
+    def __init__(self, kind: str, key: bytes, value: bytes) -> None:
+        self._kind = kind
+        self._key = key
+        self._value = value
+        self._key_at = 0
+        self._value_at = 0
+
+    def key_string(self) -> str:
+        text, self._key_at = self._text(self._key, self._key_at)
+        return text
+
+    def key_int(self) -> int:
+        number: int = self._unpack(_PARTITION, self._key, self._key_at)[0]
+        self._key_at += _PARTITION.size
+        return number
+
+    def value_version(self) -> None:
+        version = self._unpack(_VERSION, self._value, self._value_at)[0]
+        self._value_at += _VERSION.size
+        if version != VERSION:
+            self._fail(f"it has version {version}, this version of srm knows {VERSION}")
+
+    def value_numbers(self, layout: struct.Struct) -> tuple[int, ...]:
+        numbers = self._unpack(layout, self._value, self._value_at)
+        self._value_at += layout.size
+        return numbers
+
+    def value_string(self) -> str:
+        text, self._value_at = self._text(self._value, self._value_at)
+        return text
+
+    def end(self) -> None:
+        surplus = len(self._key) - self._key_at + len(self._value) - self._value_at
+        if surplus:
+            self._fail(f"{surplus} bytes are left over")
+
+    def _text(self, data: bytes, at: int) -> tuple[str, int]:
+        length = self._unpack(_LENGTH, data, at)[0]
+        start = at + _LENGTH.size
+        if length < 0 or start + length > len(data):
+            self._fail(f"a string of {length} bytes does not fit into it")
+        try:
+            return data[start : start + length].decode(), start + length
+        except UnicodeDecodeError as error:
+            self._fail(str(error))
+
+    def _unpack(self, layout: struct.Struct, data: bytes, at: int) -> tuple[int, ...]:
+        try:
+            return layout.unpack_from(data, at)
+        except struct.error as error:
+            self._fail(str(error))
+
+    def _fail(self, why: str) -> NoReturn:
+        raise IntegrityError(f"{self._kind} record with key {self._key.hex()} is damaged: {why}")
+
+
+def _string(text: str) -> bytes:
+    raw = text.encode()
+    if len(raw) > MAX_STRING_BYTES:
+        raise IntegrityError(
+            f"name {text[:40]!r}... has {len(raw)} bytes, the MM2 format takes {MAX_STRING_BYTES}"
+        )
+    return _LENGTH.pack(len(raw)) + raw

@@ -1,0 +1,381 @@
+"""Whether a translated offset is right, by the records that stand at both places; pure.
+
+A translation says that a group which stands at an offset of the original stands at another of the
+copy. That is proven by what a reader gets on either side::
+
+    original      ... 94  95  96 ...      next record: the one at 95
+    copy          ... 95  96  97 ...      next record: the one at 96, and it is the same
+
+Where one side has no next record (the end of a log, not copied yet), or not the same one
+(compaction, retention, records that are never copied), the pairs that the map itself names are
+looked at: the copy of the original's next record, the original of the copy's, and the last pair
+before the place. A verdict is ``proven`` or ``disproved`` only by records that were read;
+everything else is ``unproven``, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from srm.domain.groups.translation import Direction, PartitionFacts
+from srm.domain.names.record_headers import PROVENANCE_HEADER, SOURCE_OFFSETS_HEADER, Provenance
+from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.offset_map import OffsetMap, Translated
+from srm.domain.verification.comparison import Headers, Record, differing_fields
+from srm.errors import NotLoadedError
+
+ProofState = Literal["proven", "unproven", "disproved"]
+Place = tuple[TopicPartition, int]
+
+_UNREAD: Final = Record(-1, None, None, (), -1)
+_OWN_HEADERS: Final = frozenset({PROVENANCE_HEADER, SOURCE_OFFSETS_HEADER})
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the records say of one translation; ``reason`` is evidence, or what is missing."""
+
+    state: ProofState
+    reason: str = ""
+
+
+PROVEN: Final = Verdict("proven")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One translation: both offsets are "next to read".
+
+    ``skipped``: whether the translation itself says that records are missing from the copy.
+    """
+
+    facts: PartitionFacts
+    upstream_offset: int
+    downstream_offset: int
+    skipped: bool = False
+
+    @property
+    def key(self) -> tuple[Direction, TopicPartition, int, int]:
+        """What makes two claims the same."""
+        facts = self.facts
+        return facts.direction, facts.upstream, self.upstream_offset, self.downstream_offset
+
+    @property
+    def original(self) -> Place:
+        """The place in the original."""
+        return self._sides()[0]
+
+    @property
+    def copy(self) -> Place:
+        """The place in the copy."""
+        return self._sides()[1]
+
+    def _sides(self) -> tuple[Place, Place]:
+        upstream = self.facts.upstream, self.upstream_offset
+        downstream = self.facts.downstream, self.downstream_offset
+        if self.facts.direction == "forward":
+            return upstream, downstream
+        return downstream, upstream
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """An original offset and the one of its copy, as the map has them."""
+
+    original: int
+    copy: int
+
+
+class Pairs:
+    """The pairs of a claim's map; None: there is none, or the loaded part does not say."""
+
+    def __init__(self, claim: Claim) -> None:
+        self._map: OffsetMap = claim.facts.offset_map
+        self._copy_offset = claim.copy[1]
+        self.unknown = False
+
+    def of_original(self, offset: int) -> Pair | None:
+        """Return the pair of an original record."""
+        return self._ask(lambda: self._from_original(offset))
+
+    def of_copy(self, offset: int) -> Pair | None:
+        """Return the pair of a record of the copy."""
+        found = self._ask(lambda: self._last_before(offset + 1))
+        return found if found is not None and found.copy == offset else None
+
+    def last(self) -> Pair | None:
+        """Return the last pair before the claim's place in the copy."""
+        return self._ask(lambda: self._last_before(self._copy_offset))
+
+    def reaches(self, original_offset: int) -> bool:
+        """Whether the map knows what became of an original offset."""
+        known = self._map.known_source_end
+        return known is not None and original_offset < known
+
+    def _ask(self, question: Callable[[], Pair | None]) -> Pair | None:
+        try:
+            return question()
+        except NotLoadedError:
+            self.unknown = True
+            return None
+
+    def _from_original(self, offset: int) -> Pair | None:
+        there = self._map.forward(offset)
+        if not isinstance(there, Translated):
+            return None
+        back = self._map.backward(there.offset + 1)
+        is_pair = isinstance(back, Translated) and back.offset == offset + 1
+        return Pair(offset, there.offset) if is_pair else None
+
+    def _last_before(self, copy_offset: int) -> Pair | None:
+        back = self._map.backward(copy_offset)
+        if not isinstance(back, Translated) or back.offset < 1:
+            return None
+        found = self._from_original(back.offset - 1)
+        return found if found is not None and found.copy < copy_offset else None
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What may rightly keep records of one side from being on the other.
+
+    ``original_start`` and ``copy_start`` are where the logs begin now; the flags say that a log is
+    compacted; ``is_left_out`` says of an original record that the flow does not copy such ones.
+    """
+
+    original_start: int
+    copy_start: int
+    original_compacted: bool = False
+    copy_compacted: bool = False
+    is_left_out: Callable[[Record], bool] = lambda _record: False
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The records that were read for a claim, and more of them where the next ones do not do.
+
+    ``originals`` and ``copies`` are what stands from an offset on, None where nothing does.
+    """
+
+    next_original: Record | None
+    next_copy: Record | None
+    originals: Mapping[int, Record | None]
+    copies: Mapping[int, Record | None]
+    circumstances: Circumstances
+
+
+def alike(original: Record, copy: Record) -> bool:
+    """Whether one is a copy of the other, as a flow copies records."""
+    return not differences(original, copy)
+
+
+def differences(original: Record, copy: Record) -> tuple[str, ...]:
+    """Name the fields in which a copy is not what a flow makes of an original.
+
+    Headers that srm may add are left aside, on both sides; so is a time that the broker of the copy
+    has set itself.
+    """
+    plain = original._replace(headers=_plain(original.headers))
+    other = copy._replace(headers=_plain(copy.headers))
+    return differing_fields(plain, other, timestamps=not copy.by_broker)
+
+
+def _plain(headers: Headers) -> Headers:
+    return tuple(
+        (name, value)
+        for name, value in headers
+        if name not in _OWN_HEADERS and Provenance.decode(value) is None
+    )
+
+
+def is_plain_proof(claim: Claim, next_original: Record | None, next_copy: Record | None) -> bool:
+    """Whether the next records alone prove a claim: they are the same on both sides."""
+    if next_original is None or next_copy is None:
+        return False
+    pair = Pairs(claim).of_original(next_original.offset)
+    passed_over = pair is not None and pair.copy < claim.copy[1]  # records that are all alike
+    return not passed_over and alike(next_original, next_copy)
+
+
+def wanted_records(
+    claim: Claim, next_original: Record | None, next_copy: Record | None
+) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the offsets, of original and copy, whose records are wanted to judge a claim."""
+    pairs = Pairs(claim)
+    last = pairs.last()
+    found = [last]
+    if next_original is not None:
+        found.append(pairs.of_original(next_original.offset))
+    if next_copy is not None:
+        found.append(pairs.of_copy(next_copy.offset))
+    known = [pair for pair in found if pair is not None]
+    # Behind the last pair, or from the beginning: what the map does not know of.
+    behind = Pair(-1, -1) if last is None else last
+    return (
+        frozenset({behind.original + 1, *(pair.original for pair in known)}),
+        frozenset({behind.copy + 1, *(pair.copy for pair in known)}),
+    )
+
+
+def judge(claim: Claim, evidence: Evidence) -> Verdict:
+    """Decide what the records say of a claim."""
+    if is_plain_proof(claim, evidence.next_original, evidence.next_copy):
+        return PROVEN
+    return _Judgement(claim, evidence).verdict()
+
+
+class _Judgement:
+    """The decision of one claim whose next records alone do not prove it."""
+
+    def __init__(self, claim: Claim, evidence: Evidence) -> None:
+        self._claim = claim
+        self._evidence = evidence
+        self._pairs = Pairs(claim)
+        self._around = evidence.circumstances
+        self._original, self._original_offset = claim.original
+        self._copy, self._copy_offset = claim.copy
+
+    def verdict(self) -> Verdict:
+        first = self._evidence.next_original
+        if first is None:
+            return self._by_next_copy() or self._by_last_pair()
+        pair = self._pairs.of_original(first.offset)
+        if pair is not None:
+            return self._by_copy_of(first, pair)
+        if self._pairs.unknown:
+            return self._by_next_copy() or self._by_last_pair()
+        if self._pairs.reaches(first.offset) and not self._may_be_missing(first):
+            return self._wrong(
+                f"{self._original} holds a record at {first.offset}, the map has no copy of it, "
+                "and nothing was noted"
+            )
+        return self._by_next_copy() or self._by_last_pair()
+
+    def _by_copy_of(self, first: Record, pair: Pair) -> Verdict:
+        """Judge by the copy of the original's next record, which the map names."""
+        copy = self._copy_at(pair.copy)
+        if copy is None:
+            if self._around.copy_start <= pair.copy and not self._around.copy_compacted:
+                return self._wrong(
+                    f"{self._copy} has no record at {pair.copy}, where the map says that the one "
+                    f"at {first.offset} of {self._original} stands"
+                )
+            return self._by_next_copy() or self._by_last_pair()
+        if fields := differences(first, copy):
+            return self._wrong(self._differ(pair, fields))
+        if self._copy_offset > pair.copy:
+            return self._wrong(self._parted(pair))
+        return self._by_next_copy() or PROVEN
+
+    def _by_next_copy(self) -> Verdict | None:
+        """Judge by the original of the copy's next record; None: that says nothing."""
+        copy = self._evidence.next_copy
+        pair = None if copy is None else self._pairs.of_copy(copy.offset)
+        if copy is None or pair is None:
+            return None
+        original = self._original_at(pair.original)
+        if original is None and self._may_be_gone(pair):
+            return None
+        if pair.original < self._original_offset:
+            return self._wrong(self._parted(pair))
+        if original is None:
+            return self._wrong(
+                f"{self._original} has no record at {pair.original}, where the map says that the "
+                f"one at {copy.offset} of {self._copy} comes from"
+            )
+        fields = differences(original, copy)
+        return self._wrong(self._differ(pair, fields)) if fields else PROVEN
+
+    def _by_last_pair(self) -> Verdict:
+        """Judge by the last record that the map has before the place."""
+        pair = self._pairs.last()
+        if pair is None:
+            return self._by_nothing_copied()
+        original, copy = self._original_at(pair.original), self._copy_at(pair.copy)
+        if original is not None and copy is not None:
+            if fields := differences(original, copy):
+                return self._wrong(self._differ(pair, fields))
+            if pair.original >= self._original_offset:
+                return self._wrong(self._parted(pair))
+            if self._stands_between(pair):
+                return Verdict("unproven", "there is a record that the map does not know")
+            return PROVEN
+        gone = self._original if original is None else self._copy
+        return Verdict("unproven", f"no record to compare: those around it are gone from {gone}")
+
+    def _may_be_gone(self, pair: Pair) -> bool:
+        """Whether the original of a pair may rightly not be there any more."""
+        return self._around.original_start > pair.original or self._around.original_compacted
+
+    def _stands_between(self, pair: Pair) -> bool:
+        """Whether a record is between the last pair and the place on the side that is read on."""
+        if self._claim.facts.direction == "forward":
+            following, place = self._evidence.copies.get(pair.copy + 1), self._copy_offset
+        else:
+            following, place = (
+                self._evidence.originals.get(pair.original + 1),
+                self._original_offset,
+            )
+        if following is None or following.offset >= place:
+            return False
+        # What was discarded is stepped over by decision.
+        return self._claim.facts.direction == "forward" or not any(
+            first <= following.offset and place <= end
+            for first, end in self._claim.facts.losses.discarded
+        )
+
+    def _by_nothing_copied(self) -> Verdict:
+        """Judge a place in a copy that has never had a record."""
+        first = self._evidence.originals.get(0)
+        nothing = self._evidence.copies.get(0, _UNREAD) is None
+        begins = first is None or self._original_offset <= first.offset
+        if nothing and begins:
+            return PROVEN
+        why = "the part of the map that was loaded does not say" if self._pairs.unknown else ""
+        return Verdict("unproven", f"no pair of records to compare{why and ': '}{why}")
+
+    def _may_be_missing(self, original: Record) -> bool:
+        claim, losses = self._claim, self._claim.facts.losses
+        return (
+            claim.skipped
+            or bool(losses.ranges or losses.elsewhere or losses.discarded)
+            or bool(claim.facts.gap or claim.facts.damage)
+            or self._around.is_left_out(original)
+        )
+
+    def _original_at(self, offset: int) -> Record | None:
+        return _exactly(self._evidence.originals, offset)
+
+    def _copy_at(self, offset: int) -> Record | None:
+        return _exactly(self._evidence.copies, offset)
+
+    def _differ(self, pair: Pair, fields: tuple[str, ...]) -> str:
+        return (
+            f"the records at {pair.original} of {self._original} and at {pair.copy} of "
+            f"{self._copy} differ in {', '.join(fields)}"
+        )
+
+    def _parted(self, pair: Pair) -> str:
+        is_skipped = (pair.original < self._original_offset) == (
+            self._claim.facts.direction == "reverse"
+        )
+        what = "would be skipped" if is_skipped else "would be read again"
+        return (
+            f"the record at {pair.original} of {self._original}, whose copy is at {pair.copy} of "
+            f"{self._copy}, {what}"
+        )
+
+    def _wrong(self, evidence: str) -> Verdict:
+        claim = self._claim
+        return Verdict(
+            "disproved",
+            f"{claim.facts.upstream} at {claim.upstream_offset} is not {claim.facts.downstream} at "
+            f"{claim.downstream_offset}: {evidence}",
+        )
+
+
+def _exactly(records: Mapping[int, Record | None], offset: int) -> Record | None:
+    found = records.get(offset)
+    return found if found is not None and found.offset == offset else None

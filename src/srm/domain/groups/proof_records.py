@@ -1,0 +1,166 @@
+"""What was proven of a flow's checkpoints when they were last emitted: one record for each flow.
+
+It is kept in ``srm-moves.internal`` on the target, under ``proof:<flow>``, so it can be read when
+the source is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from srm.domain.names.topics import Flow
+from srm.domain.text.amount import ago
+from srm.domain.text.documents import decode, encode
+
+MOST_NAMED: Final = 50
+"""Partitions and groups that a record names; the counts count all."""
+_MOST_UNREAD: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Disproof:
+    """A translation that the records on both sides contradict; partitions as ``topic-number``."""
+
+    group: str
+    upstream: str
+    upstream_offset: int
+    downstream: str
+    downstream_offset: int
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlowProof:
+    """What one emission proved.
+
+    Attributes:
+        flow: as ``A->B``.
+        time_ms: epoch milliseconds, when the commits began to be read; as read back, by the clock
+            of the broker.
+        took_ms: from then until this was known.
+        groups: groups whose checkpoints were emitted.
+        sampled: groups that were looked at: all, or as many as the budget allows.
+        proven: those of them of which each partition was proven.
+        unproven: why others could not be, by group; the first :data:`MOST_NAMED`.
+        disproved: translations found wrong; their partitions' checkpoints are not emitted.
+        withheld: checkpoints that were not emitted for that.
+        unread: groups whose offsets were not read, so that their checkpoints stand still: they
+            could not be, or the source has them no more.
+        cursor: the last group that was looked at: the next emission goes on behind it.
+        skipped: why nothing was looked at, else empty.
+    """
+
+    flow: str
+    time_ms: int
+    took_ms: int = 0
+    groups: int = 0
+    sampled: int = 0
+    proven: int = 0
+    unproven: Mapping[str, str] = ()  # type: ignore[assignment]
+    disproved: tuple[Disproof, ...] = ()
+    withheld: int = 0
+    unread: tuple[str, ...] = ()
+    cursor: str = ""
+    skipped: str = ""
+
+    def __post_init__(self) -> None:
+        """Give each its own mapping."""
+        object.__setattr__(self, "unproven", dict(self.unproven))
+
+    @property
+    def wrong_partitions(self) -> frozenset[str]:
+        """Partitions on the source that a wrong translation was found in."""
+        return frozenset(one.upstream for one in self.disproved)
+
+    def confirms(self, group: str) -> bool:
+        """Whether the checkpoints of a group were as of then, written again or not."""
+        unsure = {*self.unread, *(one.group for one in self.disproved)}
+        return group not in unsure and not self.withheld and len(self.unread) < _MOST_UNREAD
+
+    def line(self, now_ms: int) -> str:
+        """Say it in a few words for people."""
+        age = ago(now_ms - self.time_ms)
+        if self.skipped:
+            return f"{self.groups} groups not proven: {self.skipped}"
+        text = f"{self.proven} of {self.sampled} groups proven {age}"
+        if self.sampled < self.groups:
+            text += f" (a sample of {self.groups})"
+        if self.disproved:
+            count = len(self.wrong_partitions)
+            text += f", WRONG in {count} partition{'s' * (count != 1)}"
+        return text
+
+    @staticmethod
+    def key(flow: Flow) -> bytes:
+        """Return the key of a flow's record."""
+        return f"proof:{flow}".encode()
+
+    def value(self) -> bytes:
+        """Encode as JSON, naming a bounded number of groups."""
+        named = replace(
+            self,
+            unproven=dict(list(self.unproven.items())[:MOST_NAMED]),
+            disproved=self._named_disproofs(),
+            unread=self.unread[:_MOST_UNREAD],
+        )
+        return encode(named)
+
+    def _named_disproofs(self) -> tuple[Disproof, ...]:
+        """Choose those to name: one of each partition first, for nothing is written in it."""
+        one_each = {id(one) for one in {one.upstream: one for one in self.disproved}.values()}
+        first = [one for one in self.disproved if id(one) in one_each][:_MOST_UNREAD]
+        rest = [one for one in self.disproved if id(one) not in one_each]
+        return (*first, *rest[: max(0, MOST_NAMED - len(first))])
+
+    @classmethod
+    def decode(cls, value: bytes) -> FlowProof:
+        """Decode what :meth:`value` wrote.
+
+        Raises:
+            IntegrityError: it is no such record.
+        """
+        return decode(FlowProof, "stored proof of checkpoints", value)
+
+
+def choose(groups: Sequence[str], sizes: Mapping[str, int], cursor: str, budget: int) -> list[str]:
+    """Choose the groups of a sample: in order behind the cursor and round again.
+
+    A group is looked at whole, so the first one is taken whatever its size; no other beyond the
+    budget.
+
+    Args:
+        groups: all groups, in order.
+        sizes: places of each.
+        cursor: the last group of the sample before.
+        budget: places, 0 for none.
+    """
+    behind = [name for name in groups if name > cursor]
+    chosen: list[str] = []
+    left = budget
+    for name in (*behind, *(name for name in groups if name <= cursor)):
+        size = sizes.get(name, 0)
+        if left <= 0 or (chosen and size > left):
+            break
+        chosen.append(name)
+        left -= size
+    return chosen
+
+
+def merged(proofs: Iterable[FlowProof], start: FlowProof) -> FlowProof:
+    """Put the proofs of disjoint sets of groups together."""
+    for one in proofs:
+        start = replace(
+            start,
+            groups=start.groups + one.groups,
+            sampled=start.sampled + one.sampled,
+            proven=start.proven + one.proven,
+            unproven={**start.unproven, **one.unproven},
+            disproved=(*start.disproved, *one.disproved),
+            withheld=start.withheld + one.withheld,
+            unread=(*start.unread, *one.unread),
+            cursor=max(start.cursor, one.cursor),
+            skipped=start.skipped or one.skipped,
+        )
+    return start

@@ -1,0 +1,408 @@
+"""What an offset of one log means in its counterpart: the one translation that all others read.
+
+Two directions, pictured for flow P->B and the topic ``Payments``::
+
+    forward   Payments on P    ->  P.Payments on B   an original to its copy
+    reverse   P.Payments on B  ->  Payments on P     a copy to its original
+
+*Upstream* is the log that was committed in, *downstream* the one where the group continues. The
+offset map is exact (see :mod:`srm.domain.offset_map.offset_map`), the logs are not endless, and a
+copy may lack records; so an offset has one of these outcomes:
+
+==================  ===============================================================================
+translated          exact: here the group continues, whatever it skips is counted
+not-copied-yet      forward: the copy has not come as far; the offset is where it ends
+map-behind          reverse: the map has not come as far; the offset is where it ends
+no-commit           there is no offset to translate, the clients' auto.offset.reset decides
+no-map              nothing is known of the partition: it was never copied
+damaged-map         the map cannot be trusted
+no-target           the partition does not exist downstream
+past-end            the offset is after the end of a log: topic truncated or created again
+==================  ===============================================================================
+
+What a group skips are the records that it could still read upstream and will not find downstream:
+``dropped`` by retention downstream, ``refused`` (the copy noted that it could not take them), and
+``uncopied``, from before the first record that was ever copied. The last two are counted by
+offsets, so markers among them count too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from srm.domain.flow_state.anomalies import PartitionNotes, in_force
+from srm.domain.flow_state.replication_records import PartitionStatus
+from srm.domain.names.topics import TopicPartition
+from srm.domain.names.transactions import OpenTransaction
+from srm.domain.offset_map.map_wanted import Wanted
+from srm.domain.offset_map.offset_map import NoMap, NotCopiedYet, OffsetMap
+from srm.domain.offset_map.offset_map import Translated as MapTranslated
+from srm.domain.offset_map.offset_map import Translation as MapAnswer
+from srm.domain.text.amount import amount
+from srm.errors import NotLoadedError, told
+
+Direction = Literal["forward", "reverse"]
+State = Literal[
+    "translated",
+    "not-copied-yet",
+    "map-behind",
+    "no-commit",
+    "no-map",
+    "damaged-map",
+    "no-target",
+    "past-end",
+]
+UNFINISHED: frozenset[State] = frozenset({"not-copied-yet", "map-behind"})
+"""States that pass by waiting; what they have of an offset is true, and raises a group only."""
+_UNREACHED: frozenset[State] = frozenset({*UNFINISHED, "no-map"})
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One partition's log: first offset, last stable offset, high watermark."""
+
+    start: int
+    stable_end: int
+    end: int
+
+
+UNKNOWN_LOG = Log(0, sys.maxsize, sys.maxsize)
+"""Stands for a log that could not be looked at: nothing is dropped, nothing is past its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Source offsets that the copy has noted as never to be copied.
+
+    ``ranges`` are the known ones, [from, to), ``elsewhere`` counts those of which only the number
+    was kept: they are in other holes of the map. ``discarded`` ranges nobody is to read; of the
+    ``ranges`` those were ``kept`` for groups that read the source.
+    """
+
+    ranges: tuple[tuple[int, int], ...] = ()
+    elsewhere: int = 0
+    discarded: tuple[tuple[int, int], ...] = ()
+    kept: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, notes: Iterable[PartitionNotes], status: PartitionStatus | None) -> Losses:
+        """Sum up what slots have noted; a stopped partition still waits for its range."""
+        ranges, elsewhere, discarded, kept = [], 0, [], []
+        for note in in_force(notes):
+            if note.decision == "discard":
+                discarded.append(note.left_out or (0, 0))
+            elif note.decision == "keep":
+                kept.append(note.left_out or (0, 0))
+                ranges.append(kept[-1])
+            elif note.lost_from is not None and note.lost_to is not None:
+                ranges.append((note.lost_from, note.lost_to))
+                elsewhere += note.lost - (note.lost_to - note.lost_from)
+        if status is not None and status.state != "stopped" and status.lost_from is not None:
+            ranges.append((status.lost_from, status.lost_to or status.lost_from))
+        known = (tuple(_join(found)) for found in (discarded, kept))
+        return cls(tuple(_join(ranges)), elsewhere, *known)
+
+    def count(self, offset_map: OffsetMap, start: int, end: int = sys.maxsize) -> int:
+        """Count offsets in [start, end) that were noted and never copied."""
+        found = sum(_holes(offset_map, max(a, start), min(b, end)) for a, b in self.ranges)
+        if not self.elsewhere:
+            return found
+        first = start if offset_map.first_source is None else offset_map.first_source
+        known = offset_map.known_source_end or 0
+        holes = _holes(offset_map, max(start, first), min(end, known))
+        return found + min(self.elsewhere, max(0, holes - found))
+
+
+def _join(ranges: list[tuple[int, int]]) -> Iterable[tuple[int, int]]:
+    reached = 0
+    for start, end in sorted(ranges):
+        if end > reached:
+            yield max(start, reached), end
+            reached = end
+
+
+def _holes(offset_map: OffsetMap, start: int, end: int) -> int:
+    return end - start - offset_map.source_records_between(start, end) if end > start else 0
+
+
+@dataclass(frozen=True)
+class PartitionFacts:
+    """What is known of a partition and its copy; read the map first, then the logs.
+
+    A log is None where the partition does not exist. ``damage`` says why the map cannot be used,
+    ``gap`` what of it is lost: all the rest can be translated.
+    ``transactions`` are those open upstream, as far as they were asked for; ``target`` is the
+    alias of the cluster that ``downstream`` is on, for messages.
+    """
+
+    direction: Direction
+    upstream: TopicPartition
+    downstream: TopicPartition
+    target: str
+    upstream_log: Log | None
+    downstream_log: Log | None
+    offset_map: OffsetMap = field(default_factory=OffsetMap)
+    damage: str = ""
+    losses: Losses = field(default_factory=Losses)
+    transactions: tuple[OpenTransaction, ...] = ()
+    gap: str = ""
+
+    @property
+    def original(self) -> TopicPartition:
+        """The partition as the map knows it."""
+        return self.upstream if self.direction == "forward" else self.downstream
+
+    @property
+    def never_copied(self) -> bool:
+        """In reverse, whether surely no record of the original is in the copy.
+
+        Then no group has read anything of the original by reading the copy.
+        """
+        log, position = self.upstream_log, self.offset_map.position
+        if (
+            self.direction == "forward"
+            or self.damage
+            or self.gap
+            or self.offset_map.first_source is not None
+        ):
+            return False
+        if log is None or log.end == 0:
+            return True
+        return position is not None and position.target_next >= log.end  # markers of claims only
+
+    @property
+    def copy_lost_its_end(self) -> bool:
+        """In reverse, whether the copy's log ends before what the map tells of it.
+
+        What stands in place of what was lost, a marker at least, is not in the map yet: offsets
+        there would be taken for those of lost records.
+        """
+        log, position = self.upstream_log, self.offset_map.position
+        if self.direction == "forward" or log is None or position is None:
+            return False
+        return log.end < position.target_next
+
+    def records_upstream(self, start: int, end: int) -> int:
+        """Count records in [start, end) of the upstream log.
+
+        Of an original, offsets that the map does not reach count as records; a copy holds copied
+        records only, so that the markers of its claims never count. Where a part of the map is
+        lost, all offsets count.
+        """
+        return self._count(start, end, original=self.direction == "forward")
+
+    def records_downstream(self, start: int, end: int) -> int:
+        """Count records in [start, end) of the downstream log, likewise."""
+        return self._count(start, end, original=self.direction == "reverse")
+
+    def _count(self, start: int, end: int, *, original: bool) -> int:
+        try:
+            if not original:
+                return self.offset_map.records_between(start, end)
+            unknown = max(0, end - max(start, self.offset_map.known_source_end or 0))
+            return self.offset_map.source_records_between(start, end) + unknown
+        except NotLoadedError:
+            return max(0, end - start)
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """Outcome for one offset; both offsets are "next to read".
+
+    Attributes:
+        offset: where the group continues downstream; where a state has one that is not exact, it
+            is where the map ends.
+        reached: upstream offset that ``offset`` stands for.
+        remaining: offsets up to the commit that the map does not reach yet.
+        dropped: records that retention has deleted downstream.
+        refused: offsets that were noted as never copied.
+        uncopied: offsets before the first record that was ever copied.
+        reason: for people, empty when translated without remarks; ``action`` is what to do of it.
+    """
+
+    state: State
+    offset: int | None = None
+    reached: int | None = None
+    remaining: int = 0
+    dropped: int = 0
+    refused: int = 0
+    uncopied: int = 0
+    reason: str = ""
+    action: str = ""
+
+    @property
+    def skipped(self) -> int:
+        """All that the group could read upstream and will not find downstream."""
+        return self.dropped + self.refused + self.uncopied
+
+
+def wanted_of(
+    direction: Direction,
+    upstream: Iterable[int | None],
+    downstream: Iterable[int | None] = (),
+) -> Wanted:
+    """Return what has to be loaded of the original's map to translate offsets.
+
+    Args:
+        direction: of the translation.
+        upstream: the offsets, and the first one that the upstream log holds.
+        downstream: the first offset that the downstream log holds, and others to count from or to.
+    """
+    if direction == "forward":
+        return Wanted.of(upstream, downstream)
+    return Wanted.of(downstream, upstream)
+
+
+def translate(facts: PartitionFacts, offset: int | None) -> Translation:
+    """Translate one offset, None where nothing is committed."""
+    own, log = facts.upstream_log, facts.downstream_log
+    never_read = facts.never_copied and (offset is None or (own is not None and offset <= own.end))
+    if never_read and log is not None:
+        # Nothing was read of the original, so its first record is the next one, commit or not.
+        return Translation("translated", _after_discarded(facts, log.start), offset)
+    if offset is None:
+        return Translation("no-commit")
+    if facts.damage:
+        why = f"the offset map of {facts.original} cannot be used: {facts.damage}"
+        return Translation("damaged-map", reason=why)
+    if log is None:
+        return _without_log(facts)
+    try:
+        found = _through_map(facts, log, offset)
+    except NotLoadedError as error:
+        return _in_gap(facts, str(error))
+    # What the map does not reach is in the part that is lost, not still to be copied.
+    return _in_gap(facts, found.reason) if facts.gap and found.state in _UNREACHED else found
+
+
+def _without_log(facts: PartitionFacts) -> Translation:
+    where, check = f"{facts.downstream} does not exist on {facts.target}", ""
+    if facts.upstream_log is None:
+        where += f", nor does {facts.upstream} where it is read"
+        check = "check topic and partition"
+    return Translation("no-target", reason=told(where, check), action=check)
+
+
+def _lost_end(facts: PartitionFacts) -> str:
+    end = facts.upstream_log.end if facts.upstream_log else 0
+    return (
+        f"{facts.upstream} ends at {end}, before what the map tells of it: it has lost its end, "
+        "which the replicator has not told of yet"
+    )
+
+
+def _in_gap(facts: PartitionFacts, otherwise: str) -> Translation:
+    why = f"a part of the offset map of {facts.original} cannot be used: {facts.gap or otherwise}"
+    return Translation("damaged-map", reason=why)
+
+
+def _through_map(facts: PartitionFacts, log: Log, offset: int) -> Translation:
+    if facts.copy_lost_its_end:
+        return Translation("map-behind", reason=_lost_end(facts))
+    found = _ask(facts, offset)
+    if isinstance(found, NoMap):
+        return Translation("no-map", reason=f"{facts.original} was never copied, as the map knows")
+    if isinstance(found, NotCopiedYet):
+        return _explain_unfinished(facts, log, offset, found.remaining)
+    return _within(facts, log, Translation("translated", found.offset, offset))
+
+
+def _ask(facts: PartitionFacts, offset: int) -> MapAnswer:
+    if facts.direction == "reverse":
+        found = facts.offset_map.backward(offset)
+        if isinstance(found, MapTranslated):
+            return MapTranslated(_after_discarded(facts, found.offset))
+        return found
+    start = facts.downstream_log.start if facts.downstream_log else 0
+    return facts.offset_map.forward(offset, start)
+
+
+def _after_discarded(facts: PartitionFacts, offset: int) -> int:
+    """Step over what was discarded, where the group has read all that was copied before it.
+
+    That is known once the copy has come as far. A range of which the map holds records is over:
+    the log lost its end, and gave these offsets to records that were copied.
+    """
+    known = facts.offset_map
+    for start, end in facts.losses.discarded:
+        if end <= offset:
+            continue  # the map may not be loaded there
+        reached = offset >= start or (
+            (known.known_source_end or 0) >= start
+            and not known.source_records_between(offset, start)
+        )
+        if reached and not known.source_records_between(start, end):
+            offset = end
+    return offset
+
+
+def _explain_unfinished(
+    facts: PartitionFacts, log: Log, offset: int, remaining: int
+) -> Translation:
+    own = facts.upstream_log
+    if own is not None and offset > own.end:
+        reason = f"the commit {offset} is past the end {own.end} of {facts.upstream}"
+        return Translation(
+            "past-end", reason=f"{reason}: was the topic truncated or created again?"
+        )
+    state: State = "not-copied-yet" if facts.direction == "forward" else "map-behind"
+    reason = f"{amount(remaining, 'offset')} up to the commit not in the map yet"
+    if own is not None and offset > own.stable_end:
+        reason += f", a transaction is open from offset {own.stable_end} on"
+        reason += "".join(f" ({each.owner})" for each in facts.transactions[:1])
+    found = Translation(state, remaining=remaining, reason=reason)
+    end = _ask(facts, offset - remaining)
+    if isinstance(end, NoMap | NotCopiedYet):
+        return found
+    return _within(facts, log, replace(found, offset=end.offset, reached=offset - remaining))
+
+
+def _within(facts: PartitionFacts, log: Log, found: Translation) -> Translation:
+    """Keep an outcome within the downstream log, and count what is skipped on the way."""
+    offset, reached = found.offset, found.reached
+    if offset is None or reached is None:
+        return found
+    if offset > log.end:
+        reason = f"the map says {offset}, but {facts.downstream} ends at {log.end}"
+        return Translation("past-end", reason=f"{reason}: was it truncated or created again?")
+    # What retention has taken upstream as well could not be read there either.
+    start = reached if facts.upstream_log is None else max(reached, facts.upstream_log.start)
+    known, forward = facts.offset_map, facts.direction == "forward"
+    end = known.known_source_end if forward else known.known_target_end
+    kept = _ask(facts, min(start, end or 0)) if start > reached else None
+    first = offset if isinstance(kept, None | NoMap | NotCopiedYet) else max(offset, kept.offset)
+    count = known.records_between if forward else known.source_records_between
+    dropped = count(first, log.start)
+    refused, uncopied = _never_copied(facts, start)
+    if offset >= log.start and not (dropped or refused or uncopied):
+        return found
+    parts = (
+        found.reason,
+        f"{amount(dropped, 'record')} already deleted by retention" if dropped else "",
+        f"{amount(refused, 'offset')} never copied, as noted" if refused else "",
+        f"{amount(uncopied, 'offset')} from before the first copied record" if uncopied else "",
+    )
+    begin = max(offset, log.start)
+    return replace(
+        found,
+        # What retention has taken was in front of what was discarded, perhaps.
+        offset=begin if forward else _after_discarded(facts, begin),
+        dropped=dropped,
+        refused=refused,
+        uncopied=uncopied,
+        reason="; ".join(part for part in parts if part),
+    )
+
+
+def _never_copied(facts: PartitionFacts, start: int) -> tuple[int, int]:
+    """Count what the copy lacks of the original from an offset on: refused, and from before it."""
+    if facts.direction == "reverse":
+        return 0, 0  # the group reads the original itself
+    refused = facts.losses.count(facts.offset_map, start)
+    first = facts.offset_map.first_source
+    if first is None:
+        return refused, 0
+    return refused, max(0, first - start - facts.losses.count(facts.offset_map, start, first))

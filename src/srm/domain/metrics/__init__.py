@@ -1,0 +1,1 @@
+"""Raw metrics, latencies of checkpoints, and sliding windows."""

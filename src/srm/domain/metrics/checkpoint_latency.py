@@ -1,0 +1,98 @@
+"""How long checkpoints take, as the raw metrics topic tells it beside what slots measure."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from srm.domain.names.topics import Flow
+
+LATENCY: Final = ("latency_ms_min", "latency_ms_max", "latency_ms_sum", "latency_count")
+"""Fields of a :class:`CheckpointMetric` in the list that a record has for a topic, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointMetric:
+    """How long the checkpoints of one upstream topic took in an emission that ended at ``time_ms``.
+
+    Each of ``latency_count`` checkpoints took from just before its group was asked what it has
+    committed on the source until the target acknowledged the checkpoint. ``topic`` is the topic on
+    the source that was committed, of a reverse checkpoint a remote one, and ``remote_topic`` where
+    the group continues on the target.
+    """
+
+    time_ms: int
+    interval_ms: int
+    source: str
+    target: str
+    topic: str
+    remote_topic: str
+    latency_ms_min: int
+    latency_ms_max: int
+    latency_ms_sum: int
+    latency_count: int
+
+
+def checkpoint_metrics(
+    flow: Flow, began_ms: int, ended_ms: int, taken: Iterable[tuple[str, str, int]]
+) -> list[CheckpointMetric]:
+    """Sum up one emission.
+
+    Args:
+        flow: whose checkpoints were written.
+        began_ms: when the emission began.
+        ended_ms: when the last checkpoint was acknowledged.
+        taken: topic, remote topic and milliseconds of each checkpoint.
+    """
+    of_topics: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for topic, remote_topic, latency_ms in taken:
+        of_topics[topic, remote_topic].append(max(0, latency_ms))
+    moment = (ended_ms, max(1, ended_ms - began_ms), flow.source, flow.target)
+    return [
+        CheckpointMetric(*moment, *names, min(found), max(found), sum(found), len(found))
+        for names, found in sorted(of_topics.items())
+    ]
+
+
+def encode_checkpoints(metrics: Iterable[CheckpointMetric]) -> list[bytes]:
+    """Encode metrics as raw record values, one for each emission, with no ``topics``."""
+    records: dict[tuple[int, int, str, str], list[dict[str, Any]]] = {}
+    for metric in metrics:
+        moment = (metric.time_ms, metric.interval_ms, metric.source, metric.target)
+        records.setdefault(moment, []).append(
+            {
+                "topic": metric.topic,
+                "remote_topic": metric.remote_topic,
+                "latency_ms": [getattr(metric, name) for name in LATENCY],
+            }
+        )
+    names = ("time_ms", "interval_ms", "source", "target")
+    return [
+        json.dumps(
+            {**dict(zip(names, moment, strict=True)), "topics": [], "checkpoints": entries},
+            separators=(",", ":"),
+        ).encode()
+        for moment, entries in records.items()
+    ]
+
+
+def checkpoints_of(
+    moment: Mapping[str, Any], entries: Iterable[Mapping[str, Any]]
+) -> tuple[CheckpointMetric, ...]:
+    """Return what the entries of a raw record say, whose other fields are its moment.
+
+    Raises:
+        KeyError, TypeError, ValueError: they do not have the fields that they must have.
+    """
+    return tuple(
+        CheckpointMetric(
+            **moment,
+            topic=entry["topic"],
+            remote_topic=entry["remote_topic"],
+            **dict(zip(LATENCY, entry["latency_ms"], strict=True)),
+        )
+        for entry in entries
+    )

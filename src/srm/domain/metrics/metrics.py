@@ -1,0 +1,398 @@
+"""Records of the two metrics topics: what a slot measured, and what a window of it says.
+
+Raw records (:class:`RawMetric`, topic ``srm-metrics-<SOURCE>.internal``) are written by the slots:
+what each saw of its partitions with traffic or lag in one metrics interval, many partitions in one
+record. Whoever writes checkpoints says there how long they took. Windows (:class:`WindowMetric`,
+topic ``srm-metrics-windows.internal``) are computed from them and keyed by window, so computing
+them again overwrites equal records. Both are JSON, for the sake of other people's dashboards.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final, Literal, TypeAlias
+
+from srm.domain.metrics.checkpoint_latency import LATENCY, CheckpointMetric, checkpoints_of
+from srm.domain.names.topics import Flow
+from srm.errors import IntegrityError, UsageError
+
+Level = Literal["topic", "cluster"]
+
+# Fields are called ``bytes`` here as on the wire, which hides the type inside their classes.
+Encoded: TypeAlias = bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RawMetric:
+    """What one slot saw of one partition in the ``interval_ms`` before ``time_ms``.
+
+    ``bytes`` are record batch bytes as they stand in the log. Latency is the time from the newest
+    timestamp of a record's batch to the target's acknowledgement; ``latency_count`` records were
+    measured, and with none the latencies are 0. ``lag_records`` are source offsets still to copy.
+    """
+
+    time_ms: int
+    interval_ms: int
+    source: str
+    target: str
+    topic: str
+    remote_topic: str
+    partition: int
+    records: int
+    bytes: int
+    latency_ms_min: int
+    latency_ms_max: int
+    latency_ms_sum: int
+    latency_count: int
+    lag_records: int
+
+
+COUNTS = (
+    "partition",
+    "records",
+    "bytes",
+    "latency_ms_min",
+    "latency_ms_max",
+    "latency_ms_sum",
+    "latency_count",
+    "lag_records",
+)
+"""Fields of a :class:`RawMetric` in the list that a record has for each partition, in order."""
+
+METRICS_PER_RECORD = 1000
+
+
+def encode_raw(metrics: Iterable[RawMetric]) -> list[Encoded]:
+    """Encode raw metrics as few record values: those of one flow and interval share one."""
+    found = sorted(metrics, key=lambda metric: (_interval(metric), metric.topic, metric.partition))
+    return [
+        _encode(_record(interval, part))
+        for interval, group in groupby(found, _interval)
+        for part in _parts(list(group))
+    ]
+
+
+def _interval(metric: RawMetric) -> tuple[int, int, str, str]:
+    return metric.time_ms, metric.interval_ms, metric.source, metric.target
+
+
+def _parts(metrics: list[RawMetric]) -> Iterator[list[RawMetric]]:
+    for at in range(0, len(metrics), METRICS_PER_RECORD):
+        yield metrics[at : at + METRICS_PER_RECORD]
+
+
+def _record(interval: tuple[int, int, str, str], metrics: list[RawMetric]) -> dict[str, Any]:
+    topics = groupby(metrics, lambda metric: (metric.topic, metric.remote_topic))
+    return {
+        **dict(zip(("time_ms", "interval_ms", "source", "target"), interval, strict=True)),
+        "topics": [
+            {
+                "topic": topic,
+                "remote_topic": remote_topic,
+                "partitions": [[getattr(metric, name) for name in COUNTS] for metric in group],
+            }
+            for (topic, remote_topic), group in topics
+        ],
+    }
+
+
+Measured: TypeAlias = RawMetric | CheckpointMetric
+
+_NAMES_OF = attrgetter("source", "target", "topic", "remote_topic")
+_NUMBERS_OF = {
+    RawMetric: attrgetter("time_ms", "interval_ms", *COUNTS),
+    CheckpointMetric: attrgetter("time_ms", "interval_ms", *LATENCY),
+}
+_MOST = 2**63 - 1
+
+
+def decode_measured(value: Encoded) -> tuple[Measured, ...]:
+    """Decode a record value.
+
+    Raises:
+        IntegrityError: the value is no raw metrics record.
+    """
+    try:
+        found = _measured(json.loads(value))
+        for metric in found:
+            _check(metric)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise IntegrityError(f"raw metrics record {value[:80]!r} is damaged: {error}") from error
+    return found
+
+
+def _measured(raw: dict[str, Any]) -> tuple[Measured, ...]:
+    topics, checkpoints = raw.pop("topics"), raw.pop("checkpoints", ())
+    partitions = tuple(
+        RawMetric(
+            **raw,
+            topic=topic["topic"],
+            remote_topic=topic["remote_topic"],
+            **dict(zip(COUNTS, counts, strict=True)),
+        )
+        for topic in topics
+        for counts in topic["partitions"]
+    )
+    return (*partitions, *checkpoints_of(raw, checkpoints))
+
+
+def _check(metric: Measured) -> None:
+    """Refuse what is no name and no number: whoever adds it up would fail, and all others wait."""
+    numbers = _NUMBERS_OF[type(metric)](metric)
+    if {*map(type, _NAMES_OF(metric))} != {str} or {*map(type, numbers)} != {int}:
+        raise TypeError("a field has another type")
+    _check_size(numbers)
+
+
+def _check_size(numbers: Iterable[float]) -> None:
+    if not all(-_MOST <= number <= _MOST for number in numbers):  # NaN is not, either
+        raise ValueError("a number is not finite, or too large")
+
+
+def decode_raw(value: Encoded) -> tuple[RawMetric, ...]:
+    """Decode what a record value says of partitions.
+
+    Raises:
+        IntegrityError: the value is no raw metrics record.
+    """
+    return tuple(metric for metric in decode_measured(value) if isinstance(metric, RawMetric))
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Minimum, maximum and sum of ``count`` values; of none, all are 0."""
+
+    min: float = 0.0
+    max: float = 0.0
+    sum: float = 0.0
+    count: int = 0
+
+    @property
+    def avg(self) -> float:
+        """Mean of the values."""
+        return self.sum / self.count if self.count else 0.0
+
+    def times(self, factor: float) -> Statistics:
+        """Statistics of the values in another unit."""
+        return Statistics(self.min * factor, self.max * factor, self.sum * factor, self.count)
+
+    def merge(self, other: Statistics) -> Statistics:
+        """Statistics of the values of both."""
+        if not self.count or not other.count:
+            return self if self.count else other
+        return Statistics(
+            min(self.min, other.min),
+            max(self.max, other.max),
+            self.sum + other.sum,
+            self.count + other.count,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WindowMetric:
+    """What happened in ``[start_ms, end_ms)`` in one topic of a flow, or in the whole flow.
+
+    At level ``cluster`` (SRM's word for a whole replication) the topic names are empty.
+    ``byte_rate`` is in bytes per second of the window and ``replication_records_lag`` in records at
+    its end, both over partitions: the sum is the rate, or the lag, of the whole topic or flow.
+    ``replication_latency_ms`` is over records, ``checkpoint_latency_ms`` over checkpoints.
+    ``records`` and ``bytes`` are totals. A partition without traffic and lag is no sample.
+    """
+
+    source: str
+    target: str
+    level: Level
+    topic: str
+    remote_topic: str
+    start_ms: int
+    end_ms: int
+    records: int
+    bytes: int
+    byte_rate: Statistics
+    replication_latency_ms: Statistics
+    replication_records_lag: Statistics
+    checkpoint_latency_ms: Statistics = Statistics()
+
+    @property
+    def flow(self) -> Flow:
+        """The flow that was measured."""
+        return Flow(self.source, self.target)
+
+    def key(self) -> Encoded:
+        """Encode the record key: flow, level, topic and window, as a JSON list."""
+        parts = [self.source, self.target, self.level, self.topic, self.start_ms, self.end_ms]
+        return _encode(parts)
+
+    def value(self) -> Encoded:
+        """Encode the record value; ``avg`` is added for readers."""
+        raw = asdict(self)
+        for name in STATISTICS:
+            raw[name]["avg"] = getattr(self, name).avg
+        return _encode(raw)
+
+    @classmethod
+    def decode(cls, value: Encoded) -> WindowMetric:
+        """Decode a record value.
+
+        Raises:
+            IntegrityError: the value is not a window.
+        """
+        try:
+            raw = json.loads(value)
+            for name in STATISTICS:
+                entry = raw[name]
+                raw[name] = Statistics(entry["min"], entry["max"], entry["sum"], entry["count"])
+            found = cls(**raw)
+            _check_window(found)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise IntegrityError(f"window record {value[:80]!r} is damaged: {error}") from error
+        return found
+
+    def merge(self, later: WindowMetric) -> WindowMetric:
+        """Join this window with a later one of the same topic or flow that does not overlap it.
+
+        The result spans both: its rate is that of the whole time, its lag that of the end. Their
+        minimum and maximum are the lowest and highest of any partition in either window.
+        """
+        size, milliseconds = self.bytes + later.bytes, later.end_ms - self.start_ms
+        newest = later.replication_records_lag
+        if not newest.count:
+            newest = self.replication_records_lag
+        return WindowMetric(
+            self.source,
+            self.target,
+            self.level,
+            self.topic,
+            later.remote_topic,
+            self.start_ms,
+            later.end_ms,
+            self.records + later.records,
+            size,
+            replace(
+                self.byte_rate.merge(later.byte_rate),
+                sum=size * 1000 / milliseconds,
+                count=max(self.byte_rate.count, later.byte_rate.count),
+            ),
+            self.replication_latency_ms.merge(later.replication_latency_ms),
+            replace(
+                self.replication_records_lag.merge(later.replication_records_lag),
+                sum=newest.sum,
+                count=newest.count,
+            ),
+            self.checkpoint_latency_ms.merge(later.checkpoint_latency_ms),
+        )
+
+
+STATISTICS: Final = (
+    "byte_rate",
+    "replication_latency_ms",
+    "replication_records_lag",
+    "checkpoint_latency_ms",
+)
+"""Fields of a :class:`WindowMetric` that have minimum, maximum, sum, count and average."""
+
+_NUMBERS_OF_WINDOW: Final = attrgetter(
+    "start_ms",
+    "end_ms",
+    "records",
+    "bytes",
+    *(f"{name}.{part}" for name in STATISTICS for part in ("min", "max", "sum", "count")),
+)
+
+
+def _check_window(window: WindowMetric) -> None:
+    """Refuse what no page can show: text for a number, and numbers that are not finite."""
+    numbers = _NUMBERS_OF_WINDOW(window)
+    if {*map(type, _NAMES_OF(window))} != {str} or not {*map(type, numbers)} <= {int, float}:
+        raise TypeError("a field has another type")
+    _check_size(numbers)
+
+
+def latest(windows: Iterable[WindowMetric]) -> tuple[WindowMetric, ...]:
+    """Pick the newest window of each topic and flow, in a stable order."""
+    newest: dict[tuple[str, ...], WindowMetric] = {}
+    for window in windows:
+        known = newest.get(_subject(window))
+        if known is None or window.start_ms > known.start_ms:
+            newest[_subject(window)] = window
+    return tuple(newest[subject] for subject in sorted(newest))
+
+
+def totals(windows: Iterable[WindowMetric]) -> tuple[WindowMetric, ...]:
+    """Join the windows of each topic and flow that do not overlap, e.g. into two hours.
+
+    Windows slide, so most overlap; going back from the newest, those are taken that end at or
+    before the start of the one taken last.
+    """
+    joined: dict[tuple[str, ...], WindowMetric] = {}
+    for window in sorted(windows, key=lambda w: w.start_ms, reverse=True):
+        known = joined.get(_subject(window))
+        if known is None:
+            joined[_subject(window)] = window
+        elif window.end_ms <= known.start_ms:
+            joined[_subject(window)] = window.merge(known)
+    return tuple(joined[subject] for subject in sorted(joined))
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Which windows are kept; all are epoch milliseconds.
+
+    All that ended at ``all_ms`` or later. Of those before, what is enough for a chart: the ones
+    that begin at a full multiple of their length, so that they touch and do not overlap. None that
+    ended before ``expire_ms``, nor any that ends after ``until_ms``: a clock was ahead.
+    """
+
+    expire_ms: int
+    all_ms: int
+    until_ms: int = _MOST
+
+    def keeps(self, start_ms: int, end_ms: int) -> bool:
+        """Whether a window is kept."""
+        if end_ms >= self.all_ms:
+            return end_ms <= self.until_ms
+        return end_ms >= self.expire_ms and start_ms % (end_ms - start_ms) == 0
+
+
+def changes(
+    stored: Mapping[bytes, bytes],
+    computed: Iterable[WindowMetric],
+    flow: Flow,
+    keeping: Keeping,
+) -> dict[bytes, bytes | None]:
+    """Decide what to write so that the stored windows say what was computed.
+
+    Windows that are stored already with the same content are left out; those of the flow that are
+    not kept any more become tombstones.
+    """
+    wanted = {w.key(): w.value() for w in computed if keeping.keeps(w.start_ms, w.end_ms)}
+    written: dict[bytes, bytes | None] = {
+        key: value for key, value in wanted.items() if stored.get(key) != value
+    }
+    for key in stored.keys() - wanted.keys():
+        span = _span(key, flow)
+        if span is not None and not keeping.keeps(*span):
+            written[key] = None
+    return written
+
+
+def _span(key: bytes, flow: Flow) -> tuple[int, int] | None:
+    """Return start and end by a window's key, None for one of another flow or that is none."""
+    try:
+        source, target, *_, start_ms, end_ms = json.loads(key)
+        ours = Flow(source, target) == flow
+        return (int(start_ms), int(end_ms)) if ours and end_ms > start_ms else None
+    except (ValueError, TypeError, UsageError):
+        return None
+
+
+def _subject(window: WindowMetric) -> tuple[str, ...]:
+    return (window.source, window.target, window.level, window.topic)
+
+
+def _encode(value: Any) -> Encoded:
+    return json.dumps(value, separators=(",", ":")).encode()

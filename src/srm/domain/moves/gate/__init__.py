@@ -1,0 +1,1 @@
+"""Gate of a move: findings, forecast and approval."""

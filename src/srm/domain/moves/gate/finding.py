@@ -1,0 +1,67 @@
+"""A finding: one condition that a look at a move found, in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from srm.domain.text.reason import Reason
+
+FindingId = Literal[
+    "absent-topic",
+    "clients",
+    "clocks",
+    "fence",
+    "group-active",
+    "group-unknown",
+    "halted",
+    "hold",
+    "kept-records",
+    "no-leader",
+    "no-place",
+    "not-copied",
+    "nothing-to-move",
+    "offset",
+    "overwrite",
+    "own-commit",
+    "proof",
+    "redirector",
+    "replicator",
+    "retention",
+    "route",
+    "skip",
+    "staying-group",
+    "stray-offset",
+    "topic",
+    "transaction",
+    "unreadable",
+    "unsettled",
+    "way-back",
+]
+"""Stable names of conditions: the same condition has the same name wherever it is evaluated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A condition, and the one thing to do about it, if there is one.
+
+    ``blocks``: no move starts while it lasts. Otherwise it is a warning.
+    """
+
+    id: FindingId
+    reason: Reason
+    blocks: bool = True
+
+    @property
+    def text(self) -> str:
+        """The sentence for an operator."""
+        return self.reason.text
+
+    def as_warning(self) -> Finding:
+        """Return the same condition as one that keeps no move from starting."""
+        return replace(self, blocks=False)
+
+
+def warning(name: FindingId, text: str) -> Finding:
+    """Return a condition that keeps no move from starting."""
+    return Finding(name, Reason(text), blocks=False)

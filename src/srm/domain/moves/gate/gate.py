@@ -1,0 +1,329 @@
+"""The gate of a move: may clients be sent to the other cluster now? A pure decision over facts.
+
+Two questions. *Ready*: all clients have left the source, replication has nothing left to copy, and
+every group's last commit is decided and translated, so offsets may be applied on the target.
+*Open*: in addition the offsets on the target are the intended ones, so clients may go there.
+
+What is written is counted to the high watermark: the last stable offset stands still while any
+transaction is open, whoever else writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from srm.domain.flow_state.liveness_thresholds import is_silent
+from srm.domain.groups.group_sync import IDLE
+from srm.domain.groups.translation import UNFINISHED
+from srm.domain.moves.records.plan import MovePlan, position_problem
+from srm.domain.moves.records.positions import PartitionMove
+from srm.domain.moves.records.progress import HELD, MoveProgress
+from srm.domain.moves.records.replication import ReplicationFacts
+from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.routing.routes import Route, group_subject, topic_subject
+from srm.domain.names.topics import TopicPartition
+from srm.domain.text.amount import ago, amount
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """One group on both clusters, read after the hold.
+
+    The reasons say why a state is unknown. ``pending`` are partitions of which a transaction has
+    still to decide what the group committed; ``unreadable`` says why offsets cannot be read.
+    """
+
+    group: str
+    source_state: str
+    source_members: tuple[str, ...]
+    target_state: str
+    target_members: tuple[str, ...]
+    positions: tuple[PartitionMove, ...]
+    source_reason: str = ""
+    target_reason: str = ""
+    pending: tuple[TopicPartition, ...] = ()
+    unreadable: str = ""
+
+
+@dataclass(frozen=True)
+class GateFacts:
+    """Everything the gate looks at, read from the clusters themselves.
+
+    ``moving`` maps topics that were written to on the source within the quiet time to the number of
+    offsets since the hold; it is longer for those ``doubted``, to which somebody who follows no
+    route has lately written, or may have. ``unheld`` are reasons by announced producers that have
+    not stopped, ``unconfirmed`` those of redirectors that have not confirmed the hold, and of
+    a fence that is open; ``asks`` are what people have still to do. ``samples`` are (epoch ms,
+    remaining) of earlier looks. ``report_age_ms`` is the age of the newest sign of life of the
+    replicator, None where there is none.
+    """
+
+    move_id: str
+    request: MoveRequest
+    topics: tuple[str, ...]
+    groups: tuple[GroupFacts, ...]
+    replication: tuple[ReplicationFacts, ...]
+    routes: Mapping[str, Route]
+    moving: Mapping[str, int]
+    now_ms: int
+    held_ms: int | None
+    report_age_ms: int | None = None
+    samples: tuple[tuple[int, int], ...] = ()
+    doubted: tuple[str, ...] = ()
+    unheld: tuple[str, ...] = ()
+    unconfirmed: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSync:
+    """How far one group is.
+
+    ``synchronised``: gone from the source and translated, ``applied``: on the target.
+    """
+
+    group: str
+    members_left: int
+    synchronised: bool
+    applied: bool
+    remaining: int
+
+
+@dataclass(frozen=True, slots=True)
+class SyncStatus:
+    """Answer of the gate.
+
+    ``blocking`` are the reasons why offsets may not be applied yet, ``unapplied`` those why clients
+    may not go although the move is ready. ``eta_seconds`` is None where no forecast is possible.
+    ``rpo_records`` counts all records that the target would lack if clients went now, None where
+    the source is not read, and ``missing`` names them by partition. ``asks`` are what people have
+    still to do for clients that nothing redirects.
+    """
+
+    move_id: str
+    ready: bool
+    applied: bool
+    blocking: tuple[str, ...]
+    unapplied: tuple[str, ...]
+    remaining_records: int
+    groups: tuple[GroupSync, ...]
+    eta_seconds: float | None
+    elapsed_seconds: float
+    timed_out: bool
+    notes: tuple[str, ...] = field(default=())
+    rpo_records: int | None = None
+    missing: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()
+
+    @property
+    def open(self) -> bool:
+        """Whether clients may be sent to the target now."""
+        return self.ready and self.applied
+
+
+def decide(facts: GateFacts) -> SyncStatus:
+    """Decide whether the move is ready and its gate open."""
+    blocking = (
+        *_routing_reasons(facts),
+        *facts.unconfirmed,
+        *facts.unheld,
+        *_writer_reasons(facts),
+        *waiting_reasons(facts),
+    )
+    unapplied = tuple(
+        f"group {group.group}, {p.target}: offset on {facts.request.target} "
+        f"is {p.target_committed}, intended is {p.resume}"
+        for group in facts.groups
+        for p in group.positions
+        if not p.applied
+    )
+    remaining = sum(partition.remaining for partition in facts.replication)
+    missing = dict(_missing(facts))
+    elapsed = 0.0 if facts.held_ms is None else max(0, facts.now_ms - facts.held_ms) / 1000
+    return SyncStatus(
+        move_id=facts.move_id,
+        ready=not blocking,
+        applied=not unapplied,
+        blocking=blocking,
+        unapplied=unapplied,
+        remaining_records=remaining,
+        groups=tuple(_group_sync(group, facts) for group in facts.groups),
+        eta_seconds=0.0 if not blocking else eta_seconds(facts.samples, facts.now_ms, remaining),
+        elapsed_seconds=elapsed,
+        timed_out=bool(blocking or unapplied) and elapsed > facts.request.wait_seconds,
+        rpo_records=sum(missing.values()),
+        missing=tuple(missing),
+        asks=facts.asks,
+    )
+
+
+def decide_after_loss(plan: MovePlan, progress: MoveProgress, now_ms: int) -> SyncStatus:
+    """Decide for a move without its source: it waits for nothing, so its hold makes it ready."""
+    held, applied = progress.step in HELD, progress.step in {"applied", "going"}
+    return _of_plan(
+        plan,
+        blocking=() if held else (f"move {plan.move_id} is {progress.step}: hold first",),
+        unapplied=() if applied else ("offsets are not applied yet",),
+        elapsed_seconds=max(0, now_ms - progress.times_ms.get("held", now_ms)) / 1000,
+        notes=tuple(f"group {g} is left as it is: {why}" for g, why in progress.left_alone.items()),
+    )
+
+
+def passed(plan: MovePlan) -> SyncStatus:
+    """Answer for a move whose clients were sent to the target: its gate was open then."""
+    return _of_plan(plan, notes=(f"clients have been sent to {plan.request.target}",))
+
+
+def _of_plan(
+    plan: MovePlan,
+    *,
+    notes: tuple[str, ...],
+    blocking: tuple[str, ...] = (),
+    unapplied: tuple[str, ...] = (),
+    elapsed_seconds: float = 0.0,
+) -> SyncStatus:
+    return SyncStatus(
+        move_id=plan.move_id,
+        ready=not blocking,
+        applied=not unapplied,
+        blocking=blocking,
+        unapplied=unapplied,
+        remaining_records=0,
+        groups=tuple(
+            GroupSync(group, 0, synchronised=not blocking, applied=not unapplied, remaining=0)
+            for group in plan.group_names
+        ),
+        eta_seconds=None if blocking else 0.0,
+        elapsed_seconds=elapsed_seconds,
+        timed_out=False,
+        notes=notes,
+    )
+
+
+def waiting_reasons(facts: GateFacts) -> Iterator[str]:
+    """Say what is not copied, left or translated yet, whether or not anybody is held."""
+    yield from _replication_reasons(facts)
+    for group in facts.groups:
+        yield from _group_reasons(group, facts)
+
+
+def eta_seconds(samples: tuple[tuple[int, int], ...], now_ms: int, remaining: int) -> float | None:
+    """Forecast when nothing remains to be copied, from the rate since the oldest sample."""
+    if remaining == 0 or not samples:
+        return None
+    since_ms, then = samples[0]
+    copied, passed = then - remaining, now_ms - since_ms
+    if copied <= 0 or passed <= 0:
+        return None
+    return round(remaining * passed / copied / 1000, 1)
+
+
+def _routing_reasons(facts: GateFacts) -> tuple[str, ...]:
+    subjects = [topic_subject(topic) for topic in facts.topics]
+    subjects += [group_subject(group.group) for group in facts.groups]
+    reasons = []
+    for subject in subjects:
+        route = facts.routes.get(subject)
+        if route is None or route.state != "hold" or route.move_id != facts.move_id:
+            owner = "" if route is None or not route.move_id else f" (last set by {route.move_id})"
+            reasons.append(f"{subject} is not held by this move{owner}: hold first")
+    return tuple(reasons)
+
+
+def _writer_reasons(facts: GateFacts) -> tuple[str, ...]:
+    return tuple(
+        f"topic {topic} is still written to on {facts.request.source} "
+        f"({amount(offsets, 'offset')} since the hold): stop its producers"
+        if offsets
+        else f"topic {topic} has to stand still on {facts.request.source} for "
+        f"{_quiet(topic, facts)}"
+        for topic, offsets in sorted(facts.moving.items())
+    )
+
+
+def _quiet(topic: str, facts: GateFacts) -> str:
+    request = facts.request
+    if topic not in facts.doubted:
+        return f"{request.quiet_seconds:g} s"
+    longer = max(request.quiet_seconds, request.slow_writer_seconds)
+    return f"{longer:g} s: somebody who follows no route wrote to it lately"
+
+
+def _missing(facts: GateFacts) -> Iterator[tuple[str, int]]:
+    """Name what the target lacks, with the number of records (or offsets that may be markers)."""
+    target = facts.request.target
+    for each in facts.replication:
+        yield from each.missing(target)
+    uncopied: dict[str, int] = {}
+    for group in facts.groups:
+        for p in group.positions:
+            uncopied[p.name] = max(p.uncopied, uncopied.get(p.name, 0))
+    for name, count in uncopied.items():
+        if count:
+            before = f"{amount(count, 'offset')} from before the first record copied to {target}"
+            yield f"{name}: {before}", count
+
+
+def _replication_reasons(facts: GateFacts) -> Iterator[str]:
+    source = facts.request.source
+    behind: dict[str, int] = {}
+    for each in facts.replication:
+        if not each.remaining:
+            continue
+        if each.damage:
+            yield f"the offset map of {each.name} cannot be used: {each.damage}"
+            continue
+        if each.halted is not None:
+            yield each.halted.text
+        if each.held_back and not facts.request.accept_open_transactions:
+            yield from each.transaction_reasons(source)
+        if each.remaining > each.held_back:
+            behind[each.topic] = behind.get(each.topic, 0) + each.remaining - each.held_back
+    for topic, remaining in sorted(behind.items()):
+        yield f"replication of {topic} from {source} is {amount(remaining, 'record')} behind"
+    if behind and is_silent(facts.report_age_ms):
+        age = facts.report_age_ms
+        seen = "has never reported" if age is None else f"last reported {ago(age)}"
+        yield f"the replicator of {facts.request.flow} {seen}: is it running? see 'srm status'"
+
+
+def _group_reasons(group: GroupFacts, facts: GateFacts) -> Iterator[str]:
+    source, target = facts.request.source, facts.request.target
+    sides = (
+        (source, group.source_state, group.source_members, group.source_reason),
+        (target, group.target_state, group.target_members, group.target_reason),
+    )
+    for alias, state, members, reason in sides:
+        if state not in IDLE:
+            who = ", ".join(members) or f"state {state}{reason and ': '}{reason}"
+            yield f"group {group.group} is still active on {alias} ({who}): stop it there"
+    if group.unreadable:
+        yield f"offsets of group {group.group} cannot be read: {group.unreadable}"
+    if group.pending:
+        where = ", ".join(map(str, group.pending))
+        yield (
+            f"group {group.group} has offsets of {where} in a transaction on {source} that is not "
+            f"decided: wait for it or end it there, 'kafka-transactions.sh --bootstrap-server "
+            f"HOST:PORT list' shows it as Ongoing"
+        )
+    for position in group.positions:
+        if position.state in UNFINISHED:
+            yield (
+                f"group {group.group}, {position.name}: committed offset {position.committed} is "
+                f"not copied yet, {position.remaining} to go"
+            )
+            continue
+        problem = position_problem(group.group, position, facts.request)
+        if problem is not None:
+            yield problem
+
+
+def _group_sync(group: GroupFacts, facts: GateFacts) -> GroupSync:
+    return GroupSync(
+        group=group.group,
+        members_left=len(group.source_members),
+        synchronised=not any(_group_reasons(group, facts)),
+        applied=all(position.applied for position in group.positions),
+        remaining=sum(position.remaining for position in group.positions),
+    )

@@ -1,0 +1,164 @@
+"""Who is still there: which clients follow routes, which have obeyed a hold, and who else writes.
+
+A client of ``srm.client`` announces itself when it starts and repeats that (an :class:`Ack`), so
+the plan knows whom the hold reaches. Everybody else is only seen by what the brokers know: members
+of groups, and producer ids that wrote to a partition (DescribeProducers, KIP-664). A producer
+without idempotence is not even seen there: it is found by the growth of the log alone.
+
+All times are the broker's: records of the routing topic carry its clock (LogAppendTime).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from srm.domain.moves.routing.routes import Ack, group_subject, topic_subject
+from srm.domain.names.topics import TopicPartition
+
+ANNOUNCED_MS = 90_000
+"""A client that has not repeated its announcement, made every 30 s, for so long is gone."""
+
+
+SUPERVISOR: Final = "srm-follow-"
+"""How the client ids begin under which ``srm follow`` announces the programs it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class StampedAck:
+    """What a client said last of one subject, and when, by the broker's clock."""
+
+    ack: Ack
+    stamped_ms: int
+
+
+@dataclass(frozen=True)
+class Presence:
+    """The clients that announced themselves, as of ``now_ms`` by the broker's clock."""
+
+    announced: tuple[StampedAck, ...] = ()
+    now_ms: int = 0
+
+    @classmethod
+    def of(cls, acks: Iterable[StampedAck], now_ms: int) -> Presence:
+        """Keep what each client said last, whichever cluster it said it to.
+
+        A later generation is later, whatever the brokers' clocks say: those of two clusters differ.
+        """
+        newest: dict[tuple[str, str], StampedAck] = {}
+        for one in sorted(acks, key=lambda a: (a.ack.generation, a.stamped_ms)):
+            newest[one.ack.subject, one.ack.client] = one
+        return cls(tuple(newest.values()), now_ms)
+
+    @cached_property
+    def _alive(self) -> Mapping[str, tuple[StampedAck, ...]]:
+        alive: dict[str, tuple[StampedAck, ...]] = {}
+        for one in self.announced:
+            if self.now_ms - one.stamped_ms <= ANNOUNCED_MS:
+                alive[one.ack.subject] = (*alive.get(one.ack.subject, ()), one)
+        return alive
+
+    def followers(self, subject: str) -> tuple[Ack, ...]:
+        """Clients that follow the route of a subject and have lately said so."""
+        return tuple(one.ack for one in self._alive.get(subject, ()))
+
+    def not_held(self, subject: str, generation: int) -> tuple[StampedAck, ...]:
+        """Followers that have not acknowledged the hold of this generation."""
+        return tuple(
+            one
+            for one in self._alive.get(subject, ())
+            if one.ack.generation < generation or one.ack.state != "held"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """One producer id on one partition, as the broker remembers it.
+
+    ``last_timestamp_ms`` is that of its newest record: the producer's own clock, unless the topic
+    has LogAppendTime.
+    """
+
+    partition: TopicPartition
+    producer_id: int
+    last_sequence: int
+    last_timestamp_ms: int
+
+    @property
+    def name(self) -> str:
+        """Partition and producer id, as a key."""
+        return f"{self.partition}#{self.producer_id}"
+
+
+@dataclass(frozen=True)
+class Writers:
+    """Producer ids on the topics that move.
+
+    ``at_hold`` are the last sequences at the hold, by :attr:`Writer.name`. Who wrote within
+    ``recent_ms`` before the hold may well write again.
+    """
+
+    now: tuple[Writer, ...] = ()
+    at_hold: Mapping[str, int] = field(default_factory=dict)
+    held_ms: int = 0
+    recent_ms: int = 0
+
+    def wrote_since_hold(self, topic: str) -> frozenset[int]:
+        """Producer ids that have written to a topic since the hold, however slowly."""
+        return frozenset(
+            w.producer_id
+            for w in self.now
+            if w.partition.topic == topic and self.at_hold.get(w.name) != w.last_sequence
+        )
+
+    def recent(self, topic: str) -> frozenset[int]:
+        """Producer ids that wrote to a topic shortly before the hold, or since."""
+        return self.wrote_since_hold(topic) | {
+            w.producer_id
+            for w in self.now
+            if w.partition.topic == topic and w.last_timestamp_ms >= self.held_ms - self.recent_ms
+        }
+
+
+def strangers(group: str, members: Collection[str], presence: Presence) -> tuple[str, ...]:
+    """Members of a group, ``client id@host``, that the hold cannot reach."""
+    known = [ack.client for ack in presence.followers(group_subject(group))]
+    return tuple(one for one in members if not any(is_member_of(client, one) for client in known))
+
+
+def is_member_of(client: str, member: str) -> bool:
+    """Whether a member of a group, ``client id@host``, is of a client that announced itself.
+
+    A program under ``srm follow`` may have several members, with additions to the id it was given.
+    """
+    name = member.rpartition("@")[0]
+    return name == client or (client.startswith(SUPERVISOR) and name.startswith(f"{client}-"))
+
+
+def unknown_writers(topic: str, writers: Writers, presence: Presence) -> int:
+    """Count producer ids that lately wrote to a topic beyond the producers that follow its route.
+
+    Kafka does not say which client a producer id belongs to, so this is a count, not names.
+    """
+    return max(0, len(writers.recent(topic)) - len(presence.followers(topic_subject(topic))))
+
+
+def unheld_producers(topics: Collection[str], generation: int, presence: Presence) -> Iterator[str]:
+    """Yield a reason for each announced producer that has not stopped for the hold.
+
+    Args:
+        topics: the topics that move.
+        generation: that of the hold.
+        presence: who announced themselves.
+    """
+    for topic in topics:
+        for one in presence.not_held(topic_subject(topic), generation):
+            host = f" on {one.ack.host}" if one.ack.host else ""
+            left = (ANNOUNCED_MS - (presence.now_ms - one.stamped_ms)) / 1000
+            yield (
+                f"producer {one.ack.client}{host} of topic {topic} has not stopped yet: it "
+                f"flushes, has a transaction to finish, or is dead and counts as gone in "
+                f"{left:.0f} s"
+            )

@@ -1,0 +1,182 @@
+"""Warnings about the surroundings of a move: none blocks, each says what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from srm.domain.flow_state.liveness_thresholds import is_silent
+from srm.domain.moves.gate.finding import Finding, FindingId, warning
+from srm.domain.moves.records.request import MoveRequest
+from srm.domain.text.amount import ago, some
+
+SKEW_MS = 2_000
+"""Clocks that differ by less are of no consequence here."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The surroundings of a move when it is planned.
+
+    Attributes:
+        opposite_enabled: whether the flow from the target back to the source is on.
+        opposite_topics: topics of the move that the opposite flow copies.
+        report_age_ms: age of the replicator's last sign of life, None where there is none.
+        staying: groups outside the move, with the topics of the move they have offsets on.
+        strays: groups of the move, with topics they have offsets on that do not move.
+        retention_ms: retention of each replicated topic on (source, target); None is for ever.
+        skew_ms: a cluster's clock minus that of a client's host, by cluster and host.
+        plain_members: by group, the members that the hold cannot reach.
+        plain_writers: by topic, how many producer ids lately wrote that no client announced.
+        shared_ids: by partition, ids of such producers that the target remembers there too.
+        state: by group, the changelogs of a Kafka Streams application.
+        absent: topics of the move that the target has only as copies, with their partitions.
+        alone: clusters that keep one replica of their transactions, though they could keep more.
+    """
+
+    opposite_enabled: bool = True
+    opposite_topics: frozenset[str] = frozenset()
+    report_age_ms: int | None = 0
+    staying: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    strays: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    retention_ms: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
+    skew_ms: Mapping[str, int] = field(default_factory=dict)
+    plain_members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    plain_writers: Mapping[str, int] = field(default_factory=dict)
+    shared_ids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    state: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    absent: Mapping[str, int] = field(default_factory=dict)
+    alone: tuple[str, ...] = ()
+
+
+def surrounding_warnings(
+    request: MoveRequest, topics: Collection[str], around: Surroundings
+) -> Iterator[Finding]:
+    """Yield the warnings of a plan, in the order in which an operator would deal with them."""
+    parts: tuple[tuple[FindingId, Iterator[str]], ...] = (
+        ("replicator", _replication(request, around)),
+        ("way-back", _way_back(request, topics, around)),
+        ("absent-topic", _absent(request, around)),
+        ("clients", _clients(request, around)),
+        ("staying-group", _groups(request, around)),
+        ("retention", _retention(request, around)),
+        ("clocks", _clocks(around)),
+        ("transaction", _transaction_logs(around)),
+    )
+    for name, texts in parts:
+        yield from (warning(name, text) for text in texts)
+
+
+def _replication(request: MoveRequest, around: Surroundings) -> Iterator[str]:
+    age = around.report_age_ms
+    if is_silent(age):
+        seen = "has never reported" if age is None else f"last reported {ago(age)}"
+        yield (
+            f"the replicator of {request.flow} {seen}: start it (srm replicate --flow "
+            f"'{request.flow}'), or the move waits for what is not copied"
+        )
+
+
+def _way_back(request: MoveRequest, topics: Collection[str], around: Surroundings) -> Iterator[str]:
+    back = request.flow.reversed
+    if not around.opposite_enabled:
+        yield (
+            f"flow {back} is off, so what is written on {request.target} after the move is not "
+            f"copied and there is no way back: set {back}.enabled=true"
+        )
+        return
+    missing = sorted(set(topics) - around.opposite_topics)
+    if missing:
+        yield (
+            f"flow {back} does not copy {', '.join(missing)}, so there is no way back: srm-control "
+            f"topics --source {back.source} --target {back.target} --add {','.join(missing)}"
+        )
+
+
+def _absent(request: MoveRequest, around: Surroundings) -> Iterator[str]:
+    for topic, count in sorted(around.absent.items()):
+        yield (
+            f"topic {topic} does not exist on {request.target}: producers that are sent there "
+            f"fail, or write to what the brokers create for them; create it first: kafka-topics.sh "
+            f"--bootstrap-server HOST:PORT --create --topic {topic} --partitions {count}"
+        )
+
+
+def _clients(request: MoveRequest, around: Surroundings) -> Iterator[str]:
+    for group, members in sorted(around.plain_members.items()):
+        yield (
+            f"group {group}: {', '.join(members)} does not follow routes, the hold cannot reach "
+            f"it: stop it when the move says hold, start it on {request.target} after go; an "
+            f"address that changes under it is not enough, until it has joined again it reads on "
+            f"at {request.source}'s offsets"
+        )
+    for topic, count in sorted(around.plain_writers.items()):
+        yield (
+            f"topic {topic}: {count} of the producers that wrote to it lately follow no route: "
+            f"stop them when the move says hold, start them on {request.target} after go; one that "
+            f"only follows a changed address keeps its producer id, which {request.target} may "
+            f"have given to another: its batches can be acknowledged and never written"
+        )
+    for partition, ids in sorted(around.shared_ids.items()):
+        yield (
+            f"{partition}: producer {'id' if len(ids) == 1 else 'ids'} "
+            f"{some([str(number) for number in ids])} of {request.source} "
+            f"{'is' if len(ids) == 1 else 'are'} another's on {request.target}: restart whoever "
+            f"writes there, do not just change its address"
+        )
+    for group, changelogs in sorted(around.state.items()):
+        yield (
+            f"group {group} is a Kafka Streams application with state ({some(changelogs)}), which "
+            f"does not move: its stores begin empty on {request.target}; delete its local state "
+            f"directories before it starts there, they hold {request.source}'s offsets, and "
+            f"rebuild the stores from their input"
+        )
+
+
+def _groups(request: MoveRequest, around: Surroundings) -> Iterator[str]:
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for group, topics in sorted(around.staying.items()):
+        alike.setdefault(topics, []).append(group)
+    for topics, groups in sorted(alike.items()):
+        one = len(groups) == 1
+        yield (
+            f"{'group' if one else f'{len(groups)} groups:'} {some(groups)} "
+            f"{'reads' if one else 'read'} {', '.join(topics)} on {request.source} and "
+            f"{'does' if one else 'do'} not move: {'it gets' if one else 'they get'} what is "
+            f"written after the move only through {request.target}'s replicas; name "
+            f"{'it' if one else 'them'} with --group to move {'it' if one else 'them'}"
+        )
+    for group, topics in sorted(around.strays.items()):
+        yield (
+            f"group {group} moves without its offsets on {', '.join(topics)}, which are not "
+            f"replicated: its auto.offset.reset decides where it starts in them on {request.target}"
+        )
+
+
+def _retention(request: MoveRequest, around: Surroundings) -> Iterator[str]:
+    for topic, (source, target) in sorted(around.retention_ms.items()):
+        if target is not None and (source is None or target < source):
+            kept = "for ever" if source is None else f"{source} ms"
+            yield (
+                f"{topic} keeps records {target} ms on {request.target} but {kept} on "
+                f"{request.source}: a group far behind may find them gone; raise retention.ms there"
+            )
+
+
+def _clocks(around: Surroundings) -> Iterator[str]:
+    for where, skew in sorted(around.skew_ms.items()):
+        if abs(skew) > SKEW_MS:
+            yield (
+                f"the clock of cluster {where}, is {abs(skew) / 1000:.1f} s "
+                f"{'ahead' if skew > 0 else 'behind'}: times in reports are the brokers'; "
+                f"synchronise the clocks"
+            )
+
+
+def _transaction_logs(around: Surroundings) -> Iterator[str]:
+    for alias in around.alone:
+        yield (
+            f"topic __transaction_state of cluster {alias} has one replica: a broker that is "
+            f"frozen can publish the decision of a move after clients have lapsed; raise it to 3 "
+            f"replicas with kafka-reassign-partitions.sh"
+        )

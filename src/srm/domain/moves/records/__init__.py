@@ -1,0 +1,1 @@
+"""Request, plan, progress and outcome of a move as records."""

@@ -1,0 +1,264 @@
+"""The place of one group in one partition, and the place where it continues after a move.
+
+Pictured for the topic ``Payments`` and a move from the source P to the target B::
+
+    on the source                 on the target
+    Payments    --- forward --->  P.Payments    through the map of P->B
+    B.Payments  --- reverse --->  Payments      through the map of B->P, read backwards
+
+:mod:`srm.domain.groups.translation` decides what a commit means. Where the source does not answer,
+the last known place of the group counts instead of its commit. Added here is what the group has
+committed on the target already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from srm.domain.groups.translation import (
+    UNFINISHED,
+    UNKNOWN_LOG,
+    Direction,
+    Log,
+    PartitionFacts,
+    State,
+    Translation,
+    translate,
+)
+from srm.domain.names.topics import TopicPartition
+
+PositionState = State | Literal["conflict", "own-commit"]
+"""States of a translation, and two for a consumer's own, later commit on the target.
+
+A ``conflict`` needs a decision. An ``own-commit`` is kept: the source is lost, and does not decide.
+"""
+
+_NOTHING = Log(0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class LastPlace:
+    """The last known place of a group in one partition; both offsets are next to read.
+
+    ``upstream_offset`` is the place on the source, None where it is not known. ``by_srm``: a former
+    move or sync wrote it on the target. The group has not confirmed it on the source since.
+    """
+
+    offset: int
+    upstream_offset: int | None
+    by_srm: bool = False
+
+
+@dataclass(frozen=True)
+class GroupPosition:
+    """Facts about one group in one partition, on both clusters.
+
+    ``committed`` is the commit on the source; ``last`` replaces it where the source is lost (its
+    log is then :data:`~srm.domain.groups.translation.UNKNOWN_LOG`). ``target_is_ours``: srm itself
+    wrote the offset committed on the target (ledger), not a consumer. ``accept_open_transactions``:
+    the move does not wait for records that an open transaction holds back. ``overwrite``: the
+    group's place on the source replaces its own, later commit on the target.
+    """
+
+    facts: PartitionFacts
+    committed: int | None
+    target_committed: int | None
+    target_is_ours: bool
+    accept_open_transactions: bool = False
+    overwrite: bool = False
+    last: LastPlace | None = None
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the source is lost."""
+        return self.facts.upstream_log is UNKNOWN_LOG
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMove:
+    """Plan for one group in one partition; counts are records, offsets are next-to-read.
+
+    ``resume`` is the offset on the target to write, None where nothing is to be written.
+    ``remaining`` are source offsets still to be copied before it is known. ``uncopied`` is the part
+    of ``skipped`` that is from before the first copied record. ``passed_kept`` are offsets of the
+    target that were kept there when it returned, and that the group passes over, as it has read
+    later records in the copy. ``reason`` explains the state and what is skipped.
+    """
+
+    topic: str
+    partition: int
+    target_topic: str
+    direction: Direction
+    state: PositionState
+    committed: int | None
+    lag: int
+    resume: int | None = None
+    target_committed: int | None = None
+    remaining: int = 0
+    re_read: int = 0
+    skipped: int = 0
+    uncopied: int = 0
+    reason: str = ""
+    passed_kept: int = 0
+
+    @property
+    def applied(self) -> bool:
+        """Whether the target already holds the intended offset, or nothing is to be written."""
+        return self.resume is None or self.resume == self.target_committed
+
+    @property
+    def name(self) -> str:
+        """Topic and partition on the source, for messages."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def target(self) -> TopicPartition:
+        """The partition on the target where the group continues."""
+        return TopicPartition(self.target_topic, self.partition)
+
+    @property
+    def left_to_reset(self) -> bool:
+        """Whether auto.offset.reset of the clients decides about records of this partition.
+
+        In reverse it always does: an empty copy would have had an exact position.
+        """
+        undecided = self.state == "no-commit" and self.committed is None
+        records = self.lag > 0 or self.direction == "reverse"
+        return undecided and records and self.target_committed is None
+
+
+def partition_move(group: GroupPosition) -> PartitionMove:
+    """Decide where the group continues in this partition.
+
+    Where the source is lost, ``lag`` of the result counts the offsets on the target from there on:
+    the group may have read any of them on the source.
+    """
+    facts, log = group.facts, group.facts.upstream_log or _NOTHING
+    found = _after_loss(group) if group.is_away else translate(facts, group.committed)
+    if found.state in {"no-map", "no-target"} and log.end <= log.start:
+        found = Translation("no-commit")  # there is nothing to read on either side
+    committed = group.last.upstream_offset if group.last else group.committed
+    row = PartitionMove(
+        topic=facts.upstream.topic,
+        partition=facts.upstream.partition,
+        target_topic=facts.downstream.topic,
+        direction=facts.direction,
+        state=found.state,
+        committed=committed,
+        lag=_to_read_there(facts.downstream_log, found.offset)
+        if group.is_away
+        else facts.records_upstream(max(committed or 0, log.start), log.end),
+        target_committed=group.target_committed,
+        remaining=found.remaining,
+        reason=found.reason,
+    )
+    if found.state in UNFINISHED and group.accept_open_transactions:
+        row = _without_waiting(row, group, found, log)
+    elif found.state == "translated":
+        row = replace(row, resume=found.offset)
+    if row.resume is None:
+        return row
+    row = replace(
+        row,
+        skipped=found.skipped,
+        uncopied=found.uncopied,
+        passed_kept=0 if group.is_away else _passed_kept(group, row.resume),
+    )
+    return _beside_theirs(row, group)
+
+
+def _after_loss(group: GroupPosition) -> Translation:
+    """Return where the group continues without its source: at its last place, within the log.
+
+    Without a known place that is its own commit; an empty log has one exact place, its end.
+    """
+    facts, last, theirs = group.facts, group.last, group.target_committed
+    log = facts.downstream_log
+    if log is None:
+        reason = f"{facts.downstream} does not exist on {facts.target}"
+        return Translation("no-commit") if last is None else Translation("no-target", reason=reason)
+    if last is None and theirs is not None:
+        return Translation("translated", theirs)
+    if last is None:
+        is_empty = log is not UNKNOWN_LOG and log.start >= log.end
+        return Translation("translated", log.end) if is_empty else Translation("no-commit")
+    resume = min(max(last.offset, log.start), log.end)
+    reason = ""
+    if log is UNKNOWN_LOG:
+        reason = f"{facts.downstream} has no leader now, so its log is not known"
+    elif last.offset < log.start:
+        reason = f"the log of {facts.downstream} begins at {log.start}: earlier records are deleted"
+    elif last.offset > log.end:
+        reason = f"the log of {facts.downstream} has lost its end, it is at {log.end}"
+    dropped = max(0, resume - last.offset)
+    return Translation("translated", resume, last.upstream_offset, dropped=dropped, reason=reason)
+
+
+def _to_read_there(log: Log | None, offset: int | None) -> int:
+    """Count the offsets of a log on the target from an offset on, without one from its start."""
+    if log is None or log is UNKNOWN_LOG:
+        return 0
+    return log.end - (log.start if offset is None else offset)
+
+
+def _passed_kept(group: GroupPosition, resume: int) -> int:
+    """Count what was kept on the target in front of where a group continues.
+
+    Who has been behind it there, or was put there, is done with it.
+    """
+    facts = group.facts
+    log, been = facts.downstream_log, group.target_committed or 0
+    if facts.direction == "forward" or log is None:
+        return 0
+    return sum(
+        end - max(start, log.start, been)
+        for start, end in facts.losses.kept
+        if max(log.start, been) < end <= resume
+    )
+
+
+def _without_waiting(
+    row: PartitionMove, group: GroupPosition, found: Translation, log: Log
+) -> PartitionMove:
+    """Continue where the copy ends, if an open transaction is all that keeps it from continuing."""
+    if found.offset is None or found.reached is None or found.reached < log.stable_end:
+        return row
+    again = group.facts.records_upstream(found.reached, found.reached + found.remaining)
+    return replace(row, state="translated", resume=found.offset, remaining=0, re_read=again)
+
+
+def _beside_theirs(row: PartitionMove, group: GroupPosition) -> PartitionMove:
+    """Compare the place with the group's own commit on the target.
+
+    Markers between the two do not count: a commit of a Java consumer passes them.
+    """
+    theirs, resume = group.target_committed, row.resume
+    if theirs is None or resume is None:
+        return row
+    again = group.facts.records_downstream(resume, theirs) if theirs > resume else 0
+    if theirs > resume and not again:
+        row = replace(row, resume=theirs)  # whoever committed it, it is the same place
+    elif not group.target_is_ours:
+        row = _beside_consumers(row, group, theirs, again)
+    return row
+
+
+def _beside_consumers(
+    row: PartitionMove, group: GroupPosition, theirs: int, again: int
+) -> PartitionMove:
+    """Compare the place with a commit of a consumer on the target, ``again`` records further."""
+    if group.is_away:
+        # A commit of the group is newer than srm's own write, or than nothing.
+        is_newer = again > 0 or group.last is None or group.last.by_srm
+        if is_newer and not group.overwrite:
+            return _with_own_commit(row, group, theirs)
+    elif group.facts.never_copied:
+        return replace(row, state="no-commit", resume=None)  # it knows better
+    return replace(row, state="conflict", re_read=again) if again else row
+
+
+def _with_own_commit(row: PartitionMove, group: GroupPosition, theirs: int) -> PartitionMove:
+    """Keep the group's own commit on the target: no knowledge of the lost source replaces it."""
+    lag = max(0, _to_read_there(group.facts.downstream_log, theirs))
+    return replace(row, state="own-commit", resume=theirs, lag=lag, skipped=0, reason="")

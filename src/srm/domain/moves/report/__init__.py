@@ -1,0 +1,1 @@
+"""Report of a move, its evidence, schema and signature."""

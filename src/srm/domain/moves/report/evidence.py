@@ -1,0 +1,248 @@
+"""What a report holds beside the numbers of a move: partitions, followers, revisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from srm.domain.groups.translation import Direction
+from srm.domain.moves.gate.approval import Approval
+from srm.domain.moves.records.outcome import Outcome
+from srm.domain.moves.records.plan import GroupPlan
+from srm.domain.moves.records.positions import PositionState
+from srm.domain.moves.records.progress import GroupResume, MoveProgress
+from srm.domain.moves.routing.redirects import Call
+from srm.domain.moves.routing.routes import Ack, AckState, ClientKind
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReport:
+    """One group in one partition: what was planned, and what came of it; offsets are next-to-read.
+
+    ``topic`` and ``partition`` are those on the source, ``target_topic`` is where the group goes
+    on. Of the plan: ``committed`` on the source, ``lag``, ``re_read`` and ``skipped`` in records,
+    ``planned``, the offset on the target, and the ``state`` of that translation. Of the move:
+    ``applied`` at go, ``started``, the first offset its members said they started at, and
+    ``last_commit``, the latest commit that was seen on the target. None is "not known".
+    """
+
+    topic: str
+    partition: int
+    target_topic: str
+    direction: Direction
+    state: PositionState
+    committed: int | None
+    lag: int
+    re_read: int
+    skipped: int
+    planned: int | None
+    applied: int | None
+    started: int | None
+    last_commit: int | None
+
+    @property
+    def as_planned(self) -> bool:
+        """Whether the group goes on where the plan said, and nothing is read again or skipped."""
+        return (
+            self.applied == self.planned
+            and self.started in {None, self.applied}
+            and not (self.re_read or self.skipped)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """One client of the move, and how far it followed.
+
+    ``subject`` is ``group:<group>`` for a consumer, ``topic:<topic>`` for a producer.
+    ``redirector`` is what told it: ``routing``, or the others of the move for a ``member`` that
+    only the target's broker names, empty where there were no others. The times are seconds from
+    the hold by the clock of the target's broker: when it had left the source, worked on the target,
+    and had processed a record there; None where it did not say so.
+    """
+
+    subject: str
+    client: str
+    host: str
+    kind: ClientKind | str
+    redirector: str
+    state: AckState | str
+    left_seconds: float | None = None
+    resumed_seconds: float | None = None
+    processed_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallReport:
+    """What became of one call of a redirector beside routing, in the last attempt of the move.
+
+    ``said`` is its answer, or why there is none; ``time_ms`` is by the clock of who called.
+    """
+
+    redirector: str
+    step: str
+    state: str
+    time_ms: int
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierRevision:
+    """A revision that this one replaces; ``sha256`` is of its exact bytes, in hexadecimal.
+
+    ``key_id`` is that of its signature, empty where it had none. ``changed``: it was not what had
+    been signed any more when the next one was written.
+    """
+
+    revision: int
+    sha256: str
+    written_ms: int
+    key_id: str = ""
+    changed: bool = False
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What is known of a move beside its plan and its progress.
+
+    ``clusters`` are Kafka's ids by alias, ``versions`` those of the programs that carry the move
+    out, ``config_sha256`` the hash of their configuration. ``outcome`` is what was found when the
+    source of an unplanned move returned. ``problems`` are those that other moves make.
+    """
+
+    approvals: tuple[Approval, ...] = ()
+    followers: tuple[Follower, ...] = ()
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    config_sha256: str = ""
+    outcome: Outcome | None = None
+    problems: tuple[str, ...] = ()
+
+
+Said = tuple[Ack, int | None]
+"""What a client said, and when by the broker's clock; None where the broker did not stamp it."""
+
+
+def partition_reports(group: GroupPlan, progress: MoveProgress) -> tuple[PartitionReport, ...]:
+    """Set plan against outcome, for the partitions in which the group had anything to move."""
+    applied = progress.intended.get(group.group, {})
+    seen = progress.resumed.get(group.group, GroupResume())
+    return tuple(
+        PartitionReport(
+            topic=row.topic,
+            partition=row.partition,
+            target_topic=row.target_topic,
+            direction=row.direction,
+            state=row.state,
+            committed=row.committed,
+            lag=row.lag,
+            re_read=row.re_read,
+            skipped=row.skipped,
+            planned=row.resume,
+            applied=applied.get(str(row.target)),
+            started=seen.started.get(str(row.target)),
+            last_commit=seen.committed.get(str(row.target)),
+        )
+        for row in group.positions
+        if row.state != "no-commit" or row.lag or str(row.target) in applied
+    )
+
+
+def call_reports(calls: Mapping[str, Call]) -> tuple[CallReport, ...]:
+    """Return what became of the calls of a move, the oldest first.
+
+    Args:
+        calls: as the progress of a move has them, by attempt, step and redirector.
+    """
+    found = []
+    for key, call in calls.items():
+        _, step, kind = key.split("/")
+        found.append(CallReport(kind, step, call.state, call.time_ms, call.said))
+    return tuple(sorted(found, key=lambda one: (one.time_ms, one.redirector)))
+
+
+def followers_of(
+    target: Iterable[Said],
+    source: Iterable[Said],
+    redirector: str,
+    hold_stamp_ms: int | None,
+) -> tuple[Follower, ...]:
+    """Say of each client that acknowledged the routes of one attempt how far it followed.
+
+    Args:
+        target: what was said on the target about this attempt.
+        source: what was said on the source about it.
+        redirector: what wrote the routes.
+        hold_stamp_ms: when the hold was written, by the clock that stamps the target's records.
+    """
+    found: dict[tuple[str, str], Follower] = {}
+    for ack, _ in source:
+        if ack.state == "held":
+            found[ack.subject, ack.client] = _follower(ack, redirector)
+    for one in target:
+        ack, _ = one
+        known = found.get((ack.subject, ack.client)) or _follower(ack, redirector)
+        found[ack.subject, ack.client] = replace(
+            known,
+            state=ack.state,
+            left_seconds=_first(known.left_seconds, _since(one, "held", hold_stamp_ms)),
+            resumed_seconds=_first(known.resumed_seconds, _since(one, "resumed", hold_stamp_ms)),
+            processed_seconds=_first(
+                known.processed_seconds, _since(one, "processed", hold_stamp_ms)
+            ),
+        )
+    return tuple(found[key] for key in sorted(found))
+
+
+def members_of(
+    group_subject: str, members: Iterable[str], known: Iterable[Follower], redirector: str = ""
+) -> list[Follower]:
+    """Return the members that a broker names and that said nothing themselves.
+
+    Args:
+        group_subject: ``group:<group>``.
+        members: ``client id@host`` on the target.
+        known: those who have said something.
+        redirector: what may have told them, as they follow no route.
+    """
+    said = {one.client for one in known if one.subject == group_subject}
+    named = sorted({tuple(member.rpartition("@")[::2]) for member in members})
+    return [
+        Follower(group_subject, client, host, "consumer", redirector, "member")
+        for client, host in named
+        if client not in said
+    ]
+
+
+def join_followers(before: Iterable[Follower], now: Iterable[Follower]) -> tuple[Follower, ...]:
+    """Join what was known and what is seen now: who was seen once stays, with the first times."""
+    found = {(one.subject, one.client): one for one in before}
+    for one in now:
+        known = found.get((one.subject, one.client))
+        if known is None or known.state == "member":
+            found[one.subject, one.client] = one
+        elif one.state != "member":
+            found[one.subject, one.client] = replace(
+                one,
+                left_seconds=_first(known.left_seconds, one.left_seconds),
+                resumed_seconds=_first(known.resumed_seconds, one.resumed_seconds),
+                processed_seconds=_first(known.processed_seconds, one.processed_seconds),
+            )
+    return tuple(found[key] for key in sorted(found))
+
+
+def _follower(ack: Ack, redirector: str) -> Follower:
+    return Follower(ack.subject, ack.client, ack.host, ack.kind, redirector, ack.state)
+
+
+def _first(known: float | None, seen: float | None) -> float | None:
+    return seen if known is None else known
+
+
+def _since(one: Said, state: AckState, start_ms: int | None) -> float | None:
+    ack, stamped_ms = one
+    if start_ms is None or stamped_ms is None:
+        return None
+    if state not in ack.ages_ms and ack.state != state:
+        return None
+    return max(0, stamped_ms - ack.ages_ms.get(state, 0) - start_ms) / 1000

@@ -1,0 +1,1 @@
+"""Routes of topics and groups, and orders to redirectors."""

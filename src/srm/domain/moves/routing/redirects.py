@@ -1,0 +1,166 @@
+"""Who tells the clients of a move, what they are told, and what has been confirmed of it.
+
+``routing`` writes records that clients follow; it is part of each step's transaction. The others
+are *called* when the step is durable: at least once, each with an idempotency key. ``manual`` asks
+people: its call is only that they are asked, and the brokers show when they are done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, Literal, get_args
+
+from pydantic import BeforeValidator
+
+from srm.domain.text.documents import adapter, encode
+from srm.errors import UsageError
+
+RedirectKind = Literal["routing", "webhook", "command", "manual"]
+CallStep = Literal["hold", "release", "go"]
+CallState = Literal["done", "failed", "superseded"]
+FenceKind = Literal["none", "acl"]
+
+KINDS: Final[tuple[RedirectKind, ...]] = get_args(RedirectKind)
+ROUTING_ALONE: Final[tuple[RedirectKind, ...]] = ("routing",)
+ORDER_VERSION: Final = 1
+
+_PHASES: Final[Mapping[CallStep, int]] = {"hold": 0, "release": 1, "go": 2}
+_IN_FORCE: Final[Mapping[str, CallStep]] = {
+    **dict.fromkeys(("holding", "held", "applied", "going"), "hold"),
+    "released": "release",
+    **dict.fromkeys(("gone", "verified", "reported"), "go"),
+}
+
+
+def in_order(names: Iterable[str]) -> tuple[RedirectKind, ...]:
+    """Check a list of redirectors; ``routing`` is always the first, whether it is named or not.
+
+    Raises:
+        UsageError: one is unknown or named twice, or routing is not the first.
+    """
+    given = tuple(names)
+    known: tuple[RedirectKind, ...] = tuple(
+        kind for name in given for kind in KINDS if kind == name
+    )
+    if len(known) < len(given):
+        unknown = ", ".join(repr(name) for name in given if name not in KINDS)
+        raise UsageError(f"redirector {unknown} is unknown: there are {', '.join(KINDS)}")
+    if len(set(known)) < len(known):
+        raise UsageError(f"redirectors are named twice: {', '.join(known)}")
+    if "routing" in known[1:]:
+        others = ", ".join(kind for kind in known if kind != "routing")
+        raise UsageError(
+            f"redirector routing comes first, a move holds clients by it: routing, {others}"
+        )
+    return known if "routing" in known or not known else (*ROUTING_ALONE, *known)
+
+
+def _split(value: Any) -> Any:
+    """Take a list, or text with commas, as forms and earlier versions have it."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if isinstance(value, Sequence) and all(isinstance(name, str) for name in value):
+        try:
+            return in_order(value)
+        except UsageError as error:
+            raise ValueError(str(error)) from error
+    return value
+
+
+RedirectNames = Annotated[tuple[RedirectKind, ...], BeforeValidator(_split)]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What became of one call of a redirector; ``said`` is its answer, or why there is none.
+
+    A call is ``superseded`` where a later move leads some of the clients: it is not made any more.
+    """
+
+    state: CallState
+    time_ms: int
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A cluster by its alias, and the addresses that clients of it are given."""
+
+    alias: str
+    bootstrap_servers: str
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a webhook or a command is told; the JSON of it is a documented, versioned format.
+
+    ``step`` is what clients shall do: *hold* (stop, finish, leave the source), *release* (go on at
+    the source) or *go* (go on at the target). ``key`` is the same whenever the same is asked again.
+    ``order`` grows with each step and attempt of any move of these clients: who has obeyed a higher
+    one is to ignore a lower one, which was late. In ``mode`` unplanned the source is given up, and
+    *go* is all that is told. ``replicas`` are the copies of the topics on the
+    target. ``members`` are the members of the groups on the source when the move was planned, as
+    ``client id@host``.
+    """
+
+    key: str
+    order: int
+    step: CallStep
+    move_id: str
+    attempt: int
+    operation: str
+    mode: Literal["planned", "unplanned"]
+    source: Place
+    target: Place
+    topics: tuple[str, ...]
+    groups: tuple[str, ...]
+    replicas: Mapping[str, str] = field(default_factory=dict)
+    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    version: int = ORDER_VERSION
+
+    def value(self) -> bytes:
+        """Encode as JSON."""
+        return encode(self)
+
+
+def order_schema() -> dict[str, Any]:
+    """Return the JSON schema of an order."""
+    return adapter(Order).json_schema(mode="serialization")
+
+
+def order_number(attempt: int, step: CallStep) -> int:
+    """Number a step of an attempt: later ones are higher."""
+    return attempt * len(_PHASES) + _PHASES[step]
+
+
+def call_key(attempt: int, step: CallStep, kind: str) -> str:
+    """Key under which a move remembers a call."""
+    return f"{attempt}/{step}/{kind}"
+
+
+def step_in_force(move_step: str) -> CallStep | None:
+    """Say what clients of a move at this step have been told last, None before the first hold."""
+    return _IN_FORCE.get(move_step)
+
+
+def to_call(
+    kinds: Sequence[RedirectKind], calls: Mapping[str, Call], attempt: int, step: CallStep
+) -> tuple[RedirectKind, ...]:
+    """Return the redirectors that have still to confirm a step, in their order."""
+    return tuple(
+        kind
+        for kind in kinds
+        if kind != "routing"
+        and ((known := calls.get(call_key(attempt, step, kind))) is None or known.state == "failed")
+    )
+
+
+def unconfirmed(
+    kinds: Sequence[RedirectKind], calls: Mapping[str, Call], attempt: int, step: CallStep
+) -> Iterator[str]:
+    """Say of each redirector that has not confirmed a step how that is."""
+    for kind in to_call(kinds, calls, attempt, step):
+        known = calls.get(call_key(attempt, step, kind))
+        why = "it was not called yet" if known is None else known.said
+        yield f"redirector {kind} has not confirmed {step}: {why}"

@@ -1,0 +1,1 @@
+"""Topics, policies, filters and the names of internal topics."""

@@ -1,0 +1,134 @@
+"""Which names a flow selects: MirrorMaker 2's DefaultTopicFilter and DefaultGroupFilter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Literal, Protocol
+
+from srm.domain.names.policy import DefaultReplicationPolicy
+from srm.domain.names.topics import Flow
+from srm.errors import ConfigError
+
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._\-]+")
+
+
+@lru_cache(maxsize=4096)
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    """Compile one entry of a list; a plain name is a pattern too.
+
+    Raises:
+        ConfigError: it is not a regular expression.
+    """
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ConfigError(f"{pattern!r} is not a regular expression: {error}") from None
+
+
+def literal(name: str) -> str:
+    """Return a pattern that matches a name and, but for what a comma becomes, nothing else."""
+    if _PLAIN_NAME.fullmatch(name):
+        return name
+    return re.escape(name).replace(",", ".")
+
+
+def split_patterns(text: str) -> tuple[str, ...]:
+    """Split a comma separated list as MM2 does: no pattern can contain a comma."""
+    return tuple(part for part in (part.strip() for part in text.split(",")) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class NameFilter:
+    """An include and an exclude list of regular expressions.
+
+    A name is selected when an include pattern matches all of it and no exclude pattern does.
+    Without an include pattern nothing is selected.
+
+    Raises:
+        ConfigError: at construction, where a pattern does not compile.
+    """
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for pattern in (*self.include, *self.exclude):
+            compile_pattern(pattern)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What is selected by its name, not by a pattern."""
+        return frozenset(filter(self.matches, filter(_PLAIN_NAME.fullmatch, self.include)))
+
+    def matches(self, name: str) -> bool:
+        """Whether the name is selected."""
+        return self.included_by(name) is not None and self.excluded_by(name) is None
+
+    def included_by(self, name: str) -> str | None:
+        """Return the first include pattern that matches all of the name, None where none does."""
+        return _first_match(self.include, name)
+
+    def excluded_by(self, name: str) -> str | None:
+        """Return the first exclude pattern that matches all of the name, None where none does."""
+        return _first_match(self.exclude, name)
+
+
+SHADOW_PREFIX: Final = "srm-drill."
+"""Groups that a drill makes and removes: they are nobody's, and never carried over."""
+
+
+def group_filter(include: tuple[str, ...], exclude: tuple[str, ...]) -> NameFilter:
+    """Return which groups a flow selects; never those that a drill makes."""
+    return NameFilter(include, (*exclude, re.escape(SHADOW_PREFIX) + ".*"))
+
+
+def _first_match(patterns: Iterable[str], name: str) -> str | None:
+    return next((one for one in patterns if compile_pattern(one).fullmatch(name)), None)
+
+
+class ReplicationRules(Protocol):
+    """What the choice of topics needs of a flow's settings; FlowConfig has it."""
+
+    @property
+    def flow(self) -> Flow:
+        """The flow."""
+        ...
+
+    @property
+    def policy(self) -> DefaultReplicationPolicy:
+        """How remote topics are named."""
+        ...
+
+    @property
+    def heartbeats_replication_enabled(self) -> bool:
+        """Whether heartbeats topics are copied without being listed."""
+        ...
+
+
+Refusal = Literal["internal", "cycle", "denied", "not-listed"]
+"""Why a topic is not copied: it is internal, has been on the target, or by the lists."""
+
+
+def should_replicate_topic(name: str, rules: ReplicationRules, topic_filter: NameFilter) -> bool:
+    """Whether a topic of the source is copied (MirrorSourceConnector.shouldReplicateTopic).
+
+    Selected, or a heartbeats topic; never an internal topic, and never one that has already
+    passed through the flow's target.
+    """
+    return refusal(name, rules, topic_filter) is None
+
+
+def refusal(name: str, rules: ReplicationRules, topic_filter: NameFilter) -> Refusal | None:
+    """Say why a topic of the source is not copied, None where it is."""
+    policy = rules.policy
+    if policy.is_internal_topic(name):
+        return "internal"
+    if policy.is_cycle(name, rules.flow.target):
+        return "cycle"
+    heartbeats = rules.heartbeats_replication_enabled and policy.is_heartbeats_topic(name)
+    if heartbeats or topic_filter.matches(name):
+        return None
+    return "not-listed" if topic_filter.excluded_by(name) is None else "denied"

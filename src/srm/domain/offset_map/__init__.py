@@ -1,0 +1,1 @@
+"""The offset map: runs, their blocks and index, and lookups both ways."""

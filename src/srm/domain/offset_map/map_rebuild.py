@@ -1,0 +1,298 @@
+"""The offset map of a partition put together from all its records in the map topic.
+
+For when no report names places, or those it names are stale: written by a former version, lost, or
+left behind by a process that was killed. Everything here is what the topic holds, by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from srm.domain.flow_state.replication_records import CopyId, MapEnd
+from srm.domain.offset_map.map_index import (
+    Entries,
+    Entry,
+    IndexKey,
+    IndexKind,
+    IndexRecord,
+    block_key,
+    chunk_key,
+    decode_index,
+    decode_index_key,
+    is_index_key,
+)
+from srm.domain.offset_map.map_reach import NO_BLOCKS, MapTree
+from srm.domain.offset_map.map_records import (
+    NO_OWNER,
+    BlockKey,
+    MapBlock,
+    decode_block,
+    decode_block_key,
+)
+from srm.errors import IntegrityError
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A record of the map topic and its place."""
+
+    place: int
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What is left of a map, as a tree; with ``rewrite`` no index on the log leads to its blocks.
+
+    ``missing`` is the first block that it lacks, which is not there, or cannot be read: what came
+    after it is not in the tree. ``garbage`` are blocks that are not in the tree. ``producer_ids``
+    are those that any block names.
+    """
+
+    tree: MapTree = field(default_factory=MapTree)
+    rewrite: bool = False
+    missing: BlockKey | None = None
+    garbage: tuple[BlockKey, ...] = ()
+    producer_ids: frozenset[int] = frozenset()
+
+
+@dataclass(slots=True)
+class MapTable:
+    """All records of one copy's map; what cannot be read is in ``damaged``."""
+
+    topic_id: str
+    partition: int
+    blocks: dict[BlockKey, tuple[MapBlock, int]] = field(default_factory=dict)
+    index: dict[IndexKey, tuple[IndexRecord, int]] = field(default_factory=dict)
+    damaged: set[BlockKey] = field(default_factory=set)
+    reasons: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, copy_id: CopyId, records: Mapping[bytes, Placed]) -> MapTable:
+        """Decode what can be decoded of the records of one source topic id and partition."""
+        topic_id, partition, target_topic_id = copy_id
+        found = cls(topic_id, partition)
+        for key, record in records.items():
+            try:
+                found._add(key, record, target_topic_id)
+            except IntegrityError as error:
+                found.reasons.append(str(error))
+                if not is_index_key(key):
+                    found.damaged.add(decode_block_key(key))
+        return found
+
+    def _add(self, key: bytes, record: Placed, target_topic_id: str) -> None:
+        if is_index_key(key):
+            known = decode_index_key(key)
+            if known.target_topic_id == target_topic_id:
+                self.index[known] = decode_index(key, record.value), record.place
+            return
+        block = decode_block(key, record.value)
+        if block.target_topic_id == target_topic_id:
+            self.blocks[block.block_key] = block, record.place
+
+
+def rebuild(table: MapTable, end: MapEnd | None) -> Rebuilt:
+    """Put a map together; ``end`` is what the newest report says of it, if anything."""
+    ids = frozenset(pid for block, _ in table.blocks.values() for pid in block.producer_ids)
+    return replace(_rebuild(table, end), producer_ids=ids)
+
+
+def _rebuild(table: MapTable, end: MapEnd | None) -> Rebuilt:
+    if end == NO_BLOCKS:
+        return Rebuilt(garbage=(*table.blocks, *table.damaged))
+    last = _last(table, end)
+    if isinstance(last, BlockKey):
+        return _without(table, last)
+    if last is None:
+        damaged = min(table.damaged, key=lambda key: key.target_start, default=None)
+        return Rebuilt(missing=damaged, garbage=tuple(table.damaged))
+    block, place = last
+    if block.previous is None:
+        return _seen(table, MapTree(block, place))
+    return _indexed(table, block, place) or _chained(table, block)
+
+
+def _last(table: MapTable, end: MapEnd | None) -> tuple[MapBlock, int] | BlockKey | None:
+    """Return the last block; its key only if it is known to be missing."""
+    if end is None:
+        return newest_head(table.blocks.values())
+    for key, found in table.blocks.items():
+        if (key.target_start, key.owner) == (end.target_start, end.owner):
+            return found
+    return BlockKey(table.topic_id, table.partition, end.target_start, end.owner)
+
+
+def newest_head(
+    blocks: Iterable[tuple[MapBlock, int]],
+) -> tuple[MapBlock, int] | None:
+    """Return the block that none follows: of one producer id that of its latest claim.
+
+    Of claims under different producer ids, which tell no order, it is the one that reaches
+    furthest along the target.
+    """
+    known = list(blocks)
+    followed = {block.previous for block, _ in known}
+    heads = [found for found in known if found[0].block_key not in followed] or known
+    latest: dict[int, tuple[MapBlock, int]] = {}
+    for found in heads:
+        producer, order = found[0].owner[0], _claim_order(found[0])
+        if producer not in latest or order > _claim_order(latest[producer][0]):
+            latest[producer] = found
+    return max(latest.values(), key=lambda found: _reach(found[0]), default=None)
+
+
+def _claim_order(block: MapBlock) -> tuple[int, int]:
+    return block.owner[1], _reach(block)
+
+
+def _reach(block: MapBlock) -> int:
+    return int(block.runs.target_ends.max())
+
+
+def _indexed(table: MapTable, last: MapBlock, place: int) -> Rebuilt | None:
+    """Return the tree whose index holds all blocks before the last one, if there is one."""
+    before = last.previous
+    if before is None:
+        return None
+    for chunk, chunk_place in _chunks(table):
+        known = _numbers(chunk)
+        number = known.get((before.target_start, before.owner))
+        if number is None:
+            continue
+        found = _whole(table, chunk, chunk_place, number + 1)
+        if found is not None:
+            return _seen(table, replace(found, last=last, last_place=place))
+    return None
+
+
+def _seen(table: MapTable, tree: MapTree) -> Rebuilt:
+    """Return a tree that the index of the topic holds, perhaps with more behind it."""
+    chunk = tree.chunk
+    stored = table.index.get(chunk.key) if chunk else None
+    later = tree.last.block_key.target_start if tree.last else -1
+    garbage = (key for key in (*table.blocks, *table.damaged) if key.target_start > later)
+    return Rebuilt(tree, rewrite=stored is not None and stored[0] != chunk, garbage=tuple(garbage))
+
+
+def _chunks(table: MapTable) -> list[tuple[IndexRecord, int]]:
+    """Return all chunks, the newest first."""
+    found = [known for key, known in table.index.items() if key.kind is IndexKind.CHUNK]
+    return sorted(found, key=lambda known: known[1], reverse=True)
+
+
+def _numbers(record: IndexRecord) -> dict[tuple[int, tuple[int, int]], int]:
+    """Return the numbers of the entries that are in use, by the ends of their keys."""
+    return {
+        (entry.key_start, entry.owner): number
+        for number in range(record.deleted, len(record.entries))
+        for entry in (record.entries[number],)
+    }
+
+
+def _whole(table: MapTable, chunk: IndexRecord, place: int, count: int) -> MapTree | None:
+    """Return the tree up to an entry of a chunk, if all blocks and chunks before stand there."""
+    cut = replace(chunk, entries=chunk.entries.slice(0, count), deleted=min(chunk.deleted, count))
+    if not _holds(table, cut):
+        return None
+    if chunk.root_place < 0:
+        return MapTree(chunk=cut, chunk_place=place)
+    for key, (root, root_place) in table.index.items():
+        if key.kind is not IndexKind.ROOT:
+            continue
+        own = _numbers(root).get((chunk.key.number, chunk.key.owner))
+        if own is None and root_place != chunk.root_place:
+            continue
+        kept = replace(root, entries=root.entries.slice(0, own))
+        if all(_holds_chunk(table, kept, n) for n in range(kept.deleted, len(kept.entries))):
+            return MapTree(None, -1, replace(cut, root_place=root_place), place, kept)
+    return None
+
+
+def _holds_chunk(table: MapTable, root: IndexRecord, number: int) -> bool:
+    found = table.index.get(chunk_key(root, number))
+    return found is not None and found[1] == root.entries[number].place and _holds(table, found[0])
+
+
+def _holds(table: MapTable, chunk: IndexRecord) -> bool:
+    """Whether all blocks of a chunk stand where it says."""
+    for number in range(chunk.deleted, len(chunk.entries)):
+        found = table.blocks.get(block_key(chunk, number))
+        if found is None or found[1] != chunk.entries[number].place:
+            return False
+    return True
+
+
+def _chained(table: MapTable, last: MapBlock) -> Rebuilt:
+    """Follow the chain of blocks back, and take what comes before it."""
+    chain = [table.blocks[last.block_key]]
+    seen = {last.block_key}
+    before = last.previous
+    while before is not None and before not in seen:
+        found = table.blocks.get(before)
+        if found is None:
+            return _without(table, before)
+        seen.add(before)
+        chain.append(found)
+        before = found[0].previous
+    chain.reverse()
+    end = last.block_key.target_start
+    damaged = [key for key in table.damaged if key.target_start < end]
+    if damaged:
+        return _without(table, min(damaged, key=lambda key: key.target_start))
+    return _tree(table, chain, None)
+
+
+def _without(table: MapTable, missing: BlockKey) -> Rebuilt:
+    """Return what comes before a block that is missing, and misses nothing itself."""
+    lost = min((missing, *table.damaged), key=lambda key: key.target_start)
+    for chunk, place in _chunks(table):
+        known = _numbers(chunk)
+        before = [n for (start, _), n in known.items() if start < lost.target_start]
+        for number in sorted(before, reverse=True):
+            tree = _whole(table, chunk, place, number)
+            last = table.blocks.get(block_key(chunk, number))
+            if tree is not None and last is not None:
+                found = replace(tree, last=last[0], last_place=last[1])
+                return replace(_seen(table, found), missing=lost)
+    whole: list[tuple[MapBlock, int]] = []
+    kept: set[BlockKey | None] = {None}
+    for key, found_block in sorted(table.blocks.items(), key=lambda item: item[0].target_start):
+        if key.target_start < lost.target_start and found_block[0].previous in kept:
+            whole.append(found_block)
+            kept.add(key)
+    return _tree(table, whole, lost)
+
+
+def _tree(table: MapTable, blocks: list[tuple[MapBlock, int]], missing: BlockKey | None) -> Rebuilt:
+    """Return a tree of blocks in order that is in no index."""
+    if not blocks:
+        return Rebuilt(missing=missing, garbage=(*table.blocks, *table.damaged))
+    last, place = blocks[-1]
+    entries = Entries.of(Entry.of_block(block, at) for block, at in blocks[:-1])
+    ids = last.topic_id, last.partition, last.target_topic_id
+    chunk = IndexRecord(IndexKey(IndexKind.CHUNK, *ids, NO_OWNER, -1), entries)
+    kept = {block.block_key for block, _ in blocks}
+    garbage = (*(key for key in table.blocks if key not in kept), *table.damaged)
+    if not len(entries):
+        return Rebuilt(MapTree(last, place), missing=missing, garbage=garbage)
+    tree = MapTree(last, place, chunk)
+    return Rebuilt(tree, rewrite=True, missing=missing, garbage=garbage)
+
+
+def blocks_of(table: MapTable, tree: MapTree) -> list[MapBlock]:
+    """Return all blocks of a tree that was rebuilt from a table, in order."""
+    chunks: list[IndexRecord] = []
+    if tree.root is not None:
+        numbers = range(tree.root.deleted, len(tree.root.entries))
+        chunks = [table.index[chunk_key(tree.root, number)][0] for number in numbers]
+    if tree.chunk is not None:
+        chunks.append(tree.chunk)
+    keys = [
+        block_key(chunk, number)
+        for chunk in chunks
+        for number in range(chunk.deleted, len(chunk.entries))
+    ]
+    blocks = [table.blocks[key][0] for key in keys]
+    return [*blocks, tree.last] if tree.last is not None else blocks

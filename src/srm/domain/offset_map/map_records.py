@@ -1,0 +1,231 @@
+"""Wire format of the offset map topic: blocks of runs.
+
+A block is written again while it grows, at most once a second, and left alone once it is full. Its
+key names the claim under which it is written. So an owner that was stopped and wakes up late can
+overwrite its own blocks, never its successor's, who may have found the same runs in the logs.
+
+Key   ``>B 16s i q q q``: format (2), source topic id, partition, target offset of the first run,
+producer id and epoch of the claim.
+Value ``>B B 16s H``: format (4), flags (1: the last run is open, 2: there is a block before this
+one), target topic id, length of the source topic's name; the name in UTF-8; ``>H`` number of
+producer ids, ``>q`` each; with flag 2 ``>qqq``, the end of the key of the block before; ``>i``
+source leader epoch at the end of the last run; ``>iqq`` number of runs, source and target offset
+of the first one; then three columns (:mod:`srm.domain.offset_map.integer_columns`): the gaps before
+the other runs on the source (folded) and on the target (folded), and the counts of all of them.
+
+So the blocks of a partition are a chain, and one that is missing in the middle is found out: a map
+with a hole would take older offsets for later ones. Where the blocks are is in an index beside them
+(:mod:`srm.domain.offset_map.map_index`).
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from srm.domain.offset_map import integer_columns, varints
+from srm.domain.offset_map.runs import Runs
+from srm.errors import IntegrityError
+
+FORMAT: Final = 4
+KEY_FORMAT: Final = 2
+RUNS_PER_BLOCK: Final = 512
+MAP_PARTITIONS: Final = 8
+
+_MOST_RUNS: Final = 1 << 16  # what a damaged number may make us allocate
+_OPEN, _HAS_PREVIOUS = 1, 2
+
+_KEY = struct.Struct(">B16siqqq")
+NO_OWNER = (-1, -1)
+_HEAD = struct.Struct(">BB16sH")
+_IDS = struct.Struct(">H")
+_PREVIOUS = struct.Struct(">qqq")
+_RUNS = struct.Struct(">iqq")
+_EPOCH = struct.Struct(">i")
+_UNKNOWN_EPOCH = -1
+
+
+def topic_id_bytes(topic_id: str) -> bytes:
+    """Turn Kafka's printed topic id (base64 without padding) into its 16 bytes."""
+    return base64.urlsafe_b64decode(topic_id + "==")
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """Turn the 16 bytes of a topic id into the text Kafka prints."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def map_partition(topic: str, partition: int) -> int:
+    """Partition of the map topic that holds the blocks of one source partition.
+
+    By name, so that whoever copies a topic that was created anew finds what its former self left.
+    """
+    return zlib.crc32(topic.encode() + struct.pack(">i", partition)) % MAP_PARTITIONS
+
+
+@dataclass(frozen=True, slots=True)
+class BlockKey:
+    """What a record key says."""
+
+    topic_id: str
+    partition: int
+    target_start: int
+    owner: tuple[int, int]
+
+    def encode(self) -> bytes:
+        """Encode the record key."""
+        topic_id = topic_id_bytes(self.topic_id)
+        return _KEY.pack(KEY_FORMAT, topic_id, self.partition, self.target_start, *self.owner)
+
+
+@dataclass(frozen=True, slots=True)
+class MapBlock:
+    """Runs of one source partition, with the producer ids that wrote them.
+
+    While ``open_end`` is set, the last run continues up to the position that the slot reports: so a
+    run that only grows is not written again and again. ``owner`` is producer id and epoch of the
+    claim; -1 and the target offset of its end for a run that was written without one. ``previous``
+    is the block that was the map's last one when this one was begun. ``source_epoch`` is the leader
+    epoch of the source where the last run ends, as long as it is here: with it a truncation is seen
+    even when no report is left; -1 if not known.
+
+    The runs of a block grow on both sides. One that begins before the end of the block before it,
+    on either side, cuts that one and all the others there.
+    """
+
+    topic: str
+    topic_id: str
+    partition: int
+    target_topic_id: str
+    producer_ids: tuple[int, ...]
+    runs: Runs
+    open_end: bool = True
+    owner: tuple[int, int] = NO_OWNER
+    previous: BlockKey | None = None
+    source_epoch: int = _UNKNOWN_EPOCH
+
+    def __post_init__(self) -> None:
+        """Take runs in any form."""
+        object.__setattr__(self, "runs", Runs.of(self.runs))
+
+    @property
+    def block_key(self) -> BlockKey:
+        """What the record key says; the block must hold at least one run."""
+        return BlockKey(self.topic_id, self.partition, int(self.runs.targets[0]), self.owner)
+
+    def key(self) -> bytes:
+        """Encode the record key; the block must hold at least one run."""
+        return self.block_key.encode()
+
+    def value(self) -> bytes:
+        """Encode the record value; the block must hold at least one run."""
+        name, before, runs = self.topic.encode(), self.previous, self.runs
+        flags = self.open_end * _OPEN | (before is not None) * _HAS_PREVIOUS
+        ids = self.producer_ids
+        gaps = (
+            varints.fold(starts[1:] - ends[:-1])
+            for starts, ends in (
+                (runs.sources, runs.source_ends),
+                (runs.targets, runs.target_ends),
+            )
+        )
+        return b"".join(
+            (
+                _HEAD.pack(FORMAT, flags, topic_id_bytes(self.target_topic_id), len(name)),
+                name,
+                struct.pack(f">H{len(ids)}q", len(ids), *ids),
+                _PREVIOUS.pack(before.target_start, *before.owner) if before else b"",
+                _EPOCH.pack(self.source_epoch),
+                _RUNS.pack(len(runs), int(runs.sources[0]), int(runs.targets[0])),
+                integer_columns.encode((*gaps, runs.counts)),
+            )
+        )
+
+
+def decode_block_key(key: bytes) -> BlockKey:
+    """Decode a record key.
+
+    Raises:
+        IntegrityError: the bytes are not a key of this topic, of the format this version knows.
+    """
+    try:
+        key_format, topic_id, partition, start, *owner = _KEY.unpack(key)
+    except struct.error as error:
+        raise IntegrityError(f"offset map key {key.hex()} is damaged: {error}") from error
+    if key_format != KEY_FORMAT:
+        raise IntegrityError(f"offset map key {key.hex()} has format {key_format}: upgrade srm")
+    return BlockKey(topic_id_text(topic_id), partition, start, (owner[0], owner[1]))
+
+
+def decode_block(key: bytes, value: bytes) -> MapBlock:
+    """Decode one record of the offset map topic.
+
+    Raises:
+        IntegrityError: the bytes are not a block of the format this version knows.
+    """
+    found = decode_block_key(key)
+    if value and value[0] != FORMAT:
+        raise IntegrityError(
+            f"offset map record with key {key.hex()} has format {value[0]}, "
+            f"this version of srm knows {FORMAT}: upgrade srm"
+        )
+    try:
+        return _decode(found, value)
+    except (struct.error, UnicodeDecodeError, IntegrityError) as error:
+        raise IntegrityError(
+            f"offset map record with key {key.hex()} is damaged: {error}"
+        ) from error
+
+
+def _decode(found: BlockKey, value: bytes) -> MapBlock:
+    _, flags, target_topic_id, name_length = _HEAD.unpack_from(value)
+    at = _HEAD.size + name_length
+    name = value[_HEAD.size : at].decode()
+    (id_count,) = _IDS.unpack_from(value, at)
+    producer_ids = struct.unpack_from(f">{id_count}q", value, at + _IDS.size)
+    at += _IDS.size + 8 * id_count
+    runs, before, epoch = _runs(value, at)
+    return MapBlock(
+        name,
+        found.topic_id,
+        found.partition,
+        topic_id_text(target_topic_id),
+        producer_ids,
+        runs,
+        bool(flags & _OPEN),
+        found.owner,
+        BlockKey(found.topic_id, found.partition, before[0], before[1:]) if before else None,
+        epoch,
+    )
+
+
+_Tail = tuple[Runs, tuple[int, int, int] | None, int]
+
+
+def _runs(value: bytes, at: int) -> _Tail:
+    before = None
+    if value[1] & _HAS_PREVIOUS:
+        before = _PREVIOUS.unpack_from(value, at)
+        at += _PREVIOUS.size
+    (epoch,) = _EPOCH.unpack_from(value, at)
+    count, source, target = _RUNS.unpack_from(value, at + _EPOCH.size)
+    if not 0 < count <= _MOST_RUNS:
+        raise IntegrityError(f"{count} runs")
+    at += _EPOCH.size + _RUNS.size
+    sizes = (count - 1, count - 1, count)
+    source_gaps, target_gaps, counts = integer_columns.decode(memoryview(value)[at:], sizes)
+    integer_columns.running_total(0, counts)
+    sources, targets = (
+        integer_columns.running_total(first, counts[:-1] + varints.unfold(gaps))
+        for first, gaps in ((source, source_gaps), (target, target_gaps))
+    )
+    return Runs(sources, targets, counts), before, epoch
+
+
+def last_block(blocks: Iterable[MapBlock]) -> MapBlock:
+    """Return the block that reaches furthest along the target, of the latest claim among equals."""
+    return max(blocks, key=lambda block: (int(block.runs.target_ends[-1]), block.owner))

@@ -1,0 +1,252 @@
+"""Which entries of a map's index are read for what is wanted of it, and which become one row. Pure.
+
+A row of the map to be is an entry of the index, or several neighbours of which nothing is wanted.
+What later entries cut, and what cuts, is always read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from srm.domain.offset_map.map_index import (
+    Entries,
+    Entry,
+    IndexKey,
+    IndexRecord,
+    block_key,
+    chunk_key,
+)
+from srm.domain.offset_map.map_records import BlockKey
+from srm.domain.offset_map.map_wanted import Wanted
+from srm.domain.offset_map.runs import Offsets, Run, Runs
+from srm.domain.offset_map.spans import Cuts
+
+_FAR: Final = 2**63 - 1
+_Mask = npt.NDArray[np.bool_]
+
+
+class Need(NamedTuple):
+    """A record of the map topic: where it stood when that was told, and how its key begins."""
+
+    place: int
+    prefix: bytes
+
+    def matches(self, key: bytes) -> bool:
+        """Whether a record with this key is meant."""
+        return key.startswith(self.prefix)
+
+
+class Row(NamedTuple):
+    """One row of the map to be: ``need`` is read for it, ``run`` is all that it holds.
+
+    ``limits`` are the first offsets of both sides that later rows have taken from it, ``floors``
+    the last ones that earlier rows have reached.
+    """
+
+    entry: Entry
+    need: Need | None = None
+    run: Run | None = None
+    is_chunk: bool = False
+    limits: tuple[int, int] = (_FAR, _FAR)
+    floors: tuple[int, int] = (-1, -1)
+
+    @property
+    def is_in_cut(self) -> bool:
+        """Whether later rows take something from it, or it from earlier ones."""
+        entry = self.entry
+        return (
+            entry.source_end > self.limits[0]
+            or entry.target_end > self.limits[1]
+            or entry.source_start < self.floors[0]
+            or entry.target_start < self.floors[1]
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Entries in the order of the map: ``need`` reads one of them; the last block was read."""
+
+    entries: Entries
+    need: Callable[[int], Need] | None = None
+    is_chunks: bool = False
+
+    def row(
+        self, number: int, limits: tuple[int, int], floors: tuple[int, int], *, needed: bool
+    ) -> Row:
+        """Return the row of an entry that is not joined with its neighbours."""
+        entry = self.entries[number]
+        if not needed or self.need is None:
+            return Row(entry, limits=limits, floors=floors)
+        records = entry.records
+        if (
+            entry.source_end - entry.source_start
+            == records
+            == entry.target_end - entry.target_start
+        ):
+            return Row(entry, run=Run(entry.source_start, entry.target_start, records))
+        return Row(entry, self.need(number), None, self.is_chunks, limits, floors)
+
+
+def full_chunks(root: IndexRecord | None, newest: IndexRecord | None) -> Table:
+    """Return the full chunks; a root that is newer than the report may list the newest one, too."""
+    end = (newest.key.number, newest.key.owner) if newest else None
+    return _in_use(root, end, chunk_key, is_chunks=True)
+
+
+def full_blocks(chunk: IndexRecord | None, last: BlockKey | None = None) -> Table:
+    """Return the blocks of a chunk but for the last one of all, which was read already."""
+    end = (last.target_start, last.owner) if last else None
+    return _in_use(chunk, end, block_key)
+
+
+def _in_use(
+    record: IndexRecord | None,
+    end: tuple[int, tuple[int, int]] | None,
+    key_of: Callable[[IndexRecord, int], BlockKey | IndexKey],
+    *,
+    is_chunks: bool = False,
+) -> Table:
+    """Return the entries of a record that are in use, up to the one with the given end of a key."""
+    if record is None:
+        return Table(Entries.of(()))
+    entries = record.entries
+    stop = len(entries)
+    if end is not None and len(listed := entries.with_key(*end)):
+        stop = int(listed[0])
+    first = min(record.deleted, stop)
+    table = entries.slice(first, stop)
+    places = table.place
+
+    def need(number: int) -> Need:
+        return Need(int(places[number]), key_of(record, first + number).encode())
+
+    return Table(table, need, is_chunks)
+
+
+def rows_of(
+    tables: Sequence[Table],
+    sought: Sought,
+    limits: tuple[int, int] = (_FAR, _FAR),
+    floors: tuple[int, int] = (-1, -1),
+) -> list[Row]:
+    """Choose what is read of tables in a row; neighbours of which nothing is become one row.
+
+    What later rows cut is always read, and what cuts: an index does not tell where in it that is.
+    """
+    together = _point(floors)
+    for table in tables:
+        together += table.entries
+    together += _point(limits)
+    cuts = Cuts.between(together)
+    floor = _reached(together.source_end), _reached(together.target_end)
+    gone, needed = _numbered(cuts.gone, len(together)), _numbered(cuts.cut, len(together))
+    needed |= (together.source_start < floor[0]) | (together.target_start < floor[1])
+    apart, inside = sought.find(together, cuts, gone)
+    needed |= inside
+    rows: list[Row] = []
+    base = 1
+    for table in tables:
+        entries, at = table.entries, 0
+        own = slice(base, base + len(entries))
+        if table.is_chunks:  # one without records stands for blocks that cut each other
+            needed[own] |= entries.records <= 0
+        alone = needed[own] | apart[own] | gone[own] | (entries.records <= 0)
+        for number in np.flatnonzero(alone).tolist():
+            rows += _joined(entries, at, number)
+            at = number + 1
+            place = base + number
+            bounds = (
+                (int(cuts.sources[place]), int(cuts.targets[place])),
+                (int(floor[0][place]), int(floor[1][place])),
+            )
+            # One that is gone still tells what it cuts itself.
+            wanted = bool(needed[place]) and not gone[place]
+            rows.append(table.row(number, *bounds, needed=wanted))
+        rows += _joined(entries, at, len(entries))
+        base += len(entries)
+    return rows
+
+
+def _joined(entries: Entries, first: int, stop: int) -> list[Row]:
+    """Return one row for entries of which nothing is wanted."""
+    if first == stop:
+        return []
+    start, end = entries[first], entries[stop - 1]
+    whole = start._replace(
+        source_end=end.source_end,
+        target_end=end.target_end,
+        records=int(entries.records[first:stop].sum()),
+    )
+    return [Row(whole)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sought:
+    """What is wanted, sorted."""
+
+    sources: Offsets
+    targets: Offsets
+    source_ranges: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, wanted: Wanted) -> Sought:
+        """Sort what is wanted."""
+        return cls(
+            np.array(sorted(wanted.sources), np.int64),
+            np.array(sorted(wanted.targets), np.int64),
+            wanted.source_ranges,
+        )
+
+    def runs_at(self, runs: Runs) -> list[int]:
+        """Return the numbers of the runs at what is wanted, in order, and of the last one."""
+        first, last = runs[0], runs[-1]
+        low, high = np.searchsorted(self.sources, (first.source_start, last.source_end))
+        by_source = np.searchsorted(runs.source_ends, self.sources[low:high], "right")
+        low, high = np.searchsorted(self.targets, (first.target_start, last.target_end + 1))
+        by_target = np.searchsorted(runs.targets, self.targets[low:high], "left") - 1
+        at = np.concatenate((by_source, by_target, [len(runs) - 1]))
+        return sorted({number for number in at.tolist() if 0 <= number < len(runs)})
+
+    def find(self, entries: Entries, cuts: Cuts, gone: _Mask) -> tuple[_Mask, _Mask]:
+        """Tell which entries must be apart from others, and which hold inside what is wanted."""
+        kept = np.flatnonzero(~gone)
+        source_start, target_start = entries.source_start[kept], entries.target_start[kept]
+        source_end = np.minimum(entries.source_end, cuts.sources)[kept]
+        target_end = np.minimum(entries.target_end, cuts.targets)[kept]
+        apart, inside = np.zeros(len(gone), bool), np.zeros(len(gone), bool)
+        at = np.searchsorted(source_end, self.sources, "right")  # the first that ends after it
+        known = at < len(kept)
+        at = at[known]
+        apart[kept[at]] = True
+        inside[kept[at[source_start[at] < self.sources[known]]]] = True
+        at = np.searchsorted(target_start, self.targets, "left") - 1  # the last before it
+        known = at >= 0
+        at = at[known]
+        apart[kept[at]] = True
+        inside[kept[at[self.targets[known] < target_end[at]]]] = True
+        for start, end in self.source_ranges:
+            inside[kept[(source_start < end) & (source_end > start)]] = True
+        return apart, inside
+
+
+def _point(place: tuple[int, int]) -> Entries:
+    source, target = place
+    return Entries.of([Entry(source, source, target, target, 0, 0, 0, 0, 0)])
+
+
+def _reached(ends: Offsets) -> Offsets:
+    """Return how far the entries before each one reach."""
+    before = np.full(len(ends), -1, np.int64)
+    np.maximum.accumulate(ends[:-1], out=before[1:])
+    return before
+
+
+def _numbered(numbers: frozenset[int], size: int) -> _Mask:
+    mask = np.zeros(size, bool)
+    mask[list(numbers)] = True
+    return mask

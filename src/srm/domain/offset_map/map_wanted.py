@@ -1,0 +1,53 @@
+"""What a caller wants to know of an offset map, so that only that is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from srm.domain.names.topics import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Offsets of one partition that will be asked for; how far the copy has come always is.
+
+    Attributes:
+        sources: offsets of the source to translate, or to count from or up to.
+        targets: the same of the target.
+        source_ranges: source offsets [from, to) of which every run is wanted.
+    """
+
+    sources: frozenset[int] = frozenset()
+    targets: frozenset[int] = frozenset()
+    source_ranges: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, sources: Iterable[int | None] = (), targets: Iterable[int | None] = ()) -> Self:
+        """Build it from offsets; None is no offset."""
+        return cls(
+            frozenset(offset for offset in sources if offset is not None),
+            frozenset(offset for offset in targets if offset is not None),
+        )
+
+    def covers(self, other: Wanted) -> bool:
+        """Whether whoever has this has the other."""
+        return (
+            self.sources >= other.sources
+            and self.targets >= other.targets
+            and set(self.source_ranges) >= set(other.source_ranges)
+        )
+
+    def __or__(self, other: Wanted) -> Wanted:
+        return Wanted(
+            self.sources | other.sources,
+            self.targets | other.targets,
+            self.source_ranges + other.source_ranges,
+        )
+
+
+WantedOffsets = Mapping[TopicPartition, Wanted]
+"""By source partition; of others only the position is wanted."""
+
+ALL_RUNS = Wanted(source_ranges=((-1, 2**63 - 1),))

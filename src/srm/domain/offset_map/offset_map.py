@@ -1,0 +1,320 @@
+r"""The exact offset map of one partition: which target offset holds which source record.
+
+A *run* is a stretch of consecutive source records that stand at consecutive target offsets::
+
+    source offsets   100 101 102 103 104 (105 marker) 106 107
+    target offsets    60  61  62  63  64               65  66
+                     \_______ run 1 ______/            \ run 2 /
+
+Invariants of :class:`OffsetMap`, for neighbouring runs a, b:
+
+- ``a.source_end <= b.source_start`` and ``a.target_end <= b.target_start``: both sides only grow,
+  so each record is in one run and each direction is a binary search;
+- two neighbours are never contiguous on both sides: such stretches are one run.
+
+Committed offsets are "next to read". Forward, the next record to read is the first copied one at
+or after the committed offset. Backward, everything before the committed offset has been read, so
+reading continues after the source offset of the last copied record before it. Neither ever guesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from srm.domain.offset_map.map_index import Entries
+from srm.domain.offset_map.runs import Run, Runs, coalesce, solid_runs
+from srm.domain.offset_map.spans import Spans, window_parts
+from srm.errors import NotLoadedError
+
+__all__ = [
+    "NoMap",
+    "NotCopiedYet",
+    "OffsetMap",
+    "Position",
+    "Run",
+    "Runs",
+    "Translated",
+    "Translation",
+    "coalesce",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far one partition is copied: the next source offset to read, the next target offset.
+
+    ``source_next`` also passes what is never copied (markers, aborted and compacted records), so
+    it can be ahead of the end of the last run. ``source_end`` is the source's last stable offset
+    when the position was taken: equal to ``source_next`` means nothing is left to copy.
+
+    A slot reports a position only after every run before it is in the map (see
+    :mod:`srm.replication.report.reporting`), so a position proves that no run before it is missing,
+    even when it stands behind a marker and touches no run.
+    """
+
+    source_next: int
+    target_next: int
+    source_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """The exact translation."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotCopiedYet:
+    """The map does not reach the offset yet; its end is ``remaining`` offsets away."""
+
+    remaining: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoMap:
+    """Nothing is known about this partition yet: it was never copied."""
+
+
+Translation = Translated | NotCopiedYet | NoMap
+
+
+class OffsetMap:
+    """What is known of one partition, and how far the copy has come (None: no report yet).
+
+    A map that was loaded whole holds all runs. A *window* holds those around some offsets, and of
+    the others what the index says: it answers what it can prove, counts across what it does not
+    hold, and raises NotLoadedError where it would have to guess. Both are immutable.
+    """
+
+    __slots__ = ("_known_source_end", "_known_target_end", "_runs", "_spans", "position")
+
+    def __init__(self, runs: Iterable[Run] = (), position: Position | None = None) -> None:
+        known = Runs.of(runs)
+        self._take(known, Spans.of_runs(known), position)
+
+    def _take(self, runs: Runs | None, spans: Spans, position: Position | None) -> None:
+        self._runs = runs
+        self._spans = spans
+        self.position = position
+        # Each translation asks for them.
+        told = (position.source_next, position.target_next) if position else (None, None)
+        self._known_source_end = _furthest(self.last_source_end, told[0])
+        self._known_target_end = _furthest(self.last_target_end, told[1])
+
+    @classmethod
+    def of(
+        cls, runs: Iterable[Run], position: Position | None = None, *, open_end: bool = True
+    ) -> OffsetMap:
+        """Build the whole map from facts in any order.
+
+        With ``open_end`` the last run continues up to the position, if that is on its line.
+
+        Raises:
+            IntegrityError: the facts contradict each other.
+        """
+        facts = Runs.of(runs)
+        joined = solid_runs(facts)
+        cuts = facts.targets[facts.counts <= 0]
+        # A cut after the last run ends it: a position on its line is there by accident.
+        if not len(joined) or (len(cuts) and int(cuts.max()) >= int(joined.target_ends[-1])):
+            open_end = False
+        return cls(_extended(joined, position) if open_end else joined, position)
+
+    @classmethod
+    def window(
+        cls,
+        entries: Entries,
+        loaded: Mapping[int, Runs],
+        position: Position | None = None,
+        *,
+        open_end: bool = True,
+    ) -> OffsetMap:
+        """Build a map of which some blocks are loaded.
+
+        Args:
+            entries: all blocks of the map in order, the last one included; of chunks that are not
+                loaded, their entry in the root.
+            loaded: the runs of blocks, by the number of their entry. With ``open_end`` the last
+                one must be among them, and all that later entries cut.
+            position: how far the copy has come.
+            open_end: whether the last run continues up to the position, if that is on its line.
+
+        Raises:
+            NotLoadedError: a block that is needed in any case is not loaded.
+            IntegrityError: runs of a block contradict each other.
+        """
+        known = {number: _in_order(runs) for number, runs in loaded.items()}
+        last = len(entries) - 1
+        if open_end and last >= 0:
+            if last not in known:
+                raise NotLoadedError("the last block of the offset map was not loaded")
+            runs = loaded[last]
+            if len(runs) and int(runs.counts[-1]) > 0:
+                known[last] = _extended(known[last], position)
+        parts = window_parts(entries, known)
+        found = cls((), position)
+        whole = all(isinstance(part, Runs) for part in parts)
+        loaded_parts = [part for part in parts if isinstance(part, Runs)]
+        all_runs = Runs.concatenate(loaded_parts) if whole else None
+        found._take(all_runs, Spans.of_parts(parts), position)
+        return found
+
+    @property
+    def runs(self) -> Runs:
+        """All runs.
+
+        Raises:
+            NotLoadedError: some are not loaded.
+        """
+        if self._runs is None:
+            raise NotLoadedError("the offset map was loaded around some offsets, not as a whole")
+        return self._runs
+
+    @property
+    def known_runs(self) -> Runs:
+        """The runs that are loaded, all of them if the map is whole."""
+        return self._spans.runs if self._runs is None else self._runs
+
+    @property
+    def records(self) -> int:
+        """How many copied records the map knows of."""
+        return self._spans.records
+
+    @property
+    def first(self) -> tuple[int, int] | None:
+        """Source and target offset of the first record that the map knows of, None without any."""
+        spans = self._spans
+        return (int(spans.source_start[0]), int(spans.target_start[0])) if len(spans) else None
+
+    @property
+    def first_source(self) -> int | None:
+        """Source offset of the first record that the map knows of, None without any."""
+        return int(self._spans.source_start[0]) if len(self._spans) else None
+
+    @property
+    def last_source_end(self) -> int | None:
+        """Source offset after the last record that the map knows of, None without any."""
+        return int(self._spans.source_end[-1]) if len(self._spans) else None
+
+    @property
+    def last_target_end(self) -> int | None:
+        """Target offset after the last record that the map knows of, None without any."""
+        return int(self._spans.target_end[-1]) if len(self._spans) else None
+
+    @property
+    def known_source_end(self) -> int | None:
+        """Source offset up to which the map is complete, None where nothing is known."""
+        return self._known_source_end
+
+    @property
+    def known_target_end(self) -> int | None:
+        """Target offset up to which the map is complete, None where nothing is known."""
+        return self._known_target_end
+
+    def forward(self, committed: int, target_log_start: int = 0) -> Translation:
+        """Target offset at which a reader of the source at ``committed`` continues.
+
+        Args:
+            committed: source offset of the next record to read.
+            target_log_start: first offset the target still holds; it matters only where no run is
+                known: does the target hold records that no run speaks of?
+
+        Raises:
+            NotLoadedError: a window does not hold it.
+        """
+        reached = self.known_source_end
+        if reached is None:
+            return NoMap()
+        found = self._spans.forward(committed)
+        if found is not None:
+            return Translated(found)
+        if committed > reached:
+            return NotCopiedYet(committed - reached)
+        end = self.last_target_end
+        return self._without_runs(committed, target_log_start) if end is None else Translated(end)
+
+    def backward(self, committed: int) -> Translation:
+        """Source offset at which a reader of the target at ``committed`` continues.
+
+        Args:
+            committed: target offset of the next record to read.
+
+        Raises:
+            NotLoadedError: a window does not hold it.
+        """
+        known = self.known_target_end
+        if known is None:
+            return NoMap()
+        if committed > known:
+            return NotCopiedYet(committed - known)
+        first = self.first_source
+        if first is None:
+            if self.position is None or committed < self.position.target_next:
+                return NoMap()
+            return Translated(self.position.source_next)
+        found = self._spans.backward(committed)
+        return Translated(first if found is None else found)
+
+    def records_between(self, target_from: int, target_to: int) -> int:
+        """Count copied records at target offsets in ``[target_from, target_to)``.
+
+        Raises:
+            NotLoadedError: a window does not hold what is at the ends.
+        """
+        if target_from >= target_to:
+            return 0
+        return self._spans.before_target(target_to) - self._spans.before_target(target_from)
+
+    def source_records_between(self, source_from: int, source_to: int) -> int:
+        """Count copied records at source offsets in ``[source_from, source_to)``.
+
+        Raises:
+            NotLoadedError: a window does not hold what is at the ends.
+        """
+        if source_from >= source_to:
+            return 0
+        return self._spans.before_source(source_to) - self._spans.before_source(source_from)
+
+    def _without_runs(self, committed: int, target_log_start: int) -> Translation:
+        if self.position is None:
+            return NoMap()
+        if committed < self.position.source_next and self.position.target_next > target_log_start:
+            # The target holds records, but no run says which: the position was read before them.
+            return NoMap()
+        return Translated(max(self.position.target_next, target_log_start))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, OffsetMap):
+            return NotImplemented
+        return self.position == other.position and self._spans == other._spans
+
+    def __hash__(self) -> int:
+        return hash((self.records, self.last_source_end, self.position))
+
+    def __repr__(self) -> str:
+        what = f"{len(self._spans)} spans" if self._runs is None else repr(self._runs)
+        return f"OffsetMap({what}, {self.position})"
+
+
+def _furthest(end: int | None, told: int | None) -> int | None:
+    return max((offset for offset in (end, told) if offset is not None), default=None)
+
+
+def _in_order(runs: Runs) -> Runs:
+    """Return runs of one block as they count, though a run may cut the one before it."""
+    return runs if runs.grow() else solid_runs(runs)
+
+
+def _extended(runs: Runs, position: Position | None) -> Runs:
+    """Let the last run continue up to a position on its line."""
+    if position is None:
+        return runs
+    last = runs[-1]
+    grown = position.target_next - last.target_start
+    if grown <= last.count or position.source_next - last.source_start != grown:
+        return runs
+    counts = runs.counts.copy()
+    counts[-1] = grown
+    return Runs(runs.sources, runs.targets, counts)

@@ -1,0 +1,1 @@
+"""Decisions after a source returned or was rebuilt, and drills."""

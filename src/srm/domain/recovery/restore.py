@@ -1,0 +1,279 @@
+r"""Restore: a rebuilt, empty cluster gets its topics back from their copies. Pure.
+
+P was destroyed and is there again without its records. The flow ``restore.B->P`` copies
+``P.Payments`` on B into ``Payments`` on P, with a state of its own, on P. Then P->B, which was
+paused all the time, is given the same offset map the other way round, as if it had copied all of
+that itself::
+
+    restore.B->P    P.Payments on B   0..99 | M | 101..140
+                                        \           \
+                    Payments on P     M | 1..100 | 101..140 |  here P->B goes on
+                                        /           /
+    P->B            P.Payments on B   0..99 | M | 101..140 | M |
+
+How far a restore is, is told by what it leaves behind: the ids of both topics, the position of
+``restore.B->P``, that of P->B, and a :class:`RestoreRecord`, which names the pause it is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from srm.domain.flow_state.pause import Pause
+from srm.domain.names.filters import NameFilter, ReplicationRules, should_replicate_topic
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.offset_map import Position
+from srm.domain.offset_map.runs import Runs
+from srm.domain.text import json_records
+
+RESTORE_KEY: Final = b"restore"
+SLOT: Final = "restore"
+"""As whom a restore tells positions of the flow that goes on: a slot of that name."""
+
+TopicState = Literal["missing", "empty", "begun", "restored", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRecord:
+    """Key ``restore`` in the commands of ``restore.B->P``: P is being restored.
+
+    ``pauses`` are the ids of the pause of P->B it is for, before and after the restore has renewed
+    it: under a later one, P holds data of its own. ``topics`` are the ids of the originals that are
+    restored under it, by name.
+    """
+
+    pauses: tuple[str, ...]
+    topics: Mapping[str, str]
+    by: str
+    time_ms: int
+
+    def is_for(self, pause: Pause | None) -> bool:
+        """Whether it is for a pause; for the last one where there is none now."""
+        return pause is None or pause.request in self.pauses
+
+    def value(self) -> bytes:
+        """Encode the record value."""
+        return json_records.encode(self)
+
+    @classmethod
+    def decode(cls, value: bytes) -> RestoreRecord:
+        """Decode a record value.
+
+        Raises:
+            IntegrityError: the value is not such a record.
+        """
+        found = json_records.decode(cls, "restore record", value)
+        return replace(found, pauses=tuple(found.pauses))
+
+
+def restore_flow(forward: Flow) -> Flow:
+    """Return the flow that brings the copies of a flow back; no cluster has such an alias."""
+    return Flow(f"restore.{forward.target}", forward.source)
+
+
+def copies_of(
+    topics: Collection[str],
+    forward: ReplicationRules,
+    chosen: NameFilter,
+    clusters: Collection[str],
+) -> dict[str, str]:
+    """Return the topics that a flow copies by the name of their copy, as far as there is one.
+
+    Without heartbeats, which are written anew, and without what the source has from a third
+    cluster: the flow from there begins anew as well.
+
+    Args:
+        topics: names on the flow's target.
+        forward: the flow.
+        chosen: which topics it copies.
+        clusters: aliases of all clusters.
+    """
+    policy, source = forward.policy, forward.flow.source
+    found = {}
+    for copy in sorted(topics):
+        original = policy.upstream_topic(copy)
+        if original is None or policy.topic_source(copy) != source:
+            continue
+        if policy.is_heartbeats_topic(original) or policy.topic_source(original) in clusters:
+            continue
+        if should_replicate_topic(original, forward, chosen):
+            found[copy] = original
+    return found
+
+
+def inverted(runs: Runs) -> Runs:
+    """Return a map the other way round: what was copied from is what was copied to."""
+    return Runs(runs.targets, runs.sources, runs.counts)
+
+
+def runs_from(runs: Runs, source_next: int) -> Runs:
+    """Return what runs in order hold from a source offset on."""
+    first = int((runs.source_ends <= source_next).sum())
+    left = runs[first:]
+    if not len(left) or left[0].source_start >= source_next:
+        return left
+    gone = source_next - left[0].source_start
+    sources, targets, counts = (each.copy() for each in (left.sources, left.targets, left.counts))
+    sources[0], targets[0], counts[0] = sources[0] + gone, targets[0] + gone, counts[0] - gone
+    return Runs(sources, targets, counts)
+
+
+def holes(runs: Runs, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of target offsets before ``end`` that are in no run."""
+    at = 0
+    for start, run_end in zip(runs.targets.tolist(), runs.target_ends.tolist(), strict=True):
+        if start > at:
+            yield at, start
+        at = run_end
+    if end > at:
+        yield at, end
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """What is known of one partition.
+
+    Attributes:
+        copy_log: first offset and end of the copy.
+        original_log: the same of the original, None where it does not exist.
+        restored: how far the restore has copied, None where it has not begun.
+        forward: how far the flow that goes on is told to have copied, None where it is not.
+        begins_foreign: the original begins with records, and not with the marker of a claim.
+    """
+
+    copy_log: tuple[int, int]
+    original_log: tuple[int, int] | None = None
+    restored: Position | None = None
+    forward: Position | None = None
+    begins_foreign: bool = False
+
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether the flow that goes on knows of all that was restored."""
+        mine, told = self.restored, self.forward
+        return (
+            mine is not None
+            and told is not None
+            and told.source_next >= mine.target_next
+            and told.target_next >= mine.source_next
+        )
+
+    @property
+    def offsets_left(self) -> int:
+        """Offsets of the copy that are not restored yet, markers included."""
+        start, end = self.copy_log
+        at = max(start, self.restored.source_next if self.restored else 0)
+        return max(0, end - at)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """What is known of one topic.
+
+    ``is_former`` says that the original is one from which the flow has copied, by its id;
+    ``is_begun`` that a restore under the pause that stands, or stood last, has created or taken
+    it.
+    """
+
+    topic: str
+    copy: str
+    partitions: tuple[PartitionFacts, ...]
+    exists: bool
+    is_former: bool
+    is_begun: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """What is to be done about one topic: ``offsets`` are to be copied; ``reason`` is of refusal.
+
+    ``missing`` and ``empty``: all is to be done. ``begun``: a former run was broken off.
+    ``restored``: nothing is. ``refused``: nothing can be.
+    """
+
+    topic: str
+    copy: str
+    state: TopicState
+    partitions: int
+    offsets: int
+    reason: str = ""
+
+
+def plan_topic(facts: TopicFacts, source: str, target: str) -> TopicPlan:
+    """Decide what becomes of one topic.
+
+    Args:
+        facts: what is known.
+        source: alias of the cluster that holds the copy.
+        target: alias of the cluster that was rebuilt.
+    """
+    left = sum(each.offsets_left for each in facts.partitions)
+
+    def plan(state: TopicState, offsets: int = 0, reason: str = "") -> TopicPlan:
+        return TopicPlan(facts.topic, facts.copy, state, len(facts.partitions), offsets, reason)
+
+    if not facts.exists:
+        return plan("missing", left)
+    if facts.is_begun and all(each.is_handed_over for each in facts.partitions):
+        return plan("restored")
+    if facts.is_former:
+        reason = (
+            f"{facts.topic} on {target} is the topic that {facts.copy} on {source} is the copy of: "
+            f"{target} has come back with its data, see srm return"
+        )
+        return plan("refused", left, reason)
+    foreign = [
+        str(TopicPartition(facts.topic, number))
+        for number, each in enumerate(facts.partitions)
+        if each.begins_foreign
+    ]
+    if foreign:
+        reason = (
+            f"{', '.join(foreign)} on {target} holds records that the restore did not write: stop "
+            f"the producers, delete {facts.topic} on {target} and run this again"
+        )
+        return plan("refused", left, reason)
+    if any(each.restored is not None for each in facts.partitions):
+        return plan("begun", left)
+    return plan("empty", left)
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """What a restore would do.
+
+    Attributes:
+        forward: the flow that was paused, and goes on afterwards.
+        pause: why it is paused, None where it is not.
+        topics: those that were asked for.
+        unrestored: other topics of the flow, whose originals are not restored: the pause stays.
+        source_cluster: Kafka's id of the cluster that holds the copies.
+        target_cluster: that of the rebuilt one.
+        former_clusters: those from which the copies were made.
+    """
+
+    forward: Flow
+    pause: Pause | None
+    topics: tuple[TopicPlan, ...]
+    unrestored: tuple[str, ...] = ()
+    source_cluster: str = ""
+    target_cluster: str = ""
+    former_clusters: tuple[str, ...] = ()
+
+    @property
+    def refused(self) -> tuple[TopicPlan, ...]:
+        """The topics of which nothing can be restored."""
+        return tuple(each for each in self.topics if each.state == "refused")
+
+    @property
+    def wanted(self) -> Mapping[str, TopicPlan]:
+        """The topics of which something is to be restored, by the name of the original."""
+        done = ("restored", "refused")
+        return {each.topic: each for each in self.topics if each.state not in done}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to be done, and the flow goes on."""
+        return self.pause is None and all(each.state == "restored" for each in self.topics)

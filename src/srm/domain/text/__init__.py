@@ -1,0 +1,1 @@
+"""Amounts, reasons and JSON documents as text."""

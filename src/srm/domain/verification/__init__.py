@@ -1,0 +1,1 @@
+"""Comparison of two copies, and the ranges proven equal."""

@@ -1,0 +1,279 @@
+"""Comparing the records of two ranges, in order, and naming the first difference.
+
+Both sides are read once, side by side, with memory for a short look-ahead only: that tells a record
+that was changed from one that was dropped, repeated or put elsewhere.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from srm.domain.offset_map.offset_map import Run
+from srm.domain.verification.verification import (
+    Difference,
+    DifferenceKind,
+    RangeResult,
+    SideResult,
+    new_hash,
+)
+from srm.domain.verification.verification_plan import RangePlan
+
+LOOK_AHEAD_RECORDS = 1000
+LOOK_AHEAD_BYTES = 8 << 20
+
+_TIMESTAMP = struct.Struct(">q")
+_LENGTH = struct.Struct(">i")
+_NULL = _LENGTH.pack(-1)
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Record(NamedTuple):
+    """One record of a log; the timestamp is in epoch milliseconds.
+
+    ``by_broker``: the timestamp is when the broker took it (LogAppendTime), as far as that was
+    asked for.
+    """
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int
+    by_broker: bool = False
+
+
+def frame(record: Record, *, timestamps: bool = True) -> bytes:
+    """Encode the content of a record so that different contents have different bytes.
+
+    Each part has its length before it, null has -1; the offset is not content.
+    """
+    parts = [_TIMESTAMP.pack(record.timestamp_ms if timestamps else 0)]
+    for part in (record.key, record.value):
+        parts += _framed(part)
+    parts.append(_LENGTH.pack(len(record.headers)))
+    for name, value in record.headers:
+        parts += _framed(name.encode("utf-8", "surrogateescape"))
+        parts += _framed(value)
+    return b"".join(parts)
+
+
+def _framed(part: bytes | None) -> tuple[bytes, ...]:
+    return (_NULL,) if part is None else (_LENGTH.pack(len(part)), part)
+
+
+def compare(plan: RangePlan, source: Iterable[Record], target: Iterable[Record]) -> RangeResult:
+    """Compare all records of a range; both sides come in offset order and within the range."""
+    return _Comparison(plan, source, target).run()
+
+
+def classify(
+    source: Sequence[Record], target: Sequence[Record], *, timestamps: bool = True
+) -> tuple[DifferenceKind, ...]:
+    """Name what makes the first records of two sequences differ, by what follows them.
+
+    ``order``: the same records in another order; otherwise one record was changed, if all that
+    follow agree; otherwise ``missing`` or ``extra``, if the sequences agree again when some records
+    of the source, or of the target, are skipped; otherwise the fields that differ.
+    """
+    sources = [frame(r, timestamps=timestamps) for r in source]
+    targets = [frame(r, timestamps=timestamps) for r in target]
+    if _is_reordered(sources, targets):
+        return ("order",)
+    if sources[1:] != targets[1:]:
+        if _resumes(targets, sources):
+            return ("missing",)
+        if _resumes(sources, targets):
+            return ("extra",)
+    return differing_fields(source[0], target[0], timestamps=timestamps)
+
+
+def _is_reordered(sources: Sequence[bytes], targets: Sequence[bytes]) -> bool:
+    balance: Counter[bytes] = Counter()
+    for ours, theirs in zip(sources, targets, strict=False):
+        balance[ours] += 1
+        balance[theirs] -= 1
+        for content in (ours, theirs):
+            if not balance[content]:
+                del balance[content]
+        if not balance:
+            return True
+    return False
+
+
+def _resumes(kept: Sequence[bytes], whole: Sequence[bytes]) -> bool:
+    """Whether ``whole`` continues as ``kept`` does, once some of its first records are skipped."""
+    second = kept[1:2]
+    return any(
+        whole[skipped] == kept[0]
+        and (not second or whole[skipped + 1 : skipped + 2] in (second, []))
+        for skipped in range(1, len(whole))
+    )
+
+
+def differing_fields(
+    source: Record, target: Record, *, timestamps: bool = True
+) -> tuple[DifferenceKind, ...]:
+    """Name the fields in which a record and its copy differ, none where they are alike."""
+    kinds: list[DifferenceKind] = []
+    if source.key != target.key:
+        kinds.append("key")
+    if source.value != target.value:
+        kinds.append("value")
+    if source.headers != target.headers:
+        kinds.append("headers")
+    if timestamps and source.timestamp_ms != target.timestamp_ms:
+        kinds.append("timestamp")
+    return tuple(kinds)
+
+
+def _without(records: Iterable[Record], ranges: Sequence[tuple[int, int]]) -> Iterator[Record]:
+    for record in records:
+        if not any(first <= record.offset < end for first, end in ranges):
+            yield record
+
+
+class _Side:
+    """The records of one side that are not compared yet, with count and hash of those that are."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._records: Iterator[Record] = iter(records)
+        self._waiting: deque[Record] = deque()
+        self._hash = new_hash()
+        self._count = 0
+
+    def head(self) -> Record | None:
+        """Return the next record without taking it."""
+        if not self._waiting:
+            self._waiting.extend(islice(self._records, 1))
+        return self._waiting[0] if self._waiting else None
+
+    def following(self) -> list[Record]:
+        """Return the next records without taking them, as many as the look-ahead allows."""
+        size = sum(len(record.value or b"") for record in self._waiting)
+        while len(self._waiting) < LOOK_AHEAD_RECORDS and size < LOOK_AHEAD_BYTES:
+            record = next(self._records, None)
+            if record is None:
+                break
+            self._waiting.append(record)
+            size += len(record.value or b"")
+        return list(self._waiting)
+
+    def take(self, content: bytes | None) -> None:
+        """Count the next record, hash its content if given."""
+        self._waiting.popleft()
+        self._count += 1
+        if content is not None:
+            self._hash.update(content)
+
+    def result(self) -> SideResult:
+        return SideResult(self._count, self._hash.hexdigest())
+
+
+class _Places:
+    """Where the offsets of one side stand on the other, walking the runs along with that side."""
+
+    def __init__(self, bounds: Sequence[tuple[int, int, int]]) -> None:
+        self._bounds = bounds
+        self._index = 0
+
+    def of(self, offset: int) -> int | None:
+        """Return the place of an offset not below the one asked for before, None outside runs."""
+        while self._index < len(self._bounds) and self._bounds[self._index][1] <= offset:
+            self._index += 1
+        if self._index == len(self._bounds) or self._bounds[self._index][0] > offset:
+            return None
+        return offset + self._bounds[self._index][2]
+
+
+def _source_bounds(runs: Iterable[Run]) -> list[tuple[int, int, int]]:
+    return [(r.source_start, r.source_end, r.shift) for r in runs]
+
+
+def _target_bounds(runs: Iterable[Run]) -> list[tuple[int, int, int]]:
+    return [(r.target_start, r.target_end, -r.shift) for r in runs]
+
+
+class _Comparison:
+    """One pass over both sides of a range."""
+
+    def __init__(self, plan: RangePlan, source: Iterable[Record], target: Iterable[Record]) -> None:
+        self._plan = plan
+        compared = _without(source, plan.decided) if plan.decided else source
+        self._source, self._target = _Side(compared), _Side(target)
+        self._on_target = _Places(_source_bounds(plan.runs))
+        self._on_source = _Places(_target_bounds(plan.runs))
+        self._foreign = 0
+        self._one_sided = 0
+        self._difference: Difference | None = None
+
+    def run(self) -> RangeResult:
+        while self._step(self._source.head(), self._target.head()):
+            pass
+        return RangeResult(
+            self._source.result(),
+            self._target.result(),
+            self._foreign,
+            self._one_sided,
+            self._difference,
+        )
+
+    def _step(self, source: Record | None, target: Record | None) -> bool:
+        copy = None if source is None else self._on_target.of(source.offset)
+        original = None if target is None else self._on_source.of(target.offset)
+        if target is not None and original is None:
+            self._foreign += 1
+            self._differs(None, target.offset, ("foreign",))
+            self._target.take(self._frame(target))
+        elif source is not None and (copy is None or target is None or copy < target.offset):
+            self._only_source(source, copy)
+        elif target is not None and (source is None or copy != target.offset):
+            self._only_target(target, original)
+        elif source is not None and target is not None:
+            self._pair(source, target)
+        else:
+            return False
+        return True
+
+    def _pair(self, source: Record, target: Record) -> None:
+        ours, theirs = self._frame(source), self._frame(target)
+        if ours != theirs and self._difference is None:
+            kinds = classify(
+                self._source.following(),
+                self._target.following(),
+                timestamps=self._plan.timestamps,
+            )
+            self._differs(source.offset, target.offset, kinds)
+        self._source.take(ours)
+        self._target.take(theirs)
+
+    def _only_source(self, source: Record, copy: int | None) -> None:
+        # Compaction of the target may have removed a copy, never a record that was not copied.
+        if self._plan.compacted and copy is not None:
+            self._one_sided += 1
+            self._source.take(None)
+        else:
+            self._differs(source.offset, copy, ("missing",))
+            self._source.take(self._frame(source))
+
+    def _only_target(self, target: Record, original: int | None) -> None:
+        if self._plan.compacted:
+            self._one_sided += 1
+            self._target.take(None)
+        else:
+            self._differs(original, target.offset, ("extra",))
+            self._target.take(self._frame(target))
+
+    def _differs(
+        self, source: int | None, target: int | None, kinds: tuple[DifferenceKind, ...]
+    ) -> None:
+        if self._difference is None:
+            plan = self._plan
+            self._difference = Difference(plan.topic, plan.partition, source, target, kinds)
+
+    def _frame(self, record: Record) -> bytes:
+        return frame(record, timestamps=self._plan.timestamps)

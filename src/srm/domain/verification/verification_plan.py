@@ -1,0 +1,230 @@
+"""Which offsets of two copies of a partition can be compared, cut into ranges for many tasks.
+
+Inside a run of the offset map each source offset has one target offset. A source record outside all
+runs was not copied; a target record outside all runs was not written by the copy::
+
+    source      [10 11 12 13] (14 marker) [15 16 17]
+    target  (7)  [8  9 10 11]              [12 13 14]     cut at source 13 = target 11
+            foreign, if there is a record at 7
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from srm.domain.offset_map.offset_map import OffsetMap, Run, Runs
+from srm.domain.verification.offset_ranges import both_ends
+from srm.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """First offset that a log holds, and its last stable offset."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class RangePlan:
+    """Source and target offsets ``[start, end)`` that must hold the same records, and their runs.
+
+    A log may end before its range does, after a loss: ``source_log_end`` and ``target_log_end``.
+    ``left_out`` says what of the target is no part of this copy, or what of the source is not
+    compared: ``decided`` are source offsets [from, to) that were left on the source by decision.
+    ``compacted`` topics may have lost a record on one side only. ``timestamps`` is False where the
+    target stamps records itself (LogAppendTime). ``source_id`` and ``target_id`` are the ids of the
+    topics that are meant, empty where they are not known.
+    """
+
+    topic: str
+    partition: int
+    remote_topic: str
+    source_start: int
+    source_end: int
+    source_log_end: int
+    target_start: int
+    target_end: int
+    target_log_end: int
+    runs: Sequence[Run]
+    compacted: bool = False
+    timestamps: bool = True
+    left_out: str = ""
+    decided: tuple[tuple[int, int], ...] = ()
+    source_id: str = ""
+    target_id: str = ""
+
+
+def plan_partition(
+    names: tuple[str, int, str],
+    offset_map: OffsetMap,
+    source_log: LogBounds,
+    target_log: LogBounds,
+    target_end_before: int,
+    *,
+    compacted: bool = False,
+    timestamps: bool = True,
+    begins: int | None = None,
+    decided: Iterable[tuple[int, int]] = (),
+) -> RangePlan | None:
+    """Plan the comparison of everything that can be compared of one partition.
+
+    Left out are source records that are gone, or whose copies the target has dropped, or after the
+    copy's position; and target records before and after these. When the source holds nothing more
+    to copy, the target's end is included: what stands there cannot be a copy not reported yet.
+
+    Args:
+        names: source topic, partition and remote topic.
+        offset_map: the partition's map, loaded from the start of the source's log on.
+        source_log: bounds of the source's log, read after the map.
+        target_log: bounds of the target's log, read after the map.
+        target_end_before: last stable offset of the target, read before the map.
+        compacted: as in :class:`RangePlan`.
+        timestamps: as in :class:`RangePlan`.
+        begins: target offset before which a topic that had the name before has left its records.
+        decided: source offsets [from, to) that were left on the source by decision.
+
+    Returns:
+        The ranges, or None if the source has records and nothing of them was ever copied.
+    """
+    position = offset_map.known_source_end
+    if source_log.start < source_log.end and (position is None or position < source_log.start):
+        return None
+    source_end = source_log.end if position is None else max(position, source_log.start)
+    runs = offset_map.known_runs
+    first = offset_map.first
+    target_end = offset_map.known_target_end or target_log.start
+    if source_end >= source_log.end:
+        target_end = max(target_end, target_end_before)
+    source_start = source_log.start
+    if runs and runs[0].target_start < target_log.start:
+        source_start = max(source_start, _source_boundary(runs, target_log.start, source_end))
+    target_start = target_log.start
+    if first is not None and (first[0] < source_start or first[1] < target_log.start):
+        target_start = target_boundary(runs, source_start, target_end)
+    left_out = ""
+    # Never what the map knows: the remote topic itself may have been created again since.
+    former_end = 0 if begins is None else begins if first is None else min(begins, first[1])
+    if target_start < former_end:
+        left_out = (
+            f"the topic was created again: target offsets "
+            f"{both_ends(target_start, former_end)} are of the former one and left out"
+        )
+        target_start, target_end = former_end, max(former_end, target_end)
+    left = tuple((a, b) for a, b in sorted(decided) if b > source_start and a < source_end)
+    told = [left_out] if left_out else []
+    told += [f"source offsets {both_ends(a, b)} were left there by decision" for a, b in left]
+    topic, partition, remote_topic = names
+    return RangePlan(
+        topic,
+        partition,
+        remote_topic,
+        source_start,
+        source_end,
+        source_log.end,
+        target_start,
+        max(target_start, target_end),
+        target_log.end,
+        clip(runs, source_start, source_end),
+        compacted,
+        timestamps,
+        "; ".join(told),
+        left,
+    )
+
+
+def newest(plan: RangePlan, records: int) -> RangePlan:
+    """Narrow a plan to the newest copied records.
+
+    Raises:
+        UsageError: the number is not positive.
+    """
+    if records <= 0:
+        raise UsageError(f"cannot verify {records} records: give a positive number")
+    start = plan.source_start
+    for run in reversed(plan.runs):
+        if records <= run.count:
+            start = run.source_end - records
+            break
+        records -= run.count
+    if start <= plan.source_start:
+        return plan
+    return part_of(plan, start, plan.source_end, target_boundary(plan.runs, start, plan.target_end))
+
+
+def cut(plan: RangePlan, records: int) -> tuple[RangePlan, ...]:
+    """Cut a plan into ranges of at most ``records`` copied records, in order.
+
+    What stands between two runs goes with the earlier one.
+
+    Raises:
+        UsageError: the number is not positive.
+    """
+    if records <= 0:
+        raise UsageError(f"ranges cannot be cut into parts of {records} records")
+    edges = [(plan.source_start, plan.target_start)]
+    filled = 0
+    for run in plan.runs:
+        taken = records - filled
+        while taken < run.count:
+            edges.append((run.source_start + taken, run.target_start + taken))
+            taken += records
+        filled = records - (taken - run.count)
+    edges.append((plan.source_end, plan.target_end))
+    return tuple(
+        part_of(plan, source_start, source_end, target_start, target_end)
+        for (source_start, target_start), (source_end, target_end) in pairwise(edges)
+    )
+
+
+def target_boundary(runs: Sequence[Run], source_offset: int, end: int) -> int:
+    """Target offset of the first copied record at or after a source offset, ``end`` if none."""
+    index = bisect_right(runs, source_offset, key=lambda run: run.source_end)
+    if index == len(runs):
+        return end
+    return runs[index].target_start + max(0, source_offset - runs[index].source_start)
+
+
+def _source_boundary(runs: Sequence[Run], target_offset: int, end: int) -> int:
+    index = bisect_right(runs, target_offset, key=lambda run: run.target_end)
+    if index == len(runs):
+        return end
+    return runs[index].source_start + max(0, target_offset - runs[index].target_start)
+
+
+def clip(runs: Iterable[Run], start: int, end: int) -> Runs:
+    """Keep what runs in order hold of the source offsets ``[start, end)``."""
+    known = Runs.of(runs)
+    inside = slice(
+        int(np.searchsorted(known.source_ends, start, side="right")),
+        int(np.searchsorted(known.sources, end)),
+    )
+    kept = known[inside]
+    if not len(kept) or start >= end:
+        return Runs()
+    sources = kept.sources.clip(min=start)
+    targets = kept.targets + sources - kept.sources
+    return Runs(sources, targets, kept.source_ends.clip(max=end) - sources)
+
+
+def part_of(
+    plan: RangePlan,
+    source_start: int,
+    source_end: int,
+    target_start: int,
+    target_end: int | None = None,
+) -> RangePlan:
+    """Narrow a plan to offsets of both sides, to its own end of the target where none is given."""
+    return replace(
+        plan,
+        source_start=source_start,
+        source_end=source_end,
+        target_start=target_start,
+        target_end=plan.target_end if target_end is None else target_end,
+        runs=clip(plan.runs, source_start, source_end),
+    )

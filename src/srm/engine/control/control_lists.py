@@ -1,0 +1,255 @@
+"""The allow and deny lists of srm-control, kept in a compacted topic on the flow's target.
+
+The topic is ``srm-control.<SOURCE>.internal`` (:func:`srm.domain.names.internal_topics.control`),
+one record per entry: key ``{"list": "topics", "kind": "allow", "pattern": "Payments"}``, value
+``{"added_ms": 1700000000000}``; a removed entry is a tombstone. Entries are names or regular
+expressions that match the whole name, and deny wins.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Final, Literal
+
+from srm.config.model import FlowConfig
+from srm.domain.names import internal_topics
+from srm.domain.names.filters import compile_pattern
+from srm.domain.names.topics import Flow
+from srm.engine.control.control_records import CONTROL_ID, until_not_fenced
+from srm.engine.flows.cluster_absence import loudness
+from srm.engine.ports import Cluster
+from srm.errors import ConfigError, UnavailableError, UsageError
+
+ListName = Literal["topics", "groups", "reverse-checkpointed-topics"]
+EntryKind = Literal["allow", "deny"]
+
+_ATTRIBUTES: Final[dict[ListName, str]] = {
+    "topics": "topics",
+    "groups": "groups",
+    "reverse-checkpointed-topics": "reverse_checkpointed_topics",
+}
+_LEADING_FLAGS: Final = re.compile(r"\(\?([aiLmsux]+)\)")
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ListPair:
+    """One list: what it allows and what it denies, each in alphabetical order."""
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ControlLists:
+    """All lists of one flow; the reverse list names replica topics on the flow's source."""
+
+    topics: ListPair = field(default_factory=ListPair)
+    groups: ListPair = field(default_factory=ListPair)
+    reverse_checkpointed_topics: ListPair = field(default_factory=ListPair)
+
+    def pair(self, name: ListName) -> ListPair:
+        """Return one list by the name that srm-control gives it."""
+        pair: ListPair = getattr(self, _ATTRIBUTES[name])
+        return pair
+
+
+@dataclass(frozen=True, slots=True)
+class ListChange:
+    """Entries to add to and remove from one list.
+
+    Raises:
+        UsageError: at construction, for a pattern that does not compile or an entry that is both
+            added and removed.
+    """
+
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    add_deny: tuple[str, ...] = ()
+    remove_deny: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for pattern in (*self.add, *self.add_deny):
+            try:
+                compile_pattern(pattern)
+            except ConfigError as error:
+                raise UsageError(f"{error}; nothing was changed") from None
+        both = {*self.add} & {*self.remove} | {*self.add_deny} & {*self.remove_deny}
+        if both:
+            raise UsageError(f"{min(both)!r} is both added and removed; nothing was changed")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to change."""
+        return not any(getattr(self, each.name) for each in fields(self))
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSummary:
+    """What a change did; ``already`` and ``absent`` are entries that needed no change."""
+
+    lists: ListPair
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    already: tuple[str, ...]
+    absent: tuple[str, ...]
+
+
+def load(target: Cluster, flow: Flow) -> ControlLists:
+    """Read the lists of a flow from its target; without the topic they are empty.
+
+    An entry that cannot be understood or does not compile is passed over with a warning in the
+    log: one bad record, of whatever origin, must not stop a whole flow.
+    """
+    topic = internal_topics.control(flow.source)
+    found: dict[tuple[str, str], list[str]] = {}
+    for key in target.compacted(topic).read():
+        entry = _decode(key, f"{topic} on {target.alias}")
+        if entry is not None:
+            name, kind, pattern = entry
+            found.setdefault((name, kind), []).append(pattern)
+    pairs = {
+        attribute: ListPair(
+            tuple(sorted(found.get((name, "allow"), ()))),
+            tuple(sorted(found.get((name, "deny"), ()))),
+        )
+        for name, attribute in _ATTRIBUTES.items()
+    }
+    return ControlLists(**pairs)
+
+
+def preview(target: Cluster, flow: Flow, name: ListName, changes: ListChange) -> ChangeSummary:
+    """Say what a change would do, and how the list would be then; nothing is written."""
+    current = load(target, flow).pair(name)
+    _, summary = _apply_changes(name, current, changes, 0)
+    lists = ListPair(
+        tuple(sorted({*current.allow, *changes.add} - {*changes.remove})),
+        tuple(sorted({*current.deny, *changes.add_deny} - {*changes.remove_deny})),
+    )
+    return replace(summary, lists=lists)
+
+
+def change(
+    target: Cluster, flow: Flow, name: ListName, changes: ListChange, now_ms: int
+) -> ChangeSummary:
+    """Add and remove entries of one list; doing it twice does no harm.
+
+    The control topic has to exist (srm.engine.control.compacted.ensure_compacted).
+
+    Raises:
+        ConflictError: others changed control records all the time.
+    """
+    topic = internal_topics.control(flow.source)
+
+    def attempt() -> ChangeSummary:
+        writer = target.control_writer(CONTROL_ID)
+        try:
+            current = load(target, flow).pair(name)
+            records, summary = _apply_changes(name, current, changes, now_ms)
+            writer.write({topic: records})
+        finally:
+            writer.close()
+        return replace(summary, lists=load(target, flow).pair(name))
+
+    return until_not_fenced(f"change of the list of {name} of {flow}", attempt)
+
+
+def _apply_changes(
+    name: ListName, current: ListPair, changes: ListChange, now_ms: int
+) -> tuple[dict[bytes, bytes | None], ChangeSummary]:
+    """Return what to write, and what that does."""
+    value = json.dumps({"added_ms": now_ms}).encode()
+    records: dict[bytes, bytes | None] = {}
+    kinds: tuple[tuple[EntryKind, tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
+        ("allow", current.allow, changes.add, changes.remove),
+        ("deny", current.deny, changes.add_deny, changes.remove_deny),
+    )
+    for kind, present, add, remove in kinds:
+        records |= {_key(name, kind, p): value for p in _missing(add, present)}
+        records |= {_key(name, kind, p): None for p in remove if p in present}
+    return records, ChangeSummary(
+        lists=current,
+        added=tuple(p for _, present, add, _ in kinds for p in _missing(add, present)),
+        removed=tuple(p for _, present, _, remove in kinds for p in remove if p in present),
+        already=tuple(p for _, present, add, _ in kinds for p in add if p in present),
+        absent=tuple(p for _, present, _, remove in kinds for p in _missing(remove, present)),
+    )
+
+
+def effective(flow_config: FlowConfig, lists: ControlLists) -> FlowConfig:
+    """Merge the lists into a flow's settings: what they name adds to what the file names."""
+    reverse = _merge(
+        flow_config.reverse_checkpointed_topics, lists.reverse_checkpointed_topics.allow
+    )
+    return replace(
+        flow_config,
+        topics=_merge(flow_config.topics, lists.topics.allow),
+        topics_exclude=_merge(flow_config.topics_exclude, lists.topics.deny),
+        groups=_merge(flow_config.groups, lists.groups.allow),
+        groups_exclude=_merge(flow_config.groups_exclude, lists.groups.deny),
+        reverse_checkpointed_topics=tuple(
+            _denying(pattern, lists.reverse_checkpointed_topics.deny) for pattern in reverse
+        ),
+    )
+
+
+def merged_if_known(flow_config: FlowConfig, target: Cluster) -> FlowConfig:
+    """Merge the lists into a flow's settings; the settings alone where the target does not answer.
+
+    For moves: one that holds clients can be released without the other cluster, and every other
+    step finds out by itself that the cluster is away.
+    """
+    try:
+        return effective(flow_config, load(target, flow_config.flow))
+    except UnavailableError as error:
+        _logger.log(loudness(error), "lists of %s are not known: %s", flow_config.flow, error)
+        return flow_config
+
+
+def _merge(configured: tuple[str, ...], listed: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*configured, *listed)))
+
+
+def _missing(wanted: Iterable[str], present: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(pattern for pattern in wanted if pattern not in present))
+
+
+def _denying(pattern: str, deny: tuple[str, ...]) -> str:
+    # FlowConfig has no exclude list of reverse checkpointed topics, MM2 having none either.
+    if not deny:
+        return pattern
+    denied = "|".join(_group(each) for each in deny)
+    return rf"(?!(?:{denied})\Z){_group(pattern)}"
+
+
+def _group(pattern: str) -> str:
+    flags = _LEADING_FLAGS.match(pattern)
+    if flags:
+        return f"(?{flags[1]}:{pattern[flags.end() :]})"
+    return f"(?:{pattern})"
+
+
+def _key(name: ListName, kind: EntryKind, pattern: str) -> bytes:
+    return json.dumps({"list": name, "kind": kind, "pattern": pattern}).encode()
+
+
+def _decode(key: bytes, where: str) -> tuple[str, str, str] | None:
+    try:
+        name, kind, pattern = _read_entry(json.loads(key))
+        compile_pattern(pattern)
+    except (ValueError, KeyError, TypeError, ConfigError) as error:
+        _logger.warning("%s: entry %r is passed over: %s", where, key, error)
+        return None
+    return name, kind, pattern
+
+
+def _read_entry(entry: Mapping[str, object]) -> Iterator[str]:
+    for part in ("list", "kind", "pattern"):
+        value = entry[part]
+        if not isinstance(value, str):
+            raise TypeError(f"{part} is not a text")
+        yield value

@@ -1,0 +1,210 @@
+"""Keep the remote topics of a flow like their sources: existence, partitions, settings.
+
+Rules of MM2's MirrorSourceConnector: same partition count, grown but never shrunk; settings that
+differ from the source's defaults, less the excluded ones; nothing is deleted. Planning is pure,
+so that a dry run shows exactly what a run would do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from srm.config.model import FlowConfig
+from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.pause import read_pause
+from srm.domain.flow_state.replication_records import STATE_PARTITIONS, AssignedPartition
+from srm.domain.flow_state.replication_state import decode_state
+from srm.domain.flow_state.reported_positions import positions_by_copy
+from srm.domain.names import internal_topics
+from srm.domain.names.filters import NameFilter, should_replicate_topic
+from srm.domain.names.topics import TopicPartition
+from srm.engine.control.compacted import ensure_compacted
+from srm.engine.flows.state_topic import StateTopic
+from srm.engine.ports import FlowContext, TopicDescription, TopicSpec
+from srm.errors import NotFoundError, SrmError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TopicSyncPlan:
+    """What has to be done on a flow's target, by name of the remote topic.
+
+    Attributes:
+        create: remote topics that are missing.
+        grow: new partition counts.
+        configs: settings to change, None deletes an override.
+        surplus: remote topics with more partitions than their source: (source's, target's) count.
+            They are left as they are, Kafka cannot shrink a topic.
+        selected: how many source topics the flow selects.
+        skipped: why nothing was looked at, else empty.
+    """
+
+    create: tuple[TopicSpec, ...] = ()
+    grow: Mapping[str, int] = field(default_factory=dict)
+    configs: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    surplus: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    selected: int = 0
+    skipped: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.create or self.grow or self.configs)
+
+
+def selected_topics(topics: Collection[str], config: FlowConfig) -> tuple[str, ...]:
+    """Return the source topics the flow copies, in order."""
+    chosen = NameFilter(config.topics, config.topics_exclude)
+    return tuple(name for name in sorted(topics) if should_replicate_topic(name, config, chosen))
+
+
+def plan_remote_topics(
+    source_topics: Mapping[str, TopicDescription],
+    target_topics: Mapping[str, TopicDescription],
+    flow_config: FlowConfig,
+    source_configs: Mapping[str, Mapping[str, str]],
+    target_configs: Mapping[str, Mapping[str, str]] | None = None,
+) -> TopicSyncPlan:
+    """Plan what makes the remote topics like their sources; pure.
+
+    Args:
+        source_topics: topics of the source; those the flow does not select are passed over.
+        target_topics: topics of the target.
+        flow_config: settings of the flow, control lists included.
+        source_configs: non-default settings by source topic.
+        target_configs: the same by remote topic. Without it, or where sync.topic.configs.enabled is
+            false, settings of topics that exist are left alone.
+    """
+    create: list[TopicSpec] = []
+    grow: dict[str, int] = {}
+    configs: dict[str, Mapping[str, str | None]] = {}
+    surplus: dict[str, tuple[int, int]] = {}
+    selected = selected_topics(source_topics, flow_config)
+    for name in selected:
+        remote = flow_config.policy.format_remote_topic(flow_config.flow.source, name)
+        wanted = _configs_to_copy(source_configs.get(name, {}), flow_config)
+        partitions = source_topics[name].partitions
+        found = target_topics.get(remote)
+        if found is None:
+            create.append(TopicSpec(remote, partitions, flow_config.replication_factor, wanted))
+            continue
+        if found.partitions < partitions:
+            grow[remote] = partitions
+        elif found.partitions > partitions:
+            surplus[remote] = (partitions, found.partitions)
+        if target_configs is not None and flow_config.sync_topic_configs_enabled:
+            current = _configs_to_copy(target_configs.get(remote, {}), flow_config)
+            if changes := _differences(wanted, current):
+                configs[remote] = changes
+    return TopicSyncPlan(tuple(create), grow, configs, surplus, len(selected))
+
+
+def apply(context: FlowContext, plan: TopicSyncPlan) -> None:
+    """Carry out a plan. A topic that fails keeps none of the others from being done.
+
+    Raises:
+        SrmError: after everything was tried; the message names all failures.
+    """
+    target = context.target
+    steps: list[tuple[str, Callable[[], None]]] = []
+    if plan.create:
+        steps.append(("creating topics", lambda: target.create_topics(plan.create)))
+    if plan.grow:
+        steps.append(("adding partitions", lambda: target.create_partitions(plan.grow)))
+    if plan.configs:
+        steps.append(("changing settings", lambda: target.alter_topic_configs(plan.configs)))
+    failures: list[tuple[str, SrmError]] = []
+    for what, step in steps:
+        try:
+            step()
+        except SrmError as error:
+            logger.warning("%s: %s failed: %s", context.config.flow, what, error)
+            failures.append((what, error))
+    if failures:
+        text = "; ".join(f"{what}: {error}" for what, error in failures)
+        raise type(failures[0][1])(f"topic sync of {context.config.flow}: {text}")
+
+
+def sync(context: FlowContext, *, dry_run: bool = False) -> TopicSyncPlan:
+    """Create, grow and configure the remote topics of a flow; return what was (or would be) done.
+
+    Nothing while the flow is paused: a source that was rebuilt has other settings at first, and a
+    shorter retention would delete what may be the only copy.
+
+    Raises:
+        SrmError: a cluster does not answer, or a part of the plan failed.
+    """
+    config = context.config
+    if read_pause(StateTopic(context.target, config.flow.source).read_commands()) is not None:
+        skipped = f"{config.flow} is paused: what becomes of its topics is decided first"
+        logger.warning("%s", skipped)
+        return TopicSyncPlan(skipped=skipped)
+    source_topics, target_topics = context.source.topics(), context.target.topics()
+    selected = selected_topics(source_topics, config)
+    remote = {config.policy.format_remote_topic(config.flow.source, name) for name in selected}
+    source_configs = context.source.topic_configs(selected)
+    target_configs = context.target.topic_configs(sorted(remote & target_topics.keys()))
+    plan = plan_remote_topics(source_topics, target_topics, config, source_configs, target_configs)
+    if not dry_run:
+        apply(context, plan)
+    return plan
+
+
+def append(
+    context: FlowContext, topics: Collection[str], by: str, *, dry_run: bool = False
+) -> tuple[AssignedPartition, ...]:
+    """Decide that copies begin after the records of others that their remote topics hold now.
+
+    Args:
+        context: the flow.
+        topics: source topics.
+        by: who decides, for people.
+        dry_run: write nothing.
+
+    Returns:
+        The partitions that this is about: their copies have no reported position, and the target
+        holds, or has held, something.
+
+    Raises:
+        NotFoundError: the flow does not copy one of the topics.
+        SrmError: a cluster does not answer.
+    """
+    config, target = context.config, context.target
+    source_topics, target_topics = context.source.topics(), target.topics()
+    if unknown := set(topics) - set(selected_topics(source_topics, config)):
+        raise NotFoundError(f"the flow copies no topic {', '.join(sorted(unknown))}")
+    state = StateTopic(target, config.flow.source)
+    reported = positions_by_copy(decode_state(state.read()).reports)
+    unreported = {}
+    for name in topics:
+        there = target_topics.get(config.policy.format_remote_topic(config.flow.source, name))
+        if there is not None:
+            for number in range(min(source_topics[name].partitions, there.partitions)):
+                ids = source_topics[name].topic_id, there.name, there.topic_id
+                assigned = AssignedPartition(name, number, *ids)
+                if assigned.copy_id not in reported:
+                    unreported[assigned] = TopicPartition(there.name, number)
+    ends = target.high_watermarks(list(unreported.values())) if unreported else {}
+    decided = tuple(sorted(one for one, place in unreported.items() if ends.get(place)))
+    notes = [PartitionNotes.after_others(one, by, context.now_ms()) for one in decided]
+    if notes and not dry_run:
+        topic = internal_topics.replication(config.flow.source)  # no replicator may have run yet
+        ensure_compacted(target, topic, STATE_PARTITIONS, config.internal_replication_factor)
+        state.write({note.key(): note.value() for note in notes})
+    return decided
+
+
+def _configs_to_copy(configs: Mapping[str, str], flow_config: FlowConfig) -> dict[str, str]:
+    excluded = NameFilter(flow_config.config_properties_exclude)
+    return {name: value for name, value in sorted(configs.items()) if not excluded.matches(name)}
+
+
+def _differences(wanted: Mapping[str, str], current: Mapping[str, str]) -> dict[str, str | None]:
+    changes: dict[str, str | None] = {
+        name: value for name, value in wanted.items() if current.get(name) != value
+    }
+    changes.update({name: None for name in current if name not in wanted})
+    return changes

@@ -1,0 +1,1 @@
+"""Status, health and supervision of flows."""

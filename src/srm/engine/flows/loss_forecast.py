@@ -1,0 +1,153 @@
+"""What it would cost if the source of a flow died now: at any moment, also when it has.
+
+Made from what the target knows. While the source answers it says itself how far it is: what it has
+now and the target has not would be lost for certain.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from heapq import nlargest
+
+from srm.domain.flow_state.liveness_thresholds import is_silent
+from srm.domain.groups.group_sync import IDLE
+from srm.domain.groups.proof_records import FlowProof
+from srm.domain.moves.gate.forecast import Forecast
+from srm.domain.moves.records.request import MoveRequest
+from srm.domain.text.amount import amount, duration
+from srm.engine.flows.cluster_absence import away_cluster, loudness
+from srm.engine.flows.source_look import SourceLook, look_at_source, topics_of_source
+from srm.engine.groups.checkpoints import per_group
+from srm.engine.moves.control.move_records import MoveContext
+from srm.engine.moves.planning.outlook import Outlook, read_outlook
+from srm.engine.ports import FlowContext
+from srm.errors import SrmError
+
+log = logging.getLogger(__name__)
+
+_GROUPS = 50
+"""Groups that one look asks for on the source: it is repeated every few seconds."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The standing forecast of a flow; ``line`` says it to people."""
+
+    line: str
+    forecast: Forecast
+    proof: FlowProof | None = None
+
+
+def read_standing(context: FlowContext) -> Standing:
+    """Forecast the loss of a flow's source, with what was last proven of its checkpoints.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    known = read_known(context)
+    try:
+        source = look_at_source(context, topics_of_source(context), known.facts.maps)
+    except SrmError as error:
+        flow = context.config.flow
+        log.log(loudness(error), "%s: the forecast is of what is known: %s", flow, error)
+        return standing_of(context, known, None)
+    return standing_of(context, with_commits(context, known), source)
+
+
+def with_commits(context: FlowContext, known: Outlook) -> Outlook:
+    """Add what groups have committed on the source that nobody runs, of the first that matter.
+
+    Such a group may be far behind for good: what it has not read it would not read again.
+    """
+    counts = {plan.group: known.read_again(plan) for plan in known.plans}
+    late = (group for group, count in counts.items() if count)
+    some = nlargest(_GROUPS, late, key=counts.__getitem__)
+    try:
+        described = context.source.groups(some) if some else {}
+        idle = [group for group in some if group in described and described[group].state in IDLE]
+        commits, _ = per_group(context.source.commits_of(idle))
+    except SrmError as error:
+        flow = context.config.flow
+        log.log(loudness(error), "%s: commits of idle groups are not known: %s", flow, error)
+        return known
+    return replace(known, commits=commits)
+
+
+def read_known(context: FlowContext, also: Collection[str] = ()) -> Outlook:
+    """Read what the target knows of a flow.
+
+    No request for each group: it stays cheap with thousands of them.
+
+    Args:
+        context: the flow.
+        also: topics whose positions are wanted with it, though they do not move: heartbeats.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    flow = context.config.flow
+    return read_outlook(
+        without_source(context),
+        MoveRequest("failover", flow.source, flow.target, mode="unplanned"),
+        with_groups=False,
+        also=also,
+    )
+
+
+def standing_of(context: FlowContext, known: Outlook, source: SourceLook | None) -> Standing:
+    """Forecast the loss of a flow's source from what was read; pure but for the clock.
+
+    Args:
+        context: the flow.
+        known: what the target knows.
+        source: how far the source says that it is, None where it does not answer.
+    """
+    now_ms = context.now_ms() if source is None else source.time_ms  # it is as of then
+    forecast = known.forecast(now_ms, source)
+    line = _line(context.config.flow.source, forecast, known.proof, now_ms)
+    return Standing(line, forecast, known.proof)
+
+
+def without_source(context: FlowContext) -> MoveContext:
+    """Return the flow and its opposite as an unplanned move has them: the source is not asked."""
+    return as_move(replace(context, source=away_cluster(context.config.flow.source)))
+
+
+def as_move(context: FlowContext) -> MoveContext:
+    """Return a flow and its opposite as a move along it has them."""
+    opposite = context.opposite or replace(context.config, flow=context.config.flow.reversed)
+    back = replace(
+        context,
+        config=opposite,
+        source=context.target,
+        target=context.source,
+        maps=context.reverse_maps,
+        reverse_maps=context.maps,
+        switch=None,
+        opposite=context.config,
+    )
+    return MoveContext(context, back)
+
+
+def _line(source: str, forecast: Forecast, proof: FlowProof | None, now_ms: int) -> str:
+    proven = "no group proven yet" if proof is None else proof.line(now_ms)
+    lost = _lost(source, forecast)
+    again = f"at most {forecast.re_read:,} read again{forecast.still}"
+    return f"if {source} died now: {lost}, {again}, {proven}"
+
+
+def _lost(source: str, forecast: Forecast) -> str:
+    age_ms, at_most = forecast.age_ms, forecast.at_most
+    if age_ms is not None and at_most is not None and is_silent(age_ms):
+        ago = duration(age_ms / 1000)
+        then = f"{forecast.not_copied:,} when {source} was last heard of, {ago} ago"
+        return f"up to {amount(at_most, 'record')} lost ({then})"
+    seconds = "" if forecast.seconds is None else f" ({duration(forecast.seconds)})"
+    lost = f"{amount(forecast.not_copied, 'record')}{seconds} lost"
+    if forecast.at_most is None:
+        lost += " as far as is known"
+    elif forecast.at_most > forecast.not_copied:
+        lost += f", {forecast.at_most:,} at most"
+    return lost

@@ -1,0 +1,52 @@
+"""The state topic of a flow, ``srm-replication.<SOURCE>.internal``, as one table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from srm.domain.flow_state.replication_records import COMMANDS, REPORTS
+from srm.domain.names import internal_topics
+from srm.engine.ports import Cluster
+
+
+class StateTable(Protocol):
+    """The records of a flow's state topic, by key."""
+
+    def read(self) -> dict[bytes, bytes]:
+        """Return everything: what the driver says, and what the slots report."""
+        ...
+
+    def read_commands(self) -> dict[bytes, bytes]:
+        """Return what the driver says and is asked."""
+        ...
+
+    def write(self, records: Mapping[bytes, bytes | None]) -> None:
+        """Write to the partition of commands, and wait for the acknowledgement."""
+        ...
+
+
+class StateTopic:
+    """Reads both partitions of the state topic (implements :class:`StateTable`).
+
+    Args:
+        target: the flow's target.
+        source: alias of the flow's source.
+    """
+
+    def __init__(self, target: Cluster, source: str) -> None:
+        topic = internal_topics.replication(source)
+        self._commands = target.compacted(topic, COMMANDS)
+        self._reports = target.compacted(topic, REPORTS)
+
+    def read(self) -> dict[bytes, bytes]:
+        """Return everything; a topic, or a partition of it, that does not exist reads empty."""
+        return {**self._commands.read(), **self._reports.read()}
+
+    def read_commands(self) -> dict[bytes, bytes]:
+        """Return what the driver says and is asked."""
+        return self._commands.read()
+
+    def write(self, records: Mapping[bytes, bytes | None]) -> None:
+        """Write to the partition of commands, and wait for the acknowledgement."""
+        self._commands.write(records)

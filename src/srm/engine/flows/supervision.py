@@ -1,0 +1,299 @@
+"""Supervision of the replicator: who drives a flow, is it alive, and what is to be done about it.
+
+All of it is in the flow's state topic, ``srm-replication.<SOURCE>.internal`` on the target, so that
+it can be judged from any host. :func:`look` reads the topics, the rest decides over what it found;
+asking a driver to end is :mod:`srm.engine.flows.driver_requests`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from srm.domain.flow_state.liveness_thresholds import LOOK_S, LOST_S, SILENT_S, STARTUP_S
+from srm.domain.flow_state.pause import Pause, read_pause
+from srm.domain.flow_state.replication_records import (
+    DRIVER_KEY,
+    REQUEST_KEY,
+    DriverHeartbeat,
+    DriverRequest,
+)
+from srm.domain.flow_state.replication_state import decode_state
+from srm.domain.names.topics import Flow
+from srm.domain.text.amount import amount
+from srm.domain.text.reason import Reason
+from srm.engine.flows.state_topic import StateTable, StateTopic
+from srm.engine.ports import Cluster, FlowContext
+from srm.errors import IntegrityError, SrmError
+
+KEPT_REASONS: Final = 20
+_logger = logging.getLogger(__name__)
+
+StateTopics = Mapping[Flow, StateTable]
+Verdict = Literal["starting", "running", "ended", "lost"]
+NextStep = Literal["look", "start", "supervise", "stay-stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSigns:
+    """What the state topic of one flow says: who drives it and how far its slots are.
+
+    ``remaining`` counts source offsets not copied yet, markers included. ``stopped`` names
+    partitions with the reason.
+    """
+
+    flow: str
+    driver: DriverHeartbeat | None
+    request: DriverRequest | None
+    slots: int
+    partitions: int
+    remaining: int
+    stopped: tuple[Reason, ...]
+
+    @property
+    def beat(self) -> tuple[str, int, bool]:
+        """What changes with each sign of life."""
+        driver = self.driver
+        return (driver.driver, driver.time_ms, driver.ended) if driver else ("", 0, False)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last driver said that it ended in good order."""
+        return self.driver is not None and self.driver.ended
+
+    @property
+    def asked_to_end(self) -> bool:
+        """Whether the standing request is meant for the last driver."""
+        started_after = self.driver.started_after if self.driver else ""
+        return self.request is not None and self.request.request != started_after
+
+    @property
+    def stopped_by(self) -> DriverRequest | None:
+        """The request that keeps the flow stopped: nobody has started it since."""
+        request = self.request
+        return request if request and request.action == "stop" and self.asked_to_end else None
+
+    def summary(self) -> dict[str, Any]:
+        """Return plain JSON for people who look at a task."""
+        return {
+            "flow": self.flow,
+            "application_id": self.driver.application_id if self.driver else "",
+            "driver": f"{self.driver.host}/{self.driver.pid}" if self.driver else "",
+            "heartbeat_ms": self.driver.time_ms if self.driver else 0,
+            "slots": self.slots,
+            "partitions": self.partitions,
+            "remaining": self.remaining,
+            "stopped": len(self.stopped),
+            "reasons": [reason.text for reason in self.stopped[:KEPT_REASONS]],
+        }
+
+    def line(self) -> str:
+        """Return one line for a log, without what is wrong: that is a matter of its health."""
+        return (
+            f"{self.flow}: {amount(self.slots, 'slot')}, {amount(self.partitions, 'partition')}, "
+            f"{amount(self.remaining, 'offset')} to copy"
+        )
+
+
+Signs = Mapping[Flow, FlowSigns | SrmError]
+"""What one look found; an error for a flow whose state topic cannot be read."""
+
+
+def read_signs(flow: Flow, records: Mapping[bytes, bytes]) -> FlowSigns:
+    """Interpret the current records of a flow's state topic; damaged ones are passed over."""
+    driver = read_driver(records)
+    # Reports that are older than this belong to slots of an earlier application.
+    oldest = driver.time_ms - SILENT_S * 1000 if driver else 0
+    state = decode_state(records)
+    reports = [report for report in state.reports if report.time_ms >= oldest]
+    positions = [entry.position for report in reports for entry in report.positions]
+    return FlowSigns(
+        flow=str(flow),
+        driver=driver,
+        request=read_request(records),
+        slots=len(reports),
+        partitions=len(positions),
+        remaining=sum(max(0, p.source_end - p.source_next) for p in positions),
+        stopped=tuple(
+            Reason(status.why, status.action).within(f"{status.topic}-{status.partition}")
+            for status in state.statuses
+            if status.state == "stopped"
+        ),
+    )
+
+
+def read_driver(records: Mapping[bytes, bytes]) -> DriverHeartbeat | None:
+    """Return the last heartbeat of a driver; a damaged one is none, the next one replaces it."""
+    try:
+        return DriverHeartbeat.decode(records[DRIVER_KEY]) if DRIVER_KEY in records else None
+    except IntegrityError as error:
+        _logger.warning("passed over: %s", error)
+        return None
+
+
+def read_request(records: Mapping[bytes, bytes]) -> DriverRequest | None:
+    """Return the standing request; a damaged one is none, as drivers take it too."""
+    try:
+        return DriverRequest.decode(records[REQUEST_KEY]) if REQUEST_KEY in records else None
+    except IntegrityError:
+        return None
+
+
+def state_topic(context: FlowContext) -> StateTable:
+    """Return the state topic of a flow."""
+    return topic_on(context.target, context.config.flow)
+
+
+def topic_on(target: Cluster, flow: Flow) -> StateTable:
+    """Return the state topic of a flow, on its target."""
+    return StateTopic(target, flow.source)
+
+
+def standing_pause(context: FlowContext) -> Pause | None:
+    """Return the pause of a flow, None where it is not paused.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    return read_pause(state_topic(context).read_commands())
+
+
+def paused_text(context: FlowContext) -> str:
+    """Say why nothing of a flow is carried over, empty where it is not paused.
+
+    What its source says of groups is of no more account then: they have gone on without it.
+    """
+    pause = standing_pause(context)
+    return "" if pause is None else f"{context.config.flow} is paused: {pause.reason}"
+
+
+def look(topics: StateTopics) -> dict[Flow, FlowSigns | SrmError]:
+    """Read the state topic of each flow once; where that fails the error takes its place."""
+    found: dict[Flow, FlowSigns | SrmError] = {}
+    for flow, topic in topics.items():
+        try:
+            found[flow] = read_signs(flow, topic.read())
+        except SrmError as error:
+            found[flow] = error
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One flow: its latest signs, when they were first read, when its heartbeat last changed.
+
+    ``error`` says why it cannot be read now.
+    """
+
+    signs: FlowSigns | None = None
+    first: float = 0.0
+    changed: float | None = None
+    error: SrmError | None = None
+
+    @property
+    def readable(self) -> FlowSigns | None:
+        """The signs of a flow that can be read now."""
+        return self.signs if self.error is None else None
+
+    def silence(self, now: float) -> float:
+        """Return the seconds since the heartbeat changed, endless where it never did."""
+        return float("inf") if self.changed is None else now - self.changed
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Judges the heartbeats of all flows by when they change, on this host's monotonic clock.
+
+    The record of a dead driver stays in the topic, so its presence proves nothing. Each heartbeat
+    names all flows of its application: one that beats speaks for them all. Nothing is concluded
+    from a flow whose target does not answer: the driver cannot write there either.
+
+    Args:
+        began: when watching began. All times are monotonic seconds.
+        flows: what was seen of each flow.
+        driver: id of the driver that is supervised, where it is known.
+    """
+
+    began: float
+    flows: Mapping[Flow, _Seen]
+    driver: str = ""
+
+    @classmethod
+    def over(cls, flows: StateTopics, now: float, driver: str = "") -> Watch:
+        """Begin to watch the flows."""
+        return cls(now, {flow: _Seen() for flow in flows}, driver)
+
+    def after(self, found: Signs, now: float) -> Watch:
+        """Return what is known after one more look."""
+        flows = {flow: _seen(seen, found[flow], now) for flow, seen in self.flows.items()}
+        return replace(self, flows=flows)
+
+    @property
+    def signs(self) -> tuple[FlowSigns, ...]:
+        """The latest signs of the flows that can be read."""
+        return tuple(seen.readable for seen in self.flows.values() if seen.readable is not None)
+
+    @property
+    def errors(self) -> dict[Flow, SrmError]:
+        """The flows that cannot be read, and why."""
+        return {flow: seen.error for flow, seen in self.flows.items() if seen.error is not None}
+
+    def verdict(self, now: float) -> Verdict:
+        """Say how the application is that drives all flows, as far as they could be read."""
+        seen = self.flows.values()
+        if any(self._has_ended(one) for one in seen):
+            return "ended"
+        driven = self._driven(now)
+        left = [one for one in seen if one.readable and one.readable.flow not in driven]
+        if any(now - self.began > STARTUP_S or one.changed is not None for one in left):
+            return "lost"
+        return "starting" if left or all(one.changed is None for one in seen) else "running"
+
+    def next_step(self, now: float) -> NextStep:
+        """Say what a supervisor does that has no application yet: call until it is not "look"."""
+        if self.stopped_by is not None:
+            return "stay-stopped"
+        driven = self._driven(now)
+        asked = any(one.asked_to_end for one in self.signs)
+        if not asked and driven.issuperset(map(str, self.flows)):
+            return "supervise"
+        # A clean end is worth waiting for; without it the new application fences the old one.
+        patience = LOST_S if asked and driven else LOOK_S
+        waits = any(
+            one.readable.driver and not one.readable.ended and now - one.first < patience
+            for one in self.flows.values()
+            if one.readable
+        )
+        return "look" if waits or not self.signs else "start"
+
+    @property
+    def stopped_by(self) -> DriverRequest | None:
+        """The request that keeps a flow stopped, None where there is none."""
+        return next((one.stopped_by for one in self.signs if one.stopped_by), None)
+
+    def living(self, now: float) -> tuple[DriverHeartbeat, ...]:
+        """Return the heartbeats that are seen to change."""
+        alive = (one.readable for one in self.flows.values() if one.silence(now) <= LOST_S)
+        return tuple(s.driver for s in alive if s is not None and s.driver and not s.ended)
+
+    def _driven(self, now: float) -> set[str]:
+        return {flow for driver in self.living(now) for flow in driver.flows}
+
+    def _has_ended(self, seen: _Seen) -> bool:
+        driver = seen.signs.driver if seen.signs else None
+        ours = seen.changed is not None or (driver is not None and driver.driver == self.driver)
+        return driver is not None and driver.ended and ours
+
+
+def _seen(before: _Seen, found: FlowSigns | SrmError, now: float) -> _Seen:
+    if isinstance(found, SrmError):
+        return replace(before, error=found)
+    first, changed = before.first, before.changed
+    if before.readable is None:
+        # While it could not be read it could not be written either: time to begin again.
+        first, changed = now, None if changed is None else now
+    elif found.beat != before.readable.beat:
+        changed = now
+    return _Seen(found, first, changed)

@@ -1,0 +1,1 @@
+"""Checkpoint emission, group offset sync and translation."""

@@ -1,0 +1,429 @@
+"""Compute and emit a flow's checkpoints: one bounded run over its groups.
+
+Everything is fetched first (commits, then maps around them, then logs: so a map is never older
+than the commits it translates), the rest is :mod:`srm.domain.groups.checkpoints`. A group that
+cannot be read is reported and does not hide the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from srm.config.model import FlowConfig
+from srm.domain.groups.checkpoints import CheckpointOutcome, FactsOf, Selection, checkpoint_outcomes
+from srm.domain.groups.ledger import Ledger, all_entries
+from srm.domain.groups.mm2_records import Checkpoint, TopicIds
+from srm.domain.groups.proof_records import FlowProof
+from srm.domain.groups.translation import Direction, PartitionFacts
+from srm.domain.metrics.checkpoint_latency import checkpoint_metrics, encode_checkpoints
+from srm.domain.names import internal_topics
+from srm.domain.names.filters import NameFilter, group_filter
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.text.reason import Reason
+from srm.engine.control.compacted import STAMPED, ensure_compacted
+from srm.engine.drill.leftovers import try_to_remove_leftovers
+from srm.engine.flows.supervision import paused_text
+from srm.engine.groups.checkpoint_proof import ProofShare, prove_emission
+from srm.engine.groups.group_listing import selected_groups
+from srm.engine.groups.partition_facts import WantedMaps, logs_of, partition_facts, starts_of
+from srm.engine.groups.proving import keep_proof, read_proof
+from srm.engine.metrics.raw_metrics import tell
+from srm.engine.ports import ByGroup, Cluster, FlowContext, Stamped, TopicDescription
+from srm.errors import IntegrityError
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+Commits = Mapping[TopicPartition, int]
+Topics = Mapping[str, TopicDescription]
+
+
+def _no_facts(partition: TopicPartition, _direction: Direction) -> PartitionFacts:
+    raise KeyError(partition)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The translations of all selected groups of a flow, and what could not be read, by group.
+
+    ``facts_of`` is what they were translated with, ``asked_ms`` when each group was asked.
+    ``on_source`` and ``on_target`` are the topics of both clusters, read before everything else.
+    """
+
+    outcomes: tuple[CheckpointOutcome, ...] = ()
+    errors: Mapping[str, Reason] = field(default_factory=dict)
+    facts_of: FactsOf = field(default=_no_facts, compare=False, repr=False)
+    asked_ms: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    on_source: Topics = field(default_factory=dict, compare=False, repr=False)
+    on_target: Topics = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Groups with at least one outcome."""
+        return tuple(sorted({outcome.group for outcome in self.outcomes}))
+
+
+@dataclass(frozen=True)
+class CheckpointSummary:
+    """Result of one emission.
+
+    Attributes:
+        groups: how many groups were translated.
+        written: checkpoint records written (with a dry run: that would be).
+        unchanged: checkpoints that the topic held already.
+        states: number of outcomes by state.
+        errors: groups that could not be read, with the reason.
+        skipped: why nothing was done at all, else empty.
+        proof: what the records on both sides say of the translations, of a sample of the groups.
+    """
+
+    flow: Flow
+    time_ms: int
+    groups: int = 0
+    written: int = 0
+    unchanged: int = 0
+    states: Mapping[str, int] = field(default_factory=dict)
+    outcomes: tuple[CheckpointOutcome, ...] = ()
+    errors: Mapping[str, str] = field(default_factory=dict)
+    skipped: str = ""
+    dry_run: bool = False
+    proof: FlowProof | None = None
+
+
+def selection_of(config: FlowConfig) -> Selection:
+    """Return which topics and groups a flow checkpoints."""
+    return Selection(
+        config.flow,
+        config.policy,
+        NameFilter(config.topics, config.topics_exclude),
+        group_filter(config.groups, config.groups_exclude),
+        NameFilter(config.reverse_checkpointed_topics),
+        config.reverse_checkpointing_enabled,
+    )
+
+
+def emit(
+    context: FlowContext,
+    groups: Collection[str] | None = None,
+    *,
+    dry_run: bool = False,
+    share: ProofShare | None = None,
+) -> CheckpointSummary:
+    """Write the checkpoints that changed to ``<SOURCE>.checkpoints.internal`` on the target.
+
+    Before that the records at the commits and at their translations are compared, of as many groups
+    as the flow's budget allows; what is wrong is not written. What was proven is kept on the
+    target, unless only some groups were asked for.
+
+    Args:
+        context: the flow.
+        groups: only these groups; all selected ones without it.
+        dry_run: compute and compare, write nothing.
+        share: what may be looked at for proof; by the flow's settings without it.
+
+    Raises:
+        SrmError: a cluster does not answer.
+    """
+    config, now_ms = context.config, context.now_ms()
+    if not (config.emit_checkpoints_enabled or dry_run):
+        skipped = f"{config.flow}.emit.checkpoints.enabled is false"
+        return CheckpointSummary(config.flow, now_ms, skipped=skipped)
+    if paused := paused_text(context):
+        return CheckpointSummary(config.flow, now_ms, skipped=paused)
+    if not groups and not dry_run:
+        try_to_remove_leftovers(context.target, now_ms)
+    found = survey(context, groups, remember=not dry_run)
+    share = share or proof_share(context)
+    proven = prove_emission(
+        context,
+        (found.outcomes, found.facts_of),
+        found.errors,
+        share,
+        lambda some: ((one := survey(context, some)).outcomes, one.facts_of),
+        now_ms,
+    )
+    for wrong in proven.proof.disproved:
+        logger.error("%s: group %s: %s", config.flow, wrong.group, wrong.evidence)
+    topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
+    table = context.target.compacted(topic)
+    existing = table.read()
+    checkpoints = [
+        checkpoint
+        for outcome in found.outcomes
+        if (checkpoint := outcome.checkpoint) is not None
+        and (outcome.group, outcome.upstream) not in proven.withheld
+    ]
+    records = {checkpoint.key(): checkpoint.value() for checkpoint in checkpoints}
+    changed = {key: value for key, value in records.items() if existing.get(key) != value}
+    if changed and not dry_run:
+        if not existing:
+            factor = config.checkpoints_replication_factor
+            ensure_compacted(
+                context.target, topic, replication_factor=factor, extra_configs=STAMPED
+            )
+        table.write(changed)
+        _tell_latency(context, found, changed.keys(), now_ms)
+    if groups is None and not dry_run:
+        still = standing_still(existing.keys() - records.keys(), found)
+        keep_proof(context, replace(proven.proof, unread=(*proven.proof.unread, *still)))
+    logger.info("%s: %d checkpoints written of %d", config.flow, len(changed), len(records))
+    return CheckpointSummary(
+        flow=config.flow,
+        time_ms=now_ms,
+        groups=len(found.groups),
+        written=len(changed),
+        unchanged=len(records) - len(changed),
+        states=dict(sorted(Counter(outcome.state for outcome in found.outcomes).items())),
+        outcomes=found.outcomes,
+        errors=texts(found.errors),
+        dry_run=dry_run,
+        proof=proven.proof,
+    )
+
+
+def _tell_latency(
+    context: FlowContext, found: Survey, written: Collection[bytes], began_ms: int
+) -> None:
+    """Tell how long the checkpoints took that were just acknowledged.
+
+    One group's may have been acknowledged before another's; the target is asked for all at once.
+    """
+    now_ms = context.now_ms()
+    taken = [
+        (
+            outcome.upstream.topic,
+            checkpoint.topic_partition.topic,
+            now_ms - found.asked_ms[outcome.group],
+        )
+        for outcome in found.outcomes
+        if (checkpoint := outcome.checkpoint) is not None and checkpoint.key() in written
+    ]
+    metrics = checkpoint_metrics(context.config.flow, began_ms, now_ms, taken)
+    tell(context, "checkpoints", encode_checkpoints(metrics))
+
+
+def standing_still(keys: Iterable[bytes], found: Survey) -> tuple[str, ...]:
+    """Name the groups that have checkpoints under such keys and were not seen now."""
+    seen = {*found.groups, *found.errors}
+    groups: set[str] = set()
+    for key in keys:
+        with suppress(IntegrityError):
+            groups.add(Checkpoint.group_of(key))
+    return tuple(sorted(groups - seen))
+
+
+def proof_share(context: FlowContext) -> ProofShare:
+    """Return what the next emission may look at.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    budget = context.config.proof_budget
+    last = read_proof(context.target, context.config.flow) if budget else None
+    return ProofShare.after(budget, last)
+
+
+def survey(
+    context: FlowContext, groups: Collection[str] | None = None, *, remember: bool = False
+) -> Survey:
+    """Translate the commits of all selected (or the given) groups; errors are kept by group.
+
+    ``remember`` keeps the listing of groups for ``refresh.groups.interval.seconds``.
+
+    Raises:
+        UnavailableError: a cluster does not answer.
+    """
+    selection = selection_of(context.config)
+    listed = selected_groups(context, remember=remember) if groups is None else groups
+    wanted = sorted(name for name in listed if selection.groups.matches(name))
+    # Read first: an offset that is read later is of a topic with this id, or of a later one.
+    on_source = context.source.topics() if wanted else {}
+    on_target = context.target.topics() if wanted else {}
+
+    asked_ms = dict.fromkeys(wanted, context.now_ms())
+    commits, errors = per_group(context.source.commits_of(wanted))
+    if groups is not None:
+        unselected = sorted(set(groups) - set(wanted))
+        errors.update({group: Reason(_not_selected(group, selection.flow)) for group in unselected})
+    chosen = {
+        group: offsets
+        for group, offsets in commits.items()
+        if selection.selects_group(group, offsets)
+    }
+    facts_of = _facts(context, selection, chosen.values())
+
+    def ids_of(upstream: TopicPartition, downstream: TopicPartition) -> TopicIds:
+        sides = on_source.get(upstream.topic), on_target.get(downstream.topic)
+        return TopicIds(*("" if topic is None else topic.topic_id for topic in sides))
+
+    outcomes = tuple(
+        outcome
+        for group, offsets in sorted(chosen.items())
+        for outcome in checkpoint_outcomes(group, offsets, selection, facts_of, ids_of)
+    )
+    return Survey(outcomes, errors, facts_of, asked_ms, on_source, on_target)
+
+
+def per_group(answers: ByGroup[_T]) -> tuple[dict[str, _T], dict[str, Reason]]:
+    """Return answers by group, and why others have none."""
+    results, errors = answers
+    return results, {group: Reason.of(error) for group, error in errors.items()}
+
+
+def of_all(answers: ByGroup[_T]) -> dict[str, _T]:
+    """Return answers by group, or raise the error of a group that has none."""
+    results, errors = answers
+    for error in errors.values():
+        raise error
+    return results
+
+
+def texts(reasons: Mapping[str, Reason]) -> dict[str, str]:
+    """Return what reasons say, for people."""
+    return {name: reason.text for name, reason in reasons.items()}
+
+
+def read_ledger(cluster: Cluster, topics: Topics) -> Ledger:
+    """Read what srm itself wrote to groups on a cluster, whose topics were read before.
+
+    Raises:
+        SrmError: the cluster does not answer.
+    """
+    ids = {name: topic.topic_id for name, topic in topics.items()}
+    rows = cluster.compacted(internal_topics.LEDGER).read_stamped()
+    return Ledger({key: (row.value, row.timestamp_ms) for key, row in rows.items()}, ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """A checkpoint that the target keeps, and when it was written (epoch milliseconds)."""
+
+    checkpoint: Checkpoint
+    time_ms: int
+
+
+def read_checkpoints(
+    target: Cluster, topic: str, topics: Topics, group: str | None = None
+) -> list[Emitted]:
+    """Read the checkpoints of a flow, as they count for the topics that the target has now.
+
+    One of a former life of its topic says that the group has read nothing of it, and so does one
+    of MM2, which names no topic, where its offset is after the end of the log. Checkpoints of
+    partitions that do not exist, and damaged ones, are passed over.
+
+    Args:
+        target: the flow's target.
+        topic: the flow's checkpoints topic.
+        topics: of the target, read before this is called.
+        group: of which group, of all without it.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    rows = [
+        (checkpoint, row.timestamp_ms)
+        for checkpoint, row in _decode_rows(target.compacted(topic).read_stamped(), group)
+        if (known := topics.get(checkpoint.topic_partition.topic)) is not None
+        and checkpoint.topic_partition.partition < known.partitions
+    ]
+    of_mm2 = {
+        one.topic_partition for one, _ in rows if one.downstream_offset and one.topic_ids is None
+    }
+    served = [place for place in of_mm2 if place.partition not in topics[place.topic].leaderless]
+    ends = target.high_watermarks(served) if served else {}
+
+    def is_former(one: Checkpoint) -> bool:
+        place, ids = one.topic_partition, one.topic_ids
+        if ids is None:
+            return one.downstream_offset > ends.get(place, one.downstream_offset)
+        return ids.target != topics[place.topic].topic_id
+
+    return [
+        Emitted(one.at_the_start() if is_former(one) else one, time_ms) for one, time_ms in rows
+    ]
+
+
+def _decode_rows(
+    rows: Mapping[bytes, Stamped], group: str | None = None
+) -> Iterator[tuple[Checkpoint, Stamped]]:
+    for key, row in rows.items():
+        try:
+            if group is None or Checkpoint.group_of(key) == group:
+                yield Checkpoint.decode(key, row.value), row
+        except IntegrityError as error:
+            logger.error("%s; it is passed over", error)  # noqa: TRY400 -- one line
+
+
+def forget_topics(cluster: Cluster, topic: str, gone: Collection[str]) -> None:
+    """Delete what a cluster keeps of the places of groups in topics that are gone.
+
+    Ledger entries are deleted. MM2's readers fail on a tombstone among checkpoints, so those are
+    set to the start, whatever topic has the name.
+
+    Args:
+        cluster: of the topics.
+        topic: a checkpoints topic of the cluster.
+        gone: ids of the topics.
+
+    Raises:
+        SrmError: the cluster does not answer, or does not let srm write.
+    """
+    places = cluster.compacted(topic)
+    reset = {
+        checkpoint.key(): checkpoint.at_the_start().value()
+        for checkpoint, _ in _decode_rows(places.read_stamped())
+        if (ids := checkpoint.topic_ids) is not None and ids.target in gone
+    }
+    if reset:
+        places.write(reset)
+    own = cluster.compacted(internal_topics.LEDGER)
+    ended = [entry.key() for entry in all_entries(own.read()) if entry.topic_id in gone]
+    if ended:
+        own.write(dict.fromkeys(ended))
+
+
+def _not_selected(group: str, flow: Flow) -> str:
+    return (
+        f"group not selected: srm-control groups --source {flow.source} "
+        f"--target {flow.target} --add {shlex.quote(group)}"
+    )
+
+
+def _facts(context: FlowContext, selection: Selection, commits: Iterable[Commits]) -> FactsOf:
+    """Fetch the maps and logs of all partitions that will be asked for."""
+    offsets: dict[TopicPartition, set[int]] = defaultdict(set)
+    for committed in commits:
+        for partition, offset in committed.items():
+            offsets[partition].add(offset)
+    chosen: dict[TopicPartition, Direction] = {
+        partition: direction
+        for partition in offsets
+        if (direction := selection.direction(partition.topic)) is not None
+    }
+    counterparts = {p: selection.downstream(p, direction) for p, direction in chosen.items()}
+    starts = starts_of(context.source, chosen)
+    target_starts = starts_of(context.target, set(counterparts.values()))
+    wanted: dict[Direction, WantedMaps] = {"forward": WantedMaps(), "reverse": WantedMaps()}
+    for p, direction in chosen.items():
+        sides = (p, starts), (counterparts[p], target_starts)
+        wanted[direction].add(direction, *sides, offsets[p])
+    maps = {
+        "forward": wanted["forward"].load(context.maps),
+        "reverse": wanted["reverse"].load(context.reverse_maps),
+    }
+    upstream = logs_of(context.source, chosen, starts)
+    downstream = logs_of(context.target, set(counterparts.values()), target_starts)
+
+    def facts_of(partition: TopicPartition, direction: Direction) -> PartitionFacts:
+        place = selection.downstream(partition, direction)
+        sides = (partition, upstream), (place, downstream)
+        return partition_facts(maps[direction], direction, *sides, selection.flow.target)
+
+    return facts_of

@@ -1,0 +1,416 @@
+"""Write translated offsets for groups on a flow's target, without ever harming a group.
+
+For each group: decide from what is committed there now, write the ledger, look again, write the
+offsets, read them back, settle the ledger. The broker itself refuses the write while the group has
+members; a group that came alive in between is left alone and reported.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from srm.domain.groups.checkpoints import CheckpointOutcome
+from srm.domain.groups.group_sync import IDLE, SyncAction, SyncDecision, decide
+from srm.domain.groups.ledger import Ledger, LedgerEntry
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.text.reason import Reason
+from srm.engine.control.compacted import STAMPED, ensure_compacted
+from srm.engine.flows.supervision import paused_text
+from srm.engine.groups.checkpoints import (
+    Commits,
+    Survey,
+    of_all,
+    per_group,
+    read_ledger,
+    survey,
+    texts,
+)
+from srm.engine.groups.proving import read_proof
+from srm.engine.ports import FlowContext, GroupDescription
+from srm.errors import GroupActiveError, SrmError
+
+logger = logging.getLogger(__name__)
+
+_GROUPS_AT_ONCE = 200  # one ledger write for so many; also how many a crash can leave unsettled
+_AT_A_TIME = 8  # writing a group's offsets costs a short request to its coordinator
+
+
+@dataclass(frozen=True)
+class GroupSyncSummary:
+    """Result of one run: each (group, partition) with what was decided and done.
+
+    Attributes:
+        actions: number of decisions by action.
+        applied: offsets written and read back (with a dry run: none).
+        errors: groups that could not be read, with the reason.
+        skipped: why nothing was done at all, else empty.
+    """
+
+    flow: Flow
+    time_ms: int
+    actions: Mapping[str, int] = field(default_factory=dict)
+    applied: int = 0
+    decisions: tuple[SyncDecision, ...] = ()
+    errors: Mapping[str, str] = field(default_factory=dict)
+    skipped: str = ""
+    dry_run: bool = False
+
+
+def sync(
+    context: FlowContext, groups: Collection[str] | None = None, *, dry_run: bool = False
+) -> GroupSyncSummary:
+    """Bring idle groups on the target to where they stand on the source.
+
+    Offsets are translated again from the maps, which are newer than any checkpoint record, by the
+    same rules, so the numbers are those a checkpoint of this moment would hold.
+
+    Args:
+        context: the flow.
+        groups: only these groups; all selected ones without it.
+        dry_run: decide, write nothing.
+
+    Raises:
+        SrmError: a cluster does not answer.
+    """
+    flow, now_ms = context.config.flow, context.now_ms()
+    if not (context.config.sync_group_offsets_enabled or dry_run):
+        skipped = f"{flow}.sync.group.offsets.enabled is false"
+        return GroupSyncSummary(flow, now_ms, skipped=skipped)
+    if paused := paused_text(context):
+        return GroupSyncSummary(flow, now_ms, skipped=paused)
+    found = survey(context, groups, remember=not dry_run)
+    ledger = read_ledger(context.target, found.on_target)
+    decisions, errors = decisions_of(context, found, ledger)
+    if not dry_run:
+        decisions = _carry_out(context, decisions, ledger, f"sync {flow} {now_ms}")
+    return GroupSyncSummary(
+        flow=flow,
+        time_ms=now_ms,
+        actions=dict(sorted(Counter(decision.action for decision in decisions).items())),
+        applied=sum(decision.applied for decision in decisions),
+        decisions=decisions,
+        errors=texts(errors),
+        dry_run=dry_run,
+    )
+
+
+def decisions_of(
+    context: FlowContext, found: Survey, ledger: Ledger
+) -> tuple[tuple[SyncDecision, ...], dict[str, Reason]]:
+    """Decide what is done about the groups of a survey; return why others could not be, by group.
+
+    Args:
+        context: the flow.
+        found: their commits, read before this is called.
+        ledger: that of the flow's target.
+
+    Raises:
+        SrmError: a cluster does not answer.
+    """
+    right, wrong = _without_disproved(context, found.outcomes)
+    # Read after the commits: they show no write of the opposite flow that is not in it.
+    decisions, errors = _decide(
+        context, right, ledger, read_ledger(context.source, found.on_source)
+    )
+    return decisions, {**wrong, **found.errors, **errors}
+
+
+def _without_disproved(
+    context: FlowContext, outcomes: Sequence[CheckpointOutcome]
+) -> tuple[tuple[CheckpointOutcome, ...], dict[str, Reason]]:
+    """Leave out partitions in which the last emission of checkpoints found a wrong translation."""
+    proof = read_proof(context.target, context.config.flow)
+    wrong = proof.wrong_partitions if proof is not None else frozenset()
+    left = {o.group: o.upstream for o in outcomes if str(o.upstream) in wrong}
+    return (
+        tuple(outcome for outcome in outcomes if str(outcome.upstream) not in wrong),
+        {
+            group: Reason.saying(
+                f"not written for {partition}: a translation in it was disproved", "see srm status"
+            )
+            for group, partition in left.items()
+        },
+    )
+
+
+def apply_exact(
+    context: FlowContext,
+    wanted: Mapping[str, Mapping[TopicPartition, int]],
+    *,
+    seen: Mapping[str, Mapping[TopicPartition, int | None]] | None = None,
+    operation: str = "",
+) -> tuple[SyncDecision, ...]:
+    """Set groups on the target to exactly these offsets, with the ledger: what a move does.
+
+    What was seen there is replaced, higher or lower; a move has decided that before. A group with
+    members, or whose offsets are others by now, is left alone, its decisions say ``group-active``.
+    All groups at once: the ledger of the whole cluster is read for it, while clients of all of them
+    wait.
+
+    Args:
+        context: the flow towards the cluster that is written to.
+        wanted: by group, the next offset to read by partition, as named on the target.
+        seen: by group, what was committed there when that was decided; without it whatever is
+            there now may be replaced.
+        operation: id of the move, kept in the ledger.
+
+    Raises:
+        SrmError: the target does not answer, or a group's offsets may not be read.
+    """
+    names, topics = sorted(wanted), context.target.topics()
+    states = context.target.groups(names)
+    current = of_all(context.target.commits_of(names))
+    before = current if seen is None else seen
+    ledger = read_ledger(context.target, topics)
+    decisions = tuple(
+        _exact(
+            _state(states, name),
+            partition,
+            current[name].get(partition),
+            offset,
+            ledger,
+            before[name].get(partition),
+        )
+        for name in names
+        for partition, offset in sorted(wanted[name].items())
+    )
+    return _carry_out(
+        context, decisions, ledger, operation or f"apply {context.config.flow} {context.now_ms()}"
+    )
+
+
+def _exact(
+    group: GroupDescription,
+    partition: TopicPartition,
+    current: int | None,
+    offset: int,
+    ledger: Ledger,
+    seen: int | None,
+) -> SyncDecision:
+    entry = ledger.entry(group.name, partition)
+    # An offset in place below an older intention would later pass for an operator's rewind.
+    known = entry is None or entry.intended == offset
+    action: SyncAction = "unchanged" if current == offset and known else "write"
+    reason = ""
+    if group.state not in IDLE:
+        action, reason = "group-active", _members(group)
+    elif current not in {seen, offset}:
+        action, reason = "group-active", f"its offset was {seen} and is {current} now"
+    return SyncDecision(group.name, partition, action, current, offset, reason)
+
+
+def _members(group: GroupDescription) -> str:
+    if group.state == "unknown":
+        why = f" ({group.reason})" if group.reason else ""
+        return f"its state is not known{why}, so it may have members"
+    return f"members: {', '.join(group.members) or 'unnamed'}"
+
+
+def _decide(
+    context: FlowContext,
+    outcomes: Sequence[CheckpointOutcome],
+    ledger: Ledger,
+    source_ledger: Ledger,
+) -> tuple[tuple[SyncDecision, ...], dict[str, Reason]]:
+    by_group = defaultdict[str, list[CheckpointOutcome]](list)
+    for outcome in outcomes:
+        if outcome.downstream is not None:
+            by_group[outcome.group].append(outcome)
+    states = context.target.groups(sorted(by_group)) if by_group else {}
+    idle = [name for name in sorted(by_group) if _state(states, name).state in IDLE]
+    committed, errors = per_group(context.target.commits_of(idle))
+    decisions = []
+    for name, wanted in sorted(by_group.items()):
+        if name in errors:
+            continue
+        state = _state(states, name)
+        for outcome in wanted:
+            partition = outcome.downstream or outcome.upstream
+            if state.state not in IDLE:
+                decisions.append(
+                    SyncDecision(name, partition, "group-active", reason=_members(state))
+                )
+                continue
+            current = committed[name].get(partition)
+            entry = ledger.entry(name, partition)
+            own = source_ledger.entry(name, outcome.upstream)
+            decisions.append(decide(outcome, current, entry, context.config.flow, own))
+    hidden = {
+        name: Reason(group.reason, group.action) for name, group in states.items() if group.reason
+    }
+    return tuple(decisions), {**hidden, **errors}
+
+
+def _state(states: Mapping[str, GroupDescription], group: str) -> GroupDescription:
+    return states.get(group, GroupDescription(group, "unknown"))
+
+
+def _carry_out(
+    context: FlowContext, decisions: Sequence[SyncDecision], ledger: Ledger, operation: str
+) -> tuple[SyncDecision, ...]:
+    """Do what was decided, a bounded number of groups at a time; return what became of it."""
+    writes = [decision for decision in decisions if decision.action == "write"]
+    results = {(d.group, d.partition): d for d in decisions}
+    if writes:
+        ensure_compacted(
+            context.target,
+            internal_topics.LEDGER,
+            replication_factor=context.config.internal_replication_factor,
+            extra_configs=STAMPED,
+        )
+    for some in _chunks(writes):
+        for done in _write(context, some, ledger, operation):
+            results[done.group, done.partition] = done
+    _settle_earlier(context, results.values(), ledger)
+    return tuple(results.values())
+
+
+def _chunks(writes: Sequence[SyncDecision]) -> Iterator[list[list[SyncDecision]]]:
+    by_group = defaultdict[str, list[SyncDecision]](list)
+    for decision in writes:
+        by_group[decision.group].append(decision)
+    groups = list(by_group.values())
+    for start in range(0, len(groups), _GROUPS_AT_ONCE):
+        yield groups[start : start + _GROUPS_AT_ONCE]
+
+
+def _write(
+    context: FlowContext, groups: Sequence[list[SyncDecision]], ledger: Ledger, operation: str
+) -> list[SyncDecision]:
+    table = context.target.compacted(internal_topics.LEDGER)
+    entries = {
+        (decision.group, decision.partition): _entry(context, decision, ledger, operation)
+        for decisions in groups
+        for decision in decisions
+    }
+    table.write({entry.key(): entry.value() for entry in entries.values()})
+    settled: dict[bytes, bytes | None] = {}
+    unwritten: list[LedgerEntry] = []
+    done: list[SyncDecision] = []
+    for result in _write_groups(context, groups):
+        entry = entries[result.group, result.partition]
+        if result.applied:
+            settled[entry.key()] = entry.as_settled().value()
+        elif result.action != "failed":
+            unwritten.append(entry)
+        done.append(result)
+    now = table.read() if unwritten else {}
+    for entry in unwritten:
+        # Such an intention would pass for our own write. What another run has written since stays.
+        if now.get(entry.key()) == entry.value():
+            before = ledger.entry(entry.group, entry.topic_partition)
+            settled[entry.key()] = None if before is None else before.value()
+    table.write(settled)
+    return done
+
+
+def _entry(
+    context: FlowContext, decision: SyncDecision, ledger: Ledger, operation: str
+) -> LedgerEntry:
+    before = ledger.entry(decision.group, decision.partition)
+    current = decision.current
+    own = before is not None and current is not None and before.owns(current)
+    return LedgerEntry(
+        decision.group,
+        decision.partition,
+        ledger.topic_id(decision.partition.topic),
+        current,
+        _offset(decision),
+        context.config.flow.source,
+        operation,
+        previous_own=own,
+    )
+
+
+def _write_groups(
+    context: FlowContext, groups: Sequence[list[SyncDecision]]
+) -> Iterator[SyncDecision]:
+    """Write the offsets of groups, unless they have changed since the decision."""
+    names = [decisions[0].group for decisions in groups]
+    now, unread = _commits_of(context, names)
+    waiting: dict[str, list[SyncDecision]] = {}
+    for name, decisions in zip(names, groups, strict=True):
+        if name in unread:
+            yield from _each(decisions, "not-written", unread[name])
+        elif any(now[name].get(d.partition) != d.current for d in decisions):
+            # A consumer commits for this group at this moment: the next run decides again.
+            yield from _each(decisions, "group-active", "its offsets changed at this moment")
+        else:
+            waiting[name] = decisions
+    with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="srm-groups") as pool:
+        refused = dict(pool.map(lambda some: _commit(context, *some), waiting.items()))
+    active = {name for name, error in refused.items() if isinstance(error, GroupActiveError)}
+    now, unread = _commits_of(context, sorted(waiting.keys() - active))
+    for name, decisions in waiting.items():
+        failure = "" if refused[name] is None else str(refused[name])
+        if name in active:
+            yield from _each(decisions, "group-active", failure)
+        elif name in unread:
+            yield from _each(decisions, "failed", failure or unread[name])
+        else:
+            yield from (_read_back(decision, now[name], failure) for decision in decisions)
+
+
+def _commits_of(
+    context: FlowContext, groups: Sequence[str]
+) -> tuple[Mapping[str, Commits], Mapping[str, str]]:
+    """Return the offsets of groups on the target, and why others cannot be read."""
+    try:
+        found, errors = context.target.commits_of(groups)
+    except SrmError as error:
+        return {}, dict.fromkeys(groups, str(error))
+    return found, {group: str(error) for group, error in errors.items()}
+
+
+def _commit(
+    context: FlowContext, group: str, decisions: Sequence[SyncDecision]
+) -> tuple[str, SrmError | None]:
+    try:
+        context.target.commit_idle(group, {d.partition: _offset(d) for d in decisions})
+    except SrmError as error:
+        if not isinstance(error, GroupActiveError):
+            logger.warning("group %s on %s: %s", group, context.target.alias, error)
+        return group, error
+    return group, None
+
+
+def _each(
+    decisions: Iterable[SyncDecision], action: SyncAction, reason: str
+) -> Iterator[SyncDecision]:
+    return (replace(decision, action=action, reason=reason) for decision in decisions)
+
+
+def _read_back(decision: SyncDecision, now: Commits, failure: str) -> SyncDecision:
+    found = now.get(decision.partition)
+    if found == decision.offset:
+        return replace(decision, applied=True)
+    return replace(decision, action="failed", reason=failure or f"read back {found}")
+
+
+def _settle_earlier(
+    context: FlowContext, decisions: Iterable[SyncDecision], ledger: Ledger
+) -> None:
+    """Settle entries that an interrupted run has left behind and whose offset is in place."""
+    settled: dict[bytes, bytes | None] = {}
+    for decision in decisions:
+        entry = ledger.entry(decision.group, decision.partition)
+        if (
+            decision.action == "unchanged"
+            and entry is not None
+            and not entry.settled
+            and entry.intended == decision.current
+        ):
+            settled[entry.key()] = entry.as_settled().value()
+    if settled:
+        context.target.compacted(internal_topics.LEDGER).write(settled)
+
+
+def _offset(decision: SyncDecision) -> int:
+    if decision.offset is None:
+        raise ValueError(f"decision without an offset: {decision}")
+    return decision.offset

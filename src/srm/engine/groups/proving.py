@@ -1,0 +1,215 @@
+"""Read the records that prove translations, and keep what was proven of a flow.
+
+A bounded number of requests in all: the next record on both sides of each place, the copy's before
+the original's, so that what arrives in between is missing from the copy and not the other way
+round. What that leaves open is looked at once more, with the pairs that the map names.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from srm.config.model import FlowConfig
+from srm.domain.groups.proof import (
+    PROVEN,
+    Circumstances,
+    Claim,
+    Evidence,
+    Verdict,
+    is_plain_proof,
+    judge,
+    wanted_records,
+)
+from srm.domain.groups.proof_records import FlowProof
+from srm.domain.groups.translation import Direction
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.verification.comparison import Record
+from srm.engine.control.compacted import STAMPED, ensure_compacted
+from srm.engine.ports import Cluster, FlowContext, Place
+from srm.errors import IntegrityError, SrmError
+
+log = logging.getLogger(__name__)
+
+Key = tuple[Direction, TopicPartition, int, int]
+Records = Mapping[Place, Record | None]
+
+
+def prove(context: FlowContext, claims: Iterable[Claim]) -> dict[Key, Verdict]:
+    """Judge translations by the records on both sides, each different one once.
+
+    A cluster that does not let itself be read leaves its claims unproven.
+    """
+    by_direction = defaultdict[Direction, dict[Key, Claim]](dict)
+    for claim in claims:
+        by_direction[claim.facts.direction][claim.key] = claim
+    verdicts: dict[Key, Verdict] = {}
+    for direction, some in by_direction.items():
+        try:
+            verdicts |= _prove(context, direction, some)
+        except SrmError as error:
+            verdicts |= dict.fromkeys(some, Verdict("unproven", str(error)))
+    return verdicts
+
+
+def _prove(
+    context: FlowContext, direction: Direction, claims: Mapping[Key, Claim]
+) -> dict[Key, Verdict]:
+    committed = context.config.isolation_level == "read_committed"
+    if direction == "forward":
+        sides = _Sides(context.config, context.source, context.target, committed)
+        return sides.judge(claims)
+    # How the opposite flow reads is not known here: one that copies what was aborted has it.
+    verdicts = _Sides(context.config, context.target, context.source, committed=True).judge(claims)
+    doubtful = {key: claims[key] for key, found in verdicts.items() if found.state == "disproved"}
+    if doubtful:
+        again = _Sides(context.config, context.target, context.source, committed=False)
+        found = again.judge(doubtful)
+        verdicts |= {key: one for key, one in found.items() if one.state == "proven"}
+    return verdicts
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """The clusters of the originals and of their copies, and how originals are read."""
+
+    config: FlowConfig
+    originals: Cluster
+    copies: Cluster
+    committed: bool
+
+    def judge(self, claims: Mapping[Key, Claim]) -> dict[Key, Verdict]:
+        copies = self.copies.first_records({claim.copy for claim in claims.values()})
+        originals = self._originals({claim.original for claim in claims.values()})
+        verdicts: dict[Key, Verdict] = {}
+        unclear: dict[Key, tuple[Claim, Record | None, Record | None]] = {}
+        for key, claim in claims.items():
+            if claim.copy not in copies or claim.original not in originals:
+                missing = claim.copy if claim.copy not in copies else claim.original
+                why = f"nothing can be read at {missing[1]} of {missing[0]}"
+                verdicts[key] = Verdict("unproven", why)
+                continue
+            records = originals[claim.original], copies[claim.copy]
+            if is_plain_proof(claim, *records):
+                verdicts[key] = PROVEN
+            else:
+                unclear[key] = (claim, *records)
+        return verdicts | (self._judge_again(unclear) if unclear else {})
+
+    def _judge_again(
+        self, unclear: Mapping[Key, tuple[Claim, Record | None, Record | None]]
+    ) -> dict[Key, Verdict]:
+        """Look at the pairs around the places; the copies first, as before."""
+        wanted_originals, wanted_copies = set[Place](), set[Place]()
+        for claim, original, copy in unclear.values():
+            left, right = wanted_records(claim, original, copy)
+            wanted_originals |= {(claim.original[0], offset) for offset in left}
+            wanted_copies |= {(claim.copy[0], offset) for offset in right}
+        copies = _by_partition(self.copies.first_records(wanted_copies))
+        originals = _by_partition(self._originals(wanted_originals))
+        around = self._circumstances([claim for claim, _, _ in unclear.values()])
+        return {
+            key: judge(
+                claim,
+                Evidence(
+                    original,
+                    copy,
+                    originals.get(claim.original[0], {}),
+                    copies.get(claim.copy[0], {}),
+                    around(claim),
+                ),
+            )
+            for key, (claim, original, copy) in unclear.items()
+        }
+
+    def _originals(self, places: Collection[Place]) -> Records:
+        return self.originals.first_records(places, committed=self.committed)
+
+    def _circumstances(self, claims: Collection[Claim]) -> Callable[[Claim], Circumstances]:
+        """Read what may explain a difference; after the records, so that it covers them."""
+        originals = {claim.original[0] for claim in claims}
+        copies = {claim.copy[0] for claim in claims}
+        starts, there = self.originals.log_starts(originals), self.copies.log_starts(copies)
+        compacted = _compacted(self.originals, originals)
+        compacted_there = _compacted(self.copies, copies)
+        is_left_out = _left_out(self.config)
+
+        def around(claim: Claim) -> Circumstances:
+            (original, _), (copy, _) = claim.original, claim.copy
+            return Circumstances(
+                starts.get(original, 0),
+                there.get(copy, 0),
+                original.topic in compacted,
+                copy.topic in compacted_there,
+                is_left_out,
+            )
+
+        return around
+
+
+def _by_partition(records: Records) -> dict[TopicPartition, dict[int, Record | None]]:
+    found = defaultdict[TopicPartition, dict[int, Record | None]](dict)
+    for (partition, offset), record in records.items():
+        found[partition][offset] = record
+    return found
+
+
+def _compacted(cluster: Cluster, partitions: Collection[TopicPartition]) -> frozenset[str]:
+    configs = cluster.topic_configs({partition.topic for partition in partitions})
+    return frozenset(t for t, own in configs.items() if "compact" in own.get("cleanup.policy", ""))
+
+
+def _left_out(config: FlowConfig) -> Callable[[Record], bool]:
+    """Say which records a flow does not copy by its settings, as far as their headers show."""
+    settings = config.records
+    patterns = [re.compile(pattern) for pattern in settings.exclude_headers]
+
+    def is_left_out(record: Record) -> bool:
+        return any(
+            (settings.provenance and name == settings.provenance_name)
+            or any(pattern.fullmatch(name) for pattern in patterns)
+            for name, _ in record.headers
+        )
+
+    return is_left_out
+
+
+def read_proof(target: Cluster, flow: Flow) -> FlowProof | None:
+    """Return what was last proven of a flow; None where nothing was, or it is damaged.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    row = target.compacted(internal_topics.MOVES).read_stamped().get(FlowProof.key(flow))
+    if row is None:
+        return None
+    try:
+        proof = FlowProof.decode(row.value)
+    except IntegrityError as error:
+        log.error("%s; it is passed over", error)  # noqa: TRY400 -- one line
+        return None
+    if not row.by_broker:
+        return proof
+    return replace(proof, time_ms=row.timestamp_ms - proof.took_ms)
+
+
+def keep_proof(context: FlowContext, proof: FlowProof) -> None:
+    """Keep what was proven; a target that does not take it is no reason to stop.
+
+    The checkpoints are written by then, and the next emission proves again.
+    """
+    config, target = context.config, context.target
+    try:
+        factor = config.internal_replication_factor
+        if internal_topics.MOVES not in target.partition_counts():
+            ensure_compacted(
+                target, internal_topics.MOVES, replication_factor=factor, extra_configs=STAMPED
+            )
+        record = {FlowProof.key(config.flow): proof.value()}
+        target.compacted(internal_topics.MOVES).write(record)
+    except SrmError as error:
+        log.warning("%s: what was proven is not kept: %s", config.flow, error)

@@ -1,0 +1,140 @@
+"""Answer one question: where an offset continues on the other cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from srm.domain.groups import translation
+from srm.domain.groups.translation import UNKNOWN_LOG, Direction
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine.groups.partition_facts import (
+    Logs,
+    Starts,
+    WantedMaps,
+    logs_of,
+    partition_facts,
+    starts_of,
+)
+from srm.engine.ports import Cluster, FlowContext, MapReader
+from srm.errors import UnavailableError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """One offset and its counterpart; both are "next to read".
+
+    Attributes:
+        cluster: alias of the cluster that ``partition`` and ``offset`` belong to.
+        to_cluster: alias of the other cluster; ``to_offset`` is None unless translated.
+        remaining: offsets that the map does not reach yet.
+        skipped: records that a group there would not find on ``to_cluster``.
+        reason: for people, empty when translated without remarks.
+    """
+
+    flow: Flow
+    cluster: str
+    partition: TopicPartition
+    offset: int
+    to_cluster: str
+    to_partition: TopicPartition
+    state: translation.State
+    to_offset: int | None = None
+    remaining: int = 0
+    skipped: int = 0
+    reason: str = ""
+
+
+def translate(
+    context: FlowContext, partition: TopicPartition, offset: int, *, reverse: bool = False
+) -> Translation:
+    """Translate an offset of a flow's topic exactly.
+
+    Forward, the partition is one of the flow's source: ``Payments`` of P gives ``P.Payments`` of B.
+    With ``reverse`` the map of the same flow is read backwards: an offset in ``P.Payments`` on B
+    gives one in ``Payments`` on P. The replica may be given by either name. A replica of the
+    flow's target (``B.Payments`` on P, for P->B) is translated through the opposite flow's map, as
+    the flow's reverse checkpoints are.
+
+    Raises:
+        UsageError: the offset or partition is negative.
+        UnavailableError: the cluster that holds the map does not answer.
+    """
+    if offset < 0 or partition.partition < 0:
+        raise UsageError(f"offset {offset} in partition {partition.partition}: give numbers from 0")
+    if reverse:
+        return _backward(context, partition, offset)
+    remote = context.config.policy.format_remote_topic(context.config.flow.source, partition.topic)
+    places = partition, TopicPartition(remote, partition.partition)
+    sides = context.source, context.target
+    return _answer(context.config.flow, context.maps, "forward", sides, places, offset)
+
+
+def _backward(context: FlowContext, partition: TopicPartition, offset: int) -> Translation:
+    flow, policy = context.config.flow, context.config.policy
+    origin, number = policy.topic_source(partition.topic), partition.partition
+    upstream = policy.upstream_topic(partition.topic) or partition.topic
+    if origin == flow.target:
+        sides = context.source, context.target
+        places = partition, TopicPartition(upstream, number)
+        return _answer(flow, context.reverse_maps, "reverse", sides, places, offset)
+    topic = upstream if origin == flow.source else partition.topic
+    remote = TopicPartition(policy.format_remote_topic(flow.source, topic), number)
+    sides, places = (context.target, context.source), (remote, TopicPartition(topic, number))
+    return _answer(flow, context.maps, "reverse", sides, places, offset)
+
+
+def _answer(
+    flow: Flow,
+    reader: MapReader,
+    direction: Direction,
+    sides: tuple[Cluster, Cluster],
+    places: tuple[TopicPartition, TopicPartition],
+    offset: int,
+) -> Translation:
+    (own_start, unread), (other_start, unseen) = map(_starts, sides, places)
+    wanted = WantedMaps()
+    wanted.add(direction, (places[0], own_start), (places[1], other_start), [offset])
+    maps = wanted.load(reader)
+    upstream, unread = _logs(sides[0], places[0], own_start, unread)
+    downstream, unseen = _logs(sides[1], places[1], other_start, unseen)
+    facts = partition_facts(
+        maps, direction, (places[0], upstream), (places[1], downstream), sides[1].alias
+    )
+    found = translation.translate(facts, offset)
+    return Translation(
+        flow,
+        sides[0].alias,
+        places[0],
+        offset,
+        sides[1].alias,
+        places[1],
+        found.state,
+        found.offset if found.state == "translated" else None,
+        found.remaining,
+        found.skipped,
+        "; ".join(part for part in (found.reason, unread, unseen) if part),
+    )
+
+
+def _starts(cluster: Cluster, partition: TopicPartition) -> tuple[Starts, str]:
+    """Return where a partition's log starts; a cluster that is away is no obstacle."""
+    try:
+        return starts_of(cluster, [partition]), ""
+    except UnavailableError as error:
+        return {}, _unseen(partition, error)
+
+
+def _logs(
+    cluster: Cluster, partition: TopicPartition, starts: Starts, unseen: str
+) -> tuple[Logs, str]:
+    """Look at a partition's log, unless its cluster is away, which is mentioned."""
+    if unseen:
+        return {partition: UNKNOWN_LOG}, unseen
+    try:
+        return logs_of(cluster, [partition], starts), ""
+    except UnavailableError as error:
+        return {partition: UNKNOWN_LOG}, _unseen(partition, error)
+
+
+def _unseen(partition: TopicPartition, error: UnavailableError) -> str:
+    return f"not compared with the log of {partition}: {error}"

@@ -1,0 +1,1 @@
+"""Aggregation of raw metrics into windows."""

@@ -1,0 +1,125 @@
+"""The metrics aggregation without Spark: for as many raw records as one process counts in seconds.
+
+Where the replicator computes windows itself (:mod:`srm.replication.driver.windows`) this finds them
+stored and writes nothing, so it is also how anybody looks whether there is something to do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from srm.domain.metrics.metrics import WindowMetric
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow
+from srm.engine.control.compacted import ensure_compacted
+from srm.engine.flows.silent_flows import Silence, tell_silence
+from srm.engine.metrics.kept_windows import KeptWindows
+from srm.engine.metrics.metrics import WindowBounds, WindowSpec, store
+from srm.engine.ports import FlowContext
+
+logger = logging.getLogger(__name__)
+
+Engine = Literal["plain", "spark"]
+
+ReadRaw = Callable[[int], list[bytes] | None]
+"""Returns the raw records since a time in epoch milliseconds, None: they are too many."""
+
+
+@dataclass(frozen=True, slots=True)
+class AggregationSummary:
+    """What one aggregation of a flow read and wrote.
+
+    Attributes:
+        raw_records: measurements of one partition, or of one topic's checkpoints, in an interval.
+        engine: whether Spark computed the windows or a plain loop; the windows are the same.
+        silence: why nobody copies the flow, None where somebody does.
+    """
+
+    flow: Flow
+    bounds: WindowBounds
+    raw_records: int
+    malformed_records: int
+    windows: int = 0
+    written: int = 0
+    expired: int = 0
+    engine: Engine = "spark"
+    silence: Silence | None = None
+
+
+def aggregate(
+    context: FlowContext, read_raw: ReadRaw, spec: WindowSpec | None = None
+) -> AggregationSummary | None:
+    """Compute the windows of the look-back again and store those that are new or different.
+
+    Args:
+        context: the flow; its target holds both topics.
+        read_raw: reads its raw records.
+        spec: sizes; one minute sliding by ten seconds, a quarter of an hour back, by default.
+
+    Returns:
+        What was done, None where the raw records are too many: nothing was done then.
+
+    Raises:
+        UnavailableError, AuthorizationError: as the target answers.
+    """
+    spec = spec or WindowSpec()
+    now_ms = context.now_ms()
+    windows = KeptWindows(context.config, spec)
+    values = read_raw(windows.bounds(now_ms).first_start_ms)
+    if values is None:
+        return None
+    windows.add(values, now_ms)
+    silence, told = tell_silence(context, max(windows.told_ms, now_ms - spec.look_back_ms))
+    windows.add(told, context.now_ms())
+    wanted = settled(windows.bounds(now_ms), spec, silence)
+    return keep(
+        context,
+        spec,
+        windows.all(wanted),
+        AggregationSummary(
+            context.config.flow,
+            wanted,
+            windows.measured,
+            windows.malformed,
+            engine="plain",
+            silence=silence,
+        ),
+    )
+
+
+def settled(wanted: WindowBounds, spec: WindowSpec, silence: Silence | None) -> WindowBounds:
+    """Return which windows to compute: of a flow that nobody copies, up to the present slide.
+
+    Nobody is expected to add anything to them; whoever does, computes them again.
+    """
+    if silence is None:
+        return wanted
+    return replace(wanted, last_end_ms=-(-silence.time_ms // spec.slide_ms) * spec.slide_ms)
+
+
+def keep(
+    context: FlowContext,
+    spec: WindowSpec,
+    found: Iterable[WindowMetric],
+    summary: AggregationSummary,
+) -> AggregationSummary:
+    """Store computed windows and complete the summary of how they were computed.
+
+    Raises:
+        UnavailableError, AuthorizationError: as the target answers.
+    """
+    complete = [window for window in found if summary.bounds.hold(window)]
+    ensure_compacted(
+        context.target,
+        internal_topics.METRICS_WINDOWS,
+        replication_factor=context.config.internal_replication_factor,
+    )
+    keeping = spec.keeping(context.now_ms())
+    written, expired = store(context.target, summary.flow, complete, keeping)
+    if summary.malformed_records:
+        topic = internal_topics.raw_metrics(summary.flow.source)
+        logger.warning("%s holds %d records that are no metrics", topic, summary.malformed_records)
+    return replace(summary, windows=len(complete), written=written, expired=expired)

@@ -1,0 +1,48 @@
+"""What others than slots add to the raw metrics of a flow: a few records at a time, best effort."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import Final
+
+from srm.config.model import FlowConfig
+from srm.domain.names import internal_topics
+from srm.engine.ports import FlowContext, TopicSpec
+from srm.errors import SrmError
+
+logger = logging.getLogger(__name__)
+
+_ONE_DAY: Final = {"cleanup.policy": "delete", "retention.ms": str(24 * 60 * 60 * 1000)}
+
+
+def raw_metrics_spec(config: FlowConfig) -> TopicSpec:
+    """Describe the raw metrics topic of a flow, to create it on the target."""
+    topic = internal_topics.raw_metrics(config.flow.source)
+    return TopicSpec(topic, 1, config.internal_replication_factor, _ONE_DAY)
+
+
+def tell(context: FlowContext, teller: str, values: Collection[bytes]) -> bool:
+    """Write raw records; that they cannot be written is logged and is nobody's failure.
+
+    Args:
+        context: the flow.
+        teller: key of the records: who measured.
+        values: encoded records.
+
+    Returns:
+        Whether they are written; also False for none.
+    """
+    if not values:
+        return False
+    spec = raw_metrics_spec(context.config)
+    try:
+        # No replicator may have run yet; a producer would wait long for a topic that is not there.
+        context.target.create_topics([spec])
+        table = context.target.compacted(spec.name)
+        for value in values:
+            table.write({teller.encode(): value})
+    except SrmError as error:
+        logger.warning("%s: no metrics of %s: %s", context.config.flow, teller, error)
+        return False
+    return True

@@ -1,0 +1,63 @@
+r"""Move consumer groups and producers from one cluster to the other: failover and failback.
+
+The steps, each one bounded call that can be repeated and that survives a crash at any point::
+
+    plan -> hold -> wait_status (until ready) -> apply -> go -> verify (until done) -> report
+              \__________________\___________\-> release                     watch_residue <-'
+
+Everything is known by the move id; plan, progress and report are in ``srm-moves.internal`` on both
+clusters. :func:`go` asks the gate itself, so no caller can send clients to a cluster on which
+their groups are not synchronised.
+"""
+
+from __future__ import annotations
+
+from srm.domain.moves.gate.approval import Approval
+from srm.domain.moves.gate.gate import SyncStatus
+from srm.domain.moves.records.plan import MovePlan
+from srm.domain.moves.records.progress import MoveProgress
+from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.report.report import MoveReport
+from srm.engine.moves.control.move_records import MoveContext, MoveStore
+from srm.engine.moves.planning.plan import new_move_id, plan
+from srm.engine.moves.reporting.approval import approve
+from srm.engine.moves.reporting.evidence import kept_outcome, kept_report, kept_reports
+from srm.engine.moves.reporting.report import ResidueWatch, report, watch_residue
+from srm.engine.moves.steps.decision import go, release
+from srm.engine.moves.steps.holding import hold
+from srm.engine.moves.steps.redirector_calls import call_redirectors
+from srm.engine.moves.steps.run import RunEvent, apply_and_go, carry_out
+from srm.engine.moves.steps.steps import apply, status, wait_status
+from srm.engine.moves.steps.verify import VerifyStatus, verify
+
+__all__ = [
+    "Approval",
+    "MoveContext",
+    "MovePlan",
+    "MoveProgress",
+    "MoveReport",
+    "MoveRequest",
+    "MoveStore",
+    "ResidueWatch",
+    "RunEvent",
+    "SyncStatus",
+    "VerifyStatus",
+    "apply",
+    "apply_and_go",
+    "approve",
+    "call_redirectors",
+    "carry_out",
+    "go",
+    "hold",
+    "kept_outcome",
+    "kept_report",
+    "kept_reports",
+    "new_move_id",
+    "plan",
+    "release",
+    "report",
+    "status",
+    "verify",
+    "wait_status",
+    "watch_residue",
+]

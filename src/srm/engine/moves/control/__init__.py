@@ -1,0 +1,1 @@
+"""Control records of moves: registers, routes, plans and progress."""

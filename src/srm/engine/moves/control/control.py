@@ -1,0 +1,262 @@
+"""What one cluster knows of moves and routes, and what a step adds to it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from srm.domain.moves.gate.presence import StampedAck
+from srm.domain.moves.records.plan import MovePlan
+from srm.domain.moves.records.progress import WAIT_PREFIX, MoveProgress, WaitNote
+from srm.domain.moves.records.revisions import KeptReport, newest, report_key
+from srm.domain.moves.routing.routes import (
+    Route,
+    RouteState,
+    acks_of,
+    decode_route,
+    fold_routes,
+    is_ack,
+    is_subject,
+    merge_tables,
+)
+from srm.domain.names import internal_topics
+from srm.engine.ports import Cluster, Stamped
+from srm.errors import IntegrityError
+
+log = logging.getLogger(__name__)
+
+_PROGRESS = "progress:"
+_KEPT = ("plan:", "report:", "approval:", "outcome:")
+_T = TypeVar("_T")
+_Ranked = TypeVar("_Ranked", Route, MoveProgress)
+Records = dict[bytes, bytes | None]
+
+
+@dataclass(frozen=True)
+class Change:
+    """Records to write on one cluster in one transaction; ``forget`` are keys of acks."""
+
+    routes: Mapping[str, Route] = field(default_factory=dict)
+    progress: Sequence[MoveProgress] = ()
+    documents: Mapping[str, bytes] = field(default_factory=dict)
+    forget: Sequence[bytes] = ()
+
+
+@dataclass(frozen=True)
+class ControlTables:
+    """The control records of one cluster: of each subject and move the one of the highest rank.
+
+    ``documents`` are plans, approvals, outcomes and reports by key, ``acks`` the broker's time in
+    epoch milliseconds by the key of what a client has said, ``holds`` that of the first hold that
+    the log still has of a move's attempt. ``notes`` are those of the processes that wait, by move.
+    """
+
+    routes: Mapping[str, Route] = field(default_factory=dict)
+    progress: Mapping[str, MoveProgress] = field(default_factory=dict)
+    documents: Mapping[str, bytes] = field(default_factory=dict)
+    acks: Mapping[bytes, int] = field(default_factory=dict)
+    holds: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    notes: Mapping[str, WaitNote] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, cluster: Cluster) -> ControlTables:
+        """Read the tables of a cluster; what is damaged is passed over with a line in the log."""
+        moves = cluster.compacted(internal_topics.MOVES).read_history()
+        routing = cluster.compacted(internal_topics.ROUTING).read_history()
+        return cls(
+            read_routes(cluster, routing),
+            _progress(cluster, moves),
+            _documents(moves),
+            {key: rows[-1].timestamp_ms for key, rows in routing.items() if is_ack(key)},
+            first_stamps(routing, "hold"),
+        )
+
+    @classmethod
+    def read_moves(cls, cluster: Cluster) -> ControlTables:
+        """Read moves alone, without routes."""
+        moves = cluster.compacted(internal_topics.MOVES).read_history()
+        notes = {
+            note.move_id: note
+            for key, rows in moves.items()
+            if key.startswith(WAIT_PREFIX.encode())
+            and (note := decoded(rows[-1].value, WaitNote.decode)) is not None
+        }
+        return cls(progress=_progress(cluster, moves), documents=_documents(moves), notes=notes)
+
+    def over(self, change: Change) -> dict[str, Records]:
+        """Encode what of a change is news here, by topic: a lower rank never follows a higher one.
+
+        So the last record of a key is the one of the highest rank, also after compaction.
+        """
+        moves: Records = {
+            f"{_PROGRESS}{new.move_id}".encode(): new.value()
+            for new in change.progress
+            if _outranks(new, self.progress.get(new.move_id))
+        }
+        moves |= {
+            key.encode(): value
+            for key, value in change.documents.items()
+            if self.documents.get(key) != value
+        }
+        routing: Records = {
+            subject.encode(): route.value()
+            for subject, route in change.routes.items()
+            if _outranks(route, self.routes.get(subject))
+        }
+        routing |= dict.fromkeys(change.forget)
+        return {internal_topics.MOVES: moves, internal_topics.ROUTING: routing}
+
+    def after(self, change: Change) -> ControlTables:
+        """Return the tables as they are when a change was written."""
+        progress = dict(self.progress)
+        for new in change.progress:
+            if _outranks(new, progress.get(new.move_id)):
+                progress[new.move_id] = new
+        return replace(
+            self,
+            routes=merge_tables([self.routes, change.routes]),
+            progress=progress,
+            documents={**self.documents, **change.documents},
+        )
+
+    def lacks(self, other: ControlTables, aliases: frozenset[str]) -> Change:
+        """Return what the other cluster of a pair has and this one could not be given then.
+
+        Holds are left to the move itself: a hold that is over would be spread with them.
+        """
+        moves = {
+            plan.move_id
+            for key, value in other.documents.items()
+            if key.startswith("plan:") and (plan := _plan(value)) is not None
+            if {plan.request.source, plan.request.target} == aliases
+        }
+        return Change(
+            {
+                subject: route
+                for subject, route in other.routes.items()
+                if route.state == "go"
+                and route.move_id in moves
+                and _outranks(route, self.routes.get(subject))
+            },
+            tuple(
+                progress
+                for move_id, progress in other.progress.items()
+                if move_id in moves
+                and (progress.decided or progress.step == "released")
+                and _outranks(progress, self.progress.get(move_id))
+            ),
+            {
+                key: value
+                for key, value in other.documents.items()
+                if key.split(":")[1] in moves and _is_newer(key, value, self.documents.get(key))
+            },
+        )
+
+
+def read_routes(cluster: Cluster, history: Mapping[bytes, Sequence[Stamped]]) -> dict[str, Route]:
+    """Fold the routes of a cluster's routing topic; what is damaged is passed over."""
+    values = {key: [row.value for row in rows] for key, rows in history.items()}
+    return fold_routes(values, lambda error: _say(cluster, error))
+
+
+def first_stamps(
+    history: Mapping[bytes, Sequence[Stamped]], state: RouteState
+) -> dict[tuple[str, int], int]:
+    """Return when the first route of a state was written, by move and generation.
+
+    By the broker's clock, in epoch milliseconds; what it has not stamped is left out, and so is
+    what is damaged: whoever reads the routes says so.
+    """
+    found: dict[tuple[str, int], int] = {}
+    for key, rows in history.items():
+        for row in rows if is_subject(key) else ():
+            if row.by_broker and (route := _route(key, row)) and route.state == state:
+                attempt = (route.move_id, route.generation)
+                found[attempt] = min(found.get(attempt, row.timestamp_ms), row.timestamp_ms)
+    return found
+
+
+def _route(key: bytes, row: Stamped) -> Route | None:
+    try:
+        return decode_route(key, row.value)
+    except IntegrityError:
+        return None
+
+
+def read_acks(
+    cluster: Cluster, history: Mapping[bytes, Sequence[Stamped]]
+) -> tuple[StampedAck, ...]:
+    """Decode the acknowledgements in a cluster's routing topic; what is damaged is passed over."""
+    found = []
+    for key, rows in history.items():
+        for ack in acks_of({key: rows[-1].value}, lambda error: _say(cluster, error)):
+            if ack.key() == key:
+                found.append(StampedAck(ack, rows[-1].timestamp_ms))
+            else:
+                _say(cluster, IntegrityError(f"routing record {key!r} speaks of another client"))
+    return tuple(sorted(found, key=lambda one: (one.ack.subject, one.ack.client)))
+
+
+def _outranks(new: _Ranked, known: _Ranked | None) -> bool:
+    return known is None or new.rank > known.rank
+
+
+def _progress(
+    cluster: Cluster, history: Mapping[bytes, Sequence[Stamped]]
+) -> dict[str, MoveProgress]:
+    found: dict[str, MoveProgress] = {}
+    for key, rows in history.items():
+        if not key.startswith(_PROGRESS.encode()):
+            continue
+        for row in rows:
+            try:
+                one = MoveProgress.decode(row.value)
+            except IntegrityError as error:
+                _say(cluster, error)
+                continue
+            if _outranks(one, found.get(one.move_id)):
+                found[one.move_id] = one
+    return found
+
+
+def _documents(history: Mapping[bytes, Sequence[Stamped]]) -> dict[str, bytes]:
+    return {
+        key.decode(errors="replace"): rows[-1].value
+        for key, rows in history.items()
+        if key.startswith(tuple(prefix.encode() for prefix in _KEPT))
+    }
+
+
+def _is_newer(key: str, value: bytes, known: bytes | None) -> bool:
+    """Whether a document says more than the one a cluster has; of reports a later revision does."""
+    if known is None or not key.startswith(report_key("")):
+        return known is None
+    kept = read_report(known)
+    return kept is None or newest((kept, read_report(value) or kept)) is not kept
+
+
+def read_report(value: bytes | None) -> KeptReport | None:
+    """Decode a report; None where there is none, or it is damaged, which is logged."""
+    return decoded(value, KeptReport.decode)
+
+
+def decoded(value: bytes | None, decode: Callable[[bytes], _T]) -> _T | None:
+    """Decode a document; None where there is none, or it is damaged, which is logged."""
+    try:
+        return None if value is None else decode(value)
+    except IntegrityError as error:
+        log.error("%s; it is passed over", error)  # noqa: TRY400 -- one line
+        return None
+
+
+def _plan(value: bytes) -> MovePlan | None:
+    try:
+        return MovePlan.decode(value)
+    except IntegrityError:
+        return None
+
+
+def _say(cluster: Cluster, error: IntegrityError) -> None:
+    log.error("on cluster %s: %s; it is passed over", cluster.alias, error)

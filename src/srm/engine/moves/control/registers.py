@@ -1,0 +1,224 @@
+"""Both clusters of a move as registers that one step at a time reads, checks and writes.
+
+The writer of a cluster is opened when a step begins. While it has not been overtaken, what the step
+has read is what is there, so a check and the write after it are one
+(srm.engine.control.control_records).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Literal, Self, TypeVar
+
+from srm.domain.moves.records.plan import MovePlan
+from srm.domain.moves.records.progress import MoveProgress
+from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.routing.routes import Route, merge_tables
+from srm.domain.names import internal_topics
+from srm.engine.control.control_records import CONTROL_ID, until_not_fenced
+from srm.engine.flows.cluster_absence import loudness
+from srm.engine.moves.control.control import Change, ControlTables
+from srm.engine.moves.control.move_records import MoveContext, ensure_topics, furthest, newest_plan
+from srm.engine.ports import Cluster, ControlWriter
+from srm.errors import FencedError, UnavailableError
+
+log = logging.getLogger(__name__)
+
+Side = Literal["target", "source"]
+SIDES: tuple[Side, ...] = ("target", "source")
+_T = TypeVar("_T")
+
+
+def sides_of(request: MoveRequest) -> tuple[Side, ...]:
+    """Return the clusters that a move writes, in this order: of one that is given up, nothing."""
+    return SIDES[:1] if request.unplanned else SIDES
+
+
+class Registers:
+    """The control records of both clusters, opened by one step.
+
+    What a cluster lacks because it was away when it was written is added when both are opened,
+    whichever move it belongs to.
+    """
+
+    def __init__(self, context: MoveContext) -> None:
+        self._clusters: dict[Side, Cluster] = {"target": context.target, "source": context.source}
+        self._aliases = frozenset(cluster.alias for cluster in self._clusters.values())
+        self._writers: dict[Side, ControlWriter] = {}
+        self._tables: dict[Side, ControlTables] = {}
+        self._away: dict[Side, UnavailableError] = {}
+        self._unsure = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._close()
+
+    def run(self, what: str, body: Callable[[], _T]) -> _T:
+        """Open both clusters and run a body that checks and writes; again while it is overtaken.
+
+        Raises:
+            UnavailableError: neither cluster answers, or what the body says.
+            ConflictError: overtaken each time, or what the body says.
+        """
+
+        def attempt() -> _T:
+            try:
+                self._open()
+                return body()
+            except UnavailableError as error:
+                self._close()
+                if self._unsure != 1:
+                    raise
+                self._unsure += 1  # once: who opens next sees whether it was written
+                raise FencedError(f"it is not known what was written: {error}") from error
+            except BaseException:
+                self._close()
+                raise
+
+        return until_not_fenced(what, attempt)
+
+    def there(self, side: Side) -> bool:
+        """Whether a cluster answered."""
+        return side not in self._away
+
+    def require(self, *sides: Side) -> None:
+        """Raise the UnavailableError of a cluster that is needed and away."""
+        for side in sides:
+            if side in self._away:
+                raise self._away[side]
+
+    def tables(self, side: Side) -> ControlTables:
+        """Return what a cluster has; nothing for one that is away."""
+        return self._tables.get(side, ControlTables())
+
+    @property
+    def routes(self) -> dict[str, Route]:
+        """Routes as clients see them."""
+        return merge_tables([table.routes for table in self._tables.values()])
+
+    def progress(self, move_id: str) -> MoveProgress:
+        """Return how far a move is."""
+        return furthest(self._tables.values(), move_id)
+
+    def plan(self, move_id: str) -> MovePlan | None:
+        """Return the plan of a move, None before there is one."""
+        return newest_plan(self._tables.values(), move_id)
+
+    def write(
+        self, side: Side, change: Change, before_commit: Callable[[], None] = lambda: None
+    ) -> int | None:
+        """Write what of a change is news on a cluster, in one transaction.
+
+        Returns:
+            When routes were written by the broker's clock, in epoch milliseconds; None where none
+            were, or their topic has no LogAppendTime.
+
+        Raises:
+            FencedError: the step was overtaken.
+            UnavailableError: the cluster is away.
+        """
+        self.require(side)
+        records = self._tables[side].over(change)
+        if not any(records.values()):
+            return None
+        try:
+            stamps = self._writers[side].write(records, before_commit)
+        except UnavailableError:
+            self._unsure += 1
+            raise
+        self._tables[side] = self._tables[side].after(change)
+        return stamps.get(internal_topics.ROUTING)
+
+    def write_if_there(self, side: Side, change: Change) -> None:
+        """Write to a cluster; one that is away is given it by the next step that finds it."""
+        try:
+            self.write(side, change)
+        except UnavailableError as error:
+            log.log(loudness(error), "kept on %s only for now: %s", self._other(side).alias, error)
+            self._away[side] = error
+
+    def _open(self) -> None:
+        missing = [side for side in SIDES if side not in self._writers and self.there(side)]
+        if missing:
+            with ThreadPoolExecutor(len(missing)) as pool:
+                for future in [pool.submit(self._open_one, side) for side in missing]:
+                    future.result()
+        if not self._writers:
+            raise self._away["target"]
+        if len(self._writers) == len(SIDES) and missing:
+            self._level()
+
+    def _open_one(self, side: Side) -> None:
+        cluster = self._clusters[side]
+        try:
+            writer = cluster.control_writer(CONTROL_ID)
+            self._tables[side] = ControlTables.read(cluster)
+            self._writers[side] = writer
+        except UnavailableError as error:
+            self._away[side] = error
+
+    def _level(self) -> None:
+        """Give each cluster what it lacks; a decision on the target before anything else."""
+        for side in SIDES:
+            other = self.tables("source" if side == "target" else "target")
+            lacking = self._tables[side].lacks(other, self._aliases)
+            if lacking != Change():
+                log.info("what was written while %s was away is added", self._clusters[side].alias)
+                self.write_if_there(side, lacking)
+
+    def _other(self, side: Side) -> Cluster:
+        return self._clusters["source" if side == "target" else "target"]
+
+    def _close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        self._writers.clear()
+        self._tables.clear()
+        self._away.clear()
+
+
+def level(context: MoveContext) -> None:
+    """Give each cluster the routes and moves that it lacks; safe to repeat.
+
+    A cluster that was lost has not seen the moves since then. Without them its clients, and the
+    next move that reads it alone, follow the routes of before.
+
+    Raises:
+        UnavailableError: a cluster does not answer.
+    """
+    ensure_topics(context)
+    with Registers(context) as registers:
+        registers.run("the routes of both clusters", lambda: registers.require(*SIDES))
+
+
+def record(context: MoveContext, change: Change, *, tolerate_source: bool = False) -> None:
+    """Write the same to both clusters, the target first.
+
+    Args:
+        context: the clusters.
+        change: what to write.
+        tolerate_source: whether a source that is away may be given it later.
+
+    Raises:
+        UnavailableError: a cluster that is needed is away.
+    """
+    with Registers(context) as registers:
+
+        def write() -> None:
+            registers.write("target", change)
+            if tolerate_source:
+                registers.write_if_there("source", change)
+            else:
+                registers.write("source", change)
+
+        registers.run("writing the state of a move", write)

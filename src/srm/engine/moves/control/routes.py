@@ -1,0 +1,197 @@
+"""Routes on both clusters: what clients follow, and what they say about it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Self
+
+from srm.domain.moves.gate.presence import Presence, StampedAck
+from srm.domain.moves.records.plan import MovePlan
+from srm.domain.moves.records.progress import MoveProgress
+from srm.domain.moves.routing.redirects import CallStep, step_in_force
+from srm.domain.moves.routing.routes import (
+    Ack,
+    Route,
+    group_subject,
+    merge,
+    merge_tables,
+    topic_subject,
+)
+from srm.domain.names import internal_topics
+from srm.engine.flows.cluster_absence import loudness
+from srm.engine.moves.control.control import read_acks, read_routes
+from srm.engine.moves.control.move_records import MoveContext, MoveStore, read_both
+from srm.engine.ports import Stamped
+from srm.errors import ConflictError, UnavailableError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RoutingTables:
+    """Routes on the target and on the source (None: away), and all acknowledgements.
+
+    Those are stamped by the cluster that has them: of a source that is away, by the target.
+    ``target_ms`` and ``source_ms`` are the newest stamps there: it is at least so late by them.
+    """
+
+    target: Mapping[str, Route]
+    source: Mapping[str, Route] | None
+    on_target: tuple[StampedAck, ...] = ()
+    on_source: tuple[StampedAck, ...] = ()
+    target_ms: int = 0
+    source_ms: int = 0
+
+    @property
+    def announced(self) -> tuple[StampedAck, ...]:
+        """What clients have said, on either cluster."""
+        return self.on_target + self.on_source
+
+    @property
+    def presence(self) -> Presence:
+        """Who is there during a hold, whose renewals keep the newest stamps new.
+
+        How long a client has been silent is counted by the clock that stamped what it said.
+        """
+        ahead_ms = self.target_ms - self.source_ms
+        shifted = (replace(one, stamped_ms=one.stamped_ms + ahead_ms) for one in self.on_source)
+        return Presence.of((*self.on_target, *shifted), self.target_ms)
+
+    @property
+    def acks(self) -> tuple[Ack, ...]:
+        """What clients have said, without the times."""
+        return tuple(one.ack for one in self.announced)
+
+    @property
+    def merged(self) -> dict[str, Route]:
+        """Routes as clients see them."""
+        return merge_tables([self.target, self.source or {}])
+
+    def cluster_of(self, group: str) -> str:
+        """Where a group belongs, by its route, or is held; empty: it has none."""
+        subject = group_subject(group)
+        route = merge(self.target.get(subject), (self.source or {}).get(subject))
+        return "" if route is None else route.cluster
+
+    @classmethod
+    def read(cls, context: MoveContext) -> RoutingTables:
+        """Read both clusters; a source that is away is passed over."""
+        known = cls.of_target(context)
+        try:
+            history = context.source.compacted(internal_topics.ROUTING).read_history()
+        except UnavailableError as error:
+            log.log(loudness(error), "routes of %s cannot be read: %s", context.source.alias, error)
+            return known
+        return replace(
+            known,
+            source=read_routes(context.source, history),
+            on_target=_at_home(known.on_target, context.target.alias),
+            on_source=_at_home(read_acks(context.source, history), context.source.alias),
+            source_ms=_newest(history),
+        )
+
+    @classmethod
+    def of_target(cls, context: MoveContext) -> RoutingTables:
+        """Read the target alone."""
+        history = context.target.compacted(internal_topics.ROUTING).read_history()
+        return cls(
+            read_routes(context.target, history),
+            None,
+            read_acks(context.target, history),
+            target_ms=_newest(history),
+        )
+
+
+def _newest(history: Mapping[bytes, Sequence[Stamped]]) -> int:
+    stamps = (rows[-1].timestamp_ms for rows in history.values() if rows[-1].by_broker)
+    return max(stamps, default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """What a move tells its clients now: ``later`` has the later move that leads some, by subject.
+
+    ``step`` is None before the first hold.
+    """
+
+    attempt: int
+    step: CallStep | None
+    later: Mapping[str, str]
+
+    @property
+    def moves(self) -> tuple[str, ...]:
+        """The later moves, each once."""
+        return tuple(sorted({*self.later.values()}))
+
+    def leads(self, subject: str) -> bool:
+        """Whether the move still holds the clients of a subject, or has sent them to its target."""
+        return self.step in {"hold", "go"} and subject not in self.later
+
+    @classmethod
+    def read(cls, context: MoveContext, plan: MovePlan) -> Self:
+        """Read what is in force; one cluster is enough.
+
+        Raises:
+            UnavailableError: neither cluster answers.
+        """
+        progress = MoveStore(context).progress(plan.move_id)
+        history = read_both(
+            context, lambda c: read_routes(c, c.compacted(internal_topics.ROUTING).read_history())
+        )
+        routes = merge_tables(history)
+        later = {
+            subject: route.move_id
+            for subject in subjects(plan)
+            if (route := routes.get(subject)) is not None
+            and route.move_id != plan.move_id
+            and route.generation >= progress.attempt
+        }
+        return cls(progress.attempt, step_in_force(progress.step), later)
+
+
+def bring_about(context: MoveContext, plan: MovePlan, make: Callable[[InForce], None]) -> InForce:
+    """Have an effect outside the control records, and again until what it follows is in force.
+
+    No broker fences such an effect: a process that was stopped right before it may have it after
+    any number of later moves. So ``make`` is called again with what is in force after it, and does
+    what follows from that, whatever it did before. What is in force in the end is returned.
+    """
+    now = InForce.read(context, plan)
+    while True:
+        make(now)
+        if (after := InForce.read(context, plan)) == now:
+            return now
+        now = after
+
+
+def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> None:
+    """Refuse to continue a move that has ended, and whose clients a later one leads.
+
+    Raises:
+        ConflictError: it has ended so.
+    """
+    if progress.decided and (later := InForce.read(context, plan).moves):
+        ended = datetime.fromtimestamp(max(progress.times_ms.values()) / 1000, UTC)
+        raise ConflictError(
+            f"move {plan.move_id} ended at {ended:%F %T} UTC, superseded by move "
+            f"{', '.join(later)}; nothing was moved: trigger a new run, or plan with another id"
+        )
+
+
+def subjects(plan: MovePlan) -> tuple[str, ...]:
+    """Return the routing subjects of a move: producers' topics, then groups."""
+    return (
+        *(topic_subject(topic) for topic in plan.topics),
+        *(group_subject(group) for group in plan.group_names),
+    )
+
+
+def _at_home(acks: Iterable[StampedAck], alias: str) -> tuple[StampedAck, ...]:
+    """What clients said to the cluster that it concerns; elsewhere it stands in case that is away.
+
+    Each is stamped by one clock so, and counted once.
+    """
+    return tuple(one for one in acks if one.ack.cluster == alias)

@@ -1,0 +1,1 @@
+"""Facts and plan of a move."""

@@ -1,0 +1,331 @@
+"""The facts that a move decides on: one look at both clusters, and pure functions of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar
+
+from srm.domain.flow_state.replication_records import PartitionStatus
+from srm.domain.groups.ledger import Ledger
+from srm.domain.groups.translation import (
+    UNKNOWN_LOG,
+    Direction,
+    Log,
+    PartitionFacts,
+    Translation,
+    translate,
+)
+from srm.domain.moves.gate.gate import GroupFacts
+from srm.domain.moves.gate.presence import Writer
+from srm.domain.moves.records.plan import GroupPlan
+from srm.domain.moves.records.positions import (
+    GroupPosition,
+    LastPlace,
+    PartitionMove,
+    partition_move,
+)
+from srm.domain.moves.records.replication import ReplicationFacts
+from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.routing.routes import group_subject, topic_subject
+from srm.domain.names.topics import TopicPartition
+from srm.domain.names.transactions import OpenTransaction
+from srm.domain.offset_map.offset_map import OffsetMap
+from srm.domain.text.reason import Reason
+from srm.engine.groups.partition_facts import (
+    Logs,
+    losses_of,
+    partition_facts,
+)
+from srm.engine.moves.control.move_records import MoveContext
+from srm.engine.moves.control.routes import RoutingTables
+from srm.engine.ports import FlowMaps, GroupDescription, TopicDescription
+from srm.errors import NotLoadedError
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPair:
+    """A topic on the source with the one on the target that holds the same records."""
+
+    topic: str
+    target_topic: str
+    original: str
+    direction: Direction
+
+
+def topic_pairs(context: MoveContext, originals: Collection[str]) -> tuple[TopicPair, ...]:
+    """Return the two pairs of each original topic: forward and reverse."""
+    policy, flow = context.forward.config.policy, context.forward.config.flow
+    pairs = []
+    for topic in originals:
+        remote_on_target = policy.format_remote_topic(flow.source, topic)
+        remote_on_source = policy.format_remote_topic(flow.target, topic)
+        pairs.append(TopicPair(topic, remote_on_target, topic, "forward"))
+        pairs.append(TopicPair(remote_on_source, topic, topic, "reverse"))
+    return tuple(pairs)
+
+
+@dataclass(frozen=True)
+class Present:
+    """A cluster that answered: its topics, the groups of the move, their offsets, and logs.
+
+    ``pending`` are partitions of which a transaction has still to decide what a group committed;
+    ``errors`` say of a group why its offsets cannot be read.
+    """
+
+    alias: str
+    topics: Mapping[str, TopicDescription]
+    groups: Mapping[str, GroupDescription]
+    committed: Mapping[str, Mapping[TopicPartition, int]]
+    errors: Mapping[str, Reason]
+    logs: Logs
+    pending: Mapping[str, Collection[TopicPartition]] = field(default_factory=dict)
+
+    def group(self, name: str) -> GroupDescription:
+        """Describe a group; one that was not described, or left offsets, may have members."""
+        found = self.groups.get(name, GroupDescription(name, "unknown"))
+        if found.state == "dead" and self.committed.get(name):
+            return replace(found, state="unknown", reason="it is absent but has committed offsets")
+        return found
+
+
+@dataclass(frozen=True)
+class Away:
+    """A source that is lost: the move does not query it, and waits for nothing of it.
+
+    ``places`` are the last known places of its groups, by group and partition on the target.
+    ``known_ms`` says as of when (epoch milliseconds), by group. ``still`` are the groups that the
+    last emission found where they were before.
+    """
+
+    alias: str
+    places: Mapping[str, Mapping[TopicPartition, LastPlace]] = field(default_factory=dict)
+    known_ms: Mapping[str, int] = field(default_factory=dict)
+    still: frozenset[str] = frozenset()
+    topics: ClassVar[Mapping[str, TopicDescription]] = {}
+    committed: ClassVar[Mapping[str, Mapping[TopicPartition, int]]] = {}
+    errors: ClassVar[Mapping[str, Reason]] = {}
+    logs: ClassVar[Logs] = {}
+    pending: ClassVar[Mapping[str, Collection[TopicPartition]]] = {}
+
+    def group(self, name: str) -> GroupDescription:
+        """Describe a group without members: a lost cluster keeps none that a move waits for."""
+        return GroupDescription(name, "empty")
+
+
+@dataclass(frozen=True)
+class MoveFacts:
+    """One look at both clusters, for some topics and groups.
+
+    ``transactions`` are those open in the original topics on the source, ``hidden`` says why they
+    cannot be seen. ``writers`` are the producers that the source's brokers remember of them, none
+    where srm may not ask. ``maps_ms`` is when the maps were asked for, and with them the reports of
+    the slots: a look may take long, and that is no silence of theirs.
+    """
+
+    request: MoveRequest
+    topics: tuple[str, ...]
+    groups: tuple[str, ...]
+    pairs: tuple[TopicPair, ...]
+    source: Present | Away
+    target: Present
+    ledger: Ledger
+    maps: FlowMaps
+    maps_ms: int
+    routing: RoutingTables
+    reverse_maps: FlowMaps = field(default_factory=lambda: FlowMaps({}))
+    transactions: Mapping[TopicPartition, tuple[OpenTransaction, ...]] = field(default_factory=dict)
+    hidden: str = ""
+    writers: tuple[Writer, ...] = ()
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the source is lost."""
+        return isinstance(self.source, Away)
+
+    @cached_property
+    def plans(self) -> tuple[GroupPlan, ...]:
+        """The place of each group on the target."""
+        return tuple(
+            GroupPlan(group, self.source.group(group).members, self.positions(group))
+            for group in self.groups
+        )
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Routing subjects of the look: topics, then groups."""
+        return (*map(topic_subject, self.topics), *map(group_subject, self.groups))
+
+    def last_places(self, group: str) -> Mapping[TopicPartition, LastPlace]:
+        """Return the last known places of a group in what moves, where the source is lost."""
+        if not isinstance(self.source, Away):
+            return {}
+        moving = {pair.target_topic for pair in self.pairs}
+        places = self.source.places.get(group, {})
+        return {place: last for place, last in places.items() if place.topic in moving}
+
+    def group(self, name: str) -> GroupFacts:
+        """Say where a group stands on both clusters."""
+        on_source, on_target = self.source.group(name), self.target.group(name)
+        unreadable = self.unreadable(name)
+        return GroupFacts(
+            name,
+            on_source.state,
+            on_source.members,
+            on_target.state,
+            on_target.members,
+            self.positions(name),
+            on_source.reason,
+            on_target.reason,
+            tuple(sorted(self.source.pending.get(name, ()))),
+            "; ".join(reason.text for reason in unreadable),
+        )
+
+    def unreadable(self, group: str) -> tuple[Reason, ...]:
+        """Say why the offsets of a group cannot be read."""
+        sides = (self.source, self.target)
+        return tuple(side.errors[group] for side in sides if group in side.errors)
+
+    def positions(self, group: str) -> tuple[PartitionMove, ...]:
+        """Decide for each partition of the topics that a group reads where it continues."""
+        if group in self.source.errors or group in self.target.errors:
+            return ()
+        if group not in self._positions:
+            moves = tuple(partition_move(facts) for facts in self._partitions(group))
+            self._positions[group] = moves
+        return self._positions[group]
+
+    def translations(
+        self, group: str
+    ) -> Iterator[tuple[TopicPartition, PartitionFacts, Translation]]:
+        """Translate all commits of a group, by partition on the source."""
+        if group in self.source.errors or group in self.target.errors:
+            return
+        for one in self._partitions(group):
+            if one.committed is not None:
+                yield one.facts.upstream, one.facts, translate(one.facts, one.committed)
+
+    def stray_topics(self, group: str) -> tuple[str, ...]:
+        """Topics of the source the group has offsets on that do not move."""
+        moving = {pair.topic for pair in self.pairs}
+        topics = {tp.topic for tp in self.source.committed.get(group, {})}
+        return tuple(sorted((topics - moving) & set(self.source.topics)))
+
+    def replication(self) -> tuple[ReplicationFacts, ...]:
+        """How far the original topics of the source are copied to the target."""
+        return tuple(self._replication(tp) for tp in self.original_ends())
+
+    def original_ends(self) -> dict[TopicPartition, int]:
+        """High watermarks of the original topics on the source."""
+        originals = set(self.topics)
+        logs = sorted(self.source.logs.items())
+        return {tp: log.end for tp, log in logs if tp.topic in originals}
+
+    @property
+    def report_age_ms(self) -> int | None:
+        """Age of the newest sign of life of the replicator towards the target, when it was read."""
+        newest = max((report.time_ms for report in self.maps.reports), default=None)
+        return None if newest is None else max(0, self.maps_ms - newest)
+
+    def _replication(self, tp: TopicPartition) -> ReplicationFacts:
+        log, offset_map = self.source.logs[tp], self.maps.get(tp)
+        stopped = self._stopped(tp)
+        return ReplicationFacts(
+            tp.topic,
+            tp.partition,
+            source_next(offset_map),
+            log.start,
+            log.end,
+            None if stopped is None else stopped.reason or "no reason given",
+            log.stable_end,
+            self.transactions.get(tp, ()),
+            self.hidden,
+            self.maps.errors.get(tp, "") or self._lost_end(tp),
+            self._lost(tp, log),
+            "" if stopped is None else stopped.action,
+        )
+
+    def _lost_end(self, tp: TopicPartition) -> str:
+        """Say why nobody knows how far a partition is copied, if that is so."""
+        return self.maps.gaps.get(tp, "") if self.maps.get(tp).position is None else ""
+
+    def _lost(self, tp: TopicPartition, log: Log) -> int:
+        losses = losses_of(self.maps, tp)
+        try:
+            return losses.count(self.maps.get(tp), log.start, log.end)
+        except NotLoadedError:  # a part of the map is lost, or the log ends within it
+            return sum(max(0, min(b, log.end) - max(a, log.start)) for a, b in losses.ranges)
+
+    def _stopped(self, tp: TopicPartition) -> PartitionStatus | None:
+        status = (self.maps.statuses or {}).get(tp)
+        return status if status is not None and status.state == "stopped" else None
+
+    def _partitions(self, group: str) -> Iterator[GroupPosition]:
+        committed = self.source.committed.get(group, {})
+        last, on_target = self.last_places(group), self.target.committed.get(group, {})
+        own = on_target if self.is_away else ()
+        read = {tp.topic for tp in (*committed, *last, *own)}
+        reads = {pair.original for pair in self.pairs if {pair.topic, pair.target_topic} & read}
+        for pair in self.pairs:
+            for tp in self._places(pair, last) if pair.original in reads else ():
+                counterpart = TopicPartition(pair.target_topic, tp.partition)
+                theirs = on_target.get(counterpart)
+                yield GroupPosition(
+                    self._facts(pair.direction, tp, counterpart),
+                    committed.get(tp),
+                    theirs,
+                    self._is_ours(group, counterpart, theirs),
+                    self.request.accept_open_transactions,
+                    self.request.overwrite,
+                    last.get(counterpart),
+                )
+
+    def _facts(
+        self, direction: Direction, tp: TopicPartition, counterpart: TopicPartition
+    ) -> PartitionFacts:
+        """Gather the facts of a partition, once for all groups that read it."""
+        key = direction, tp
+        if key not in self._partition_facts:
+            self._partition_facts[key] = partition_facts(
+                self.maps if direction == "forward" else self.reverse_maps,
+                direction,
+                (tp, {tp: UNKNOWN_LOG} if self.is_away else self.source.logs),
+                (counterpart, self.target.logs),
+                self.target.alias,
+                self.transactions.get(tp, ()),
+            )
+        return self._partition_facts[key]
+
+    @cached_property
+    def _partition_facts(self) -> dict[tuple[Direction, TopicPartition], PartitionFacts]:
+        return {}
+
+    @cached_property
+    def _positions(self) -> dict[str, tuple[PartitionMove, ...]]:
+        return {}
+
+    def _places(self, pair: TopicPair, last: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Return partitions as named on the source.
+
+        In reverse, and of a lost source, also those that only the target has.
+        """
+        known = [self.source.topics.get(pair.topic)]
+        if pair.direction == "reverse" or self.is_away:
+            known.append(self.target.topics.get(pair.target_topic))
+        count = max((topic.partitions for topic in known if topic is not None), default=0)
+        numbers = {tp.partition for tp in last if tp.topic == pair.target_topic}
+        return [TopicPartition(pair.topic, one) for one in sorted({*range(count), *numbers})]
+
+    def _is_ours(self, group: str, tp: TopicPartition, offset: int | None) -> bool:
+        if offset is None:
+            return False
+        entry = self.ledger.entry(group, tp)
+        return entry is not None and entry.may_lower(offset)
+
+
+def source_next(offset_map: OffsetMap) -> int | None:
+    """Next source offset to copy, None where nothing is known."""
+    if offset_map.position is not None:
+        return offset_map.position.source_next
+    return offset_map.last_source_end

@@ -1,0 +1,334 @@
+"""The cost of losing a source: all that its target knows of what was not copied, and of groups."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from heapq import nlargest
+from typing import Final
+
+from srm.domain.flow_state.replication_records import SlotReport
+from srm.domain.groups.proof_records import FlowProof
+from srm.domain.groups.translation import UNKNOWN_LOG
+from srm.domain.moves.gate.forecast import (
+    RATE_MS,
+    Forecast,
+    GroupForecast,
+    PartitionKnown,
+    forecast_topics,
+    rate_of,
+    with_held_back,
+)
+from srm.domain.moves.gate.presence import Presence
+from srm.domain.moves.records.plan import GroupPlan
+from srm.domain.moves.records.positions import LastPlace, PartitionMove
+from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.routing.routes import group_subject, topic_subject
+from srm.domain.names.topics import TopicPartition
+from srm.engine.flows.source_look import MOST_READ, SourceLook, times_of
+from srm.engine.moves.control.move_records import MoveContext
+from srm.engine.moves.control.routes import RoutingTables
+from srm.engine.moves.planning.facts import Away, MoveFacts
+from srm.engine.moves.planning.last_places import read_last_places
+from srm.engine.moves.planning.reading import read_target
+from srm.engine.moves.planning.topics import MoveScope, groups_after_loss, topics_to_move
+from srm.engine.ports import FlowMaps
+from srm.errors import AuthorizationError, SrmError
+
+log = logging.getLogger(__name__)
+
+_CLOCKS_MS: Final = 60_000
+"""The most that clocks of producers and slots may differ."""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """The facts at the target, and what its copies say of the source that is, or may be, lost.
+
+    ``copies`` are the partitions on the target by those on the source. ``recent`` counts the
+    records of each copy within the last :data:`.RATE_MS` of its topic, none where that was long
+    before the source last answered. ``newest`` is the timestamp of the last record of each copy,
+    None where a marker hides it. ``transactions`` are open on the target. ``proof`` is the result
+    of the last emission. ``commits`` are those of idle groups on the source, if it was queried.
+    """
+
+    facts: MoveFacts
+    presence: Presence
+    recent: Mapping[TopicPartition, int]
+    newest: Mapping[TopicPartition, int | None]
+    copies: Mapping[TopicPartition, TopicPartition]
+    transactions: tuple[str, ...]
+    proof: FlowProof | None = None
+    commits: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+
+    @property
+    def plans(self) -> tuple[GroupPlan, ...]:
+        """The place of each group on the target."""
+        return self.facts.plans
+
+    @property
+    def away(self) -> Away:
+        """What the target knows of the source."""
+        source = self.facts.source
+        return source if isinstance(source, Away) else Away(source.alias)
+
+    @property
+    def unserved(self) -> tuple[TopicPartition, ...]:
+        """Partitions of the target that have no leader now."""
+        logs = self.facts.target.logs
+        return tuple(sorted(place for place, log in logs.items() if log is UNKNOWN_LOG))
+
+    @property
+    def copy_starts(self) -> Mapping[TopicPartition, int]:
+        """First offsets that the copies still hold, of those that have a leader."""
+        logs = self.facts.target.logs.items()
+        return {place: log.start for place, log in logs if log is not UNKNOWN_LOG}
+
+    def without(self, subjects: Collection[str]) -> Outlook:
+        """Leave out topics and groups, by their routing subjects."""
+        facts = self.facts
+        topics = tuple(one for one in facts.topics if topic_subject(one) not in subjects)
+        groups = tuple(one for one in facts.groups if group_subject(one) not in subjects)
+        return replace(self, facts=replace(facts, topics=topics, groups=groups))
+
+    def places(self, group: str) -> Mapping[TopicPartition, LastPlace]:
+        """Return the last known places of a group, by partition on the target."""
+        return self.facts.last_places(group)
+
+    def followers(self, group: str) -> int:
+        """Count the clients of a group that lately said, on the target, that they follow routes."""
+        return len(self.presence.followers(group_subject(group)))
+
+    def works_there(self, group: str) -> bool:
+        """Whether the route of a group has sent it to the target already, or holds it there."""
+        return self.facts.routing.cluster_of(group) == self.facts.request.target
+
+    def forecast(self, now_ms: int, source: SourceLook | None = None) -> Forecast:
+        """Forecast what is lost, and what is read again.
+
+        Args:
+            now_ms: epoch milliseconds.
+            source: the ends of the source's logs, queried with the positions of this look; None
+                where the source was not queried or does not answer.
+        """
+        known = tuple(self._known(source))
+        growth = sum(report.source_growth for report in self.facts.maps.reports)
+        return Forecast(
+            made_ms=now_ms,
+            topics=forecast_topics(known, now_ms, growth),
+            groups=tuple(
+                GroupForecast(
+                    plan.group,
+                    len(self.places(plan.group)),
+                    self.read_again(plan),
+                    plan.skipped,
+                    self._age_ms(plan.group, now_ms),
+                    plan.group in self.away.still,
+                )
+                for plan in self.plans
+                if self.places(plan.group)
+            ),
+            unseen=tuple(plan.group for plan in self.plans if not self.places(plan.group)),
+            transactions=self.transactions,
+            rate=max(rate_of(known), growth),
+        )
+
+    def read_again(self, plan: GroupPlan) -> int:
+        """Count the records at most that a group would read a second time."""
+        return sum(self.read_again_of(plan.group, position) for position in plan.positions)
+
+    def read_again_of(self, group: str, position: PartitionMove) -> int:
+        """Count those of one partition: all that the target holds after the last known place.
+
+        The group may have read any of it since. An idle group read what it committed since then.
+        """
+        if position.state == "no-commit":
+            return 0  # auto.offset.reset of its clients decides
+        place = TopicPartition(position.topic, position.partition)
+        committed = self.commits.get(group, {}).get(place)
+        if committed is None or position.committed is None:
+            return position.lag
+        return min(position.lag, max(0, committed - position.committed))
+
+    def _age_ms(self, group: str, now_ms: int) -> int | None:
+        stamp = self.away.known_ms.get(group)
+        return None if stamp is None else max(0, now_ms - stamp)
+
+    def _known(self, source: SourceLook | None) -> Iterator[PartitionKnown]:
+        heard, held = _heard(self.facts.maps.reports), _held_back(self.facts.maps.reports)
+        for original, copy in sorted(self.copies.items()):
+            topic = self.facts.target.topics.get(copy.topic)
+            place = (topic.topic_id if topic else "", copy.partition)
+            heard_ms = heard.get(place, 0)
+            known = PartitionKnown(
+                original.topic,
+                original.partition,
+                self.facts.maps.get(original).position,
+                heard_ms,
+                self.recent.get(copy, 0),
+                self._stopped(original, heard_ms if source is None else source.time_ms),
+                self.newest.get(copy),
+            )
+            if source is not None:
+                known = source.brought_up_to_date(known)
+            yield with_held_back(known, held.get(place, 0))
+        if source is not None:
+            yield from source.without_copy(self.copies.keys())
+
+    def _stopped(self, original: TopicPartition, heard_ms: int) -> str:
+        """Say why a partition was not copied while the source still answered."""
+        status = (self.facts.maps.statuses or {}).get(original)
+        if status is None or status.state != "stopped" or status.time_ms >= heard_ms:
+            return ""  # it stopped because the source did not answer any more
+        return status.what or "no reason given"
+
+
+def _heard(reports: Iterable[SlotReport]) -> dict[tuple[str, int], int]:
+    """Return when the source last answered the slots of each copy, by remote topic id and number.
+
+    Of a copy that nobody has now (the flow is paused) those count that had it.
+    """
+    now: dict[tuple[str, int], int] = {}
+    former: dict[tuple[str, int], int] = {}
+    for report in reports:
+        for entries, found in ((report.positions, now), (report.former, former)):
+            for entry in entries:
+                place = entry.target_topic_id, entry.partition
+                found[place] = max(found.get(place, 0), report.source_heard_ms)
+    return former | now
+
+
+def _held_back(reports: Iterable[SlotReport]) -> dict[tuple[str, int], int]:
+    """Return how far the source's log of each copy went on behind an open transaction."""
+    found: dict[tuple[str, int], int] = {}
+    for report in reports:
+        for topic_id, number, end in report.held_back:
+            found[topic_id, number] = max(found.get((topic_id, number), 0), end)
+    return found
+
+
+def read_outlook(
+    context: MoveContext,
+    request: MoveRequest,
+    *,
+    with_groups: bool = True,
+    also: Collection[str] = (),
+    chosen: MoveScope | None = None,
+) -> Outlook:
+    """Take one look at the target, for all that the request names.
+
+    Args:
+        context: the flows; the source is never queried.
+        request: the move.
+        chosen: what moves, if an earlier look chose it.
+        with_groups: whether to read how groups are on the target now: a request for each.
+        also: topics whose positions are wanted too, though they do not move.
+
+    Raises:
+        NotFoundError: a topic that was named is copied neither way.
+        SrmError: the target does not answer.
+    """
+    on_target = context.target.topics()
+    topics = topics_to_move(context, request, on_target) if chosen is None else chosen.topics
+    policy, flow = context.forward.config.policy, context.forward.config.flow
+    known = read_last_places(
+        context,
+        on_target,
+        [*topics, *(policy.format_remote_topic(flow.source, topic) for topic in topics)],
+    )
+    routing = RoutingTables.of_target(context)
+    chosen = chosen or groups_after_loss(context, request, topics, known, routing)
+    facts = read_target(
+        context,
+        request,
+        topics,
+        chosen.groups,
+        known,
+        routing=routing,
+        also=also,
+        with_groups=with_groups,
+    )
+    target, logs = context.target, facts.target.logs
+    original = {pair.target_topic: pair.original for pair in facts.pairs}
+    forward = {pair.target_topic for pair in facts.pairs if pair.direction == "forward"}
+    copies = {
+        TopicPartition(original[place.topic], place.partition): place
+        for place in logs
+        if place.topic in forward
+    }
+    own = {place for place in copies.values() if logs[place] is not UNKNOWN_LOG}
+    newest = target.newest_times(own) if own else {}
+    return Outlook(
+        facts=facts,
+        presence=Presence.of(facts.routing.on_target, context.now_ms()),
+        recent=_recent(context, newest, facts),
+        newest={**newest, **_last_copied(context, facts.maps, copies, own)},
+        copies=copies,
+        transactions=_transactions(context, facts),
+        proof=known.proof,
+    )
+
+
+def _recent(
+    context: MoveContext,
+    newest: Mapping[TopicPartition, int],
+    facts: MoveFacts,
+) -> dict[TopicPartition, int]:
+    """Count the records of each copy in the last seconds of its topic, by their timestamps.
+
+    What is older than the last minute before the source was last heard is no traffic of then. A
+    producer's clock that is further off hides traffic here: slots that hear a source say by its
+    offsets how it grew.
+    """
+    heard: defaultdict[str, int] = defaultdict(int)
+    for (topic_id, _), heard_ms in _heard(facts.maps.reports).items():
+        heard[topic_id] = max(heard[topic_id], heard_ms)
+    last = {name: heard[about.topic_id] - _CLOCKS_MS for name, about in facts.target.topics.items()}
+    for place, time_ms in newest.items():
+        last[place.topic] = max(last.get(place.topic, 0), time_ms)
+    since = {place: last[place.topic] - RATE_MS for place in newest}
+    starts = context.target.offsets_at(since) if since else {}
+    return {place: facts.target.logs[place].end - at for place, at in starts.items()}
+
+
+def _last_copied(
+    context: MoveContext,
+    maps: FlowMaps,
+    copies: Mapping[TopicPartition, TopicPartition],
+    served: Collection[TopicPartition],
+) -> dict[TopicPartition, int | None]:
+    """Read the time of the last copied record where the source has more, where most first.
+
+    The newest of a log may be a marker: a claim has the time at which it was made.
+    """
+    late = list[tuple[int, TopicPartition, int]]()
+    for original, copy in copies.items():
+        at = maps.get(original).position
+        if at is not None and at.source_end > at.source_next and at.target_next and copy in served:
+            late.append((at.source_end - at.source_next, copy, at.target_next - 1))
+    places = [one[1:] for one in nlargest(MOST_READ, late)]
+    try:
+        found = context.target.first_records(places, committed=False) if places else {}
+    except SrmError as error:
+        log.debug("the last copied records on %s are not read: %s", context.target.alias, error)
+        return {}
+    hidden = {copy: None for (copy, _), record in found.items() if record is None}
+    return {**hidden, **times_of(found)}
+
+
+def _transactions(context: MoveContext, facts: MoveFacts) -> tuple[str, ...]:
+    """Name the transactions that hold up readers of what moves."""
+    held_back = [place for place, at in facts.target.logs.items() if at.stable_end < at.end]
+    try:
+        found = context.target.open_transactions(held_back) if held_back else {}
+    except AuthorizationError as error:
+        log.warning("open transactions on %s are not seen: %s", context.target.alias, error)
+        return tuple(f"{place} has an open transaction: {error}" for place in held_back)
+    return tuple(
+        f"{place} from offset {one.first_offset} on: {one.owner}; the broker aborts it when its "
+        f"transaction.timeout.ms is over, or end it now: {one.command}"
+        for place, some in sorted(found.items())
+        for one in some
+    )

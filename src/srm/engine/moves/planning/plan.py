@@ -1,0 +1,300 @@
+"""Plan a move: which groups continue where, and which conditions keep it from starting."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from srm.domain.moves.gate.finding import Finding, warning
+from srm.domain.moves.gate.warnings import surrounding_warnings
+from srm.domain.moves.records.plan import MovePlan
+from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.routing.routes import group_subject, topic_subject
+from srm.domain.text.amount import few, some
+from srm.domain.text.reason import Reason
+from srm.engine.drill.leftovers import try_to_remove_leftovers
+from srm.engine.flows.replicator_status import down_reasons, driver_status, slot_statuses
+from srm.engine.moves.control.control import Change
+from srm.engine.moves.control.move_records import (
+    MoveContext,
+    MoveStore,
+    config_fingerprint,
+    ensure_topics,
+)
+from srm.engine.moves.control.registers import Registers, sides_of
+from srm.engine.moves.control.routes import require_in_force
+from srm.engine.moves.planning.facts import MoveFacts
+from srm.engine.moves.planning.outlook import Outlook, read_outlook
+from srm.engine.moves.planning.problems import (
+    group_problems,
+    group_warnings,
+    halted_problems,
+    loss_warnings,
+    nothing_to_move,
+    redirect_problems,
+    replication_warnings,
+    routing_conflicts,
+    topic_problems,
+    unsettled_problems,
+)
+from srm.engine.moves.planning.proof import Verdicts, proof_problems, prove_groups
+from srm.engine.moves.planning.reading import read_facts
+from srm.engine.moves.planning.shared_transactions import written_together
+from srm.engine.moves.planning.surroundings import surroundings
+from srm.engine.moves.planning.topics import MoveScope, groups_on_source, originals, topics_to_move
+from srm.engine.moves.steps.fence import fence_problems
+from srm.engine.moves.steps.redirect import fence_of, redirectors_of
+from srm.errors import ConflictError, UsageError
+
+_REPLACEABLE: Final = frozenset({"planned", "released"})
+
+
+def plan(
+    context: MoveContext,
+    request: MoveRequest,
+    move_id: str | None = None,
+    *,
+    dry_run: bool = False,
+) -> MovePlan:
+    """Plan a move and keep the plan under its id; the first step, safe to repeat.
+
+    Args:
+        context: both flows between the clusters of the request.
+        request: what to move.
+        move_id: id to plan under; with the same id again the plan is made again, unless the move
+            has continued since, then the stored plan is returned.
+        dry_run: only compute; nothing is written to either cluster.
+
+    Raises:
+        UsageError: the request contradicts itself or the flow.
+        NotFoundError: a topic or group that was named does not exist.
+        ConflictError: the id belongs to a move of something else, or to one that has ended and
+            that a later one has superseded.
+    """
+    if request.flow != context.forward.config.flow:
+        raise UsageError(
+            f"the move goes {request.flow}, the flow given is {context.forward.config.flow}"
+        )
+    if dry_run:
+        return compute_plan(context, request, move_id or new_move_id(context, request))
+    ensure_topics(context, unplanned=request.unplanned)
+    try_to_remove_leftovers(context.target, context.now_ms())
+    store = MoveStore(context)
+    if move_id is not None:
+        known = store.find_plan(move_id)
+        if known is not None and known.request != request:
+            raise ConflictError(
+                f"move {move_id!r} was planned for something else: choose another id, or repeat "
+                f"the same request"
+            )
+        if known is not None and (at := store.progress(move_id)).step not in _REPLACEABLE:
+            require_in_force(context, known, at)
+            return known
+    return _keep(context, compute_plan(context, request, move_id or new_move_id(context, request)))
+
+
+def _keep(context: MoveContext, fresh: MovePlan) -> MovePlan:
+    """Store a plan, unless clients were held by an earlier one while it was computed."""
+    with Registers(context) as registers:
+
+        def body() -> MovePlan:
+            registers.require(*sides_of(fresh.request))
+            known = registers.plan(fresh.move_id)
+            if known is not None and registers.progress(fresh.move_id).step not in _REPLACEABLE:
+                return known
+            for side in sides_of(fresh.request):
+                registers.write(side, Change(documents={f"plan:{fresh.move_id}": fresh.value()}))
+            return fresh
+
+        return registers.run(f"plan of move {fresh.move_id}", body)
+
+
+def new_move_id(context: MoveContext, request: MoveRequest) -> str:
+    """Make an id that sorts by time and says what the move is."""
+    time = datetime.fromtimestamp(context.now_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%S")
+    return f"{time}-{request.operation}-{request.source}-{request.target}-{secrets.token_hex(2)}"
+
+
+@dataclass(frozen=True)
+class Findings:
+    """One look at what moves, and every condition that it found.
+
+    ``verdicts`` are what the records say of each translation. ``outlook`` is what the target knows
+    of a lost source, None where the source was read.
+    """
+
+    facts: MoveFacts
+    found: tuple[Finding, ...]
+    verdicts: Verdicts = field(default_factory=dict)
+    outlook: Outlook | None = None
+
+    @property
+    def blocking(self) -> tuple[Finding, ...]:
+        """All that keeps a move from starting."""
+        return tuple(each for each in self.found if each.blocks)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The other conditions, in words."""
+        return tuple(each.text for each in self.found if not each.blocks)
+
+    def require_none(self, move_id: str) -> None:
+        """Refuse to start a move.
+
+        Raises:
+            ConflictError: a condition blocks it.
+        """
+        if self.blocking:
+            texts = few([each.text for each in self.blocking])
+            raise ConflictError(f"move {move_id} cannot start: {'; '.join(texts)}")
+
+
+def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> MovePlan:
+    """Read both clusters, also around what moves, and compute the plan.
+
+    Where the request leaves a lost source, only the target is read, and the plan has a forecast.
+
+    Raises:
+        UsageError: a topic was named by the name of its copy.
+        NotFoundError: a topic or group that was named does not exist.
+        SrmError: a cluster does not answer.
+    """
+    seen = findings(context, request, move_id)
+    facts, now_ms = seen.facts, context.now_ms()
+    around = surrounding_warnings(request, facts.topics, surroundings(context, facts))
+    return MovePlan(
+        move_id=move_id,
+        created_ms=now_ms,
+        request=request,
+        topics=facts.topics,
+        groups=facts.plans,
+        blocking=tuple(each.text for each in seen.blocking),
+        warnings=(*(each.text for each in around), *seen.warnings),
+        fingerprint=config_fingerprint(context),
+        forecast=seen.outlook.forecast(now_ms) if seen.outlook else None,
+        redirect=redirectors_of(context, request),
+        fence=fence_of(context, request),
+    )
+
+
+def findings(
+    context: MoveContext, request: MoveRequest, move_id: str, chosen: MoveScope | None = None
+) -> Findings:
+    """Look at what moves, and list the conditions that block the move or deserve a warning.
+
+    Args:
+        context: both flows between the clusters of the request.
+        request: the move.
+        move_id: its id.
+        chosen: what an earlier look chose from a lost source; it is not chosen again.
+
+    Raises:
+        UsageError: a topic was named by the name of its copy.
+        NotFoundError: a topic or group that was named does not exist.
+        SrmError: a cluster does not answer.
+    """
+    if request.unplanned:
+        return _after_loss(context, request, move_id, chosen)
+    return _of_both(context, request, move_id)
+
+
+def _of_both(context: MoveContext, request: MoveRequest, move_id: str) -> Findings:
+    chosen = groups_on_source(
+        context, request, topics_to_move(context, request, context.target.topics())
+    )
+    topics = chosen.topics
+    facts = read_facts(context, request, topics, chosen.groups)
+    selected = originals(facts.source.topics, context.forward.config)
+    verdicts = prove_groups(context, request, facts)
+    down = _down(context, facts)
+    found = (
+        *redirect_problems(context.forward, redirectors_of(context, request)),
+        *(
+            Finding("fence", Reason(why))
+            for why in fence_problems(context.source, fence_of(context, request))
+        ),
+        *unsettled_problems(context.forward),
+        *topic_problems(context.forward.config, facts),
+        *written_together(context.source, request, topics, selected),
+        *(
+            Finding("route", Reason(why))
+            for why in routing_conflicts(facts, request, move_id).values()
+        ),
+        *group_problems(facts),
+        *proof_problems(verdicts),
+    )
+    is_blocked = any(each.blocks for each in found)
+    return Findings(
+        facts,
+        (
+            *(warning("staying-group", text) for text in chosen.notices),
+            *found,
+            *(() if is_blocked else nothing_to_move(facts)),
+            *halted_problems(facts, down),
+            *replication_warnings(facts, is_copied=down is None),
+            *group_warnings(facts),
+        ),
+        verdicts,
+    )
+
+
+def _after_loss(
+    context: MoveContext, request: MoveRequest, move_id: str, chosen: MoveScope | None
+) -> Findings:
+    """Look at the target alone. Of the groups, none holds up another."""
+    outlook = read_outlook(context, request, chosen=chosen)
+    staying: tuple[Finding, ...] = ()
+    if chosen is None:
+        outlook, staying = _without_routed(outlook, request, move_id)
+    if any(each.blocks for each in staying):
+        return Findings(outlook.facts, staying, outlook=outlook)
+    redirectors = redirect_problems(context.forward, redirectors_of(context, request))
+    return Findings(
+        outlook.facts,
+        (
+            *nothing_to_move(outlook.facts),
+            *staying,
+            # Those that are set up are called; the move waits for no other.
+            *(each.as_warning() for each in redirectors),
+            *group_problems(outlook.facts),
+            *group_warnings(outlook.facts),
+            *loss_warnings(outlook, move_id),
+        ),
+        outlook=outlook,
+    )
+
+
+def _without_routed(
+    outlook: Outlook, request: MoveRequest, move_id: str
+) -> tuple[Outlook, tuple[Finding, ...]]:
+    """Leave out what an earlier move sent elsewhere, and say so of what the request names.
+
+    Where nothing of what was named is left to move, nothing else moves in its stead.
+    """
+    routes = outlook.facts.routing.merged
+    there = {
+        subject: why
+        for subject, why in routing_conflicts(outlook.facts, request, move_id).items()
+        if routes[subject].state == "go"
+    }
+    every, flow = outlook.facts.subjects, request.flow
+    named = (*map(topic_subject, request.topics), *map(group_subject, request.groups))
+    if every and not named and {*every} <= {*there}:
+        movers = some(sorted({routes[one].move_id for one in every}))
+        text = f"all clients of {flow} are routed to {flow.target} already, by {movers}"
+        nothing_left = Finding("route", Reason(text))
+        return outlook.without(every), (nothing_left,)
+    in_vain = bool(named) and {*named} <= {*there}
+    staying = tuple(
+        Finding("route", Reason(there[one]), blocks=in_vain) for one in named if one in there
+    )
+    return outlook.without(every if in_vain else there), staying
+
+
+def _down(context: MoveContext, facts: MoveFacts) -> Reason | None:
+    """Say why nobody copies the flow of the move, None where somebody does."""
+    driver, _ = driver_status(context.forward, context.now_ms())
+    slots = slot_statuses(facts.maps.reports, facts.maps_ms)
+    return next(down_reasons(context.forward.config.flow, driver, slots), None)

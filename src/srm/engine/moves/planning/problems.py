@@ -1,0 +1,314 @@
+"""The findings of a move: conditions that block it or deserve a warning."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from srm.config.model import FlowConfig
+from srm.domain.flow_state.pause import read_pause
+from srm.domain.groups.group_sync import IDLE
+from srm.domain.moves.gate.finding import Finding, warning
+from srm.domain.moves.gate.gate import GroupFacts
+from srm.domain.moves.records.plan import GroupPlan, position_problem
+from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.routing.redirects import RedirectKind
+from srm.domain.moves.routing.routes import Route
+from srm.domain.names.filters import NameFilter, should_replicate_topic
+from srm.domain.text.amount import amount, some
+from srm.domain.text.reason import Reason
+from srm.engine.flows.supervision import topic_on
+from srm.engine.moves.planning.facts import MoveFacts
+from srm.engine.moves.planning.outlook import Outlook
+from srm.engine.ports import FlowContext
+
+_SETTINGS: Final[Mapping[RedirectKind, tuple[str, ...]]] = {
+    "webhook": ("webhook.url", "webhook.secret"),
+    "command": ("command",),
+}
+
+
+def redirect_problems(flow: FlowContext, kinds: Collection[RedirectKind]) -> Iterator[Finding]:
+    """Say which redirectors cannot be called because they are not set up."""
+    for kind in kinds:
+        if kind in _SETTINGS and kind not in flow.callers:
+            keys = " and ".join(f"{flow.config.flow}.failover.{key}" for key in _SETTINGS[kind])
+            reason = Reason.saying(
+                f"redirector {kind} is not set up", f"set {keys} (docs/redirect.md)"
+            )
+            yield Finding("redirector", reason)
+
+
+def unsettled_problems(flow: FlowContext) -> Iterator[Finding]:
+    """Say why no client goes to the target: it returned from a disaster, and nothing is settled.
+
+    A planned move alone is kept from it: the pause is on the source, which an unplanned one never
+    reads.
+
+    Raises:
+        SrmError: the source does not answer.
+    """
+    back = flow.config.flow.reversed
+    pause = read_pause(topic_on(flow.source, back).read_commands())
+    if pause is not None:
+        reason = Reason.saying(
+            f"{back} is paused ({pause.reason}): clients on {back.source} would write records that "
+            f"{back.target} never gets",
+            f"settle its return first: srm return status --flow '{back}'",
+        )
+        yield Finding("unsettled", reason)
+
+
+def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Finding]:
+    """Say which topics the flow of the move does not copy."""
+    selection = NameFilter(config.topics, config.topics_exclude)
+    for topic in facts.topics:
+        if topic not in facts.source.topics:
+            continue
+        remote = config.policy.format_remote_topic(config.flow.source, topic)
+        if not should_replicate_topic(topic, config, selection):
+            text = (
+                f"topic {topic} is not replicated by {config.flow}: add it with 'srm-control "
+                f"topics --source {config.flow.source} --target {config.flow.target} --add {topic}'"
+            )
+            yield Finding("topic", Reason(text))
+        elif remote not in facts.target.topics:
+            where = f"topic {remote} does not exist on {config.flow.target}"
+            yield Finding("topic", Reason(f"{where}: is the replicator on?"))
+
+
+def routing_conflicts(facts: MoveFacts, request: MoveRequest, move_id: str) -> dict[str, str]:
+    """Return the routing subjects that the move cannot hold, and why."""
+    merged = facts.routing.merged
+    found = {one: route_problem(one, merged.get(one), request, move_id) for one in facts.subjects}
+    return {subject: why for subject, why in found.items() if why is not None}
+
+
+def route_problem(
+    subject: str, route: Route | None, request: MoveRequest, move_id: str
+) -> str | None:
+    """Say why the route of a subject keeps a move from holding it, None where nothing does."""
+    if route is None:
+        return None
+    if route.state == "hold" and route.move_id != move_id:
+        return f"{subject} is held by move {route.move_id}: finish or release that one first"
+    if route.cluster != request.source:
+        return f"{subject} is routed to {route.cluster}, so it cannot leave {request.source}"
+    return None
+
+
+def group_problems(facts: MoveFacts) -> Iterator[Finding]:
+    """Say what keeps groups from continuing on the target.
+
+    Where the source is lost, nothing about one group holds up another: its condition is a warning,
+    and :func:`left_alone` names the groups whose offsets cannot be set.
+    """
+    left = left_alone(facts) if facts.is_away else {}
+    for name, why in left.items():
+        yield warning("group-active", f"group {name} is left as it is: {why}")
+    for group in facts.plans:
+        states = () if facts.is_away else _state_problems(group.group, facts)
+        for found in (*states, *_offset_problems(group, facts)):
+            yield found.as_warning() if facts.is_away else found
+
+
+def left_alone(facts: MoveFacts) -> dict[str, str]:
+    """Return the groups whose offsets on the target cannot be set now, and why."""
+    left: dict[str, str] = {}
+    for group in facts.groups:
+        found = facts.group(group)
+        if unreadable := facts.unreadable(group):
+            left[group] = f"its offsets cannot be read: {unreadable[0].text}"
+        elif found.target_state not in IDLE:
+            left[group] = f"it is active on {facts.request.target} ({_members_there(found)})"
+    return left
+
+
+def _members_there(found: GroupFacts) -> str:
+    return ", ".join(found.target_members) or found.target_reason or found.target_state
+
+
+def _state_problems(name: str, facts: MoveFacts) -> Iterator[Finding]:
+    found, request = facts.group(name), facts.request
+    if found.target_state not in IDLE:
+        who = f"group {name} is active on {request.target} ({_members_there(found)})"
+        yield Finding("group-active", Reason(f"{who}: stop it there"))
+    if found.source_state == "unknown":
+        why = found.source_reason or "its state is not known"
+        reason = Reason(why, facts.source.group(name).action)
+        where = f"group {name} on {request.source} may have members"
+        yield Finding("group-unknown", reason.within(where))
+    for reason in facts.unreadable(name):
+        yield Finding("unreadable", reason.within(f"offsets of group {name} cannot be read"))
+
+
+def _offset_problems(group: GroupPlan, facts: MoveFacts) -> Iterator[Finding]:
+    name, request = group.group, facts.request
+    stray = facts.stray_topics(name)
+    if stray and not request.accept_stray_offsets:
+        text = (
+            f"group {name} also has offsets on {', '.join(stray)}, which do not move: add "
+            f"them to the topics, delete these offsets, or move without them: "
+            f"--accept-stray-offsets (in the form: accept_stray_offsets)"
+        )
+        yield Finding("stray-offset", Reason(text))
+    for position in group.positions:
+        problem = position_problem(name, position, request)
+        if problem is not None:
+            yield Finding("offset", Reason(problem))
+
+
+def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Finding]:
+    """Say what is not copied until somebody helps: a move would wait for it in vain.
+
+    A partition that waits by itself, for a leader for one, is none of it.
+
+    Args:
+        facts: the look.
+        down: why nobody copies the flow, None where somebody does.
+    """
+    replication = facts.replication()
+    accept = facts.request.accept_open_transactions
+    # How far a partition is whose map cannot be used is not known.
+    missing = {
+        each: each.remaining - (each.held_back if accept else 0)
+        for each in replication
+        if not each.damage
+    }
+    if down is not None and any(missing.values()):
+        records = amount(sum(missing.values()), "record")
+        topics = some(sorted({each.topic for each, count in missing.items() if count}))
+        text = f"not copied: {records} of {topics}, and nobody copies: {down.text}"
+        yield Finding("not-copied", Reason(text, down.action))
+    for each in replication:
+        if each.halted is not None:
+            yield Finding("halted", each.halted)
+
+
+def nothing_to_move(facts: MoveFacts) -> Iterator[Finding]:
+    """Say what is missing where a move has no topic, or no group."""
+    flow, target = facts.request.flow, facts.request.target
+    text = ""
+    if facts.is_away:
+        if not facts.topics and not facts.groups:
+            text = f"flow {flow} has copied nothing, {target} has no topic that moves"
+        elif facts.topics and not facts.maps.reports:
+            text = (
+                f"flow {flow} has never copied anything to {target}: nothing is known of "
+                f"{flow.source}"
+            )
+    elif not facts.topics:
+        text = "the flow replicates no topic: add one with 'srm-control topics --add'"
+    elif not facts.groups:
+        text = f"no group has offsets on {', '.join(facts.topics)}: name the groups to move"
+    if text:
+        yield Finding("nothing-to-move", Reason(text))
+
+
+def replication_warnings(facts: MoveFacts, *, is_copied: bool) -> Iterator[Finding]:
+    """Say what of the source a move waits for."""
+    request, behind = facts.request, dict[str, int]()
+    for partition in facts.replication():
+        if is_copied and partition.halted is None:
+            behind[partition.topic] = behind.get(partition.topic, 0) + partition.remaining
+        if partition.held_back:
+            leave = f"{request.target} will lack {amount(partition.held_back, 'record')}"
+            wait = "the move will wait until it has ended"
+            yield warning(
+                "transaction",
+                f"{partition.name} has an open transaction from offset {partition.stable_end} on: "
+                f"{leave if request.accept_open_transactions else wait}",
+            )
+    for topic, remaining in sorted(behind.items()):
+        if remaining:
+            yield warning(
+                "not-copied",
+                f"replication of {topic} is {amount(remaining, 'record')} behind: "
+                "the move will wait for it",
+            )
+
+
+def group_warnings(facts: MoveFacts) -> Iterator[Finding]:
+    """Say what groups skip or read again, and where their clients decide."""
+    for group in facts.plans:
+        yield from _warnings_of(group, facts.request)
+    own = [
+        group.group
+        for group in facts.plans
+        if any(p.state == "own-commit" and p.committed is not None for p in group.positions)
+    ]
+    if own:
+        yield warning(
+            "own-commit",
+            f"{amount(len(own), 'group')} ({some(own)}) keep later commits of their own on "
+            f"{facts.request.target}: replace them with --overwrite (in the form: overwrite)",
+        )
+
+
+def _warnings_of(group: GroupPlan, request: MoveRequest) -> Iterator[Finding]:
+    for position in group.positions:
+        if position.skipped and request.accept_skips:
+            yield warning(
+                "skip",
+                f"group {group.group} will skip {amount(position.skipped, 'record')} of "
+                f"{position.name}: {position.reason}",
+            )
+        if position.passed_kept:
+            yield warning(
+                "kept-records",
+                f"group {group.group} passes over {amount(position.passed_kept, 'offset')} of "
+                f"{position.target} that were kept on {request.target} when it returned: it has "
+                f"read later records in {position.topic}. To read them, reset its offset there "
+                "after the move",
+            )
+        if position.state == "conflict" and request.overwrite:
+            yield warning(
+                "overwrite",
+                f"group {group.group} will read {amount(position.re_read, 'record')} of "
+                f"{position.target} again",
+            )
+    if undecided := [position.name for position in group.positions if position.left_to_reset]:
+        yield warning(
+            "no-place",
+            f"group {group.group} has committed nothing for {some(undecided)}: where it "
+            f"starts on {request.target} is left to auto.offset.reset of its clients",
+        )
+
+
+def loss_warnings(outlook: Outlook, move_id: str) -> Iterator[Finding]:
+    """Say what is left open where the source is lost."""
+    facts = outlook.facts
+    target, flow = facts.request.target, facts.request.flow
+    for plan in facts.plans:
+        if not outlook.places(plan.group):
+            yield warning(
+                "no-place",
+                f"group {plan.group} has no checkpoint: where it starts on {target} is left to "
+                f"auto.offset.reset of its clients; while {flow.source} answers: srm checkpoints "
+                f"emit --flow '{flow}'",
+            )
+    if unserved := outlook.unserved:
+        yield warning(
+            "no-leader",
+            f"{some([str(place) for place in unserved])} on {target} "
+            f"{'has' if len(unserved) == 1 else 'have'} no leader now: groups continue at their "
+            f"last checkpoint there, unverified, when a broker leads it again",
+        )
+    if overtaken := [plan for plan in facts.plans if plan.skipped]:
+        count = sum(plan.skipped for plan in overtaken)
+        yield warning(
+            "skip",
+            f"{amount(len(overtaken), 'group')} ({some([p.group for p in overtaken])}) step "
+            f"over {amount(count, 'record')} that {target} does not hold any more "
+            f"and they may not have read",
+        )
+    routes = facts.routing.merged
+    held = {
+        route.move_id
+        for name in facts.subjects
+        if (route := routes.get(name)) is not None and route.state == "hold"
+    }
+    for other in sorted(held - {move_id}):
+        yield warning(
+            "hold", f"move {other} holds clients of this one: this one takes over from it"
+        )

@@ -1,0 +1,174 @@
+"""The topics and groups of a move: originals, never their copies."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from srm.config.model import FlowConfig
+from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.routing.routes import group_subject
+from srm.domain.names.filters import NameFilter, group_filter, should_replicate_topic
+from srm.domain.names.policy import DefaultReplicationPolicy
+from srm.domain.names.topics import Flow
+from srm.engine.groups.checkpoints import per_group
+from srm.engine.groups.group_listing import WITHOUT_OFFSETS, groups_with_offsets
+from srm.engine.moves.control.move_records import MoveContext
+from srm.engine.moves.control.routes import RoutingTables
+from srm.engine.moves.planning.last_places import LastPlaces
+from srm.engine.ports import FlowContext
+from srm.errors import NotFoundError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class MoveScope:
+    """The topics and groups that move; ``notices`` name the groups that stay, and why."""
+
+    topics: tuple[str, ...]
+    groups: tuple[str, ...]
+    notices: tuple[str, ...] = ()
+
+
+def originals(topics: Collection[str], config: FlowConfig) -> set[str]:
+    """Return the topics of a flow's source that it copies, without those that are copies."""
+    selection = NameFilter(config.topics, config.topics_exclude)
+    aliases = {config.flow.source, config.flow.target}
+    return {
+        topic
+        for topic in topics
+        if should_replicate_topic(topic, config, selection)
+        and config.policy.topic_source(topic) not in aliases
+        and not config.policy.is_heartbeats_topic(topic)
+    }
+
+
+def movable(context: FlowContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what moves along a flow may be asked for: original topics, and groups, in order.
+
+    Groups are those of either side: where they are depends on the moves before.
+
+    Raises:
+        SrmError: a cluster does not answer.
+    """
+    config = context.config
+    wanted = group_filter(config.groups, config.groups_exclude)
+    groups = {*groups_with_offsets(context.source), *groups_with_offsets(context.target)}
+    return (
+        tuple(sorted(originals(context.source.topics(), config))),
+        tuple(sorted(filter(wanted.matches, groups))),
+    )
+
+
+def require_original(topic: str, policy: DefaultReplicationPolicy, flow: Flow) -> None:
+    """Refuse the name of a copy.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if policy.topic_source(topic) in {flow.source, flow.target}:
+        raise UsageError(
+            f"topic {topic!r} is a copy: name the original, {policy.upstream_topic(topic)!r}, "
+            f"its copies move with it"
+        )
+
+
+def topics_to_move(
+    context: MoveContext, request: MoveRequest, on_target: Collection[str]
+) -> tuple[str, ...]:
+    """Return the topics that a request names, or all that either flow copies.
+
+    Of a lost source these are the topics with a copy on the target.
+
+    Args:
+        context: both flows between the clusters of the request.
+        request: the move.
+        on_target: topics of the target, read before.
+
+    Raises:
+        UsageError: a topic was named by the name of its copy.
+        NotFoundError: a topic that was named does not exist.
+        SrmError: a cluster does not answer.
+    """
+    forward, reverse = context.forward.config, context.reverse.config
+    policy, flow = forward.policy, forward.flow
+    if request.unplanned:
+        copied = {
+            original
+            for topic in on_target
+            if policy.topic_source(topic) == flow.source and not policy.is_internal_topic(topic)
+            if (original := policy.upstream_topic(topic)) and not policy.is_heartbeats_topic(topic)
+        }
+        there = {*copied, *on_target}
+        missing = f"is not on {flow.target}, nor is its copy"
+    else:
+        on_source = context.source.topics()
+        copied = originals(on_source, forward)
+        there = {*on_source, *on_target}
+        missing = f"exists neither on {flow.source} nor on {flow.target}"
+    if not request.topics:
+        return tuple(sorted(copied | originals(on_target, reverse)))
+    for topic in request.topics:
+        require_original(topic, policy, flow)
+        if topic not in there:
+            raise NotFoundError(f"topic {topic!r} {missing}")
+    return tuple(sorted(request.topics))
+
+
+def groups_on_source(
+    context: MoveContext, request: MoveRequest, topics: tuple[str, ...]
+) -> MoveScope:
+    """Choose the groups that a request names, or all with offsets on what moves.
+
+    Raises:
+        UsageError: a group that was named commits no offsets.
+        NotFoundError: a group that was named does not exist.
+        SrmError: the source does not answer.
+    """
+    source = context.source
+    if request.groups:
+        described = source.groups(request.groups)
+        for group in request.groups:
+            if described[group].state == "dead" and not source.committed(group):
+                raise NotFoundError(
+                    f"consumer group {group!r} does not exist on {request.source}: "
+                    f"name a group that has offsets there"
+                )
+            if described[group].kind in WITHOUT_OFFSETS:
+                raise UsageError(
+                    f"group {group!r} on {request.source} cannot be moved "
+                    f"({described[group].kind}): name groups that commit offsets"
+                )
+        return MoveScope(topics, tuple(sorted(request.groups)))
+    policy, config = context.forward.config.policy, context.forward.config
+    ours = set(topics) | {policy.format_remote_topic(request.target, topic) for topic in topics}
+    selection = group_filter(config.groups, config.groups_exclude)
+    listed = {name: group for name, group in source.groups().items() if selection.matches(name)}
+    committed, errors = per_group(
+        source.commits_of([n for n, group in listed.items() if group.kind not in WITHOUT_OFFSETS])
+    )
+    share = [
+        f"share group {name} is not moved, it has no committed offsets (KIP-932): start it on "
+        f"{request.target} by hand"
+        for name, group in listed.items()
+        if group.kind == "share"
+    ]
+    unread = [f"group {name} is not moved: {why.text}" for name, why in errors.items()]
+    found = (name for name, offsets in committed.items() if {tp.topic for tp in offsets} & ours)
+    return MoveScope(topics, tuple(sorted(found)), tuple(sorted((*share, *unread))))
+
+
+def groups_after_loss(
+    context: MoveContext,
+    request: MoveRequest,
+    topics: tuple[str, ...],
+    known: LastPlaces,
+    routing: RoutingTables,
+) -> MoveScope:
+    """Choose the groups that a request names, or all with a last known place or a follower."""
+    if request.groups:
+        return MoveScope(topics, tuple(sorted(request.groups)))
+    config, prefix = context.forward.config, group_subject("")
+    selection = group_filter(config.groups, config.groups_exclude)
+    subjects = (ack.subject for ack in routing.acks if ack.subject.startswith(prefix))
+    found = {*known.places, *(subject.removeprefix(prefix) for subject in subjects)}
+    return MoveScope(topics, tuple(sorted(filter(selection.matches, found))))

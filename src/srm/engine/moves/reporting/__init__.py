@@ -1,0 +1,1 @@
+"""Report, evidence and signature of a move."""

@@ -1,0 +1,57 @@
+"""Keep who approved a move, and with which numbers in view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from srm.domain.moves.gate.approval import (
+    Approval,
+    approval_key,
+    decode_approvals,
+    encode_approvals,
+    join_approvals,
+)
+from srm.engine.moves.control.control import Change, ControlTables, decoded
+from srm.engine.moves.control.move_records import MoveContext
+from srm.engine.moves.control.registers import SIDES, Registers
+from srm.errors import NotFoundError
+
+
+def approve(context: MoveContext, move_id: str, approval: Approval) -> tuple[Approval, ...]:
+    """Keep an approval beside the plan that it is of; the report of the move names it.
+
+    Call it when the plan is kept and before the move holds anybody. Repeated with the same approval
+    it changes nothing. A source that is away is given it later.
+
+    Returns:
+        All approvals of the move, the oldest first.
+
+    Raises:
+        NotFoundError: there is no such move.
+        UnavailableError: the target does not answer.
+    """
+    with Registers(context) as registers:
+
+        def write() -> tuple[Approval, ...]:
+            registers.require("target")
+            if registers.plan(move_id) is None:
+                raise NotFoundError(f"move {move_id!r} is not known: plan it, then approve it")
+            tables = [registers.tables(side) for side in SIDES]
+            known = join_approvals(approvals_in(tables, move_id), (approval,))
+            change = Change(documents={approval_key(move_id): encode_approvals(known)})
+            registers.write("target", change)
+            registers.write_if_there("source", change)
+            return known
+
+        return registers.run(f"approval of move {move_id}", write)
+
+
+def approvals_in(tables: Iterable[ControlTables], move_id: str) -> tuple[Approval, ...]:
+    """Return the approvals of a move that any of the tables has, the oldest first.
+
+    What is damaged is passed over with a line in the log: it stops no move, and no report.
+    """
+    key = approval_key(move_id)
+    return join_approvals(
+        *(decoded(table.documents.get(key), decode_approvals) or () for table in tables)
+    )

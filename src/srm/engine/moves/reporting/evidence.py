@@ -1,0 +1,185 @@
+"""Keep the report of a move as a chain of signed revisions, with all that is known of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+
+from srm.domain.moves.records.outcome import Outcome, stored_outcome
+from srm.domain.moves.records.plan import MovePlan
+from srm.domain.moves.records.progress import MoveProgress
+from srm.domain.moves.records.revisions import KeptReport, newest, next_revision, report_key
+from srm.domain.moves.report.evidence import Beside, Follower, members_of
+from srm.domain.moves.report.report import MoveReport, build_report
+from srm.domain.moves.routing.routes import group_subject
+from srm.engine.flows.cluster_absence import loudness
+from srm.engine.moves.control.control import Change, ControlTables, decoded, read_report
+from srm.engine.moves.control.move_records import MoveContext, newest_plan, read_both
+from srm.engine.moves.control.registers import SIDES, Registers
+from srm.engine.moves.control.routes import subjects
+from srm.engine.moves.reporting.approval import approvals_in
+from srm.engine.moves.reporting.client_acks import Arrivals
+from srm.engine.ports import Cluster
+from srm.errors import NotFoundError, SrmError
+
+log = logging.getLogger(__name__)
+
+
+def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveReport:
+    """Keep progress and report of a move, if there is news of either; return the report.
+
+    The report becomes the next revision, signed where there is a key. Nothing is opened, and nobody
+    fenced, where there is nothing to write.
+
+    Raises:
+        UnavailableError: the target does not answer.
+    """
+    known = read_both(context, ControlTables.read_moves)
+    seen = not progress.residue_over or _kept(known, plan.move_id) is None
+    followers = _followers(context, plan, progress) if seen and progress.attempt else ()
+    clusters = _cluster_ids(context)
+    key = context.notary.key()
+
+    def next_of(tables: Sequence[ControlTables]) -> KeptReport:
+        beside = Beside(
+            approvals=approvals_in(tables, plan.move_id),
+            followers=followers,
+            clusters=clusters,
+            versions=context.notary.versions,
+            config_sha256=context.notary.config_sha256,
+            outcome=_outcome(tables, plan.move_id),
+            problems=tuple(_rivals(tables, plan, progress)),
+        )
+        report = build_report(plan, _furthest(tables, progress), beside)
+        return next_revision(_kept(tables, plan.move_id), report, context.now_ms(), key)
+
+    made = next_of(known)
+    if all(_has(table, made, progress) for table in known):
+        return made.report
+    with Registers(context) as registers:
+
+        def write() -> KeptReport:
+            registers.require("target")
+            kept = next_of([registers.tables(side) for side in SIDES])
+            change = Change(
+                progress=(progress,), documents={report_key(plan.move_id): kept.signed.value()}
+            )
+            registers.write("target", change)
+            registers.write_if_there("source", change)
+            return kept
+
+        return registers.run("writing the report of a move", write).report
+
+
+def kept_report(context: MoveContext, move_id: str) -> KeptReport:
+    """Return the newest revision of a report that is kept; nothing is looked at or written.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    kept = _kept(read_both(context, ControlTables.read_moves), move_id)
+    if kept is None:
+        raise NotFoundError(
+            f"there is no report of move {move_id!r} on {context.target.alias} or "
+            f"{context.source.alias}: 'srm failover report --list' lists those there are"
+        )
+    return kept
+
+
+def kept_reports(context: MoveContext) -> tuple[KeptReport, ...]:
+    """Return the newest revision of each report that is kept, the oldest move first."""
+    tables = read_both(context, ControlTables.read_moves)
+    prefix = report_key("")
+    moves = {
+        key.removeprefix(prefix)
+        for table in tables
+        for key in table.documents
+        if key.startswith(prefix)
+    }
+    found = (_kept(tables, move_id) for move_id in moves)
+    return tuple(
+        sorted(
+            (kept for kept in found if kept is not None),
+            key=lambda kept: (kept.report.created_ms, kept.report.move_id),
+        )
+    )
+
+
+def kept_outcome(context: MoveContext, move_id: str) -> Outcome | None:
+    """Return what was found when the source of an unplanned move returned, None before."""
+    return _outcome(read_both(context, ControlTables.read_moves), move_id)
+
+
+def _kept(tables: Iterable[ControlTables], move_id: str) -> KeptReport | None:
+    key = report_key(move_id)
+    found = (read_report(table.documents.get(key)) for table in tables)
+    return newest(kept for kept in found if kept is not None)
+
+
+def _outcome(tables: Iterable[ControlTables], move_id: str) -> Outcome | None:
+    """Return what was found when the source returned, of several the one that was found last."""
+    values = (stored_outcome(table.documents, move_id) for table in tables)
+    found = (decoded(value, Outcome.decode) for value in values)
+    known = [outcome for outcome in found if outcome is not None]
+    return max(known, key=lambda outcome: outcome.time_ms, default=None)
+
+
+def _rivals(
+    tables: Sequence[ControlTables], plan: MovePlan, progress: MoveProgress
+) -> Iterator[str]:
+    """Name the moves that took this one's generation: unplanned ones that saw one cluster each."""
+    known = {one.move_id: one for table in tables for one in table.progress.values()}
+    known.pop(plan.move_id, None)
+    for one in known.values():
+        if not one.decided or one.attempt != progress.attempt:
+            continue
+        other = newest_plan(tables, one.move_id)
+        if other is not None and {*subjects(other)} & {*subjects(plan)}:
+            yield (
+                f"move {one.move_id} sent clients of this one to {other.request.target}, neither "
+                f"saw the other: they follow the later decision; agree on one side, and move them"
+            )
+
+
+def _furthest(tables: Iterable[ControlTables], progress: MoveProgress) -> MoveProgress:
+    """Return the progress of the highest rank, of equals the one that is kept.
+
+    Another process may have noted more meanwhile, or other things of the same rank.
+    """
+    known = [table.progress.get(progress.move_id, progress) for table in tables]
+    return max([*known, progress], key=lambda one: one.rank)
+
+
+def _has(table: ControlTables, kept: KeptReport, progress: MoveProgress) -> bool:
+    known = table.progress.get(progress.move_id)
+    document = table.documents.get(report_key(progress.move_id))
+    return known is not None and known.rank >= progress.rank and document == kept.signed.value()
+
+
+def _followers(
+    context: MoveContext, plan: MovePlan, progress: MoveProgress
+) -> tuple[Follower, ...]:
+    """Say who follows, or followed, as far as it can be seen now."""
+    arrivals = Arrivals(context, plan, progress, ask_clock=False)
+    said = arrivals.followers()
+    groups = [group for group in plan.group_names if progress.decided and arrivals.is_ours(group)]
+    described = context.target.groups(groups) if groups else {}
+    others = ", ".join(kind for kind in plan.redirect if kind != "routing")
+    silent = [
+        member
+        for group, found in described.items()
+        for member in members_of(group_subject(group), found.members, said, others)
+    ]
+    return (*said, *silent)
+
+
+def _cluster_ids(context: MoveContext) -> dict[str, str]:
+    return dict(_ids((context.source, context.target)))
+
+
+def _ids(clusters: Iterable[Cluster]) -> Iterator[tuple[str, str]]:
+    for cluster in clusters:
+        try:
+            yield cluster.alias, cluster.cluster_id()
+        except SrmError as error:  # the report does without
+            log.log(loudness(error), "the id of cluster %s is not known: %s", cluster.alias, error)

@@ -1,0 +1,59 @@
+"""Keep the report of a move, and keep it current while its source is watched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from srm.domain.moves.records.progress import GroupResume
+from srm.domain.moves.report.report import MoveReport
+from srm.engine.moves.control.move_records import MoveContext, MoveStore
+from srm.engine.moves.reporting.evidence import keep_report
+from srm.engine.moves.steps.verify import look_for_stragglers, observe
+from srm.errors import ConflictError
+
+
+@dataclass(frozen=True, slots=True)
+class ResidueWatch:
+    """What one look for residue has found; ``over``: there is nothing more to look for."""
+
+    report: MoveReport
+    over: bool
+
+
+def report(context: MoveContext, move_id: str) -> MoveReport:
+    """Compute the report of a move at its present step and keep it.
+
+    Raises:
+        NotFoundError: there is no such move.
+    """
+    plan, progress = MoveStore(context).load(move_id)
+    if progress.step in {"gone", "verified"}:
+        progress = progress.at("reported", context.now_ms())
+    return keep_report(context, plan, progress)
+
+
+def watch_residue(context: MoveContext, move_id: str) -> ResidueWatch:
+    """Look once for what was written and read on the source after go, and keep the report current.
+
+    Groups that had not worked yet when the report was made are looked at too. Repeat until
+    ``over``: the time that the request gives has passed, or another move has told the producers
+    something since, so that nothing more can be blamed on this one. After that it only keeps what
+    has become known otherwise: an approval, the outcome of a disaster.
+
+    Raises:
+        NotFoundError: there is no such move.
+        ConflictError: its clients have not been sent to the target.
+    """
+    plan, progress = MoveStore(context).load(move_id)
+    if not progress.decided:
+        raise ConflictError(
+            f"move {move_id} is at step {progress.step}: there is no residue before go"
+        )
+    if not progress.residue_over:
+        open_groups = [
+            group
+            for group in plan.group_names
+            if not progress.resumed.get(group, GroupResume()).settled
+        ]
+        progress = look_for_stragglers(context, plan, observe(context, plan, progress, open_groups))
+    return ResidueWatch(keep_report(context, plan, progress), progress.residue_over)

@@ -1,0 +1,1 @@
+"""Steps of a move, from hold to verify."""

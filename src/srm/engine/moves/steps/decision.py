@@ -1,0 +1,315 @@
+"""Go and release: the two ends of a hold, of which each attempt of a move gets one.
+
+The target's register decides. Go writes its intent on the source, then the decision on the target;
+release writes to the target, or, where that is away, to the source if there is no intent. So a
+release that reaches the target shuts out a go that has not decided, and one that does not reach it
+is refused where a go may have decided. docs/moves.md has the whole of it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from srm.domain.moves.records.plan import MovePlan
+from srm.domain.moves.records.progress import HELD, MoveProgress
+from srm.domain.moves.routing.routes import CLOCK_KEY, Route
+from srm.domain.names import internal_topics
+from srm.domain.text.amount import some
+from srm.engine.moves.control.control import Change, ControlTables
+from srm.engine.moves.control.move_records import MoveContext, MoveStore
+from srm.engine.moves.control.registers import SIDES, Registers, Side, record
+from srm.engine.moves.control.routes import InForce, require_in_force, subjects
+from srm.engine.moves.steps.fence import (
+    fence_if_possible,
+    lift_target,
+    lift_target_if_possible,
+    release_fence,
+)
+from srm.engine.moves.steps.flow_pause import require_pause, resume_flow
+from srm.engine.moves.steps.gate_reading import Look, by_name, commits_of, patient_look, require
+from srm.engine.moves.steps.holding import attempt_of, renew
+from srm.engine.moves.steps.redirect import LEASE_MS, ROUTING, Attempt
+from srm.engine.moves.steps.redirector_calls import call_redirectors
+from srm.engine.ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
+from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
+
+log = logging.getLogger(__name__)
+
+
+def go(context: MoveContext, move_id: str) -> MoveProgress:
+    """Send all clients to the target, if the gate is open: it is checked here, from the clusters.
+
+    First the hold is renewed, so that it outlasts what follows; then the gate is asked; then the
+    intent is written on the source, and last the decision, with the routes, on the target. Other
+    redirectors are called after that; one that fails is called again by :func:`verify`, and by a
+    repeated go. From the decision on a repeated call only finishes what was begun.
+
+    Raises:
+        NotFoundError: there is no such move.
+        GateClosedError: a group is not synchronised, or the hold would not last; clients stay
+            where they are.
+        ConflictError: it was decided, and a later move leads its clients.
+    """
+    plan, progress = MoveStore(context).load(move_id)
+    gone = _look_again(context, plan, _decide(context, plan, progress))
+    lift_target_if_possible(context, plan)  # which a late process may have set since
+    try:
+        missing = call_redirectors(context, plan)
+    except SrmError as error:
+        missing = (f"redirectors could not be called: {error}",)
+    for line in missing:
+        log.warning("move %s: %s; it is called again", move_id, line)
+    if plan.request.unplanned:
+        fence_if_possible(context, plan)
+    return gone
+
+
+def _look_again(context: MoveContext, plan: MovePlan, gone: MoveProgress) -> MoveProgress:
+    """Note which clients a later move leads: an unplanned one can be decided unseen during go."""
+    try:
+        now = InForce.read(context, plan)
+    except UnavailableError as error:
+        log.warning("whether a later move leads clients of move %s: %s", plan.move_id, error)
+        return gone
+    if not now.later:
+        return gone
+    gone = MoveStore(context).progress(plan.move_id).noting(superseded=now.later)
+    record(context, Change(progress=(gone,)), tolerate_source=True)
+    if now.later.keys() >= {*subjects(plan)}:
+        require_in_force(context, plan, gone)
+    log.warning("move %s: superseded for %s", plan.move_id, some(sorted(now.later)))
+    return gone
+
+
+def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveProgress:
+    move_id = plan.move_id
+    with Registers(context) as registers:
+
+        def prepare() -> tuple[float, int | None]:
+            known = registers.progress(move_id)
+            if known.step in HELD and known.attempt == progress.attempt:
+                sent = context.monotonic()
+                # A client whose hold lapses reads the source to its end first: from here on it
+                # finds this renewal.
+                return sent, renew(registers, plan, context.now_ms())
+            return float("-inf"), None
+
+        renewed = registers.run(f"go of move {move_id}", prepare)
+        # Opening has brought the source up to date, if it was away when clients were sent.
+        progress = registers.progress(move_id)
+        if progress.decided:
+            require_in_force(context, plan, progress)
+            return progress
+        if plan.request.unplanned:
+            lift_target_if_possible(context, plan)
+            return registers.run(
+                f"go of move {move_id}", lambda: _go_unplanned(registers, context, plan)
+            )
+        seen = patient_look(context, plan, progress)
+        require(seen.status.blocking + seen.status.unapplied, plan, "clients may not go")
+        decision = _Decision(context, plan, seen, renewed)
+        lift_target(context, plan)
+        gone = registers.run(f"go of move {move_id}", lambda: decision.take(registers))
+    log.info("move %s: clients go to %s", move_id, plan.request.target)
+    return gone
+
+
+def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) -> MoveProgress:
+    """Decide on the target alone. How long the hold lasts is no matter: nobody is to go back."""
+    known = registers.progress(plan.move_id)
+    if known.decided:
+        return known
+    registers.require("target")
+    if known.step not in {"applied", "going"}:
+        raise GateClosedError(f"move {plan.move_id} is {known.step}: apply first")
+    require_pause(context, plan)
+    attempt = attempt_of(plan, known.attempt)
+    for subject, route in _not_held(registers.tables("target"), attempt).items():
+        # What this move wrote would be of the lower rank: nobody would see it.
+        raise ConflictError(
+            f"move {plan.move_id} does not hold {subject} any more, "
+            f"{f'move {route.move_id} does' if route else 'nobody does'}: go on with that one "
+            f"('srm failover status'), or release this one and hold again"
+        )
+    now_ms = context.now_ms()
+    stamp = context.target.compacted(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
+    gone = known.at("gone", now_ms)
+    registers.write("target", Change(ROUTING.go(attempt, now_ms, stamp or now_ms), (gone,)))
+    log.info("move %s: clients go to %s", plan.move_id, plan.request.target)
+    return gone
+
+
+def _not_held(tables: ControlTables, attempt: Attempt) -> dict[str, Route | None]:
+    """Return the subjects that an attempt does not hold on a cluster, with the route in force."""
+    routes = {subject: tables.routes.get(subject) for subject in attempt.subjects}
+    return {
+        subject: route
+        for subject, route in routes.items()
+        if route is None or not route.is_hold_of(attempt.move_id, attempt.generation)
+    }
+
+
+class _Decision:
+    """Intent, decision and what follows from it, for the attempt that was looked at."""
+
+    def __init__(
+        self, context: MoveContext, plan: MovePlan, seen: Look, renewed: tuple[float, int | None]
+    ) -> None:
+        self._context = context
+        self._plan = plan
+        self._attempt = attempt_of(plan, seen.progress.attempt)
+        self._renewed, stamp_ms = renewed
+        self._going = _going(context, seen, stamp_ms)
+
+    def take(self, registers: Registers) -> MoveProgress:
+        """Decide; what another process has decided meanwhile is returned.
+
+        Raises:
+            GateClosedError: the hold is not the one that was looked at, or does not last.
+        """
+        move_id, now_ms = self._plan.move_id, self._context.now_ms()
+        known = registers.progress(move_id)
+        if known.decided:
+            return known
+        for side in SIDES:
+            registers.require(side)
+            self._check(registers, side)
+        # After this a release that reaches only the source is refused.
+        registers.write("source", Change(progress=(self._going,)))
+        gone = self._going.at("gone", now_ms)
+        change = Change(ROUTING.go(self._attempt, now_ms), (gone,))
+        registers.write("target", change, before_commit=self._check_lease)
+        registers.write_if_there("source", change)
+        return gone
+
+    def _check(self, registers: Registers, side: Side) -> None:
+        tables = registers.tables(side)
+        lost = list(_not_held(tables, self._attempt))
+        known = tables.progress.get(self._plan.move_id)
+        if lost or known is None or known.step not in HELD:
+            which = ", ".join(lost[:3]) or "the move"
+            raise GateClosedError(
+                f"move {self._plan.move_id}: the hold of {which} on "
+                f"{getattr(self._plan.request, side)} is over: hold again"
+            )
+
+    def _check_lease(self) -> None:
+        """Refuse to commit where a pause from here on could outlast the lease.
+
+        The transaction is open on the brokers by now: they abort it when its time is over.
+        """
+        left = self._renewed + LEASE_MS / 1000 - self._context.monotonic()
+        if left <= CONTROL_TRANSACTION_S + CONTROL_ABORT_S:
+            raise GateClosedError(
+                f"move {self._plan.move_id}: only {max(0.0, left):.0f} s of the hold's "
+                f"{LEASE_MS / 1000:.0f} s are left after looking, clients could be working again "
+                f"before it is decided: call go again"
+            )
+
+
+def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
+    """End the hold and send clients back to the source: the way out before go, safe to repeat.
+
+    One cluster is enough, the other is written when it is back. Offsets already applied on the
+    target stay; they are srm's own by the ledger, so the next move or group offset sync replaces
+    them. The flow that an unplanned move has paused goes on.
+
+    Args:
+        context: both flows between the clusters of the move.
+        move_id: the move.
+        why: why it is given up; without it, what it was last seen to wait for.
+
+    Raises:
+        NotFoundError: there is no such move.
+        ConflictError: clients have been sent to the target already, or the target is away and may
+            have decided so.
+        UnavailableError: it is released, but a redirector has not confirmed that, or a fence is
+            left.
+    """
+    plan, progress = MoveStore(context).load(move_id)
+    # Clients that come back have to find it open.
+    standing = () if progress.decided else release_fence(context, plan)
+    why = why or _waited(context, move_id)
+    try:
+        with Registers(context) as registers:
+            released = registers.run(
+                f"release of move {move_id}",
+                lambda: _release(registers, plan, context.now_ms(), why),
+            )
+    except ConflictError:
+        fence_if_possible(context, plan)
+        raise
+    # A wait beside this one has seen a hold until now, and may have set it again.
+    standing = standing or release_fence(context, plan)
+    if plan.request.unplanned:
+        resume_flow(context, plan)
+    if missing := (*standing, *call_redirectors(context, plan)):
+        raise UnavailableError(
+            f"move {move_id} is released, but {'; '.join(missing)}: repeat 'srm failover release "
+            f"{move_id}', or let its clients continue on {plan.request.source} by hand"
+        )
+    return released
+
+
+def _waited(context: MoveContext, move_id: str) -> str:
+    """Say what a move was waiting for when somebody last looked; nothing is to fail for that."""
+    try:
+        note = MoveStore(context).note(move_id)
+    except SrmError as error:
+        log.warning("what move %s waited for is not known: %s", move_id, error)
+        return ""
+    return f"released while it waited: {'; '.join(note.waits)}" if note and note.waits else ""
+
+
+def _release(registers: Registers, plan: MovePlan, now_ms: int, why: str) -> MoveProgress:
+    request, progress = plan.request, registers.progress(plan.move_id)
+    if progress.decided:
+        raise ConflictError(
+            f"move {plan.move_id} has sent clients to {request.target} already: move them back "
+            f"with a move from {request.target} to {request.source}"
+        )
+    if progress.step in {"planned", "released"}:
+        # What a release could not write then, opening has written now.
+        if not request.unplanned and progress.step == "planned" and not registers.there("source"):
+            raise UnavailableError(
+                f"move {plan.move_id} holds nobody on {request.target}, and {request.source} does "
+                f"not answer: clients that it holds there continue by themselves when the hold is "
+                f"{LEASE_MS / 1000:.0f} s old"
+            )
+        if request.unplanned:
+            # Its hold may be under way: it has paused the flow, which goes on now.
+            progress = progress.at("released", now_ms, reason=why)
+            registers.write("target", Change(progress=(progress,)))
+        return progress
+    if not registers.there("target") and progress.step == "going":
+        raise ConflictError(
+            f"move {plan.move_id} was about to send clients to {request.target}, which does not "
+            f"answer and may have decided so: release it when {request.target} is back; clients "
+            f"continue on {request.source} by themselves when the hold is "
+            f"{LEASE_MS / 1000:.0f} s old, unless they have gone"
+        )
+    released = progress.at("released", now_ms, reason=why)
+    routes = ROUTING.release(attempt_of(plan, progress.attempt), now_ms)
+    first, *rest = [side for side in SIDES if registers.there(side)]
+    registers.write(first, Change(routes, (released,)))
+    for side in rest:
+        registers.write_if_there(side, Change(routes, (released,)))
+    log.info("move %s: released, clients continue on %s", plan.move_id, request.source)
+    return released
+
+
+def _going(context: MoveContext, seen: Look, renewed_stamp_ms: int | None) -> MoveProgress:
+    groups = seen.facts.groups
+    return seen.progress.at(
+        "going",
+        context.now_ms(),
+        log_ends_at_go=by_name(seen.clusters.original_ends()),
+        rpo_records=seen.status.rpo_records,
+        missing=seen.status.missing,
+        renewed_stamp_ms=renewed_stamp_ms,
+        commits_at_go={group.group: commits_of(seen.clusters, group.group) for group in groups},
+        intended={
+            group.group: {str(p.target): p.resume for p in group.positions if p.resume is not None}
+            for group in groups
+        },
+    )

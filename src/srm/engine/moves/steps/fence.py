@@ -1,0 +1,248 @@
+"""Fence topics off: nobody writes to them on the side that a move leaves, not even a stray one.
+
+Recorded on that cluster before it is set, and lifted before the record says so: whatever a crash
+leaves is found by its record. Only what has a record is ever lifted, so rules that somebody else
+has set stay. ACLs have no writer that shuts out an older one: after each change the routes are read
+again, and what they no longer lead to is lifted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from srm.domain.moves.gate.fence import Fence, fences_in
+from srm.domain.moves.records.plan import MovePlan
+from srm.domain.moves.routing.routes import topic_subject
+from srm.domain.names import internal_topics
+from srm.engine.control.control_records import CONTROL_ID, until_not_fenced
+from srm.engine.moves.control.move_records import MoveContext
+from srm.engine.moves.control.routes import InForce, bring_about
+from srm.engine.ports import Cluster
+from srm.errors import IntegrityError, SrmError
+
+log = logging.getLogger(__name__)
+
+_JUST_NOW_MS: Final = 600_000
+"""A rule that is back so soon after it was lifted was set by a late process, not by a person."""
+
+
+def set_fence(
+    cluster: Cluster,
+    topics: Collection[str],
+    move_id: str,
+    now_ms: int,
+    allowed: Callable[[], Collection[str]] | None = None,
+) -> None:
+    """Deny everybody to write to topics of a cluster; safe to repeat.
+
+    Args:
+        cluster: which one.
+        topics: which of its topics.
+        move_id: the move that fences them.
+        now_ms: the time, for the record.
+        allowed: returns the topics that may still be fenced, while the record is written.
+
+    Raises:
+        UnavailableError: the cluster does not answer.
+        AuthorizationError: srm may not change ACLs there.
+        ConfigError: it has no authorizer.
+    """
+    denied = cluster.write_denials(topics)
+
+    def records(known: Mapping[str, Fence]) -> list[Fence]:
+        # What was denied before is the rule of others, and not srm's to lift.
+        new = {topic for topic in topics if topic not in known or not known[topic].stands} - denied
+        wanted = new & {*allowed()} if new and allowed is not None else new
+        return [Fence(topic, move_id, now_ms) for topic in sorted(wanted)]
+
+    _record(cluster, records)
+    known = _known(cluster)
+    ours = {topic for topic in topics if topic in known and known[topic].stands}
+    if missing := sorted(ours - denied):
+        cluster.deny_writes(missing)
+        log.info("move %s: no writes to %s on %s", move_id, ", ".join(missing), cluster.alias)
+
+
+def lift_fence(
+    cluster: Cluster,
+    now_ms: int,
+    wanted: Callable[[Fence], bool] = lambda _fence: True,
+    since_ms: int | None = None,
+) -> tuple[str, ...]:
+    """Let everybody write again to topics that srm has fenced on a cluster; safe to repeat.
+
+    Args:
+        cluster: which one.
+        now_ms: the time, for the record.
+        wanted: which fences.
+        since_ms: also those that were lifted since then, should their rule be there: a process that
+            set one too late has left it. Without it, those that are lifted now.
+
+    Returns:
+        The topics.
+
+    Raises:
+        UnavailableError: the cluster does not answer.
+        AuthorizationError: srm may not change ACLs there.
+    """
+    since_ms = now_ms if since_ms is None else since_ms
+    lifted: set[str] = set()
+    while True:
+        known = [fence for fence in _known(cluster).values() if wanted(fence)]
+        open_now = [f.topic for f in known if not f.stands and f.lifted_ms >= since_ms]
+        found = cluster.write_denials(open_now) if open_now else frozenset()
+        topics = {fence.topic for fence in known if fence.stands} | found
+        if not topics:
+            return tuple(sorted(lifted))
+        cluster.allow_writes(sorted(topics))
+        _record(cluster, partial(_lift_records, topics, now_ms))
+        log.info("writes to %s are allowed on %s again", ", ".join(sorted(topics)), cluster.alias)
+        lifted |= topics
+
+
+def _lift_records(topics: Collection[str], now_ms: int, known: Mapping[str, Fence]) -> list[Fence]:
+    standing = [known[topic] for topic in sorted(topics) if topic in known and known[topic].stands]
+    return [replace(fence, lifted_ms=now_ms) for fence in standing]
+
+
+def fence_source(context: MoveContext, plan: MovePlan) -> None:
+    """Fence the source of a move that wants it, from its hold on.
+
+    Not before those who follow the hold have written what they had: a look tells when that is.
+    """
+    if unfenced(context, plan):
+        _fence(context, plan, _there(context, plan))
+
+
+def _fence(context: MoveContext, plan: MovePlan, topics: Collection[str]) -> None:
+    """Fence the topics whose clients the move leads, and none that it does not lead any more."""
+
+    def ours(now: InForce) -> set[str]:
+        return {topic for topic in topics if now.leads(topic_subject(topic))}
+
+    def make(now: InForce) -> None:
+        closed, now_ms = ours(now), context.now_ms()
+        set_fence(
+            context.source,
+            closed,
+            plan.move_id,
+            now_ms,
+            lambda: ours(InForce.read(context, plan)),
+        )
+        lift_fence(
+            context.source,
+            now_ms,
+            lambda f: f.move_id == plan.move_id and f.topic in {*topics} - closed,
+            since_ms=0,
+        )
+
+    bring_about(context, plan, make)
+
+
+def lift_source(context: MoveContext, plan: MovePlan) -> None:
+    """Lift what a move has fenced on its source.
+
+    Raises:
+        UnavailableError: the source does not answer.
+    """
+    if plan.fence == "acl":
+        lift_fence(context.source, context.now_ms(), lambda fence: fence.move_id == plan.move_id)
+
+
+def lift_target(context: MoveContext, plan: MovePlan) -> None:
+    """Lift whatever srm has fenced of a move's topics on its target: clients go there now."""
+    now_ms = context.now_ms()
+    wanted = frozenset(plan.topics)
+    lift_fence(context.target, now_ms, lambda f: f.topic in wanted, now_ms - _JUST_NOW_MS)
+
+
+def lift_target_if_possible(context: MoveContext, plan: MovePlan) -> None:
+    """Do the same where nothing is to keep a move from its decision, or follows it."""
+    for problem in _attempt(context.target, lambda: lift_target(context, plan)):
+        log.warning("%s", problem)
+
+
+def fence_if_possible(context: MoveContext, plan: MovePlan) -> None:
+    """Fence the source of a move that is decided, if it answers: producers may still reach it.
+
+    So is one that is left for dead, and one on which a late release has lifted a fence.
+    """
+    source = context.condemned if plan.request.unplanned else context.source
+    if plan.fence != "acl" or source is None:
+        return
+    there = replace(context, forward=replace(context.forward, source=source))
+    try:
+        _fence(there, plan, _there(there, plan))
+    except SrmError as error:
+        log.warning("%s is not fenced: %s", plan.request.source, error)
+
+
+def unfenced(context: MoveContext, plan: MovePlan) -> tuple[str, ...]:
+    """Say which topics of a held move that wants a fence are still open to writers."""
+    if plan.fence != "acl":
+        return ()
+    topics = _there(context, plan)
+    denied = context.source.write_denials(topics)
+    return tuple(
+        f"writes to {topic} are not denied on {plan.request.source} yet"
+        for topic in topics
+        if topic not in denied
+    )
+
+
+def fence_problems(cluster: Cluster, wanted: str) -> tuple[str, ...]:
+    """Say why a cluster cannot be fenced, if that is wanted and so."""
+    if wanted != "acl" or not (why := cluster.no_fence_reason()):
+        return ()
+    return (f"fence acl is not possible: {why}: move without it (--fence none)",)
+
+
+def release_fence(context: MoveContext, plan: MovePlan) -> tuple[str, ...]:
+    """Lift the fence of a move that is being released, before its clients continue.
+
+    Nothing keeps a release from its end: what could not be lifted is what is returned.
+    """
+    if plan.request.unplanned:
+        return ()  # it fences after its decision
+    return _attempt(context.source, lambda: lift_source(context, plan))
+
+
+def _attempt(cluster: Cluster, lift: Callable[[], None]) -> tuple[str, ...]:
+    try:
+        lift()
+    except SrmError as error:
+        unfence = f"'srm failover unfence {cluster.alias}' allows them"
+        return (f"writes may still be denied on {cluster.alias}, {unfence}: {error}",)
+    return ()
+
+
+def _record(cluster: Cluster, records: Callable[[Mapping[str, Fence]], Sequence[Fence]]) -> None:
+    """Write fences as the control records of a cluster: one that is overtaken looks again."""
+    if not records(_known(cluster)):
+        return
+
+    def attempt() -> None:
+        writer = cluster.control_writer(CONTROL_ID)
+        try:
+            changed = {fence.key(): fence.value() for fence in records(_known(cluster))}
+            writer.write({internal_topics.MOVES: changed})
+        finally:
+            writer.close()
+
+    until_not_fenced(f"fence on {cluster.alias}", attempt)
+
+
+def _known(cluster: Cluster) -> dict[str, Fence]:
+    def say(error: IntegrityError) -> None:
+        log.error("on cluster %s: %s; it is passed over", cluster.alias, error)
+
+    return fences_in(cluster.compacted(internal_topics.MOVES).read(), say)
+
+
+def _there(context: MoveContext, plan: MovePlan) -> list[str]:
+    existing = context.source.partition_counts()
+    return [topic for topic in plan.topics if topic in existing]

@@ -1,0 +1,98 @@
+"""Stop the flow from a lost source, so that its return copies nothing unasked.
+
+The flow is paused before anything else, and its copies are sealed: the loss is final then. The
+attempt of the move ranks above all that the source may have seen
+(:data:`~srm.domain.moves.routing.routes.ERA`): its old routes and holds lose when it returns.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from srm.domain.flow_state.pause import Pause
+from srm.domain.moves.records.plan import MovePlan
+from srm.domain.moves.records.progress import MoveProgress
+from srm.domain.moves.routing.routes import CLOCK_KEY
+from srm.domain.names import internal_topics
+from srm.engine.flows.operator import operator
+from srm.engine.flows.supervision import standing_pause
+from srm.engine.moves.control.move_records import MoveContext
+from srm.engine.moves.planning.outlook import Outlook, read_outlook
+from srm.engine.moves.planning.topics import MoveScope
+from srm.engine.ports import FlowSwitch
+from srm.errors import ConflictError, UsageError
+
+log = logging.getLogger(__name__)
+
+
+def pause_flow(context: MoveContext, plan: MovePlan, before: Outlook) -> MoveProgress:
+    """Pause the flow from the source, seal its copies, and forecast the loss that is final now.
+
+    Safe to repeat. After a crash the flow stays paused: hold again, or release.
+
+    Args:
+        context: the flows; the source is never queried.
+        plan: the move.
+        before: the look that found nothing in the way of the move.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    # RTO counts from here, by the clock that stamps all that clients say.
+    begun_ms = context.now_ms()
+    stamp = context.target.compacted(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
+    flow, switch = plan.request.flow, _switch(context)
+    reason = f"unplanned {plan.request.operation} {plan.move_id}: {flow.source} is lost"
+    switch.pause(Pause("", operator(context.host), reason, begun_ms, plan.move_id))
+    unsealed = switch.seal(sorted({*before.copies.values()} - {*before.unserved}))
+    unsealed |= dict.fromkeys(before.unserved, "it has no leader now")
+    notes = tuple(f"{copy} may still grow for a moment: {why}" for copy, why in unsealed.items())
+    for note in notes:
+        log.warning("move %s: %s", plan.move_id, note)
+    chosen = MoveScope(plan.topics, plan.group_names)
+    final = read_outlook(context, plan.request, with_groups=False, chosen=chosen)
+    # The seals are the newest records of the copies now: rates are those of before.
+    final = replace(final, recent=before.recent, newest=before.newest)
+    forecast = replace(final.forecast(context.now_ms()), notes=notes)
+    return MoveProgress(
+        plan.move_id,
+        times_ms={"holding": begun_ms},
+        hold_stamp_ms=stamp,
+        lag_at_hold={group.group: group.lag for group in before.plans},
+        members_at_hold={group: final.followers(group) for group in plan.group_names},
+        forecast=forecast,
+    )
+
+
+def require_pause(context: MoveContext, plan: MovePlan) -> None:
+    """Refuse to go where the flow has gone on since the hold: somebody has let it.
+
+    Raises:
+        ConflictError: the pause is not there, or this move does not rely on it.
+        SrmError: the target does not answer.
+    """
+    standing = standing_pause(context.forward)
+    if standing is None or plan.move_id not in standing.moves:
+        raise ConflictError(
+            f"flow {plan.request.flow} is not paused for move {plan.move_id} any more, somebody "
+            f"has settled or released it: release the move and hold again, or plan it anew"
+        )
+
+
+def resume_flow(context: MoveContext, plan: MovePlan) -> None:
+    """Let the flow go on that this move has paused, if no other move relies on the pause.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    standing = standing_pause(context.forward)
+    if standing is not None and plan.move_id in standing.moves:
+        _switch(context).leave(plan.move_id)
+
+
+def _switch(context: MoveContext) -> FlowSwitch:
+    switch = context.forward.switch
+    if switch is None:
+        raise UsageError(f"flow {context.forward.config.flow} cannot be paused from here")
+    return switch

@@ -1,0 +1,218 @@
+"""Hold the clients of a move, and renew what holds them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+from srm.domain.moves.records.plan import MovePlan
+from srm.domain.moves.records.progress import HELD, MoveProgress
+from srm.domain.moves.routing.routes import Route, next_generation
+from srm.domain.text.amount import few
+from srm.engine.moves.control.control import Change, ControlTables
+from srm.engine.moves.control.move_records import MoveContext, MoveStore, config_fingerprint
+from srm.engine.moves.control.registers import Registers, sides_of
+from srm.engine.moves.control.routes import subjects
+from srm.engine.moves.planning.plan import findings
+from srm.engine.moves.planning.problems import route_problem
+from srm.engine.moves.planning.topics import MoveScope
+from srm.engine.moves.steps.flow_pause import pause_flow, resume_flow
+from srm.engine.moves.steps.gate_reading import by_name, first_look
+from srm.engine.moves.steps.redirect import ROUTING, Attempt
+from srm.engine.moves.steps.redirector_calls import call_redirectors
+from srm.errors import ConflictError, SrmError
+
+log = logging.getLogger(__name__)
+
+_FORGET_MS = 3_600_000
+"""Clients that have said nothing for so long are gone; their ids may never come back."""
+
+
+def hold(context: MoveContext, move_id: str) -> MoveProgress:
+    """Tell all clients of the move to stop, finish and leave. RTO counts from here.
+
+    Both clusters are looked at first: what stands in its way now stops the move before any client
+    is touched. Repeated, it renews the hold. A move that has sent its clients to the target is left
+    as it is. An unplanned move gives its source up: it asks and writes the target alone.
+
+    Raises:
+        NotFoundError: there is no such move.
+        ConflictError: something blocks it, settings changed since the plan, or a redirector has not
+            confirmed the hold, which may be released or held again.
+        UnavailableError: a cluster does not answer that is needed.
+    """
+    plan, progress = MoveStore(context).load(move_id)
+    if progress.decided:
+        return progress
+    started = None if progress.step in HELD else _begin(context, plan)
+    with _leaving_the_pause(context, plan), Registers(context) as registers:
+
+        def body() -> MoveProgress:
+            registers.require(*sides_of(plan.request))
+            known = registers.progress(move_id)
+            if known.step in HELD:
+                renew(registers, plan, context.now_ms())
+            elif not known.decided:
+                if started is None or known.rank != progress.rank:
+                    raise ConflictError(f"move {move_id} was released meanwhile: hold it again")
+                if registers.plan(move_id) != plan:
+                    raise ConflictError(
+                        f"move {move_id} was planned again meanwhile: hold it again"
+                    )
+                _start(registers, plan, started, context.now_ms())
+            return registers.progress(move_id)
+
+        held = registers.run(f"hold of move {move_id}", body)
+    if held.decided:
+        return held
+    if missing := call_redirectors(context, plan, meanwhile=lambda: _renew_once(context, plan)):
+        raise ConflictError(
+            f"move {move_id}: {missing[0]}; nothing has moved: mend that and hold again, "
+            f"or 'srm failover release {move_id}'"
+        )
+    log.info("move %s: clients of %s are held", move_id, ", ".join(plan.topics))
+    return held
+
+
+@contextmanager
+def _leaving_the_pause(context: MoveContext, plan: MovePlan) -> Iterator[None]:
+    """Resume the flow if the hold is refused: a release may have come before the pause."""
+    try:
+        yield
+    except ConflictError:
+        if plan.request.unplanned:
+            resume_flow(context, plan)
+        raise
+
+
+def renew(
+    registers: Registers,
+    plan: MovePlan,
+    now_ms: int,
+    progress: MoveProgress | None = None,
+    *,
+    source_needed: bool = True,
+) -> int | None:
+    """Write a higher beat on the target, then on the source, with the progress if it is given.
+
+    Never the beat of an earlier process: clients may have counted it for long. A move that holds
+    no client is left alone.
+
+    Returns:
+        The time of the beat by the target's broker, None where it stamps no records.
+    """
+    known = registers.progress(plan.move_id)
+    if known.step not in HELD:
+        return None
+    attempt = attempt_of(plan, known.attempt)
+    beat = max(_beats(registers.routes, attempt), default=0) + 1
+    # A hold that was killed between the clusters is finished by this.
+    noted = [known.at("held", now_ms)] if known.step == "holding" else []
+    stamp = registers.tables("target").holds.get((plan.move_id, known.attempt))
+    if known.hold_stamp_ms is None and stamp is not None:
+        noted = [(noted or [known])[0].noting(hold_stamp_ms=stamp)]
+    change = Change(
+        ROUTING.hold(attempt, beat, now_ms),
+        (*noted, *([progress] if progress else [])),
+    )
+    stamp_ms = registers.write("target", change)
+    if "source" in sides_of(plan.request):
+        (registers.write if source_needed else registers.write_if_there)("source", change)
+    return stamp_ms
+
+
+def renew_now(context: MoveContext, plan: MovePlan) -> None:
+    """Renew the hold of a move, in a transaction of its own; a source that is away gets it later.
+
+    Raises:
+        UnavailableError: the target does not answer.
+    """
+    with Registers(context) as registers:
+        registers.run(
+            f"renewal of move {plan.move_id}",
+            lambda: renew(registers, plan, context.now_ms(), source_needed=False),
+        )
+
+
+def _renew_once(context: MoveContext, plan: MovePlan) -> None:
+    try:
+        renew_now(context, plan)
+    except SrmError as error:  # go has a renewal of its own, and asks whether the hold stands
+        log.warning("the hold of move %s was not renewed: %s", plan.move_id, error)
+
+
+def attempt_of(plan: MovePlan, generation: int) -> Attempt:
+    """Describe an attempt of a planned move to whoever tells its clients."""
+    request = plan.request
+    return Attempt(plan.move_id, subjects(plan), request.source, request.target, generation)
+
+
+def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
+    if plan.fingerprint != config_fingerprint(context):
+        raise ConflictError(
+            f"settings of {plan.request.flow} or its opposite changed since move {plan.move_id} "
+            f"was planned: plan it again"
+        )
+    if not plan.topics and not plan.group_names:
+        raise ConflictError(f"move {plan.move_id} cannot start: {'; '.join(few(plan.blocking))}")
+    # The topics and groups were chosen, and shown, when the move was planned: a new one waits.
+    pinned = replace(plan.request, topics=plan.topics, groups=plan.group_names)
+    chosen = MoveScope(plan.topics, plan.group_names)
+    fresh = findings(context, pinned, plan.move_id, chosen)
+    fresh.require_none(plan.move_id)
+    if fresh.outlook is not None:
+        return pause_flow(context, plan, fresh.outlook)
+    context.observations[plan.move_id] = first_look(context, fresh.facts)
+    return MoveProgress(
+        plan.move_id,
+        lag_at_hold={group.group: group.lag for group in fresh.facts.plans},
+        members_at_hold={group.group: len(group.members) for group in fresh.facts.plans},
+        log_ends_at_hold=by_name(fresh.facts.original_ends()),
+    )
+
+
+def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: int) -> None:
+    """Write the first records of a new attempt, the source's before the target's.
+
+    The source is what all moves of its clients share, whatever their targets: who holds is found
+    there, and nothing was written elsewhere by whoever is refused.
+    """
+    routes, known = registers.routes, registers.progress(plan.move_id)
+    concerned = {subject: routes.get(subject) for subject in subjects(plan)}
+    unplanned = plan.request.unplanned
+    if not unplanned:  # which takes over from whatever holds
+        _require_free(concerned, plan)
+    generation = next_generation(concerned.values(), known.attempt, unplanned=unplanned)
+    attempt = attempt_of(plan, generation)
+    hold_routes = ROUTING.hold(attempt, 1, now_ms)
+    numbered = replace(started, attempt=attempt.generation, revision=known.revision)
+    holding = numbered.at("holding", now_ms)
+    if not unplanned:
+        old = _silent(registers.tables("source"), attempt, now_ms)
+        registers.write("source", Change(hold_routes, (holding,), forget=old))
+    old = _silent(registers.tables("target"), attempt, now_ms)
+    registers.write("target", Change(hold_routes, (holding.at("held", now_ms),), forget=old))
+
+
+def _require_free(concerned: Mapping[str, Route | None], plan: MovePlan) -> None:
+    """Check once more what the plan has checked: another move may have come in between."""
+    for subject, route in concerned.items():
+        if reason := route_problem(subject, route, plan.request, plan.move_id):
+            raise ConflictError(f"move {plan.move_id} cannot start: {reason}")
+
+
+def _silent(tables: ControlTables, attempt: Attempt, now_ms: int) -> list[bytes]:
+    """Keys of what clients of this move have said long ago, by the broker's clock."""
+    prefixes = tuple(f"ack:{subject}:".encode() for subject in attempt.subjects)
+    return [
+        key
+        for key, said_ms in tables.acks.items()
+        if key.startswith(prefixes) and now_ms - said_ms > _FORGET_MS
+    ]
+
+
+def _beats(routes: Mapping[str, Route], attempt: Attempt) -> list[int]:
+    found = [routes[subject] for subject in attempt.subjects if subject in routes]
+    return [route.beat for route in found if route.is_hold_of(attempt.move_id, attempt.generation)]

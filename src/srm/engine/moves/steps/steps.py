@@ -1,0 +1,257 @@
+"""Wait and apply: the steps of a move between its hold and its go, and a look that writes nothing.
+
+Each takes a move id, looks at the clusters again and can be repeated after a crash at any point.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from srm.domain.groups.group_sync import SyncDecision
+from srm.domain.moves.gate.gate import SyncStatus, decide_after_loss, passed
+from srm.domain.moves.records.plan import MovePlan
+from srm.domain.moves.records.positions import PartitionMove
+from srm.domain.moves.records.progress import HELD, MoveProgress, WaitNote
+from srm.domain.moves.routing.routes import group_subject
+from srm.domain.names.topics import TopicPartition
+from srm.engine.groups.group_sync import apply_exact
+from srm.engine.moves.control.move_records import MoveContext, MoveStore
+from srm.engine.moves.control.registers import Registers
+from srm.engine.moves.control.routes import InForce, bring_about, subjects
+from srm.engine.moves.planning.problems import left_alone
+from srm.engine.moves.planning.reading import read_facts
+from srm.engine.moves.steps.fence import fence_source
+from srm.engine.moves.steps.gate_reading import Look, look, patient_look, require
+from srm.engine.moves.steps.holding import renew, renew_now
+from srm.engine.moves.steps.redirect import LEASE_MS
+from srm.engine.moves.steps.static_members import remove_static_members
+from srm.errors import ConflictError, GateClosedError
+
+log = logging.getLogger(__name__)
+
+_RENEWED_AFTER = 1 / 3  # of a lease
+
+
+def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
+    """Look once whether the move is synchronised, and renew the hold when it is time to.
+
+    ``ready`` means that :func:`apply` may be called. Repeat until then, or until ``timed_out``. A
+    move that has sent its clients to the target is ready.
+
+    Raises:
+        NotFoundError: there is no such move.
+        ConflictError: it was released: nobody is held for it any more.
+    """
+    store = MoveStore(context)
+    plan, progress = store.load(move_id)
+    if progress.decided:
+        return passed(plan)
+    if progress.step == "released":
+        raise ConflictError(
+            f"move {move_id} was released meanwhile, clients stay on {plan.request.source}: "
+            "hold it again, or plan another one"
+        )
+    if plan.request.unplanned:
+        return decide_after_loss(plan, progress, context.now_ms())
+    seen = look(context, plan, progress)
+    if progress.step in HELD:
+        reasons, now_ms = seen.status.blocking, context.now_ms()
+        store.save_note(WaitNote.of(progress, seen.seen, now_ms, reasons, rested=seen.rested))
+        remove_static_members(context, plan, seen)
+        if not seen.facts.unheld:
+            fence_source(context, plan)
+    if progress.step in HELD and _is_due(plan, seen, context.now_ms()):
+        renew_now(context, plan)
+    return seen.status
+
+
+def status(context: MoveContext, move_id: str) -> SyncStatus:
+    """Look once how far a move is; nothing is written, the hold is not renewed.
+
+    Raises:
+        NotFoundError: there is no such move.
+    """
+    plan, progress = MoveStore(context).load(move_id)
+    if progress.decided:
+        return passed(plan)
+    if plan.request.unplanned:
+        return decide_after_loss(plan, progress, context.now_ms())
+    return look(context, plan, progress).status
+
+
+def apply(context: MoveContext, move_id: str) -> SyncStatus:
+    """Write the translated offsets on the target, read them back, and return the gate's answer.
+
+    A move that has sent its clients to the target is left as it is.
+
+    Raises:
+        NotFoundError: there is no such move.
+        GateClosedError: it is not synchronised; nothing was written.
+        ConflictError: what was written is not what is there, or the hold is over.
+    """
+    plan, progress = MoveStore(context).load(move_id)
+    if progress.decided:
+        return passed(plan)
+    if plan.request.unplanned:
+        return _apply_unplanned(context, plan, progress)
+    seen = patient_look(context, plan, progress)
+    require(seen.status.blocking, plan, "offsets may not be applied")
+    with Registers(context) as registers:
+        forecast = _noting_forecast(seen, context.now_ms())
+        registers.run(f"apply of move {move_id}", lambda: _keep(registers, plan, forecast, context))
+        _apply_offsets(context, plan, seen)
+        after = look(context, plan, forecast)
+        if after.status.unapplied:
+            differing = "; ".join(after.status.unapplied)
+            raise ConflictError(f"offsets of move {move_id} did not stay as written: {differing}")
+        applied = forecast.at("applied", context.now_ms())
+        registers.run(f"apply of move {move_id}", lambda: _keep(registers, plan, applied, context))
+    return after.status
+
+
+def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> SyncStatus:
+    """Set each group to its last known place, and note the groups that cannot be set.
+
+    A group that cannot be set (it has members on the target already, its coordinator refuses) does
+    not keep the others from continuing.
+    """
+    if progress.step not in HELD:
+        raise GateClosedError(f"move {plan.move_id} is {progress.step}: hold first")
+    facts = read_facts(context, plan.request, plan.topics, plan.group_names)
+    left = left_alone(facts)
+    moving = {group.group: group for group in facts.plans if group.group not in left}
+    rows = {name: group.positions for name, group in moving.items()}
+    decisions = apply_positions(context, plan, progress.attempt, rows)
+    left |= {one.group: _outcome(one) for one in decisions if not one.in_place}
+    set_now = {name: group for name, group in moving.items() if name not in left}
+    log.info("move %s: %d groups are set, %d are not", plan.move_id, len(set_now), len(left))
+    applied = progress.at(
+        "applied",
+        context.now_ms(),
+        intended={
+            name: {str(p.target): p.resume for p in group.positions if p.resume is not None}
+            for name, group in set_now.items()
+        },
+        skipped={name: group.skipped for name, group in set_now.items()},
+        left_alone=left,
+    )
+    with Registers(context) as registers:
+        registers.run(
+            f"apply of move {plan.move_id}", lambda: _keep(registers, plan, applied, context)
+        )
+    return decide_after_loss(plan, applied, context.now_ms())
+
+
+def _keep(
+    registers: Registers, plan: MovePlan, progress: MoveProgress, context: MoveContext
+) -> None:
+    """Write progress of the attempt that was looked at, and renew its hold."""
+    known = registers.progress(plan.move_id)
+    if known.attempt != progress.attempt or known.step not in HELD:
+        raise ConflictError(
+            f"move {plan.move_id} is {known.step} by now, its hold is over: look at "
+            f"'srm failover status {plan.move_id}'"
+        )
+    # What redirectors have confirmed since the clusters were looked at is not lost.
+    renew(registers, plan, context.now_ms(), replace(progress, calls=known.calls))
+
+
+def _apply_offsets(context: MoveContext, plan: MovePlan, seen: Look) -> None:
+    groups = {group.group: group.positions for group in seen.facts.groups}
+    decisions = apply_positions(context, plan, seen.progress.attempt, groups)
+    refused = [
+        f"group {one.group}, {one.partition}: {one.action}, {one.reason}"
+        for one in decisions
+        if not one.in_place
+    ]
+    log.info("move %s: %d offsets of %d groups applied", plan.move_id, len(decisions), len(groups))
+    require(tuple(refused), plan, "offsets could not be applied")
+
+
+def apply_positions(
+    context: MoveContext,
+    plan: MovePlan,
+    attempt: int,
+    positions: Mapping[str, Iterable[PartitionMove]],
+) -> tuple[SyncDecision, ...]:
+    """Write where the groups of an attempt continue; what became of each place is returned.
+
+    Also of what is in place: a run that was killed may have left its ledger unsettled. Where
+    another process decides the move at the same time, its offsets count. A group that a later move
+    leads is left alone; what came too late is srm's own by the ledger: the next sync replaces it.
+
+    Args:
+        context: the clusters.
+        plan: of the move, whose id the ledger gets.
+        attempt: its attempt.
+        positions: by group; those without an offset to write are left out.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    rows = {
+        group: [(p.target, p.resume, p.target_committed) for p in some if p.resume is not None]
+        for group, some in positions.items()
+    }
+    ours = {group: {tp: resume for tp, resume, _ in some} for group, some in rows.items() if some}
+    seen = {group: {tp: known for tp, _, known in some} for group, some in rows.items()}
+    decisions: dict[tuple[str, TopicPartition], SyncDecision] = {}
+
+    def make(now: InForce) -> None:
+        decided = {
+            group: {TopicPartition.parse(name): offset for name, offset in offsets.items()}
+            for group, offsets in MoveStore(context).progress(plan.move_id).intended.items()
+        }
+        wanted = {
+            group: decided.get(group, offsets)
+            for group, offsets in ours.items()
+            if now.attempt == attempt and now.leads(group_subject(group))
+        }
+        for one in apply_exact(
+            context.forward, wanted, seen=seen, operation=f"move {plan.move_id}"
+        ):
+            decisions[one.group, one.partition] = one
+            if one.applied:
+                seen[one.group][one.partition] = one.offset
+
+    bring_about(context, plan, make)
+    return tuple(decisions.values())
+
+
+def _outcome(one: SyncDecision) -> str:
+    return f"{one.partition}: {one.action}{one.reason and ', '}{one.reason}"
+
+
+def _is_due(plan: MovePlan, seen: Look, now_ms: int) -> bool:
+    """Whether a third of the lease has passed on any cluster, by the writers' clocks.
+
+    A clock that is wrong makes for early or late renewals; go has a renewal of its own.
+    """
+    times = [
+        route.time_ms
+        for table in (seen.clusters.routing.target, seen.clusters.routing.source or {})
+        for subject in subjects(plan)
+        if (route := table.get(subject)) is not None and route.state == "hold"
+    ]
+    return any(abs(now_ms - time_ms) >= LEASE_MS * _RENEWED_AFTER for time_ms in times)
+
+
+def _noting_forecast(seen: Look, now_ms: int) -> MoveProgress:
+    """Remember what applying will cost, while it can be seen: afterwards all offsets are ours.
+
+    The wait is over: that is noted with it.
+    """
+    before, groups = seen.progress, seen.facts.groups
+    return before.noting(
+        times_ms={"ready": now_ms, **before.times_ms},
+        re_read={
+            g.group: max(before.re_read.get(g.group, 0), sum(p.re_read for p in g.positions))
+            for g in groups
+        },
+        skipped={
+            g.group: max(before.skipped.get(g.group, 0), sum(p.skipped for p in g.positions))
+            for g in groups
+        },
+    )

@@ -1,0 +1,324 @@
+"""After go: look whether the groups work on the target, and what is still written to the source."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
+
+from srm.domain.moves.gate.asks import asks_at_go
+from srm.domain.moves.records.plan import MovePlan
+from srm.domain.moves.records.progress import GroupResume, MoveProgress, Straggler
+from srm.domain.moves.report.report import residue_until_ms
+from srm.domain.moves.routing.routes import group_subject
+from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.map_wanted import Wanted
+from srm.engine.flows.cluster_absence import loudness
+from srm.engine.groups.checkpoints import of_all, per_group, read_ledger
+from srm.engine.moves.control.control import Change
+from srm.engine.moves.control.move_records import MoveContext, MoveStore
+from srm.engine.moves.control.registers import record
+from srm.engine.moves.planning.facts import topic_pairs
+from srm.engine.moves.planning.reading import partitions
+from srm.engine.moves.reporting.client_acks import Arrivals
+from srm.engine.moves.reporting.counting import TargetRecords, written_between
+from srm.engine.moves.steps.gate_reading import address_of_target, by_name
+from srm.engine.moves.steps.redirect import LEASE_MS
+from srm.engine.moves.steps.redirector_calls import call_redirectors
+from srm.engine.ports import FlowMaps
+from srm.errors import ConflictError, UnavailableError
+
+log = logging.getLogger(__name__)
+
+_FIRST_RECORD_MS: Final = 10_000
+"""For so long a group that has members is waited for until it has processed something. Twice what
+a plain consumer waits before it commits by itself; what comes later is found by the watch."""
+
+_CALL_AGAIN_MS: Final = 5_000
+_MOST_MEMBERS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyStatus:
+    """What one look after go has found.
+
+    ``done``: every group that had members at the hold has resumed, and has processed something
+    where there is something to process, or was given the time to. ``waiting`` says for what the
+    others are waited. ``residue`` are records written to the source after go, by topic. ``asks``
+    are what people have still to do for clients that nothing redirects.
+    """
+
+    move_id: str
+    done: bool
+    waiting: tuple[str, ...]
+    groups: Mapping[str, GroupResume]
+    residue: Mapping[str, int]
+    elapsed_seconds: float
+    timed_out: bool
+    asks: tuple[str, ...] = ()
+
+
+def verify(context: MoveContext, move_id: str) -> VerifyStatus:
+    """Look once whether the groups resumed where planned, and what was written to the source.
+
+    Redirectors that have not confirmed the go are called again. Repeat until ``done`` or
+    ``timed_out``; what was seen is remembered.
+
+    Raises:
+        NotFoundError: there is no such move.
+        ConflictError: its clients have not been sent to the target.
+    """
+    plan, progress = MoveStore(context).load(move_id)
+    if not progress.decided:
+        raise ConflictError(
+            f"move {move_id} is at step {progress.step}: there is nothing to verify before go"
+        )
+    unconfirmed = call_redirectors(context, plan, again_after_ms=_CALL_AGAIN_MS)
+    if len(plan.redirect) > 1:
+        progress = MoveStore(context).progress(move_id)  # with what they have confirmed
+    now = context.now_ms()
+    seen = observe(context, plan, progress, plan.group_names)
+    noted = seen.progress
+    elapsed = max(0, now - noted.times_ms.get("gone", now)) / 1000
+    in_time = elapsed <= plan.request.resume_seconds
+    absent = tuple(_absent(plan, noted))
+    # Who is there and has nothing to show when the time is over is no failure of the move.
+    waiting = absent + ((*_idling(plan, seen), *unconfirmed) if in_time else ())
+    if not waiting or not in_time:
+        noted = look_for_stragglers(context, plan, seen)
+    if not waiting and noted.step == "gone":
+        noted = noted.at("verified", now)
+    if noted is not progress:
+        record(context, Change(progress=(noted,)), tolerate_source=True)
+    return VerifyStatus(
+        move_id=move_id,
+        done=not waiting,
+        waiting=waiting,
+        groups=noted.resumed,
+        residue=noted.residue,
+        elapsed_seconds=elapsed,
+        timed_out=bool(waiting) and not in_time,
+        asks=tuple(_asks(context, plan, noted)) if "manual" in plan.redirect else (),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _AtBroker:
+    """What the target's broker says of groups: which have members, and their offsets."""
+
+    active: frozenset[str]
+    offsets: Mapping[str, Mapping[str, int]]
+
+    @classmethod
+    def read(cls, context: MoveContext, groups: Collection[str]) -> Self:
+        described = context.target.groups(list(groups)) if groups else {}
+        return cls(
+            frozenset(name for name, found in described.items() if found.state == "active"),
+            {
+                group: by_name(offsets)
+                for group, offsets in of_all(context.target.commits_of(groups)).items()
+            },
+        )
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One look after go: the progress with what is new, or as it was, and the time of the look.
+
+    ``clock_ms`` is by the clock that stamped the hold. ``ours`` are the groups that no later move
+    has routed.
+    """
+
+    progress: MoveProgress
+    clock_ms: int
+    ours: tuple[str, ...]
+
+
+def observe(
+    context: MoveContext, plan: MovePlan, progress: MoveProgress, groups: Collection[str]
+) -> Seen:
+    """Look at some groups of a move after go, and at its source; nothing is written."""
+    # Before the routes: what was written while they were still this move's is residue. And before
+    # the clock is read and the clients are heard: what is seen here was there at that time.
+    ends = _source_ends(context, plan)
+    there = _AtBroker.read(context, groups)
+    arrivals = Arrivals(context, plan, progress, ask_clock=bool(groups))
+    now = context.now_ms()
+    # What a source that was given up has got since is found when it returns.
+    watched = not plan.request.unplanned and not progress.residue_over
+    ours = arrivals.producers_are_ours and watched
+    found: dict[str, Any] = {
+        "resumed": {**progress.resumed, **_read_resumed(context, plan, progress, arrivals, there)},
+        "residue": _residue(context, progress, ends) if ours else dict(progress.residue),
+        "gone_stamp_ms": progress.gone_stamp_ms or arrivals.gone_ms,
+        "residue_over": not ours or now >= residue_until_ms(plan, progress),
+    }
+    if progress.late_ms is None and progress.renewed_stamp_ms is not None and groups:
+        found["late_ms"] = arrivals.now_ms - progress.renewed_stamp_ms - LEASE_MS
+    noted = progress.noting(**found)
+    if _news(noted) == _news(progress):
+        noted = progress
+    elif ours and ends is not None:
+        noted = replace(noted, residue_seen_ms=now)
+    groups_of_ours = tuple(group for group in plan.group_names if arrivals.is_ours(group))
+    return Seen(noted, arrivals.now_ms, groups_of_ours if watched else ())
+
+
+def look_for_stragglers(context: MoveContext, plan: MovePlan, seen: Seen) -> MoveProgress:
+    """Look who reads on the source after go: members, and commits that moved but for srm's own.
+
+    Group offset sync writes there for idle groups while they work on the target.
+    """
+    progress, found = seen.progress, dict(seen.progress.stragglers)
+    topics = {pair.topic for pair in topic_pairs(context, plan.topics)}
+    try:
+        described = context.source.groups(seen.ours) if seen.ours else {}
+        committed, unread = per_group(context.source.commits_of(seen.ours))
+        ledger = read_ledger(context.source, context.source.topics())
+    except UnavailableError as error:
+        log.log(loudness(error), "who reads on %s is not seen: %s", context.source.alias, error)
+        return progress
+    for group, reason in unread.items():
+        log.warning("commits of group %s on %s: %s", group, context.source.alias, reason.text)
+    for group, offsets in committed.items():
+        before, at_go = found.get(group, Straggler()), progress.commits_at_go.get(group, {})
+        moved = {
+            str(place): (at_go.get(str(place)), offset)
+            for place, offset in offsets.items()
+            if place.topic in topics and at_go.get(str(place)) != offset
+            if not ((entry := ledger.entry(group, place)) and entry.owns(offset))
+        }
+        members = (*before.members, *described[group].members)
+        now = Straggler(tuple(dict.fromkeys(members))[:_MOST_MEMBERS], {**moved, **before.commits})
+        if now != Straggler():
+            found[group] = now
+    return progress if found == progress.stragglers else progress.noting(stragglers=found)
+
+
+def _news(progress: MoveProgress) -> MoveProgress:
+    """What is worth a record; a group that works commits all the time."""
+    resumed = {group: replace(seen, committed={}) for group, seen in progress.resumed.items()}
+    return replace(progress, revision=0, resumed=resumed)
+
+
+def _absent(plan: MovePlan, progress: MoveProgress) -> Iterator[str]:
+    for group in _find_waited_for(plan, progress):
+        if progress.resumed[group].resumed_ms is None:
+            yield f"group {group} has no members on {plan.request.target} yet"
+
+
+def _asks(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Iterator[str]:
+    absent = {
+        group.group: group.members
+        for group in plan.groups
+        if progress.resumed[group.group].resumed_ms is None
+    }
+    return asks_at_go(plan.request, address_of_target(context), absent, progress.residue)
+
+
+def _idling(plan: MovePlan, seen: Seen) -> Iterator[str]:
+    for group in _find_waited_for(plan, seen.progress):
+        found = seen.progress.resumed[group]
+        since = found.resumed_ms
+        if since is not None and not found.settled and seen.clock_ms - since < _FIRST_RECORD_MS:
+            yield (
+                f"group {group} has members on {plan.request.target} and has not processed "
+                f"anything yet"
+            )
+
+
+def _find_waited_for(plan: MovePlan, progress: MoveProgress) -> Iterator[str]:
+    return (
+        group
+        for group in plan.group_names
+        if progress.members_at_hold.get(group, 0)
+        and group_subject(group) not in progress.superseded
+    )
+
+
+def _read_resumed(
+    context: MoveContext,
+    plan: MovePlan,
+    progress: MoveProgress,
+    arrivals: Arrivals,
+    there: _AtBroker,
+) -> dict[str, GroupResume]:
+    commits = there.offsets
+    result = {group: progress.resumed.get(group, GroupResume()) for group in commits}
+    # What a group does after a later move is none of this one's.
+    ours = [group for group in commits if arrivals.is_ours(group)]
+    records = TargetRecords(
+        context,
+        plan,
+        (
+            offsets
+            for group in ours
+            for offsets in (
+                commits[group],
+                progress.intended.get(group, {}),
+                result[group].started,
+                arrivals.of(group).started,
+            )
+        ),
+    )
+    for group in ours:
+        before, said, committed = result[group], arrivals.of(group), commits[group]
+        intended = progress.intended.get(group, {})
+        present = bool(said.members) or group in there.active
+        moved = any(committed.get(name, offset) != offset for name, offset in intended.items())
+        seen = before.first_commit_ms or (arrivals.now_ms if moved else None)
+        started = {
+            name: min(before.started.get(name, offset), offset)
+            for name, offset in {**before.started, **said.started}.items()
+        }
+        found = replace(
+            before,
+            resumed_ms=_earliest(
+                before.resumed_ms, said.resumed_ms or (arrivals.now_ms if present else None)
+            ),
+            processed_ms=_earliest(before.processed_ms, said.processed_ms),
+            first_commit_ms=seen,
+            started=started,
+            committed=committed,
+            uncommitted={**said.uncommitted, **before.uncommitted},
+            re_read=max(before.re_read, records.count_before(intended, started, committed)),
+            skipped=max(before.skipped, records.count_after(intended, started)),
+        )
+        if found.resumed_ms is not None and not found.settled:
+            found = replace(found, idle=not records.any_after(intended))
+        result[group] = found
+    return result
+
+
+def _earliest(*times_ms: int | None) -> int | None:
+    return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
+
+
+def _source_ends(context: MoveContext, plan: MovePlan) -> Mapping[TopicPartition, int] | None:
+    """High watermarks of the source; None where it is away."""
+    try:
+        return context.source.high_watermarks(partitions(context.source.topics(), plan.topics))
+    except UnavailableError as error:
+        log.log(loudness(error), "residue on %s cannot be counted: %s", context.source.alias, error)
+        return None
+
+
+def _residue(
+    context: MoveContext,
+    progress: MoveProgress,
+    ends: Mapping[TopicPartition, int] | None,
+) -> dict[str, int]:
+    """Count what was written to the source after go; as before where the source is away."""
+    if ends is None:
+        return dict(progress.residue)
+    starts = progress.log_ends_at_go
+    grown = {tp: end for tp, end in ends.items() if end > starts.get(str(tp), 0)}
+    wanted = {tp: Wanted.of([end, starts.get(str(tp), 0)]) for tp, end in grown.items()}
+    topics = {tp.topic for tp in grown}
+    maps = context.forward.maps.load(topics, wanted) if topics else FlowMaps({})
+    residue: dict[str, int] = {}
+    for tp, end in grown.items():
+        count = written_between(maps.get(tp), starts.get(str(tp), 0), end)
+        residue[tp.topic] = residue.get(tp.topic, 0) + count
+    return residue

@@ -1,0 +1,1 @@
+"""Reading of offset maps from their topics."""

@@ -1,0 +1,212 @@
+"""From the records of a flow's state topics to its offset maps: pure, no I/O.
+
+What makes a map wrong without looking wrong, and what is done about it here:
+
+- blocks of a topic that was deleted and created again, on either side: they carry both topic ids,
+  only those of the current topics count;
+- a position from before either topic was created again: it carries both topic ids, too;
+- a block that is missing or cannot be read: a hole in the middle would translate to a later record,
+  so the whole partition is left out and reported;
+- blocks that were cut off, or that a stopped owner has left: no block of the map leads to them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from types import MappingProxyType
+
+from srm.domain.flow_state.replication_records import PartitionPosition
+from srm.domain.flow_state.replication_state import PartitionId, ReplicationState
+from srm.domain.flow_state.reported_positions import newest_position, positions_by_copy
+from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.map_index import Entries, Entry, decode_index_key, is_index_key
+from srm.domain.offset_map.map_rebuild import MapTable, Placed, blocks_of, rebuild
+from srm.domain.offset_map.map_records import decode_block, decode_block_key
+from srm.domain.offset_map.offset_map import OffsetMap
+from srm.engine.ports import FlowMaps
+from srm.errors import IntegrityError
+
+_logger = logging.getLogger(__name__)
+
+
+def newest_topic_ids(
+    topics: Collection[str],
+    state: ReplicationState,
+    blocks: Mapping[bytes, bytes],
+    target_ids: Collection[str],
+) -> dict[str, str]:
+    """Return the id under which each source topic was last copied.
+
+    For when the source does not answer. The newest assignment knows; else (a paused flow has none)
+    of the ids that were copied into a current target topic the one with the highest target offset
+    is the newest, because that log only grows.
+    """
+    ids: dict[str, str] = {}
+    highest: dict[str, int] = {}
+    for key, value in blocks.items():
+        if is_index_key(key):
+            continue
+        try:
+            block = decode_block(key, value)
+        except IntegrityError:
+            continue
+        if (
+            block.topic not in topics
+            or block.target_topic_id not in target_ids
+            or not len(block.runs)
+        ):
+            continue
+        reached = int(block.runs.target_ends.max())
+        if reached > highest.get(block.topic, -1):
+            ids[block.topic], highest[block.topic] = block.topic_id, reached
+    for topic, topic_id, reached in _copied(state, target_ids):
+        if topic in topics and reached >= highest.get(topic, -1):
+            ids[topic], highest[topic] = topic_id, reached
+    newest = sorted(state.assigned().values(), key=lambda found: found[0])
+    ids.update({entry.topic: entry.topic_id for _, entry in newest if entry.topic in topics})
+    return ids
+
+
+def _copied(state: ReplicationState, target_ids: Collection[str]) -> Iterator[tuple[str, str, int]]:
+    """Yield name, id, and how far each topic is copied that the driver has noted as such."""
+    reached: dict[tuple[str, str], int] = {}
+    for (topic_id, _, target_id), entries in positions_by_copy(state.reports).items():
+        ends = [entry.position.target_next for entry in entries]
+        reached[topic_id, target_id] = max(*ends, reached.get((topic_id, target_id), 0), 0)
+    for topic in state.copied:
+        if topic.target_topic_id in target_ids:
+            ids = topic.topic_id, topic.target_topic_id
+            yield topic.topic, topic.topic_id, reached.get(ids, -1)
+
+
+def newest_copies(
+    topic_ids: Mapping[str, str], target_ids: Collection[str], state: ReplicationState
+) -> dict[TopicPartition, PartitionPosition]:
+    """Return the newest position of each partition of the topics with these ids."""
+    names = {topic_id: name for name, topic_id in topic_ids.items()}
+    candidates: dict[TopicPartition, list[PartitionPosition]] = defaultdict(list)
+    for (topic_id, number, target_id), entries in positions_by_copy(state.reports).items():
+        if topic_id in names and target_id in target_ids:
+            candidates[TopicPartition(names[topic_id], number)] += entries
+    chosen = {place: newest_position(entries) for place, entries in candidates.items()}
+    return {place: entry for place, entry in chosen.items() if entry is not None}
+
+
+def assemble(
+    topic_ids: Mapping[str, str],
+    target_ids: Collection[str],
+    state: ReplicationState,
+    records: Mapping[bytes, Placed],
+) -> FlowMaps:
+    """Build the whole maps of the given source topics from all records.
+
+    Args:
+        topic_ids: id of each source topic by its name.
+        target_ids: ids of all topics that exist on the target.
+        state: what the slots and the driver reported, read before the records.
+        records: newest records of the offset map topic, by key.
+    """
+    copies = newest_copies(topic_ids, target_ids, state)
+    maps, errors = maps_of_records(topic_ids, target_ids, copies, records)
+    return flow_maps(topic_ids, state, maps, errors)
+
+
+def flow_maps(
+    topic_ids: Mapping[str, str],
+    state: ReplicationState,
+    maps: Mapping[TopicPartition, OffsetMap],
+    errors: Mapping[TopicPartition, str],
+    gaps: Mapping[TopicPartition, str] = MappingProxyType({}),
+) -> FlowMaps:
+    """Put maps together with what the slots have reported and noted."""
+    for partition, reason in sorted({**errors, **gaps}.items()):
+        _logger.warning("the offset map of %s is not usable: %s", partition, reason)
+    told, noted = state.told(topic_ids), state.noted(topic_ids)
+    return FlowMaps(maps, state.reports, told, errors, noted, gaps)
+
+
+def maps_of_records(
+    topic_ids: Mapping[str, str],
+    target_ids: Collection[str],
+    copies: Mapping[TopicPartition, PartitionPosition],
+    records: Mapping[bytes, Placed],
+) -> tuple[dict[TopicPartition, OffsetMap], dict[TopicPartition, str]]:
+    """Build whole maps from all their records; return them, and why others cannot be built.
+
+    Args:
+        topic_ids: id of each source topic by its name.
+        target_ids: ids of all topics that exist on the target.
+        copies: the newest positions, read before the records.
+        records: newest records of the offset map topic, by key.
+    """
+    names = {topic_id: name for name, topic_id in topic_ids.items()}
+    tables: dict[TopicPartition, dict[bytes, Placed]] = defaultdict(dict)
+    for key, record in records.items():
+        owner = owner_of(key)
+        if owner is not None and owner[0] in names:
+            tables[TopicPartition(names[owner[0]], owner[1])][key] = record
+    maps: dict[TopicPartition, OffsetMap] = {}
+    errors: dict[TopicPartition, str] = {}
+    for partition in tables.keys() | copies.keys():
+        own, entry = tables.get(partition, {}), copies.get(partition)
+        target_id = entry.target_topic_id if entry else _newest_target(own, target_ids)
+        copy_id = topic_ids[partition.topic], partition.partition, target_id
+        try:
+            found = _whole_map(MapTable.of(copy_id, own), entry)
+        except IntegrityError as error:
+            errors[partition] = str(error)
+        else:
+            if entry or found.records:
+                maps[partition] = found
+    return maps, errors
+
+
+def _whole_map(table: MapTable, entry: PartitionPosition | None) -> OffsetMap:
+    """Put a map together as its next owner will, which tells what is none of it.
+
+    Raises:
+        IntegrityError: something of it is missing, or cannot be read.
+    """
+    end = entry.map_end if entry else None
+    found = rebuild(table, end)
+    if table.reasons and (end is None or found.missing in table.damaged):
+        raise IntegrityError(table.reasons[0])
+    if found.missing is not None:
+        raise IntegrityError(
+            f"the block from target offset {found.missing.target_start} on is missing; it is "
+            "found again in the logs when the partition is claimed: restart the replicator"
+        )
+    position = entry.position if entry else None
+    blocks = blocks_of(table, found.tree)
+    if not blocks:
+        return OffsetMap((), position)
+    loaded = {number: block.runs for number, block in enumerate(blocks)}
+    open_end = blocks[-1].open_end
+    entries = Entries.of(Entry.of_block(block, -1) for block in blocks)
+    return OffsetMap.window(entries, loaded, position, open_end=open_end)
+
+
+def _newest_target(records: Mapping[bytes, Placed], target_ids: Collection[str]) -> str:
+    """Return the id of the target topic that the newest block of an unreported copy is of."""
+    found = ""
+    for key, record in sorted(records.items(), key=lambda item: item[1].place):
+        if is_index_key(key):
+            continue
+        with suppress(IntegrityError):
+            known = decode_block(key, record.value).target_topic_id
+            found = known if known in target_ids else found
+    return found
+
+
+def owner_of(key: bytes) -> PartitionId | None:
+    """Return the partition that a record is of, from its key; None for those of others."""
+    try:
+        found = decode_index_key(key) if is_index_key(key) else decode_block_key(key)
+    except IntegrityError as error:
+        # A record that srm did not write says nothing about any partition.
+        _logger.warning("record in the offset map topic is not srm's: %s", error)
+        return None
+    return found.topic_id, found.partition

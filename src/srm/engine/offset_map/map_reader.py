@@ -1,0 +1,321 @@
+"""Reads the offset maps of a flow from its target."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from srm.domain.flow_state.replication_records import PartitionPosition
+from srm.domain.flow_state.replication_state import ReplicationState, decode_state
+from srm.domain.groups.translation import Losses
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.map_rebuild import Placed
+from srm.domain.offset_map.map_records import MAP_PARTITIONS, map_partition
+from srm.domain.offset_map.map_rows import Need
+from srm.domain.offset_map.map_wanted import ALL_RUNS, Wanted, WantedOffsets
+from srm.domain.offset_map.map_window import (
+    LoadedMap,
+    StaleIndexError,
+    Steps,
+    load,
+    unread,
+)
+from srm.domain.offset_map.offset_map import OffsetMap
+from srm.engine.flows.cluster_absence import loudness
+from srm.engine.flows.state_topic import StateTopic
+from srm.engine.offset_map.map_assembly import (
+    flow_maps,
+    maps_of_records,
+    newest_copies,
+    newest_topic_ids,
+    owner_of,
+)
+from srm.engine.offset_map.map_places import MapPlaces
+from srm.engine.ports import Cluster, FlowMaps, TopicDescription
+from srm.errors import IntegrityError, UnavailableError
+
+_SOURCE_RETRY_S: Final = 30.0
+_KEPT_MAPS: Final = 4096
+_logger = logging.getLogger(__name__)
+
+
+class KafkaMapReader:
+    """Loads offset maps (implements the engine's MapReader); works over any Cluster.
+
+    Keep one for as long as you look: what it has read of the map topic it does not read again.
+    For one thread.
+
+    Args:
+        cluster_with_records: the flow's target, which holds the state topics.
+        source_cluster: the flow's source; if it does not answer, the topics are those that were
+            copied last.
+        flow: the flow.
+    """
+
+    def __init__(self, cluster_with_records: Cluster, source_cluster: Cluster, flow: Flow) -> None:
+        self._target = cluster_with_records
+        self._source = source_cluster
+        self._flow = flow
+        self._source_asked_again_at = 0.0
+        self._topic = internal_topics.offset_map(flow.source)
+        self._topic_id = ""
+        self._begin_anew()
+
+    def load(self, topics: Collection[str], wanted: WantedOffsets | None = None) -> FlowMaps:
+        """Load the maps of the given source topics, as they are now on both sides."""
+        names = frozenset(topics)
+        source = self._source_topics()
+        on_target = self._target.topics()
+        target_ids = {found.topic_id for found in on_target.values()}
+        map_topic = on_target.get(self._topic)
+        if map_topic is None or map_topic.topic_id != self._topic_id:
+            self._topic_id = map_topic.topic_id if map_topic else ""
+            self._begin_anew()
+        # The state comes first: a position never speaks of runs that the blocks do not have yet.
+        state = self._state()
+        ids = self._topic_ids(names, source, state, target_ids)
+        look = _Look(source, names, wanted, _bounds_of_losses(ids, state))
+        copies = newest_copies(ids, target_ids, state)
+        look.choose_unreported(copies)
+        stale = self._look(look, copies, search=False)
+        if stale:
+            # Most likely written again since that report, and the log was cleaned: look once more.
+            state = self._state()
+            copies = newest_copies(ids, target_ids, state)
+            look.whole |= stale - copies.keys()
+            self._look(look, {p: copies[p] for p in stale if p in copies}, search=True)
+        maps, errors = maps_of_records(
+            ids,
+            target_ids,
+            {p: copies[p] for p in look.whole if p in copies},
+            self._records(look, ids),
+        )
+        return flow_maps(ids, state, look.maps | maps, look.errors | errors, look.gaps)
+
+    def _state(self) -> ReplicationState:
+        return decode_state(StateTopic(self._target, self._flow.source).read())
+
+    def _source_topics(self) -> Mapping[str, TopicDescription] | None:
+        """Describe the source's topics; None while it does not answer.
+
+        A cluster that is down costs the whole time limit of the call, so it is not asked each time.
+        """
+        if time.monotonic() < self._source_asked_again_at:
+            return None
+        try:
+            return self._source.topics()
+        except UnavailableError as error:
+            _logger.log(
+                loudness(error), "maps of %s are read without their source: %s", self._flow, error
+            )
+            self._source_asked_again_at = time.monotonic() + _SOURCE_RETRY_S
+            return None
+
+    def _topic_ids(
+        self,
+        names: frozenset[str],
+        source: Mapping[str, TopicDescription] | None,
+        state: ReplicationState,
+        target_ids: Collection[str],
+    ) -> dict[str, str]:
+        if source is not None:
+            return {name: source[name].topic_id for name in names if name in source}
+        blocks: dict[bytes, bytes] = {}
+        known = {entry.topic for _, entry in state.assigned().values()}
+        if names - known - {topic.topic for topic in state.copied}:
+            for number in range(MAP_PARTITIONS):  # only blocks name a topic that nobody copies now
+                found = self._places.records(number, lambda key: owner_of(key) is not None)
+                blocks |= {key: record.value for key, record in found.items()}
+        return newest_topic_ids(names, state, blocks, target_ids)
+
+    def _begin_anew(self) -> None:
+        self._places = MapPlaces(lambda number: self._target.compacted(self._topic, number))
+        self._kept: dict[TopicPartition, _Kept] = {}
+
+    # ----- by places
+
+    def _look(
+        self, look: _Look, copies: Mapping[TopicPartition, PartitionPosition], *, search: bool
+    ) -> set[TopicPartition]:
+        """Load what the newest reports reach; return the partitions with places that are stale.
+
+        With ``search`` what is not in its place is looked for, and if it is nowhere, it is lost.
+        """
+        waiting: dict[TopicPartition, tuple[Steps, list[Need]]] = {}
+        for partition, entry in look.choose(copies):
+            kept = self._kept.get(partition)
+            wanted = look.wanted_of(partition)
+            if kept is not None and kept.answers(entry, wanted):
+                look.take(partition, kept.found)
+            elif entry.map_end is not None:
+                steps = load(entry.copy_id, entry.map_end, entry.position, wanted)
+                waiting[partition] = steps, next(steps)
+        stale: set[TopicPartition] = set()
+        while waiting:
+            answers = self._answers(waiting, search=search)
+            going, waiting = waiting, {}
+            for partition, (steps, needs) in going.items():
+                if not search and not answers.keys() >= set(needs):
+                    stale.add(partition)
+                    continue
+                try:
+                    waiting[partition] = steps, steps.send({n: answers.get(n) for n in needs})
+                except StopIteration as end:
+                    look.take(partition, end.value)
+                    self._keep(partition, copies[partition], look.wanted_of(partition), end.value)
+                except StaleIndexError:
+                    look.whole.add(partition)
+                except IntegrityError as error:
+                    look.errors[partition] = str(error)
+        return stale
+
+    def _answers(
+        self, waiting: Mapping[TopicPartition, tuple[Steps, list[Need]]], *, search: bool
+    ) -> dict[Need, tuple[bytes, bytes]]:
+        """Read what all of them need next, of each partition of the map topic together."""
+        needs: dict[int, list[Need]] = defaultdict(list)
+        for partition, (_, wanted) in waiting.items():
+            needs[map_partition(*partition)] += wanted
+        found: dict[Need, tuple[bytes, bytes]] = {}
+        for number, wanted in needs.items():
+            found |= self._places.read(number, wanted)
+            missing = [need for need in wanted if need not in found]
+            if missing and search:
+                found |= self._places.search(number, missing)
+        return found
+
+    def _keep(
+        self,
+        partition: TopicPartition,
+        entry: PartitionPosition,
+        wanted: Wanted,
+        found: LoadedMap,
+    ) -> None:
+        if found.gap or wanted.source_ranges:
+            return
+        self._kept.pop(partition, None)
+        self._kept[partition] = _Kept(entry, wanted, found)
+        if len(self._kept) > _KEPT_MAPS:
+            del self._kept[next(iter(self._kept))]
+
+    # ----- by reading everything
+
+    def _records(self, look: _Look, ids: Mapping[str, str]) -> dict[bytes, Placed]:
+        """Read all records of partitions of which no report leads to what is wanted."""
+        names = {topic_id: name for name, topic_id in ids.items()}
+
+        def chosen(key: bytes) -> bool:
+            owner = owner_of(key)
+            if owner is None or owner[0] not in names:
+                return False
+            return look.is_whole(TopicPartition(names[owner[0]], owner[1]))
+
+        records: dict[bytes, Placed] = {}
+        for number in sorted(look.map_partitions()):
+            records |= self._places.records(number, chosen)
+        return records
+
+
+def _bounds_of_losses(ids: Mapping[str, str], state: ReplicationState) -> WantedOffsets:
+    noted = state.noted(ids)
+    losses = {p: Losses.of(noted.get(p, ()), told) for p, told in state.told(ids).items()}
+    return {
+        place: Wanted.of(offset for bounds in (*lost.ranges, *lost.discarded) for offset in bounds)
+        for place, lost in losses.items()
+    }
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A map as it was loaded, and from what."""
+
+    entry: PartitionPosition
+    wanted: Wanted
+    found: LoadedMap
+
+    def answers(self, entry: PartitionPosition, wanted: Wanted) -> bool:
+        """Whether loading it again would find nothing else."""
+        return (
+            entry.copy_id == self.entry.copy_id
+            and entry.map_end == self.entry.map_end
+            and entry.position == self.entry.position
+            and self.wanted.covers(wanted)
+        )
+
+
+@dataclass
+class _Look:
+    """What one call has found so far; ``whole`` are partitions of which all blocks are read.
+
+    ``losses`` are the bounds of what slots have noted as lost: whoever translates counts there.
+    """
+
+    source: Mapping[str, TopicDescription] | None
+    names: Collection[str]
+    wanted: WantedOffsets | None
+    losses: WantedOffsets
+    maps: dict[TopicPartition, OffsetMap] = field(default_factory=dict)
+    errors: dict[TopicPartition, str] = field(default_factory=dict)
+    gaps: dict[TopicPartition, str] = field(default_factory=dict)
+    whole: set[TopicPartition] = field(default_factory=set)
+
+    def wanted_of(self, partition: TopicPartition) -> Wanted:
+        """Return what is wanted of a partition."""
+        if self.wanted is None:
+            return ALL_RUNS
+        return self.wanted[partition] | self.losses.get(partition, Wanted())
+
+    def choose(
+        self, copies: Mapping[TopicPartition, PartitionPosition]
+    ) -> Iterator[tuple[TopicPartition, PartitionPosition]]:
+        """Yield the partitions whose maps their reports lead to; settle those without."""
+        for partition, entry in copies.items():
+            if self.wanted is not None and partition not in self.wanted:
+                self.maps[partition] = unread(entry.position)
+            elif entry.position.target_next == 0:
+                self.maps[partition] = OffsetMap((), entry.position)  # nothing was ever copied
+            elif entry.map_end is None or entry.map_end.place < 0:
+                self.whole.add(partition)
+            else:
+                yield partition, entry
+
+    def choose_unreported(self, copies: Collection[TopicPartition]) -> None:
+        """Settle the partitions that nobody reports."""
+        unreported = self._partitions() - set(copies)
+        self.whole |= unreported if self.wanted is None else unreported & self.wanted.keys()
+
+    def take(self, partition: TopicPartition, found: LoadedMap) -> None:
+        """Take over a map."""
+        self.maps[partition] = found.offset_map
+        if found.gap:
+            self.gaps[partition] = found.gap
+
+    def is_whole(self, partition: TopicPartition) -> bool:
+        """Whether all blocks of a partition are wanted.
+
+        Without the source it is not known which partitions there are.
+        """
+        known = self.maps.keys() | self.errors.keys()
+        asked = self.wanted is None or partition in self.wanted
+        return partition in self.whole or (self.source is None and asked and partition not in known)
+
+    def map_partitions(self) -> set[int]:
+        """Return the partitions of the map topic that have to be read from beginning to end."""
+        if self.source is None and self.wanted is None:
+            return set(range(MAP_PARTITIONS))
+        return {map_partition(*partition) for partition in self.whole}
+
+    def _partitions(self) -> set[TopicPartition]:
+        if self.source is None:
+            return {p for p in self.wanted or () if p.topic in self.names}
+        return {
+            TopicPartition(name, number)
+            for name in self.names
+            if name in self.source
+            for number in range(self.source[name].partitions)
+        }

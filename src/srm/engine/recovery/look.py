@@ -1,0 +1,384 @@
+"""Look at a source that answers again: which return it is, the residue, who had read of it."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from srm.domain.flow_state.anomalies import PartitionNotes, in_force
+from srm.domain.flow_state.pause import Pause
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.flow_state.replication_state import ReplicationState, decode_state
+from srm.domain.flow_state.reported_positions import positions_by_copy
+from srm.domain.flow_state.stale_positions import COPIED_PREFIX, CopiedTopic
+from srm.domain.moves.records.outcome import GroupOutcome
+from srm.domain.moves.routing.routes import topic_subject
+from srm.domain.names.filters import NameFilter
+from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.map_wanted import Wanted as WantedOffsets
+from srm.domain.recovery.residue import Counting
+from srm.domain.recovery.source_return import (
+    CopyEnd,
+    PartitionReturn,
+    Shape,
+    SourceReturn,
+    TopicReturn,
+    describe,
+    topic_return,
+    topic_shape,
+    worst,
+)
+from srm.domain.verification.offset_ranges import OffsetRange
+from srm.engine.control.topic_sync import selected_topics
+from srm.engine.flows.loss_forecast import as_move
+from srm.engine.flows.state_topic import StateTopic
+from srm.engine.flows.supervision import standing_pause
+from srm.engine.groups.checkpoints import read_ledger
+from srm.engine.groups.group_listing import groups_with_offsets
+from srm.engine.moves.control.routes import RoutingTables
+from srm.engine.ports import FlowContext, TopicDescription
+from srm.engine.recovery.ports import ReturnedLogs, Wanted
+from srm.errors import IntegrityError, NotFoundError, SrmError
+
+log = logging.getLogger(__name__)
+
+Show = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the target knows of the flow."""
+
+    state: ReplicationState
+    copied: tuple[CopiedTopic, ...]
+    topics: Mapping[str, TopicDescription]
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """Ids of the source topics of which a position is known."""
+        return frozenset(copy_id[0] for copy_id in positions_by_copy(self.state.reports))
+
+    @property
+    def lately(self) -> frozenset[str]:
+        """Topics that were copied until the pause: of one that was deleted before, no status is."""
+        return frozenset(status.topic for status in self.state.statuses)
+
+
+def look_at_source(
+    context: FlowContext,
+    logs: ReturnedLogs,
+    show: Show = lambda _: None,
+    only: Collection[str] = (),
+    *,
+    groups: bool = True,
+) -> SourceReturn:
+    """Find out which return it is, and what the source holds that the target does not.
+
+    Nothing is written. While the flow is not paused, the residue is what is still to be copied.
+
+    Args:
+        context: the flow.
+        logs: both logs.
+        show: called with what is being done, for people.
+        only: source topics to look at; all of the flow's without any.
+        groups: whether to find out what groups had read.
+
+    Raises:
+        NotFoundError: the flow does not copy a topic of ``only``.
+        SrmError: a cluster does not answer.
+    """
+    show("topics of both clusters")
+    known, pause = _known(context), standing_pause(context)
+    now = context.source.topics()
+    shapes = _shapes(context, known, now, only)
+    assigned = {topic: _assigned(context, known, now[topic]) for topic in shapes if topic in now}
+    everything = [entry for entries in assigned.values() for entry in entries]
+    ends = logs.copy_ends(
+        everything, lambda done: show(f"ends of the copies: {done:,} of {len(everything):,}")
+    )
+    found = {entry: _partition(entry, shapes[entry.topic][0], ends[entry]) for entry in everything}
+    commits, unread = _commits(context, found, show) if groups else ({}, ())
+    found, read = _counted(logs, found, ends, commits, show)
+    found = _with_only_copied(context, found)
+    routed_by = _routed_by(context, shapes)
+    topics = tuple(
+        replace(
+            topic_return(
+                name,
+                now[name].topic_id if name in now else "",
+                told,
+                [found[entry] for entry in assigned.get(name, ())],
+            ),
+            is_heartbeats=context.config.policy.is_heartbeats_topic(name),
+            routed_by=routed_by.get(name, ""),
+        )
+        for name, told in shapes.items()
+    )
+    return _put_together(context, known, topics, read, unread, pause)
+
+
+def left_ranges(
+    context: FlowContext, topics: Collection[str] = ()
+) -> tuple[tuple[AssignedPartition, PartitionNotes], ...]:
+    """Return the ranges that earlier decisions left on the source, of topics that still exist.
+
+    Raises:
+        SrmError: a cluster does not answer.
+    """
+    state = decode_state(StateTopic(context.target, context.config.flow.source).read())
+    ids = {name: topic.topic_id for name, topic in context.source.topics().items()}
+    return tuple(
+        (AssignedPartition(note.topic, note.partition, note.topic_id, "", ""), note)
+        for place, notes in sorted(state.noted(ids).items())
+        if not topics or place.topic in topics
+        for note in sorted(in_force(notes), key=lambda note: note.lost_from or 0)
+        if note.left_out is not None
+    )
+
+
+def _known(context: FlowContext) -> _Known:
+    table = StateTopic(context.target, context.config.flow.source).read()
+    copied = []
+    for key, value in table.items():
+        if key.startswith(COPIED_PREFIX):
+            try:
+                copied.append(CopiedTopic.decode(value))
+            except IntegrityError as error:
+                log.warning("%s", error)
+    return _Known(decode_state(table), tuple(copied), context.target.topics())
+
+
+def _shapes(
+    context: FlowContext,
+    known: _Known,
+    now: Mapping[str, TopicDescription],
+    only: Collection[str],
+) -> dict[str, tuple[Shape, str]]:
+    """Return the shape and the evidence of each topic of the flow."""
+    config = context.config
+    chosen = NameFilter(config.topics, config.topics_exclude)
+    missing = {
+        entry.topic
+        for entry in known.copied
+        if entry.topic not in now and chosen.matches(entry.topic) and entry.topic in known.lately
+    }
+    names = {*selected_topics(now, config), *missing}
+    unknown = set(only) - names
+    if unknown:
+        raise NotFoundError(f"flow {config.flow} copies no topic {', '.join(sorted(unknown))}")
+    return {
+        name: topic_shape(
+            name, now[name].topic_id if name in now else None, known.copied, known.ids
+        )
+        for name in sorted(names)
+        if not only or name in only
+    }
+
+
+def _routed_by(context: FlowContext, topics: Collection[str]) -> dict[str, str]:
+    """Return the topics whose clients a route leads to the source, each with the move."""
+    routes, source = RoutingTables.read(as_move(context)).merged, context.config.flow.source
+    return {
+        topic: route.move_id
+        for topic in topics
+        if (route := routes.get(topic_subject(topic))) is not None
+        and route.cluster == source
+        and not route.gives_up(source)
+    }
+
+
+def _assigned(
+    context: FlowContext, known: _Known, topic: TopicDescription
+) -> list[AssignedPartition]:
+    """Return the partitions of a topic; those without a copy have no target topic id."""
+    config = context.config
+    remote = config.policy.format_remote_topic(config.flow.source, topic.name)
+    there = known.topics.get(remote)
+    return [
+        AssignedPartition(
+            topic.name,
+            number,
+            topic.topic_id,
+            remote,
+            there.topic_id if there is not None and number < there.partitions else "",
+        )
+        for number in range(topic.partitions)
+    ]
+
+
+def _partition(
+    assigned: AssignedPartition, shape: Shape, end: CopyEnd | SrmError
+) -> PartitionReturn:
+    found = PartitionReturn(assigned.topic, assigned.partition, shape)
+    if isinstance(end, SrmError):
+        return replace(found, error=str(end))
+    return replace(
+        found,
+        shape="shorter" if end.cut_from is not None else shape,
+        copied_to=end.source_next,
+        target_next=end.target_next,
+        log_start=end.log_start,
+        log_end=end.log_end,
+        high_watermark=end.high_watermark,
+        cut_from=end.cut_from,
+        cut_to=None if end.cut_from is None else end.known_next,
+        gone_from=None if end.gone_to is None or shape != "same" else end.source_next,
+        notes=end.notes,
+        epoch=end.epoch,
+    )
+
+
+_Found = dict[AssignedPartition, PartitionReturn]
+_Commits = Mapping[str, Mapping[TopicPartition, int]]
+
+
+def _counted(
+    logs: ReturnedLogs,
+    found: _Found,
+    ends: Mapping[AssignedPartition, CopyEnd | SrmError],
+    commits: _Commits,
+    show: Show,
+) -> tuple[_Found, dict[str, GroupOutcome]]:
+    """Count the records of the residue, and those before each commit."""
+    wanted: list[Wanted] = []
+    counts: list[Counting] = []
+    of_partition = defaultdict[TopicPartition, list[int]](list)
+    for offsets in commits.values():
+        for place, offset in offsets.items():
+            of_partition[place].append(offset)
+    for assigned, entry in found.items():
+        start = max(entry.copied_to, entry.log_start)
+        if entry.error or start >= entry.log_end:
+            continue
+        one = OffsetRange(entry.topic, entry.partition, start, entry.log_end)
+        wanted.append((assigned, one))
+        counts.append(Counting(of_partition[TopicPartition(entry.topic, entry.partition)]))
+    done, all_of_it = 0, sum(one.size for _, one in wanted)
+    lasts = [one.start for _, one in wanted]
+
+    def visit(index: int, offsets: Sequence[int], times: Sequence[int]) -> None:
+        nonlocal done
+        left_out = _left_out(ends.get(wanted[index][0]))
+        kept = [i for i, at in enumerate(offsets) if not any(a <= at < b for a, b in left_out)]
+        counts[index].take([offsets[i] for i in kept], [times[i] for i in kept])
+        done += offsets[-1] + 1 - lasts[index]
+        lasts[index] = offsets[-1] + 1
+        show(f"residue: {done:,} of {all_of_it:,} offsets")
+
+    logs.count(wanted, visit)
+    below: dict[TopicPartition, Mapping[int, int]] = {}
+    counted = dict(found)
+    for (assigned, one), counting in zip(wanted, counts, strict=True):
+        total = counting.found
+        counted[assigned] = replace(
+            found[assigned],
+            records=total.records,
+            first_ms=total.first_ms,
+            last_ms=total.last_ms,
+        )
+        below[TopicPartition(one.topic, one.partition)] = total.below
+    return counted, _group_reads(commits, below)
+
+
+def _left_out(end: CopyEnd | SrmError | None) -> tuple[tuple[int, int], ...]:
+    return end.left_out if isinstance(end, CopyEnd) else ()
+
+
+def _group_reads(
+    commits: _Commits, below: Mapping[TopicPartition, Mapping[int, int]]
+) -> dict[str, GroupOutcome]:
+    reads = {}
+    for group, offsets in sorted(commits.items()):
+        read = {
+            str(place): count
+            for place, offset in sorted(offsets.items())
+            if (count := below.get(place, {}).get(offset, 0))
+        }
+        if read:
+            at = {str(place): offset for place, offset in offsets.items() if str(place) in read}
+            reads[group] = GroupOutcome(read, at)
+    return reads
+
+
+def _commits(
+    context: FlowContext, found: _Found, show: Show
+) -> tuple[dict[str, dict[TopicPartition, int]], tuple[str, ...]]:
+    """Return the commits behind the ends of copies that consumers made on the source.
+
+    Also the groups that cannot be read, with the reason.
+    """
+    behind = {
+        TopicPartition(entry.topic, entry.partition): max(entry.copied_to, entry.log_start)
+        for entry in found.values()
+        if not entry.error and max(entry.copied_to, entry.log_start) < entry.log_end
+    }
+    if not behind:
+        return {}, ()
+    ours = read_ledger(context.source, context.source.topics())
+    commits: dict[str, dict[TopicPartition, int]] = {}
+    show("commits of groups")
+    read, errors = context.source.commits_of(groups_with_offsets(context.source))
+    for group, committed in read.items():
+        theirs = {
+            place: offset
+            for place, offset in committed.items()
+            if offset > behind.get(place, offset)
+            and not ((mine := ours.entry(group, place)) and mine.owns(offset))
+        }
+        if theirs:
+            commits[group] = theirs
+    return commits, tuple(f"{group}: {error}" for group, error in errors.items())
+
+
+def _with_only_copied(context: FlowContext, found: _Found) -> _Found:
+    """Count the records that the target holds and the source has lost."""
+    cut = {
+        TopicPartition(entry.topic, entry.partition): (entry.cut_from or 0, entry.cut_to or 0)
+        for entry in found.values()
+        if entry.cut_from is not None
+    }
+    if not cut:
+        return found
+    maps = context.maps.load(
+        {place.topic for place in cut}, {p: WantedOffsets.of(ends) for p, ends in cut.items()}
+    )
+    counted = {
+        place: maps.get(place).source_records_between(*ends)
+        for place, ends in cut.items()
+        if place not in maps.errors and place not in maps.gaps
+    }
+    return {
+        assigned: replace(
+            entry, only_copied=counted.get(TopicPartition(entry.topic, entry.partition))
+        )
+        for assigned, entry in found.items()
+    }
+
+
+def _put_together(
+    context: FlowContext,
+    known: _Known,
+    topics: tuple[TopicReturn, ...],
+    read: Mapping[str, GroupOutcome],
+    unread: tuple[str, ...],
+    pause: Pause | None,
+) -> SourceReturn:
+    names = {topic.topic for topic in topics}
+    was = sorted({entry.source_cluster for entry in known.copied if entry.topic in names})
+    cluster_id = context.source.cluster_id()
+    before = cluster_id if cluster_id in was else " or ".join(was)
+    shape = worst(topic.shape for topic in topics)
+    flow = context.config.flow
+    return SourceReturn(
+        str(flow),
+        shape,
+        describe(shape, flow.source, before, cluster_id),
+        cluster_id,
+        before,
+        topics,
+        read,
+        unread,
+        pause,
+    )

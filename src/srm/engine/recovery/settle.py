@@ -1,0 +1,179 @@
+"""Settle the return of a source: decide about the residue, then let the flow go on.
+
+All that is decided, and the end of the pause, are one transaction on the target. Whoever is killed
+before it leaves the flow paused as it was; after it there is nothing left to do.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.moves.records.outcome import Choice, Outcome
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import TopicPartition
+from srm.domain.recovery.settlement import Settlement, decisions, outcome_of, plan_settlement
+from srm.domain.recovery.source_return import SourceReturn
+from srm.engine.control.compacted import ensure_compacted
+from srm.engine.flows.loss_forecast import as_move
+from srm.engine.flows.supervision import standing_pause
+from srm.engine.moves.control.registers import level
+from srm.engine.ports import FlowContext, FlowSwitch
+from srm.engine.recovery.look import Show, look_at_source
+from srm.engine.recovery.ports import ReturnedLogs
+from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
+from srm.replication.restore.unfinished import unfinished
+
+log = logging.getLogger(__name__)
+
+_MERGE: Final = "run it again when a broker leads the partition, or merge its topic"
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What was found, planned and done; ``outcome`` is what the report of the disaster gets."""
+
+    found: SourceReturn
+    settlement: Settlement
+    outcome: Outcome
+    applied: bool
+
+
+def plan_return(
+    context: FlowContext,
+    logs: ReturnedLogs,
+    named: Mapping[str, Choice],
+    default: Choice | None,
+    by: str,
+    show: Show = lambda _: None,
+) -> Settled:
+    """Find out what is to be decided, and what the choices lead to; nothing is written.
+
+    Raises:
+        NotFoundError: a named topic is none of the flow's.
+        SrmError: a cluster does not answer.
+    """
+    found = look_at_source(context, logs, show)
+    settlement = plan_settlement(found, named, default)
+    settlement = replace(settlement, blocked=(*settlement.blocked, *unfinished(context)))
+    move_id = found.pause.move_id if found.pause else ""
+    outcome = outcome_of(found, settlement, move_id, by, context.now_ms())
+    return Settled(found, settlement, outcome, applied=False)
+
+
+def settle_return(
+    context: FlowContext,
+    logs: ReturnedLogs,
+    named: Mapping[str, Choice],
+    default: Choice | None,
+    by: str,
+    show: Show = lambda _: None,
+    approve: Callable[[Settled], bool] = lambda _: True,
+) -> Settled:
+    """Carry the choices out and end the pause; safe to repeat.
+
+    The copies that are decided about are sealed, and looked at again: what a slot of before the
+    disaster still had on its way cannot arrive after that. What is merged needs no final end.
+
+    Args:
+        context: the flow.
+        logs: both logs.
+        named: choices by topic.
+        default: the choice for all other topics, but not for rebuilt or missing ones.
+        by: who decides, for people.
+        show: called with what is being done.
+        approve: asked before anything is written that decides; False: nothing is.
+
+    Raises:
+        GateClosedError: something is undecided, or cannot be settled; the message says what.
+        ConflictError: somebody else has paused or settled the flow meanwhile.
+        NotFoundError: a named topic is none of the flow's.
+        SrmError: a cluster does not answer.
+    """
+    switch = _switch(context)
+    before = standing_pause(context)
+    if before is None:
+        raise ConflictError(f"flow {context.config.flow} is not paused: there is nothing to settle")
+    request, sealed = uuid.uuid4().hex[:12], set[TopicPartition]()
+    while True:
+        planned = plan_return(context, logs, named, default, by, show)
+        if planned.settlement.blocked:
+            raise GateClosedError(f"not settled: {'; '.join(planned.settlement.blocked)}")
+        notes = decisions(planned.found, planned.settlement, request, by, context.now_ms())
+        unsealed = _copies(context, notes) - sealed
+        if not unsealed:
+            break
+        _seal(context, unsealed, show)
+        sealed |= unsealed
+    if not approve(planned):
+        return planned
+    now = standing_pause(context)
+    if now is None or now.request != before.request:
+        raise _overtaken(context, "paused again" if now else "settled")
+    show("routes and moves of both clusters")
+    level(as_move(context))
+    if before.moves:
+        show("the outcome of the disaster")
+    for move_id in before.moves:
+        store_outcome(context, replace(planned.outcome, move_id=move_id))
+    show("the decision")
+    if not switch.resume({note.key(): note.value() for note in notes}, before.request):
+        raise _overtaken(context, "settled")
+    return Settled(planned.found, planned.settlement, planned.outcome, applied=True)
+
+
+def _overtaken(context: FlowContext, how: str) -> ConflictError:
+    return ConflictError(
+        f"flow {context.config.flow} was {how} by somebody else meanwhile: look at it again"
+    )
+
+
+def _switch(context: FlowContext) -> FlowSwitch:
+    if context.switch is None:
+        raise UnavailableError(f"flow {context.config.flow} cannot be paused or resumed from here")
+    return context.switch
+
+
+def _copies(context: FlowContext, notes: Iterable[PartitionNotes]) -> set[TopicPartition]:
+    """Return the copies that notes are about."""
+    config, topics = context.config, context.target.topics()
+    found = set()
+    for note in notes:
+        remote = config.policy.format_remote_topic(config.flow.source, note.topic)
+        if remote in topics and note.partition < topics[remote].partitions:
+            found.add(TopicPartition(remote, note.partition))
+    return found
+
+
+def _seal(context: FlowContext, copies: Collection[TopicPartition], show: Show) -> None:
+    """Shut out whoever may still be writing to copies.
+
+    Raises:
+        UnavailableError: a copy cannot be sealed.
+    """
+    target = context.config.flow.target
+    show(f"sealing {len(copies):,} partitions of {target}")
+    failed = _switch(context).seal(copies)
+    if failed:
+        [(copy, why), *others] = sorted(failed.items())
+        more = f", and {len(others)} more" if others else ""
+        raise UnavailableError(f"{copy} on {target} cannot be sealed{more}: {why}", _MERGE)
+
+
+def store_outcome(context: FlowContext, outcome: Outcome) -> None:
+    """Write the outcome where the move is kept, on both clusters; one that refuses it is logged."""
+    replicas = context.config.internal_replication_factor
+    for cluster in (context.target, context.source):
+        try:
+            if cluster is context.target:
+                ensure_compacted(cluster, internal_topics.MOVES, 1, replicas)
+            if internal_topics.MOVES in cluster.topics():
+                cluster.compacted(internal_topics.MOVES).write(outcome.to_records())
+        except SrmError as error:
+            log.warning(
+                "the outcome of move %s is not on %s: %s", outcome.move_id, cluster.alias, error
+            )

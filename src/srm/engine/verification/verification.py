@@ -1,0 +1,374 @@
+"""Planning a verification of a flow, and the table of its latest results.
+
+What an earlier verification has proven is not planned again, as far as it still counts
+(:mod:`srm.domain.verification.proven`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from srm.domain.flow_state.anomalies import PartitionNotes, begin_of_copy, in_force
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.map_wanted import Wanted
+from srm.domain.verification.proven import EpochEnds, Proven, last_marks, still_proven, unproven
+from srm.domain.verification.verification import PartitionVerification, VerificationSummary
+from srm.domain.verification.verification_plan import (
+    LogBounds,
+    RangePlan,
+    clip,
+    cut,
+    newest,
+    plan_partition,
+)
+from srm.engine.control.topic_sync import selected_topics
+from srm.engine.ports import Cluster, FlowContext, FlowMaps, TopicDescription
+from srm.errors import IntegrityError, NotFoundError
+
+_logger = logging.getLogger(__name__)
+
+RANGE_RECORDS: Final = 250_000
+_FAR: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationRequest:
+    """What to verify.
+
+    Attributes:
+        topics: source topics; none: all that the flow selects.
+        max_records: only the newest copied records of each partition; None: all of them.
+        range_records: how many of them are compared in one piece.
+        full: what was proven before is compared again, too.
+        by_records: ordinary consumers read everything, however much longer that takes.
+    """
+
+    topics: tuple[str, ...] = ()
+    max_records: int | None = None
+    range_records: int = RANGE_RECORDS
+    full: bool = False
+    by_records: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """What is verified of one partition, and what of that is proven already.
+
+    ``proven`` are the stretches that still count. ``ranges`` are to be compared. ``former`` is the
+    latest result of the past, None without one.
+    """
+
+    whole: RangePlan
+    ranges: tuple[RangePlan, ...]
+    proven: tuple[Proven, ...] = ()
+    former: PartitionVerification | None = None
+
+    @property
+    def earlier_records(self) -> int:
+        """Copied records that are verified, but were proven before."""
+        start, end = self.whole.source_start, self.whole.source_end
+        spans = ((max(start, s.source_start), min(end, s.source_end)) for s in self.proven)
+        return sum(clip(self.whole.runs, *span).records for span in spans)
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationPlan:
+    """What will be compared, per partition, and what cannot be, with the reason."""
+
+    flow: Flow
+    time_ms: int
+    partitions: tuple[PartitionPlan, ...]
+    unverified: tuple[PartitionVerification, ...]
+
+    @property
+    def ranges(self) -> tuple[RangePlan, ...]:
+        """All that is to be compared."""
+        return tuple(part for partition in self.partitions for part in partition.ranges)
+
+
+@dataclass(frozen=True)
+class _Observed:
+    """Everything read from both clusters, in the order that :func:`plan_partition` needs."""
+
+    time_ms: int
+    maps: FlowMaps
+    source_ids: Mapping[str, str]
+    target_ids: Mapping[str, str]
+    source_configs: Mapping[str, Mapping[str, str]]
+    target_configs: Mapping[str, Mapping[str, str]]
+    source_logs: Mapping[TopicPartition, LogBounds]
+    target_logs: Mapping[TopicPartition, LogBounds]
+    target_ends_before: Mapping[TopicPartition, int]
+    decided: Mapping[TopicPartition, tuple[PartitionNotes, ...]]
+
+
+def plan(context: FlowContext, request: VerificationRequest | None = None) -> VerificationPlan:
+    """Plan the comparison of a flow's topics with their copies, as they are now.
+
+    Raises:
+        NotFoundError: a topic was named that the flow does not copy.
+        UnavailableError, AuthorizationError: as the clusters answer.
+    """
+    request = request or VerificationRequest()
+    described = context.source.topics()
+    chosen = _choose(described, context, request.topics)
+    policy, flow = context.config.policy, context.config.flow
+    remotes = {name: policy.format_remote_topic(flow.source, name) for name in chosen}
+    partitions = [TopicPartition(t, p) for t in chosen for p in range(described[t].partitions)]
+    former = _former(context.target, flow)
+    ids = {name: described[name].topic_id for name in chosen}
+    observed = _observe(context, partitions, remotes, ids)
+    planned = [_plan_one(p, remotes[p.topic], observed) for p in partitions]
+    wholes = [entry for entry in planned if isinstance(entry, RangePlan)]
+    proven = {} if request.full else _proven(context, wholes, former)
+    return VerificationPlan(
+        flow,
+        observed.time_ms,
+        tuple(_plan_ranges(whole, proven, former, request) for whole in wholes),
+        tuple(
+            with_proof_of(entry, former.get(TopicPartition(entry.topic, entry.partition)))
+            for entry in planned
+            if isinstance(entry, PartitionVerification)
+        ),
+    )
+
+
+def with_proof_of(
+    result: PartitionVerification, former: PartitionVerification | None
+) -> PartitionVerification:
+    """Keep in a result what a former one has proven: whether that counts is asked when it is used.
+
+    So a map that cannot be read at the moment costs nothing of it.
+    """
+    if former is None:
+        return result
+    return replace(
+        result, source_id=former.source_id, target_id=former.target_id, proven=former.proven
+    )
+
+
+def _former(target: Cluster, flow: Flow) -> dict[TopicPartition, PartitionVerification]:
+    """Read the latest results; one that is damaged has proven nothing."""
+    found = {}
+    for key, value in target.compacted(internal_topics.verification(flow.source)).read().items():
+        try:
+            result = PartitionVerification.decode(value)
+        except IntegrityError as error:
+            _logger.warning("%s: %s; it is verified again", key.decode(errors="replace"), error)
+        else:
+            found[TopicPartition(result.topic, result.partition)] = result
+    return found
+
+
+_Former = Mapping[TopicPartition, PartitionVerification]
+
+
+def _proven(
+    context: FlowContext, wholes: Collection[RangePlan], former: _Former
+) -> dict[TopicPartition, tuple[Proven, ...]]:
+    """Return what of the former results still counts."""
+    candidates = {
+        place: (whole, known.proven)
+        for whole in wholes
+        if (known := former.get(place := TopicPartition(whole.topic, whole.partition)))
+        and known.proven
+        and (known.source_id, known.target_id) == (whole.source_id, whole.target_id)
+    }
+    source_epochs, target_epochs = {}, {}
+    for place, (whole, stretches) in candidates.items():
+        copy = TopicPartition(whole.remote_topic, whole.partition)
+        (source_epochs[place], _), (target_epochs[copy], _) = last_marks(stretches)
+    sources = context.source.epoch_ends(_known(source_epochs))
+    targets = context.target.epoch_ends(_known(target_epochs))
+    found = {}
+    for place, (whole, stretches) in candidates.items():
+        copy = TopicPartition(whole.remote_topic, whole.partition)
+        ends = EpochEnds(sources.get(place, -1), targets.get(copy, -1))
+        found[place] = still_proven(stretches, whole, ends)
+    return found
+
+
+_Stretches = Mapping[tuple[TopicPartition, TopicPartition], Collection[Proven]]
+
+
+def not_held(context: FlowContext, stretches: _Stretches) -> set[TopicPartition]:
+    """Return the source partitions of which a log does not hold all that was read of it.
+
+    Asked once something was read, it tells of logs that were cut since what is proven was: of
+    several stretches put together only the last leader epoch is known later.
+
+    Args:
+        context: the flow.
+        stretches: what is proven, by source partition and copy.
+    """
+    sources = {place: [s.source_mark for s in found] for (place, _), found in stretches.items()}
+    targets = {copy: [s.target_mark for s in found] for (_, copy), found in stretches.items()}
+    cut_sources = _cut(context.source, sources)
+    cut_copies = _cut(context.target, targets)
+    return {place for place, copy in stretches if place in cut_sources or copy in cut_copies}
+
+
+def _cut(
+    cluster: Cluster, marks: Mapping[TopicPartition, Collection[tuple[int, int]]]
+) -> set[TopicPartition]:
+    """Return the partitions whose logs do not reach as far as marks say, each under its epoch."""
+    left = {
+        partition: sorted({epoch: reached for epoch, reached in sorted(of) if epoch >= 0}.items())
+        for partition, of in marks.items()
+    }
+    found = set()
+    while left := {partition: of for partition, of in left.items() if of}:
+        asked = {partition: of.pop() for partition, of in left.items()}
+        ends = cluster.epoch_ends({partition: epoch for partition, (epoch, _) in asked.items()})
+        found |= {p for p, (_, reached) in asked.items() if reached > ends.get(p, -1)}
+    return found
+
+
+def _known(epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    return {partition: epoch for partition, epoch in epochs.items() if epoch >= 0}
+
+
+def _plan_ranges(
+    whole: RangePlan,
+    proven: Mapping[TopicPartition, tuple[Proven, ...]],
+    former: _Former,
+    request: VerificationRequest,
+) -> PartitionPlan:
+    place = TopicPartition(whole.topic, whole.partition)
+    stretches = proven.get(place, ())
+    if request.max_records is not None:
+        whole = newest(whole, request.max_records)
+    left = unproven(whole, stretches)
+    ranges = tuple(part for piece in left for part in cut(piece, request.range_records))
+    return PartitionPlan(whole, ranges, stretches, former.get(place))
+
+
+def record(context: FlowContext, results: Collection[PartitionVerification]) -> None:
+    """Store results as the latest ones; the topic must exist."""
+    table = context.target.compacted(internal_topics.verification(context.config.flow.source))
+    table.write({result.key(): result.value() for result in results})
+
+
+def latest(target: Cluster, flow: Flow) -> VerificationSummary:
+    """Read the latest result of each partition of a flow, from its target."""
+    table = target.compacted(internal_topics.verification(flow.source)).read()
+    results = [PartitionVerification.decode(value) for value in table.values()]
+    return VerificationSummary(flow, tuple(sorted(results, key=lambda r: (r.topic, r.partition))))
+
+
+def _choose(
+    described: Mapping[str, TopicDescription], context: FlowContext, topics: Collection[str]
+) -> tuple[str, ...]:
+    selected = selected_topics(described, context.config)
+    unknown = sorted(set(topics) - set(selected))
+    if unknown:
+        raise NotFoundError(
+            f"flow {context.config.flow} does not copy {', '.join(unknown)}: check the names and "
+            f"the flow's topics"
+        )
+    return tuple(name for name in selected if name in topics or not topics)
+
+
+def _observe(
+    context: FlowContext,
+    partitions: list[TopicPartition],
+    remotes: Mapping[str, str],
+    ids: Mapping[str, str],
+) -> _Observed:
+    copies = [TopicPartition(remotes[p.topic], p.partition) for p in partitions]
+    before = context.target.log_ends(copies)
+    starts = context.source.log_starts(partitions)
+    wanted = {p: Wanted(source_ranges=((start, _FAR),)) for p, start in starts.items()}
+    maps = context.maps.load(tuple(remotes), wanted)
+    target_topics = context.target.topics()
+    existing = [name for name in remotes.values() if name in target_topics]
+    return _Observed(
+        context.now_ms(),
+        maps,
+        ids,
+        {name: target_topics[name].topic_id for name in existing},
+        context.source.topic_configs(tuple(remotes)),
+        context.target.topic_configs(existing),
+        _bounds(context.source, partitions),
+        _bounds(context.target, copies),
+        before,
+        _decisions(context.source, maps.notes),
+    )
+
+
+def _decisions(
+    source: Cluster, notes: Mapping[TopicPartition, Collection[PartitionNotes]]
+) -> dict[TopicPartition, tuple[PartitionNotes, ...]]:
+    """Return decisions about ranges, but of no partition whose log has other records there now."""
+    found = {p: tuple(n for n in in_force(of) if n.left_out) for p, of in notes.items()}
+    overtaken = _cut(
+        source, {p: [(n.epoch, n.lost_to or 0) for n in of] for p, of in found.items()}
+    )
+    return {p: of for p, of in found.items() if p not in overtaken}
+
+
+def _bounds(
+    cluster: Cluster, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, LogBounds]:
+    ends = cluster.log_ends(partitions)
+    starts = cluster.log_starts(partitions)
+    # A log may be trimmed between the two calls, beyond the end seen first.
+    return {
+        p: LogBounds(starts[p], max(starts[p], ends[p]))
+        for p in partitions
+        if p in starts and p in ends
+    }
+
+
+def _plan_one(
+    partition: TopicPartition, remote_topic: str, observed: _Observed
+) -> RangePlan | PartitionVerification:
+    names = (partition.topic, partition.partition, remote_topic)
+    copy = TopicPartition(remote_topic, partition.partition)
+    damage = observed.maps.errors.get(partition) or observed.maps.gaps.get(partition)
+    if damage:
+        reason = f"the offset map cannot be used: {damage}"
+        return PartitionVerification(*names, "failed", observed.time_ms, reason=reason)
+    reason = ""
+    if partition not in observed.source_logs:
+        reason = f"{partition} has gone from the source"
+    elif copy not in observed.target_logs or copy not in observed.target_ends_before:
+        reason = f"{copy} does not exist on the target: nothing is copied yet"
+    if reason:
+        return PartitionVerification(*names, "unverified", observed.time_ms, reason=reason)
+    notes = observed.maps.notes.get(partition, ())
+    planned = plan_partition(
+        names,
+        observed.maps.get(partition),
+        observed.source_logs[partition],
+        observed.target_logs[copy],
+        observed.target_ends_before[copy],
+        compacted=_is_compacted(observed.source_configs, partition.topic)
+        or _is_compacted(observed.target_configs, remote_topic),
+        timestamps=not _stamps_records(observed.target_configs, remote_topic),
+        begins=begin_of_copy(notes),
+        decided=(n.left_out for n in observed.decided.get(partition, ()) if n.left_out),
+    )
+    if planned is None:
+        reason = (
+            "nothing that the source still holds is copied yet: is the replicator running, or has "
+            "the partition stopped (srm status)?"
+        )
+        return PartitionVerification(*names, "unverified", observed.time_ms, reason=reason)
+    return replace(
+        planned,
+        source_id=observed.source_ids[partition.topic],
+        target_id=observed.target_ids.get(remote_topic, ""),
+    )
+
+
+def _is_compacted(configs: Mapping[str, Mapping[str, str]], topic: str) -> bool:
+    return "compact" in configs.get(topic, {}).get("cleanup.policy", "")
+
+
+def _stamps_records(configs: Mapping[str, Mapping[str, str]], topic: str) -> bool:
+    return configs.get(topic, {}).get("message.timestamp.type") == "LogAppendTime"

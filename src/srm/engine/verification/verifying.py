@@ -1,0 +1,243 @@
+"""Carrying a verification out: in waves, so that what was proven is kept if it is interrupted.
+
+After each wave the results of the partitions in it are stored: the final one where all ranges of a
+partition were compared, else the former one with what is proven by now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple, Protocol
+
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import TopicPartition
+from srm.domain.verification.proven import Proven, joined
+from srm.domain.verification.verification import (
+    PartitionVerification,
+    RangeResult,
+    VerificationSummary,
+    found_equal,
+    merge,
+)
+from srm.domain.verification.verification_plan import RangePlan
+from srm.engine.control.compacted import ensure_compacted
+from srm.engine.ports import FlowContext
+from srm.engine.verification import verification
+from srm.engine.verification.verification import PartitionPlan, VerificationPlan
+
+_LEAST_WEIGHT: Final = 1000
+"""What a range costs at least, in records: even an empty one is a task and some requests."""
+_RANGES_PER_TASK: Final = 4
+MOST_AT_ONCE: Final = verification.RANGE_RECORDS
+"""What is left to one process at most, in records: what one task of Spark takes, too."""
+
+_INTERRUPTED: Final = "not all of it was compared yet: srm verify goes on behind what is proven"
+
+
+class Comparer(Protocol):
+    """Compares ranges, many at a time."""
+
+    @property
+    def width(self) -> int:
+        """How many ranges are compared at a time."""
+        ...
+
+    def __call__(self, ranges: Sequence[RangePlan]) -> Sequence[RangeResult | str]:
+        """Compare ranges; one that cannot be read gives the reason instead."""
+        ...
+
+
+class Progress(NamedTuple):
+    """How far a verification is: records that were compared, of how many."""
+
+    records: int
+    of: int
+
+
+@dataclass
+class _Partition:
+    """One partition: its plan, and what was found of its ranges, in order."""
+
+    plan: PartitionPlan
+    found: list[RangeResult | str] = field(default_factory=list)
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.found) == len(self.plan.ranges)
+
+    @property
+    def place(self) -> TopicPartition:
+        """The partition of the source."""
+        return TopicPartition(self.plan.whole.topic, self.plan.whole.partition)
+
+    @property
+    def copy(self) -> TopicPartition:
+        """The partition of the target."""
+        return TopicPartition(self.plan.whole.remote_topic, self.plan.whole.partition)
+
+    def stretches(self, time_ms: int) -> list[Proven]:
+        """Return all stretches that are proven by now, as they were found."""
+        now = [
+            stretch
+            for plan, result in zip(self.plan.ranges, self.found, strict=False)
+            if isinstance(result, RangeResult)
+            and (stretch := found_equal(plan, result, time_ms)) is not None
+        ]
+        return [*self.plan.proven, *now]
+
+    def result(self, time_ms: int) -> PartitionVerification:
+        """Return what is to be stored."""
+        whole = self.plan.whole
+        return replace(
+            self._compared(time_ms) if self.is_complete else self._interim(time_ms),
+            source_id=whole.source_id,
+            target_id=whole.target_id,
+            proven=joined(self.stretches(time_ms)),
+        )
+
+    def _interim(self, time_ms: int) -> PartitionVerification:
+        whole = self.plan.whole
+        names = (whole.topic, whole.partition, whole.remote_topic)
+        return self.plan.former or PartitionVerification(
+            *names, "unverified", time_ms, reason=_INTERRUPTED
+        )
+
+    def _compared(self, time_ms: int) -> PartitionVerification:
+        whole = self.plan.whole
+        failure = next((entry for entry in self.found if isinstance(entry, str)), "")
+        compared = [entry for entry in self.found if isinstance(entry, RangeResult)]
+        merged = merge(whole, compared, time_ms)
+        if failure and merged.outcome == "different":
+            merged = replace(merged, reason=f"only a part was compared: {failure}")
+        elif failure:
+            names = (whole.topic, whole.partition, whole.remote_topic)
+            merged = PartitionVerification(*names, "failed", time_ms, reason=failure)
+        return replace(
+            merged,
+            earlier_records=self.plan.earlier_records,
+            earlier_ms=max((stretch.time_ms for stretch in self.plan.proven), default=0),
+        )
+
+
+def carry_out(
+    context: FlowContext,
+    planned: VerificationPlan,
+    comparer: Callable[[], Comparer],
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> VerificationSummary:
+    """Compare what is planned and store the result of each partition.
+
+    A partition that cannot be read is reported as failed, with the reason.
+
+    Args:
+        context: the flow.
+        planned: by :func:`srm.engine.verification.verification.plan`.
+        comparer: gives what compares; not called where nothing is to be compared.
+        progress: is told after each wave.
+
+    Raises:
+        UnavailableError, AuthorizationError: as the clusters answer when results are stored.
+    """
+    ensure_compacted(
+        context.target,
+        internal_topics.verification(planned.flow.source),
+        replication_factor=context.config.internal_replication_factor,
+    )
+    partitions = [_Partition(plan) for plan in planned.partitions]
+    done = [p.result(planned.time_ms) for p in partitions if p.is_complete]
+    results = [*done, *planned.unverified]
+    verification.record(context, results)
+    if planned.ranges:
+        results += _compare(context, planned, partitions, comparer(), progress)
+    latest = {(result.topic, result.partition): result for result in results}
+    return VerificationSummary(planned.flow, tuple(latest[place] for place in sorted(latest)))
+
+
+def carry_out_little(
+    context: FlowContext, planned: VerificationPlan, comparer: Callable[[], Comparer]
+) -> VerificationSummary | None:
+    """Carry out what one process compares in seconds; None where it is more, and nothing is done.
+
+    Heartbeats alone are thousands of new records an hour.
+
+    Raises:
+        UnavailableError, AuthorizationError: as the clusters answer when results are stored.
+    """
+    if sum(map(_weight, planned.ranges)) > MOST_AT_ONCE:
+        return None
+    return carry_out(context, planned, comparer)
+
+
+def _compare(
+    context: FlowContext,
+    planned: VerificationPlan,
+    partitions: Collection[_Partition],
+    compare: Comparer,
+    progress: Callable[[Progress], None],
+) -> list[PartitionVerification]:
+    """Compare all ranges; return the results of each wave, the last ones of a partition count."""
+    results: list[PartitionVerification] = []
+    records, total = 0, sum(_records(plan) for plan in planned.ranges)
+    for wave in _waves(partitions, compare.width):
+        found = compare([plan for _, plan in wave])
+        for (partition, _), outcome in zip(wave, found, strict=True):
+            partition.found.append(outcome)
+        results += _stored(context, planned, [partition for partition, _ in wave])
+        records += sum(_records(plan) for _, plan in wave)
+        progress(Progress(records, total))
+    return results
+
+
+_Wave = list[tuple[_Partition, RangePlan]]
+
+
+def _waves(partitions: Collection[_Partition], width: int) -> Iterator[_Wave]:
+    """Cut the ranges of all partitions, in order, into waves that keep everybody busy."""
+    wave: _Wave = []
+    weight = 0
+    for partition in partitions:
+        for plan in partition.plan.ranges:
+            wave.append((partition, plan))
+            weight += _weight(plan)
+            if weight >= verification.RANGE_RECORDS * _RANGES_PER_TASK * width:
+                yield wave
+                wave, weight = [], 0
+    if wave:
+        yield wave
+
+
+def _weight(plan: RangePlan) -> int:
+    return max(_LEAST_WEIGHT, _records(plan))
+
+
+def _records(plan: RangePlan) -> int:
+    return sum(run.count for run in plan.runs)
+
+
+def _stored(
+    context: FlowContext, planned: VerificationPlan, touched: Collection[_Partition]
+) -> list[PartitionVerification]:
+    """Store what is known of partitions by now, unless topics or logs are other ones by now."""
+    source, target = context.source.topics(), context.target.topics()
+    results = []
+    partitions = list({id(entry): entry for entry in touched}.values())
+    lost = verification.not_held(
+        context, {(p.place, p.copy): p.stretches(planned.time_ms) for p in partitions}
+    )
+    for partition in partitions:
+        whole, place = partition.plan.whole, partition.place
+        ids = (
+            source[whole.topic].topic_id if whole.topic in source else "",
+            target[whole.remote_topic].topic_id if whole.remote_topic in target else "",
+        )
+        is_same = ids == (whole.source_id, whole.target_id)
+        if is_same and place not in lost:
+            results.append(partition.result(planned.time_ms))
+        else:
+            what = "lost the end of its log" if is_same else "was deleted or created again"
+            reason = f"{place} or its copy {what} meanwhile: verify again"
+            names = (whole.topic, whole.partition, whole.remote_topic)
+            results.append(PartitionVerification(*names, "failed", planned.time_ms, reason=reason))
+    verification.record(context, results)
+    return results

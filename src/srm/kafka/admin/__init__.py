@@ -1,0 +1,1 @@
+"""Admin calls through librdkafka: topics, offsets, groups, rights, transactions."""

@@ -1,0 +1,155 @@
+"""Denying everybody to write to topics, and letting them again, where brokers have an authorizer.
+
+One rule a topic: Write is denied to ``User:*`` from any host. A denial goes before every rule that
+allows; Kafka knows no exception from it but the brokers' super users.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from typing import Any, Final
+
+from aiokafka.protocol.admin import DescribeAclsRequest_v1
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from srm.errors import AuthorizationError, ConfigError, UnavailableError
+from srm.kafka.admin.clients import Clients, answer_of
+from srm.kafka.admin.errors import of_code
+from srm.kafka.admin.rights import on_cluster
+from srm.kafka.wire.brokers import Brokers
+
+_EVERYBODY: Final = "User:*"
+_ANYWHERE: Final = "*"
+
+# librdkafka's answer has no error where srm may not ask, or there is no authorizer: it is empty.
+_DESCRIBE: Final = DescribeAclsRequest_v1(
+    ResourceType.TOPIC.value,
+    None,
+    ResourcePatternType.LITERAL.value,
+    _EVERYBODY,
+    _ANYWHERE,
+    AclOperation.WRITE.value,
+    AclPermissionType.DENY.value,
+)
+
+
+def unavailable_reason(clients: Clients) -> str:
+    """Say why srm cannot deny writes on this cluster; empty where it can."""
+    try:
+        _denied(clients)
+    except ConfigError:
+        return f"the brokers of {clients.alias} have no authorizer"
+    except AuthorizationError:
+        return _lacking(clients, "Describe")
+
+    def request(timeout_s: float) -> bool:
+        asked = clients.admin().describe_cluster(
+            include_authorized_operations=True, request_timeout=timeout_s
+        )
+        described = answer_of(asked, timeout_s)
+        return AclOperation.ALTER in (described.authorized_operations or ())
+
+    return "" if clients.call("asking for rights", request) else _lacking(clients, "Alter")
+
+
+def write_denials(clients: Clients, topics: Collection[str]) -> frozenset[str]:
+    """Return those of the topics to which everybody is denied to write, on every broker."""
+    return frozenset(topics).intersection(*_denied(clients))
+
+
+def deny_writes(clients: Clients, topics: Collection[str]) -> None:
+    """Deny everybody to write to topics, and wait until that is in force."""
+    wanted = frozenset(topics)
+    _change(
+        clients,
+        ("denying", "denied", topics),
+        lambda timeout_s: clients.admin().create_acls(
+            [AclBinding(*_no_writing(topic)) for topic in topics], request_timeout=timeout_s
+        ),
+        lambda: write_denials(clients, topics) == wanted,
+    )
+
+
+def allow_writes(clients: Clients, topics: Collection[str]) -> None:
+    """Remove what :func:`deny_writes` has set, and wait until that is in force."""
+    _change(
+        clients,
+        ("allowing", "allowed", topics),
+        lambda timeout_s: clients.admin().delete_acls(
+            [AclBindingFilter(*_no_writing(topic)) for topic in topics], request_timeout=timeout_s
+        ),
+        lambda: frozenset(topics).isdisjoint(*_denied(clients)),
+    )
+
+
+def _change(
+    clients: Clients,
+    words: tuple[str, str, Collection[str]],
+    start: Callable[[float], Mapping[Any, Future[Any]]],
+    in_force: Callable[[], bool],
+) -> None:
+    doing, done, topics = words
+    if not topics:
+        return
+
+    def request(timeout_s: float) -> None:
+        for changed in start(timeout_s).values():
+            answer_of(changed, timeout_s)
+
+    named = f"writes to {', '.join(topics)}"
+    clients.call(f"{doing} {named}", request, on_cluster("Alter"))
+    clients.wait_until(f"{done} {named}", in_force)
+
+
+def _denied(clients: Clients) -> list[frozenset[str]]:
+    """Ask each broker which topics nobody may write to; one that does not answer is left out."""
+    needs = on_cluster("Describe")
+
+    async def ask(brokers: Brokers) -> list[frozenset[str]]:
+        await brokers.look()
+        answers = await asyncio.gather(
+            *[brokers.ask(node, _DESCRIBE) for node in brokers.nodes], return_exceptions=True
+        )
+        found, away = [], None
+        for answer in answers:
+            if isinstance(answer, UnavailableError):
+                away = answer
+            elif isinstance(answer, BaseException):
+                raise answer
+            elif answer["error_code"]:
+                raise of_code(answer["error_code"], clients.where("reading ACLs"), needs)
+            else:
+                found.append(frozenset(one["resource_name"] for one in answer["resources"]))
+        if not found:
+            raise away or UnavailableError(clients.where("reading ACLs: no broker"))
+        return found
+
+    return clients.ask("reading ACLs", ask, needs)
+
+
+def _no_writing(
+    topic: str,
+) -> tuple[ResourceType, str, ResourcePatternType, str, str, AclOperation, AclPermissionType]:
+    """Return what a rule of the fence and a filter that finds it are both made of."""
+    return (
+        ResourceType.TOPIC,
+        topic,
+        ResourcePatternType.LITERAL,
+        _EVERYBODY,
+        _ANYWHERE,
+        AclOperation.WRITE,
+        AclPermissionType.DENY,
+    )
+
+
+def _lacking(clients: Clients, operation: str) -> str:
+    return f"on {clients.alias} srm's principal lacks {operation} on the cluster (docs/security.md)"

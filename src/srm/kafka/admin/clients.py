@@ -1,0 +1,343 @@
+"""The librdkafka clients of one cluster: built when first needed, shared, closed together."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from typing import Final, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    retry_if_result,
+    stop_after_delay,
+    wait_exponential,
+)
+
+from srm.config.model import ClientKind
+from srm.config.secrets import ClientProperties
+from srm.errors import UnavailableError
+from srm.kafka.admin.broker_calls import BrokerCalls
+from srm.kafka.admin.errors import kafka_errors
+from srm.kafka.admin.rights import NOTHING, Needs
+from srm.kafka.wire.auth.security_probe import refusal_of
+from srm.kafka.wire.brokers import Brokers
+
+DEFAULT_TIMEOUT_S: Final = 30.0
+
+_T = TypeVar("_T")
+_WAIT: Final = wait_exponential(multiplier=0.02, max=1.0)
+_SHORTEST_REQUEST_S: Final = 1.0
+_FIRST_ATTEMPT: Final = 0.5  # of the time that is left, so that a second one has some
+_LOOK_S: Final = 1.0
+_CLOSE_S: Final = 1.0
+_REFUSAL_S: Final = 3.0
+_OVERDUE_S: Final = 5.0
+"""librdkafka answers within the time that it was given: much later it has lost the answer."""
+_logger = logging.getLogger(__name__)
+
+
+class ClientLog:
+    """What librdkafka has to say, at debug level.
+
+    It reports each refused connection as an error, several times a second. What matters of that
+    comes back as the error of the call that needed the connection.
+    """
+
+    def log(self, _level: int, message: str, *values: object) -> None:
+        """Take one line of librdkafka's log."""
+        _logger.debug(message, *values)
+
+
+STATE_RECORDS: Final[Mapping[str, object]] = {
+    # What a slot with thousands of partitions is told, and reports, is one record each. Brokers
+    # measure the compressed batch, librdkafka what goes into it.
+    "compression.type": "zstd",
+    "message.max.bytes": 32 << 20,
+}
+"""Producer settings for the records of the state topics."""
+
+
+def reader_props(props: Mapping[str, str]) -> dict[str, object]:
+    """Return the settings of a consumer that assigns partitions to itself and commits nothing.
+
+    The end of a partition is reported: after transaction markers the position alone never gets
+    there. The fetch wait is short because the end is only reported by the fetch after the last
+    record.
+    """
+    return {
+        "group.id": "srm-reader",
+        "fetch.wait.max.ms": 10,
+        **props,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "earliest",
+        "allow.auto.create.topics": False,
+    }
+
+
+def is_stranded(client: AdminClient | Consumer | Producer, topic: str) -> bool:
+    """Tell whether a client knows no broker to turn to: only a new client is sure to find one.
+
+    librdkafka forgets the brokers that a metadata answer does not name, and a cluster that has
+    just lost sight of all its brokers names none. It does not always go back to its
+    bootstrap.servers then (librdkafka issue 5301). While a cluster is down the answer is True too.
+
+    Args:
+        client: a client that has been waiting in vain.
+        topic: a topic to ask for; asking for one is cheaper than for all.
+    """
+    try:
+        client.list_topics(topic, timeout=_LOOK_S)
+    except KafkaException as error:
+        return bool(error.args[0].code() == KafkaError._TRANSPORT)  # noqa: SLF001 - its name
+    return False
+
+
+class Clients:
+    """Lazy admin, reader and producer of one cluster; ``timeout_s`` bounds every call."""
+
+    def __init__(
+        self,
+        alias: str,
+        admin_props: Mapping[str, str],
+        consumer_props: Mapping[str, str],
+        producer_props: Mapping[str, str],
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        self.alias = alias
+        self.timeout_s = timeout_s
+        self.reader_lock = threading.RLock()
+        self._admin_props = ClientProperties(admin_props)
+        self._consumer_props = ClientProperties(consumer_props)
+        self._producer_props = ClientProperties(producer_props)
+        self._brokers = BrokerCalls(alias, self._admin_props)
+        self._reading = BrokerCalls(alias, self._consumer_props)
+        self._lock = threading.Lock()
+        self._asking = threading.local()
+        self._admitted: list[Mapping[str, str]] = []
+        self._admin: AdminClient | None = None
+        self._reader: Consumer | None = None
+        self._producer: Producer | None = None
+
+    @property
+    def consumer_props(self) -> Mapping[str, str]:
+        """Properties of a consumer, librdkafka's."""
+        return self._consumer_props
+
+    def admin(self) -> AdminClient:
+        """Return the admin client."""
+        with self._lock, kafka_errors(self.where("creating an admin client")):
+            if self._admin is None:
+                self._ask_admission(self._admin_props)
+                self._admin = AdminClient(dict(self._admin_props), logger=ClientLog())
+            self._admin.poll(0)  # renews a token that librdkafka makes itself
+            return self._kept(self._admin)
+
+    def admin_as(self, kind: ClientKind) -> AdminClient:
+        """Return an admin client that logs in as a kind of client does."""
+        props = {
+            "admin": self._admin_props,
+            "consumer": self._consumer_props,
+            "producer": self._producer_props,
+        }[kind]
+        if props == self._admin_props:
+            return self.admin()
+        with self._lock, kafka_errors(self.where("creating an admin client")):
+            self._ask_admission(props)
+            client = AdminClient(dict(props), logger=ClientLog())
+            client.poll(0)  # gets a token that librdkafka makes itself
+            return self._kept(client)
+
+    def _kept(self, client: AdminClient) -> AdminClient:
+        """Keep a client that this thread asks until it has its answer, whoever discards it.
+
+        One that nobody refers to is destroyed: its requests fail, or are never answered.
+        """
+        self._asking.client = client
+        return client
+
+    def reader(self) -> Consumer:
+        """Return the shared reader; hold ``reader_lock`` from assigning to the last record."""
+        with self._lock, kafka_errors(self.where("creating a consumer")):
+            if self._reader is None:
+                self._ask_admission(self._consumer_props)
+                self._reader = Consumer(reader_props(self._consumer_props), logger=ClientLog())
+            return self._reader
+
+    def producer(self) -> Producer:
+        """Return the shared idempotent producer."""
+        with self._lock, kafka_errors(self.where("creating a producer")):
+            if self._producer is None:
+                self._ask_admission(self._producer_props)
+                props: dict[str, object] = {
+                    "linger.ms": 0,
+                    **self._producer_props,
+                    "acks": "all",
+                    "enable.idempotence": True,
+                    "allow.auto.create.topics": False,
+                    "topic.metadata.propagation.max.ms": 3000,
+                    "delivery.timeout.ms": round(self.timeout_s * 1000),
+                }
+                self._producer = Producer(props, logger=ClientLog())
+            return self._producer
+
+    def producer_properties(self) -> Mapping[str, str]:
+        """Return the settings for a producer of its own, once the cluster would let it in."""
+        with self._lock:
+            self._ask_admission(self._producer_props)
+        return self._producer_props
+
+    def discard_admin(self) -> None:
+        """Drop the admin client: it may be stranded, or remember outdated leader epochs."""
+        with self._lock:
+            self._admin = None
+
+    def discard_reader(self) -> None:
+        """Drop the reader: it may continue believing that a topic it once missed does not exist."""
+        with self._lock:
+            reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
+    def discard_producer(self) -> None:
+        """Drop the producer after an error: an idempotent one may be of no more use."""
+        with self._lock:
+            producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge()
+
+    def close(self) -> None:
+        """Close everything; the next call builds new clients.
+
+        A thread that waits for a cluster in vain is not waited for: it keeps its reader.
+        """
+        if self.reader_lock.acquire(timeout=_CLOSE_S):
+            try:
+                self.discard_reader()
+            finally:
+                self.reader_lock.release()
+        self._brokers.close()
+        self._reading.close()
+        with self._lock:
+            self._admin = self._reader = self._producer = None
+
+    def _ask_admission(self, props: Mapping[str, str]) -> None:
+        """Raise at once what librdkafka would try again until the time is up, and then not name.
+
+        Where there is no security to get wrong, only a failed call asks, see :meth:`call`.
+        """
+        if props in self._admitted or "security.protocol" not in props:
+            return
+        refusal = refusal_of(self.alias, props)
+        if refusal is None:
+            self._admitted.append(props)
+        elif not refusal.retriable:
+            raise refusal
+
+    def where(self, doing: str) -> str:
+        """Say what is done on which cluster, for error messages."""
+        return f"{doing} on cluster {self.alias}"
+
+    def call(self, doing: str, request: Callable[[float], _T], needs: Needs = NOTHING) -> _T:
+        """Run an idempotent request until it succeeds, fails for good, or the time is up.
+
+        Args:
+            doing: what is done, for the message.
+            request: is given the seconds it may take; the first time that is half of them all.
+            needs: the rights that it takes, for the message.
+
+        Raises:
+            SrmError: the last error of the request, or what keeps srm out of the cluster.
+        """
+        deadline = time.monotonic() + self.timeout_s
+        retrying = Retrying(
+            retry=retry_if_exception_type(UnavailableError),
+            stop=_stop_at(deadline),
+            wait=_WAIT,
+            reraise=True,
+        )
+
+        def attempt() -> _T:
+            began = time.monotonic()
+            limit_s = max(_SHORTEST_REQUEST_S, (deadline - began) * _FIRST_ATTEMPT)
+            try:
+                with kafka_errors(self.where(doing), needs):
+                    return request(limit_s)
+            except UnavailableError:
+                if time.monotonic() - began >= limit_s:
+                    self.discard_admin()  # it may be stranded
+                raise
+            finally:
+                self._asking.client = None
+
+        try:
+            return retrying(attempt)
+        except UnavailableError as error:
+            refusal = refusal_of(self.alias, self._admin_props, _REFUSAL_S)
+            if refusal is not None and not refusal.retriable:
+                raise refusal from error
+            raise
+
+    def ask(
+        self,
+        doing: str,
+        request: Callable[[Brokers], Awaitable[_T]],
+        needs: Needs = NOTHING,
+    ) -> _T:
+        """Do the same with a request for the brokers themselves, see :meth:`call`."""
+        return self.call(doing, lambda limit_s: self._brokers.run(request, limit_s), needs)
+
+    def read_brokers(
+        self,
+        doing: str,
+        request: Callable[[Brokers], Awaitable[_T]],
+        needs: Needs = NOTHING,
+    ) -> _T:
+        """Do the same as the consumer: its user is the one that may read topics."""
+        return self.call(doing, lambda limit_s: self._reading.run(request, limit_s), needs)
+
+    def wait_until(
+        self, what: str, condition: Callable[[], bool], timeout_s: float | None = None
+    ) -> None:
+        """Poll a condition until it holds, by default as long as any call may take.
+
+        Raises:
+            UnavailableError: it does not hold in time.
+        """
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        retrying = Retrying(
+            retry=retry_if_result(lambda held: not held),
+            stop=stop_after_delay(limit_s),
+            wait=_WAIT,
+            retry_error_callback=lambda _state: False,
+        )
+        if not retrying(condition):
+            raise UnavailableError(
+                f"{what} on cluster {self.alias}: not seen within {limit_s:g} s; retry"
+            )
+
+
+def answer_of(future: Future[_T], limit_s: float) -> _T:
+    """Wait for an answer of an admin client that was given so many seconds for it.
+
+    Raises:
+        KafkaException: the answer is an error.
+        UnavailableError: there is none, which librdkafka itself ought to have told by then.
+    """
+    try:
+        return future.result(limit_s + _OVERDUE_S)
+    except TimeoutError as error:
+        raise UnavailableError("the client never got its answer; retry") from error
+
+
+def _stop_at(deadline: float) -> Callable[[RetryCallState], bool]:
+    return lambda _state: time.monotonic() >= deadline

@@ -1,0 +1,183 @@
+"""The one place where librdkafka's errors become srm's.
+
+Every error code of the client library is in :data:`ERROR_CLASSES`; a test holds that. Nobody above
+``srm.kafka`` sees a KafkaException.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from srm.errors import (
+    AuthorizationError,
+    ConfigError,
+    ConflictError,
+    DataLossError,
+    FencedError,
+    GroupActiveError,
+    IntegrityError,
+    NotFoundError,
+    SrmError,
+    UnavailableError,
+    UsageError,
+)
+from srm.kafka.admin.rights import NOTHING, Needs, missing
+
+_NAMES: Final[Mapping[type[SrmError], str]] = MappingProxyType(
+    {
+        # A later attempt may succeed: brokers restart, leaders move, coordinators load.
+        UnavailableError: """
+            _ALL_BROKERS_DOWN _CRIT_SYS_RESOURCE _DESTROY _DESTROY_BROKER _FAIL _INTR _IN_PROGRESS
+            _ISR_INSUFF _MSG_TIMED_OUT _NODE_UPDATE _OUTDATED _PARTIAL _PREV_IN_PROGRESS
+            _PURGE_INFLIGHT _PURGE_QUEUE _QUEUE_FULL _RESOLVE _RETRY _TIMED_OUT _TIMED_OUT_QUEUE
+            _TRANSPORT _UNKNOWN_BROKER _WAIT_CACHE _WAIT_COORD
+            BROKER_NOT_AVAILABLE CONCURRENT_TRANSACTIONS COORDINATOR_LOAD_IN_PROGRESS
+            COORDINATOR_NOT_AVAILABLE ELIGIBLE_LEADERS_NOT_AVAILABLE FENCED_LEADER_EPOCH
+            FETCH_SESSION_ID_NOT_FOUND INVALID_FETCH_SESSION_EPOCH KAFKA_STORAGE_ERROR
+            LEADER_NOT_AVAILABLE LISTENER_NOT_FOUND NETWORK_EXCEPTION NOT_CONTROLLER
+            NOT_COORDINATOR NOT_ENOUGH_REPLICAS NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            NOT_LEADER_FOR_PARTITION OFFSET_NOT_AVAILABLE OPERATION_NOT_ATTEMPTED
+            PREFERRED_LEADER_NOT_AVAILABLE REBOOTSTRAP_REQUIRED REPLICA_NOT_AVAILABLE
+            REQUEST_TIMED_OUT SHARE_SESSION_LIMIT_REACHED STALE_BROKER_EPOCH STALE_CTRL_EPOCH
+            THROTTLING_QUOTA_EXCEEDED TRANSACTION_ABORTABLE TRANSACTION_COORDINATOR_FENCED
+            UNKNOWN_CONTROLLER_ID UNKNOWN_LEADER_EPOCH UNSTABLE_OFFSET_COMMIT
+        """,
+        AuthorizationError: """
+            _AUTHENTICATION CLUSTER_AUTHORIZATION_FAILED DELEGATION_TOKEN_AUTHORIZATION_FAILED
+            DELEGATION_TOKEN_EXPIRED DELEGATION_TOKEN_OWNER_MISMATCH GROUP_AUTHORIZATION_FAILED
+            PRINCIPAL_DESERIALIZATION_FAILURE SASL_AUTHENTICATION_FAILED TOPIC_AUTHORIZATION_FAILED
+            TRANSACTIONAL_ID_AUTHORIZATION_FAILED UNACCEPTABLE_CREDENTIAL
+        """,
+        NotFoundError: """
+            _UNKNOWN_GROUP _UNKNOWN_PARTITION _UNKNOWN_TOPIC DELEGATION_TOKEN_NOT_FOUND
+            GROUP_ID_NOT_FOUND LOG_DIR_NOT_FOUND RESOURCE_NOT_FOUND SHARE_SESSION_NOT_FOUND
+            UNKNOWN_SUBSCRIPTION_ID UNKNOWN_TOPIC_ID UNKNOWN_TOPIC_OR_PART VOTER_NOT_FOUND
+        """,
+        # What a broker answers to somebody who is not a member of a group that has members.
+        GroupActiveError: """
+            _ASSIGNMENT_LOST _MAX_POLL_EXCEEDED FENCED_INSTANCE_ID FENCED_MEMBER_EPOCH
+            GROUP_SUBSCRIBED_TO_TOPIC ILLEGAL_GENERATION MEMBER_ID_REQUIRED NON_EMPTY_GROUP
+            REBALANCE_IN_PROGRESS STALE_MEMBER_EPOCH UNKNOWN_MEMBER_ID UNRELEASED_INSTANCE_ID
+        """,
+        FencedError: """
+            _FENCED FENCED_STATE_EPOCH INVALID_PRODUCER_EPOCH INVALID_PRODUCER_ID_MAPPING
+            PRODUCER_FENCED STREAMS_TOPOLOGY_FENCED
+        """,
+        ConflictError: """
+            _CONFLICT _EXISTING_SUBSCRIPTION DUPLICATE_VOTER ELECTION_NOT_NEEDED
+            GROUP_MAX_SIZE_REACHED INCONSISTENT_GROUP_PROTOCOL INCONSISTENT_TOPIC_ID
+            INCONSISTENT_VOTER_SET NO_REASSIGNMENT_IN_PROGRESS REASSIGNMENT_IN_PROGRESS
+            TOPIC_ALREADY_EXISTS UNSUPPORTED_ASSIGNOR
+        """,
+        DataLossError: """
+            _AUTO_OFFSET_RESET _LOG_TRUNCATION OFFSET_OUT_OF_RANGE
+        """,
+        IntegrityError: """
+            _BAD_COMPRESSION _BAD_MSG _GAPLESS_GUARANTEE _INCONSISTENT _INVALID_DIFFERENT_RECORD
+            DUPLICATE_SEQUENCE_NUMBER INVALID_MSG INVALID_MSG_SIZE INVALID_RECORD
+            INVALID_RECORD_STATE OUT_OF_ORDER_SEQUENCE_NUMBER UNKNOWN_PRODUCER_ID
+        """,
+        # Settings of the client or the broker that forbid what was asked.
+        ConfigError: """
+            _FS _INVALID_ARG _NOT_CONFIGURED _NOT_IMPLEMENTED _SSL _UNKNOWN_PROTOCOL
+            _UNSUPPORTED_FEATURE DELEGATION_TOKEN_AUTH_DISABLED
+            DELEGATION_TOKEN_REQUEST_NOT_ALLOWED ILLEGAL_SASL_STATE INVALID_CONFIG
+            INVALID_REPLICATION_FACTOR INVALID_SESSION_TIMEOUT INVALID_TRANSACTION_TIMEOUT
+            MISMATCHED_ENDPOINT_TYPE POLICY_VIOLATION SECURITY_DISABLED TOPIC_DELETION_DISABLED
+            UNSUPPORTED_COMPRESSION_TYPE UNSUPPORTED_ENDPOINT_TYPE UNSUPPORTED_FOR_MESSAGE_FORMAT
+            UNSUPPORTED_SASL_MECHANISM UNSUPPORTED_VERSION
+        """,
+        UsageError: """
+            _INVALID_TYPE DUPLICATE_RESOURCE INVALID_COMMIT_OFFSET_SIZE INVALID_GROUP_ID
+            INVALID_PARTITIONS INVALID_PRINCIPAL_TYPE INVALID_REGULAR_EXPRESSION
+            INVALID_REPLICA_ASSIGNMENT INVALID_REQUEST INVALID_REQUIRED_ACKS INVALID_TIMESTAMP
+            MSG_SIZE_TOO_LARGE OFFSET_METADATA_TOO_LARGE RECORD_LIST_TOO_LARGE
+            STREAMS_INVALID_TOPOLOGY STREAMS_INVALID_TOPOLOGY_EPOCH TELEMETRY_TOO_LARGE
+            TOPIC_EXCEPTION
+        """,
+        # Mistakes in srm or in the broker: nothing a user can do but report them.
+        SrmError: """
+            _APPLICATION _ASSIGN_PARTITIONS _FATAL _KEY_DESERIALIZATION _KEY_SERIALIZATION _NOENT
+            _NOOP _NO_OFFSET _PARTITION_EOF _READ_ONLY _REVOKE_PARTITIONS _STATE _UNDERFLOW
+            _VALUE_DESERIALIZATION _VALUE_SERIALIZATION FEATURE_UPDATE_FAILED
+            INVALID_REGISTRATION INVALID_SHARE_SESSION_EPOCH INVALID_TXN_STATE
+            INVALID_UPDATE_VERSION INVALID_VOTER_KEY NO_ERROR UNKNOWN
+        """,
+    }
+)
+
+ERROR_CLASSES: Final[Mapping[int, type[SrmError]]] = MappingProxyType(
+    {getattr(KafkaError, name): cls for cls, names in _NAMES.items() for name in names.split()}
+)
+"""The srm error class of every error code of the client library."""
+
+_ACTIONS: Final[Mapping[type[SrmError], str]] = MappingProxyType(
+    {
+        UnavailableError: "check that the cluster is up, bootstrap.servers and security.protocol, "
+        "then retry",
+        AuthorizationError: "check the credentials and the ACLs of srm's principal",
+        ConfigError: "check the client settings of this cluster and the broker's",
+    }
+)
+_MEANINGS: Final[Mapping[type[SrmError], str]] = MappingProxyType(
+    {
+        GroupActiveError: "; the group has members, stop its consumers first",
+        FencedError: "; another process has taken over",
+    }
+)
+
+
+def translate(error: KafkaException | KafkaError, where: str, needs: Needs = NOTHING) -> SrmError:
+    """Build the srm error that stands for a client error.
+
+    Args:
+        error: what the client library raised or returned.
+        where: what was tried and on which cluster, e.g. ``reading groups of cluster P``.
+        needs: the rights that it takes.
+    """
+    kafka_error = error.args[0] if isinstance(error, KafkaException) else error
+    if not isinstance(kafka_error, KafkaError):
+        return SrmError(f"{where}: {kafka_error}")
+    cls = ERROR_CLASSES.get(kafka_error.code())
+    if cls is None:
+        cls = UnavailableError if kafka_error.retriable() else SrmError
+    action = missing(kafka_error.code(), needs) or _ACTIONS.get(cls, "")
+    text = " ".join(kafka_error.str().split())
+    return cls(f"{where}: {text} ({kafka_error.name()}){_MEANINGS.get(cls, '')}", action)
+
+
+def of_code(code: int, where: str, needs: Needs = NOTHING) -> SrmError:
+    """Build the srm error that stands for an error code in a broker's answer."""
+    return translate(KafkaError(code), where, needs)
+
+
+@contextmanager
+def kafka_errors(where: str, needs: Needs = NOTHING) -> Iterator[None]:
+    """Turn every KafkaException of the block into the srm error it stands for."""
+    try:
+        yield
+    except KafkaException as error:
+        raise translate(error, where, needs) from error
+    except SystemError as error:
+        fatal = fatal_cause(error)
+        if fatal is None:
+            raise
+        raise translate(fatal, where, needs) from error
+
+
+def fatal_cause(error: BaseException) -> KafkaException | None:
+    """Return the KafkaException that a SystemError stands for, None where it is one of Python's.
+
+    confluent-kafka raises a fatal error (being fenced, say) in the middle of serving callbacks, and
+    serves the rest all the same: the next callback ends in a SystemError with the fatal error as
+    its cause.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, KafkaException):
+        cause = cause.__cause__
+    return cause

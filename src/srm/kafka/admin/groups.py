@@ -1,0 +1,312 @@
+"""Offsets and members of the groups of one cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+
+from srm.domain.names.topics import TopicPartition
+from srm.engine.ports import ByGroup
+from srm.errors import GroupActiveError, SrmError, UnavailableError, UsageError
+from srm.kafka.admin.clients import Clients, answer_of
+from srm.kafka.admin.errors import of_code, translate
+from srm.kafka.admin.group_descriptions import batches, by_coordinator, coordinator
+from srm.kafka.admin.rights import Needs, on_group, on_topic
+from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
+from srm.kafka.wire.brokers import Brokers
+from srm.kafka.wire.group_messages import (
+    COMMIT_OFFSETS,
+    DESCRIBE_CLASSIC,
+    DESCRIBE_CONSUMER,
+    FETCH_OFFSETS,
+    LEAVE_GROUP,
+)
+
+_T = TypeVar("_T")
+_Topics = list[tuple[str, list[int]]]
+_Commit = tuple[TopicPartition, int, int]
+"""A partition, the offset, and an error code."""
+
+_BATCH: Final = 100
+"""Groups in one request: each answer names all their partitions."""
+_NO_GENERATION: Final = -1
+_NO_EPOCH: Final = -1
+_UNSTABLE_WAIT_S: Final = 2.0
+_REMOVED: Final = "removed by srm for a move"
+_ENDED: Final = "its program has ended"
+_UNKNOWN_MEMBER: Final = 25
+_UNSTABLE: Final = 88
+_GONE: Final = frozenset(
+    {_UNKNOWN_MEMBER, KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNSUPPORTED_VERSION}
+)
+"""The member or the group is absent, or the broker has no groups of that kind."""
+_NO_GROUP: Final = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError._UNKNOWN_GROUP})  # noqa: SLF001 - local code
+
+
+def committed(clients: Clients, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
+    """Return the committed offsets of groups; an absent group has none.
+
+    Offsets committed in a transaction become visible a moment after the transaction has ended:
+    its markers are written asynchronously. So pending offsets are waited for, shortly. If they
+    stay pending the transaction is still open, and the offsets before it are the committed ones.
+
+    Not by librdkafka's admin client: some errors in the answer end the process (SIGSEGV in
+    rd_kafka_cgrp_op, called by rd_kafka_handle_OffsetFetch; seen while a new cluster was creating
+    its offsets topic).
+    """
+    deadline = time.monotonic() + _UNSTABLE_WAIT_S
+
+    def take(group: str, found: list[_Commit]) -> dict[TopicPartition, int]:
+        _check_places(clients, group, found, {0})
+        return {place: offset for place, offset, _ in found if offset >= 0}
+
+    return _Fetch(clients, [None], lambda: time.monotonic() < deadline, take).of(groups)
+
+
+def pending(
+    clients: Clients, groups: Collection[str], also: Collection[TopicPartition]
+) -> ByGroup[frozenset[TopicPartition]]:
+    """Return the partitions for which a transaction that commits offsets is undecided, by group.
+
+    Asked for all partitions, brokers name only those that have a committed offset already; so
+    the others are asked for by name.
+    """
+    named: dict[str, list[int]] = defaultdict(list)
+    for partition in sorted(set(also)):
+        named[partition.topic].append(partition.partition)
+
+    def take(group: str, found: list[_Commit]) -> frozenset[TopicPartition]:
+        _check_places(clients, group, found, {0, _UNSTABLE, *UNKNOWN_TOPIC_CODES})
+        return frozenset(place for place, _, code in found if code == _UNSTABLE)
+
+    topics = [None, list(named.items())] if named else [None]
+    return _Fetch(clients, topics, lambda: True, take).of(groups)
+
+
+def _reading(groups: Collection[str]) -> str:
+    [name] = groups if len(groups) == 1 else [""]
+    return f"reading offsets of group {name!r}" if name else "reading offsets of groups"
+
+
+def _check_places(
+    clients: Clients, group: str, found: Collection[_Commit], usual: Collection[int]
+) -> None:
+    for place, _, code in found:
+        if code not in usual:
+            where = clients.where(f"{_reading([group])}: {place}")
+            raise of_code(code, where, on_topic("Describe", place.topic))
+
+
+class _Fetch(Generic[_T]):
+    """Commits of groups, fetched with a request for many of them.
+
+    Args:
+        clients: of the cluster.
+        topics: one request for each, of all partitions where it is None.
+        stable: whether undecided offsets are errors.
+        take: makes the result of a group, or raises its error.
+    """
+
+    def __init__(
+        self,
+        clients: Clients,
+        topics: Sequence[_Topics | None],
+        stable: Callable[[], bool],
+        take: Callable[[str, list[_Commit]], _T],
+    ) -> None:
+        self._clients = clients
+        self._topics = topics
+        self._stable = stable
+        self._take = take
+        self._results: dict[str, _T] = {}
+        self._errors: dict[str, SrmError] = {}
+        self._later: dict[str, UnavailableError] = {}
+
+    def of(self, groups: Collection[str]) -> ByGroup[_T]:
+        """Return results of groups, and the errors of others.
+
+        Raises:
+            UnavailableError: not one group was answered for.
+        """
+        if groups:
+            try:
+                self._clients.ask(_reading(groups), lambda brokers: self._look(brokers, groups))
+            except UnavailableError as error:
+                if not self._results and not self._errors:
+                    raise
+                left = set(groups) - self._results.keys() - self._errors.keys()
+                self._errors |= {name: self._later.get(name, error) for name in left}
+        return self._results, self._errors
+
+    async def _look(self, brokers: Brokers, groups: Collection[str]) -> None:
+        """Ask for the groups that have no answer yet; UnavailableError while some have to wait."""
+        self._later.clear()
+        left = set(groups) - self._results.keys() - self._errors.keys()
+        by_node, unknown = await by_coordinator(self._clients, brokers, left)
+        for name, error in unknown.items():
+            self._fail(brokers, name, error)
+        await asyncio.gather(*[self._ask(brokers, node, names) for node, names in by_node.items()])
+        for waiting in self._later.values():
+            raise waiting
+
+    async def _ask(self, brokers: Brokers, node: int, names: list[str]) -> None:
+        for some in batches(names, _BATCH):
+            found: dict[str, list[_Commit]] = defaultdict(list)
+            try:
+                for topics in self._topics:
+                    request = FETCH_OFFSETS([(name, topics) for name in some], self._stable())
+                    answer = await brokers.ask(node, request)
+                    for group in answer["groups"]:
+                        found[group["group"]] += self._commits(brokers, group)
+            except SrmError as error:
+                for name in some:
+                    self._fail(brokers, name, error)
+            for name in set(some) - self._errors.keys() - self._later.keys():
+                self._keep(brokers, name, found[name])
+
+    def _commits(self, brokers: Brokers, group: Mapping[str, Any]) -> list[_Commit]:
+        name, code = group["group"], group["error_code"]
+        if code not in {0, KafkaError.GROUP_ID_NOT_FOUND}:
+            where = self._clients.where(_reading([name]))
+            self._fail(brokers, name, of_code(code, where, on_group("Describe", name)))
+        return [
+            (TopicPartition(topic["topic"], p["partition"]), p["offset"], p["error_code"])
+            for topic in group["topics"]
+            for p in topic["partitions"]
+        ]
+
+    def _keep(self, brokers: Brokers, name: str, found: list[_Commit]) -> None:
+        try:
+            self._results[name] = self._take(name, found)
+        except SrmError as error:
+            self._fail(brokers, name, error)
+
+    def _fail(self, brokers: Brokers, name: str, error: SrmError) -> None:
+        """Keep the error of a group; its coordinator is looked for again."""
+        brokers.coordinators.pop(name, None)
+        if isinstance(error, UnavailableError):
+            self._later[name] = error
+        else:
+            self._errors[name] = error
+
+
+def remove_static(clients: Clients, group: str, instance_ids: Collection[str]) -> None:
+    """Remove members by their instance ids; see the engine's port (KIP-345, KIP-800)."""
+    doing = f"removing static members of group {group!r}"
+    needs = on_group("Read", group)
+
+    async def request(brokers: Brokers) -> None:
+        members = [("", instance_id, _REMOVED) for instance_id in sorted(set(instance_ids))]
+        async with coordinator(clients, brokers, group) as node:
+            answer = await brokers.ask(node, LEAVE_GROUP(group, members))
+            _check_all([answer, *answer["members"]], clients.where(doing), needs)
+
+    if instance_ids:
+        clients.ask(doing, request, needs)
+
+
+def remove_members(clients: Clients, group: str, goes: Callable[[str], bool]) -> None:
+    """Remove the members whose client id is chosen; who is gone already does not matter.
+
+    For members of which nobody is alive: the group waits for their session otherwise. One that is
+    alive after all joins again.
+    """
+    doing = f"removing members of group {group!r}"
+    needs = on_group("Read", group)
+
+    async def request(brokers: Brokers) -> None:
+        async with coordinator(clients, brokers, group) as node:
+            members = []
+            for describe in (DESCRIBE_CLASSIC, DESCRIBE_CONSUMER):
+                question = describe([group], False)  # noqa: FBT003 - a field of the message
+                if await brokers.serves(node, question):
+                    [found] = (await brokers.ask(node, question))["groups"]
+                    _check_all([found], clients.where(doing), on_group("Describe", group))
+                    members += [m for m in found["members"] if goes(m["client_id"])]
+            leaving = [(m["member"], m["instance_id"], _ENDED) for m in members]
+            if leaving:
+                answer = await brokers.ask(node, LEAVE_GROUP(group, leaving))
+                _check_all([answer, *answer["members"]], clients.where(doing), needs)
+
+    clients.ask(doing, request, needs)
+
+
+def _check_all(answers: Collection[Mapping[str, Any]], where: str, needs: Needs) -> None:
+    """Raise the first error of some answers that does not say that a member or group is absent."""
+    for answer in answers:
+        if (code := answer["error_code"]) and code not in _GONE:
+            raise of_code(code, where, needs)
+
+
+def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Write offsets of a group without members; the broker refuses them if there are members.
+
+    Raises:
+        GroupActiveError: the group has members.
+    """
+    if not offsets:
+        return
+    negative = [str(partition) for partition, offset in offsets.items() if offset < 0]
+    if negative:
+        raise UsageError(f"group {group!r}: negative offset for {', '.join(sorted(negative))}")
+    topics: dict[str, list[tuple[int, int, int, str]]] = defaultdict(list)
+    for place, offset in sorted(offsets.items()):
+        topics[place.topic].append((place.partition, offset, _NO_EPOCH, ""))
+    doing = f"writing offsets of group {group!r}"
+
+    async def request(brokers: Brokers) -> None:
+        async with coordinator(clients, brokers, group) as node:
+            question = COMMIT_OFFSETS(group, _NO_GENERATION, "", None, list(topics.items()))
+            answer = await brokers.ask(node, question)
+            failed = {
+                TopicPartition(topic["topic"], p["partition"]): p["error_code"]
+                for topic in answer["topics"]
+                for p in topic["partitions"]
+                if p["error_code"]
+            }
+            if failed:
+                raise _refusal_error(clients.where(doing), group, failed)
+
+    clients.ask(doing, request, on_group("Read", group))
+
+
+def delete(clients: Clients, groups: Collection[str]) -> None:
+    """Delete groups without members; see the engine's port.
+
+    Raises:
+        GroupActiveError: one has members; the others are deleted.
+    """
+    names = sorted(set(groups))
+    if not names:
+        return
+    needs = on_group("Delete", *names)
+
+    def request(timeout_s: float) -> None:
+        futures = clients.admin().delete_consumer_groups(names, request_timeout=timeout_s)
+        failed: list[SrmError] = []
+        for name, future in futures.items():
+            try:
+                answer_of(future, timeout_s)
+            except KafkaException as error:
+                if error.args[0].code() not in _NO_GROUP:
+                    where = clients.where(f"deleting group {name!r}")
+                    failed.append(translate(error.args[0], where, on_group("Delete", name)))
+        if failed:
+            raise min(failed, key=lambda error: error.retriable)
+
+    clients.call("deleting groups", request, needs)
+
+
+def _refusal_error(where: str, group: str, failed: Mapping[TopicPartition, int]) -> SrmError:
+    """Make one error of the partitions that were refused; members matter most."""
+    needs = {**on_group("Read", group), **on_topic("Read", *{place.topic for place in failed})}
+    first = min(
+        (of_code(code, where, needs) for code in failed.values()),
+        key=lambda error: (not isinstance(error, GroupActiveError), error.retriable),
+    )
+    return type(first)(f"{first}; partitions: {', '.join(map(str, failed))}")

@@ -1,0 +1,268 @@
+"""Topics of one cluster: what there is, their configs, creating and growing them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+from confluent_kafka.admin import TopicDescription as TopicDescriptionAnswer
+
+from srm.domain.offset_map.map_records import topic_id_bytes, topic_id_text
+from srm.engine.ports import TopicDescription, TopicSpec
+from srm.errors import NotFoundError, SrmError, UnavailableError
+from srm.kafka.admin.clients import Clients, answer_of
+from srm.kafka.admin.errors import translate
+from srm.kafka.admin.rights import on_topic
+
+UNKNOWN_TOPIC_CODES = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - librdkafka's local codes are named so
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - as above
+    }
+)
+_CONFIG_WAIT_S: Final = 5.0
+_logger = logging.getLogger(__name__)
+
+
+def names(clients: Clients) -> dict[str, int]:
+    """Return all topics with their partition counts, without ids: one cheap request."""
+
+    def request(timeout_s: float) -> dict[str, int]:
+        found = clients.admin().list_topics(timeout=timeout_s).topics
+        return {name: len(topic.partitions) for name, topic in found.items() if not topic.error}
+
+    return clients.call("listing topics", request)
+
+
+def _topic_id(printed: object) -> str:
+    """Kafka's own spelling of a topic id: the client prints base64 that is not safe in names."""
+    return topic_id_text(topic_id_bytes(str(printed)))
+
+
+def describe(
+    clients: Clients, wanted: Collection[str] | None = None, operation: str = "Describe"
+) -> dict[str, TopicDescription]:
+    """Describe all or the given topics; one that does not exist is left out.
+
+    ``operation`` is what the caller has in mind: the right to name where even this one is missing.
+    """
+    if wanted is None:
+        wanted = names(clients)
+    if not wanted:
+        return {}
+    collection = TopicCollection(sorted(wanted))
+
+    def request(timeout_s: float) -> dict[str, TopicDescription]:
+        futures = clients.admin().describe_topics(collection, request_timeout=timeout_s)
+        where = clients.where("describing")
+        found = _results(where, futures, timeout_s, operation, expected=UNKNOWN_TOPIC_CODES)
+        return {
+            name: TopicDescription(
+                name,
+                _topic_id(topic.topic_id),
+                len(topic.partitions),
+                _leaderless(topic),
+                min((len(partition.replicas) for partition in topic.partitions), default=1),
+            )
+            for name, topic in found.items()
+        }
+
+    return clients.call("describing topics", request)
+
+
+def _leaderless(topic: TopicDescriptionAnswer) -> frozenset[int]:
+    return frozenset(at.id for at in topic.partitions if at.leader is None or at.leader.id < 0)
+
+
+def overrides(clients: Clients, topics: Collection[str]) -> dict[str, dict[str, str]]:
+    """Return what was set on the topics themselves; a topic that does not exist is left out."""
+    if not topics:
+        return {}
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(topics)]
+
+    def request(timeout_s: float) -> dict[str, dict[str, str]]:
+        futures = clients.admin().describe_configs(resources, request_timeout=timeout_s)
+        where = clients.where("reading configs")
+        found = _results(where, futures, timeout_s, "DescribeConfigs", expected=UNKNOWN_TOPIC_CODES)
+        return {
+            resource.name: {
+                name: entry.value for name, entry in entries.items() if _is_override(entry)
+            }
+            for resource, entries in found.items()
+        }
+
+    return clients.call("reading topic configs", request)
+
+
+def _new(spec: TopicSpec) -> NewTopic:
+    return NewTopic(
+        spec.name,
+        num_partitions=spec.partitions,
+        replication_factor=spec.replication_factor,
+        config=dict(spec.configs),
+    )
+
+
+def creation_problem(clients: Clients, spec: TopicSpec) -> SrmError | None:
+    """Say why a topic could not be created now, None where it could; nothing is created.
+
+    Raises:
+        UnavailableError: the cluster does not answer.
+    """
+
+    def request(timeout_s: float) -> None:
+        futures = clients.admin().create_topics(
+            [_new(spec)], validate_only=True, request_timeout=timeout_s
+        )
+        _results(clients.where("creating"), futures, timeout_s, "Create")
+
+    try:
+        clients.call(f"checking whether topic {spec.name} can be created", request)
+    except UnavailableError:
+        raise
+    except SrmError as error:
+        return error
+    return None
+
+
+def create(clients: Clients, specs: Collection[TopicSpec]) -> None:
+    """Create topics and wait until they are visible; one that exists is left as it is."""
+    if not specs:
+        return
+    new = [_new(spec) for spec in specs]
+
+    def request(timeout_s: float) -> None:
+        futures = clients.admin().create_topics(new, request_timeout=timeout_s)
+        existing = {KafkaError.TOPIC_ALREADY_EXISTS}
+        _results(clients.where("creating"), futures, timeout_s, "Create", expected=existing)
+
+    wanted = {spec.name for spec in specs}
+    clients.call(f"creating topics {_list_names(wanted)}", request)
+    clients.wait_until(
+        f"new topics {_list_names(wanted)}", lambda: describe(clients, wanted).keys() >= wanted
+    )
+
+
+def grow(clients: Clients, counts: Mapping[str, int]) -> None:
+    """Grow topics and wait until that is visible; one that is as large already is left alone."""
+    current = describe(clients, counts.keys()) if counts else {}
+    absent = counts.keys() - current.keys()
+    if absent:
+        raise NotFoundError(
+            f"growing topics on cluster {clients.alias}: {_list_names(absent)} does not exist"
+        )
+    larger = {name: count for name, count in counts.items() if count > current[name].partitions}
+    if not larger:
+        return
+    new = [NewPartitions(name, count) for name, count in larger.items()]
+
+    def request(timeout_s: float) -> None:
+        futures = clients.admin().create_partitions(new, request_timeout=timeout_s)
+        _results(clients.where("growing"), futures, timeout_s, "Alter")
+
+    def visible() -> bool:
+        now = describe(clients, larger.keys())
+        return all(name in now and now[name].partitions >= n for name, n in larger.items())
+
+    clients.call(f"growing topics {_list_names(larger)}", request)
+    clients.wait_until(f"new partitions of {_list_names(larger)}", visible)
+
+
+def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> None:
+    """Set or (None) delete overrides one by one; what is not named stays.
+
+    A broker answers before it has applied the change, so the change is waited for, shortly: a
+    broker may also tell a value in other words than it was given.
+    """
+    resources = [
+        ConfigResource(
+            ResourceType.TOPIC,
+            topic,
+            incremental_configs=[_operation(name, value) for name, value in entries.items()],
+        )
+        for topic, entries in changes.items()
+        if entries
+    ]
+    if not resources:
+        return
+
+    def request(timeout_s: float) -> None:
+        futures = clients.admin().incremental_alter_configs(resources, request_timeout=timeout_s)
+        _results(clients.where("changing configs"), futures, timeout_s, "AlterConfigs")
+
+    def visible() -> bool:
+        now = overrides(clients, changes.keys())
+        return all(
+            _in_short(now.get(topic, {}).get(name)) == _in_short(value)
+            for topic, entries in changes.items()
+            for name, value in entries.items()
+        )
+
+    clients.call(f"changing configs of {_list_names(changes)}", request)
+    try:
+        clients.wait_until(f"new configs of {_list_names(changes)}", visible, _CONFIG_WAIT_S)
+    except UnavailableError as error:
+        _logger.debug("continuing: %s", error)
+
+
+def _operation(name: str, value: str | None) -> ConfigEntry:
+    if value is None:
+        return ConfigEntry(name, None, incremental_operation=AlterConfigOpType.DELETE)
+    return ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+
+
+def _in_short(value: str | None) -> str | None:
+    return None if value is None else "".join(value.split()).lower()
+
+
+def _is_override(entry: ConfigEntry) -> bool:
+    return (
+        ConfigSource(entry.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG
+        and not entry.is_read_only
+        and not entry.is_sensitive
+        and entry.value is not None
+    )
+
+
+def _results(
+    where: str,
+    futures: Mapping[Any, Future[Any]],
+    limit_s: float,
+    operation: str,
+    expected: Collection[int] = frozenset(),
+) -> dict[Any, Any]:
+    """Collect results; one with an expected error is left out, other errors end in one raised."""
+    found: dict[Any, Any] = {}
+    failures: list[SrmError] = []
+    for key, future in futures.items():
+        try:
+            found[key] = answer_of(future, limit_s)
+        except KafkaException as error:
+            if error.args[0].code() not in expected:
+                name = key.name if isinstance(key, ConfigResource) else key
+                needs = on_topic(operation, name)
+                failures.append(translate(error, f"{where}: topic {name}", needs))
+    if failures:
+        # What cannot succeed must not be tried again because of what can.
+        raise min(failures, key=lambda error: error.retriable)
+    return found
+
+
+def _list_names(topics: Iterable[str], most: int = 5) -> str:
+    ordered = sorted(topics)
+    more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
+    return ", ".join(ordered[:most]) + more

@@ -1,0 +1,104 @@
+"""Which topics applications write in one transaction: read off Kafka's own log of transactions.
+
+Layouts: TransactionLogKey.json and TransactionLogValue.json of Apache Kafka, versions 0 and 1.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from io import BytesIO
+from typing import Final
+
+from aiokafka.protocol.types import Array, CompactArray, Int8, Int16, Int32, Int64, Schema, String
+from confluent_kafka import Consumer, Message
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from srm.errors import AuthorizationError
+from srm.kafka.admin.clients import ClientLog, Clients, reader_props
+from srm.kafka.admin.errors import kafka_errors
+from srm.kafka.admin.topics import describe
+from srm.kafka.tables.polling import drain, position_after
+from srm.kafka.wire.messages import TEXT, array
+
+TOPIC: Final = "__transaction_state"
+_HEAD: Final = (
+    ("producer_id", Int64),
+    ("producer_epoch", Int16),
+    ("timeout_ms", Int32),
+    ("status", Int8),
+)
+_VALUES: Final = {
+    0: Schema(*_HEAD, ("topics", Array(("topic", String("utf-8")), ("partitions", Array(Int32))))),
+    1: Schema(*_HEAD, ("topics", array(("topic", TEXT), ("partitions", CompactArray(Int32))))),
+}
+"""As far as srm reads them, by version."""
+
+_INTERNAL: Final = "__"
+_LONGEST_S: Final = 30.0
+_POLL_S: Final = 0.5
+_logger = logging.getLogger(__name__)
+
+
+def topics_of(value: bytes) -> frozenset[str]:
+    """Return the topics that a record of the log names, internal ones left out.
+
+    Empty for a transaction that has ended, and for versions that srm does not know.
+    """
+    data = BytesIO(value)
+    schema = _VALUES.get(Int16.decode(data))
+    if schema is None:
+        return frozenset()
+    topics = schema.decode(data)[-1] or ()
+    return frozenset(topic for topic, *_ in topics if not topic.startswith(_INTERNAL))
+
+
+def largest(sets: Iterable[frozenset[str]]) -> tuple[frozenset[str], ...]:
+    """Return the sets of two topics and more that are in no other, in a fixed order."""
+    several = {names for names in sets if len(names) > 1}
+    kept = (names for names in several if not any(names < other for other in several))
+    return tuple(sorted(kept, key=sorted))
+
+
+def written_together(clients: Clients) -> tuple[frozenset[str], ...] | None:
+    """Return the sets of topics that one transaction was seen to write; see the engine's port."""
+    deadline = time.monotonic() + min(clients.timeout_s, _LONGEST_S)
+    try:
+        found = describe(clients, [TOPIC], "Read").get(TOPIC)
+        if found is None:
+            return ()
+        sets = _sets(clients, found.partitions, deadline)
+    except AuthorizationError as error:
+        _logger.debug("%s", error)
+        return None
+    return None if sets is None else largest(sets)
+
+
+def _sets(clients: Clients, partitions: int, deadline: float) -> set[frozenset[str]] | None:
+    """Read the whole log as it is now; None where the time does not suffice."""
+    where = clients.where(f"reading {TOPIC}")
+    sets: set[frozenset[str]] = set()
+    unread = set(range(partitions))
+    with kafka_errors(where):
+        consumer = Consumer(reader_props(clients.consumer_props), logger=ClientLog())
+        try:
+            consumer.assign([KafkaTopicPartition(TOPIC, number, 0) for number in unread])
+            while unread and time.monotonic() < deadline:
+                for message in drain(consumer, _POLL_S):
+                    _take(message, where, sets, unread)
+        finally:
+            consumer.close()
+    if unread:
+        _logger.warning("%s: %d of %d partitions not read in time", where, len(unread), partitions)
+        return None
+    return sets
+
+
+def _take(message: Message, where: str, sets: set[frozenset[str]], unread: set[int]) -> None:
+    """Keep the topics of a record; an event at the end of a partition ends the reading of it."""
+    position = position_after(message, where)
+    if message.error() is None and message.value():
+        sets.add(topics_of(message.value()))
+    elif message.error() is not None and position is not None:
+        unread.discard(message.partition())

@@ -1,0 +1,166 @@
+"""Open transactions and the producers that leaders remember (KIP-664)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final, TypeVar
+
+from srm.domain.names.topics import TopicPartition
+from srm.engine.ports import ActiveProducer, OpenTransaction
+from srm.errors import SrmError, UnavailableError
+from srm.kafka.admin.clients import Clients
+from srm.kafka.admin.errors import of_code
+from srm.kafka.admin.rights import on_topic
+from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
+from srm.kafka.wire.brokers import Brokers
+from srm.kafka.wire.transaction_messages import (
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
+    LIST_TRANSACTIONS,
+)
+
+_DOING: Final = "describing producers"
+_logger = logging.getLogger(__name__)
+_T = TypeVar("_T", OpenTransaction, ActiveProducer)
+
+
+def active_producers(
+    clients: Clients, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
+    """Return the producers that leaders remember; see the engine's port."""
+
+    async def request(brokers: Brokers) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
+        states = await _producers(clients, brokers, partitions)
+        return _by_partition(
+            [
+                ActiveProducer(
+                    partition,
+                    state["producer_id"],
+                    state["producer_epoch"],
+                    state["last_timestamp_ms"],
+                    state["last_sequence"],
+                )
+                for partition, state in sorted(
+                    states, key=lambda found: (found[0], found[1]["producer_id"])
+                )
+            ]
+        )
+
+    return clients.ask(_DOING, request) if partitions else {}
+
+
+def open_transactions(
+    clients: Clients, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, tuple[OpenTransaction, ...]]:
+    """Return the open transactions of partitions; see the engine's port."""
+
+    async def request(brokers: Brokers) -> dict[TopicPartition, tuple[OpenTransaction, ...]]:
+        states = await _producers(clients, brokers, partitions)
+        blocking = [found for found in states if found[1]["first_offset"] >= 0]
+        names = await _names(brokers, {state["producer_id"] for _, state in blocking})
+        now_ms = int(time.time() * 1000)
+        found = []
+        for partition, state in sorted(
+            blocking, key=lambda found: (found[0], found[1]["first_offset"])
+        ):
+            name, start_ms = names.get(state["producer_id"], (None, None))
+            found.append(
+                OpenTransaction(
+                    partition,
+                    state["first_offset"],
+                    state["producer_id"],
+                    state["producer_epoch"],
+                    name,
+                    None if start_ms is None else max(0, now_ms - start_ms),
+                )
+            )
+        return _by_partition(found)
+
+    return clients.ask(_DOING, request) if partitions else {}
+
+
+def _by_partition(found: list[_T]) -> dict[TopicPartition, tuple[_T, ...]]:
+    return {p: tuple(some) for p, some in groupby(found, key=attrgetter("partition"))}
+
+
+async def _producers(
+    clients: Clients, brokers: Brokers, partitions: Collection[TopicPartition]
+) -> list[tuple[TopicPartition, Mapping[str, Any]]]:
+    """Return what the leaders of partitions know of their producers, partition by partition."""
+    by_node = await _leaders(clients, brokers, partitions)
+    answers = await asyncio.gather(
+        *[
+            brokers.ask(node, DESCRIBE_PRODUCERS(list(topics.items())))
+            for node, topics in by_node.items()
+        ]
+    )
+    found = []
+    for topic in [topic for answer in answers for topic in answer["topics"]]:
+        for answer in topic["partitions"]:
+            partition = TopicPartition(topic["topic"], answer["partition"])
+            if answer["error_code"]:
+                _check(clients, partition, answer["error_code"])
+            found += [(partition, state) for state in answer["producers"]]
+    return found
+
+
+async def _leaders(
+    clients: Clients, brokers: Brokers, partitions: Collection[TopicPartition]
+) -> dict[int, dict[str, list[int]]]:
+    """Sort partitions by leader and topic; unknown ones are left out."""
+    metadata = await brokers.look({p.topic for p in partitions})
+    leaders: dict[TopicPartition, tuple[int, int]] = {}
+    for topic in metadata["topics"]:
+        if topic["error_code"] and topic["error_code"] not in UNKNOWN_TOPIC_CODES:
+            _check(clients, topic["topic"], topic["error_code"])
+        for found in topic["partitions"]:
+            place = TopicPartition(topic["topic"], found["partition"])
+            leaders[place] = (found["leader"], found["error_code"])
+    by_node: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for partition in sorted(set(partitions) & leaders.keys()):
+        leader, code = leaders[partition]
+        if leader < 0:
+            _check(clients, partition, code)
+        by_node[leader][partition.topic].append(partition.partition)
+    return by_node
+
+
+def _check(clients: Clients, place: TopicPartition | str, code: int) -> None:
+    if code in UNKNOWN_TOPIC_CODES:  # deleted meanwhile, or not yet known to its leader
+        raise UnavailableError(f"{clients.where(f'{_DOING} of {place}')}: not known; retry")
+    topic = place if isinstance(place, str) else place.topic
+    raise of_code(code, clients.where(f"{_DOING} of {place}"), on_topic("Read", topic))
+
+
+async def _names(
+    brokers: Brokers, producer_ids: Collection[int]
+) -> dict[int, tuple[str, int | None]]:
+    """Return transactional ids and start times (epoch ms), as far as coordinators tell them.
+
+    They keep those to themselves that srm may not describe.
+    """
+    found: dict[int, tuple[str, int | None]] = {}
+    if not producer_ids:
+        return found
+    for node in brokers.nodes:
+        try:
+            listed = await brokers.ask(node, LIST_TRANSACTIONS([], sorted(producer_ids)))
+            names = {t["transactional_id"]: t["producer_id"] for t in listed["transactions"]}
+            found |= {producer_id: (name, None) for name, producer_id in names.items()}
+            if not names:
+                continue
+            described = await brokers.ask(node, DESCRIBE_TRANSACTIONS(sorted(names)))
+        except SrmError as error:
+            _logger.debug("transactions of node %d: %s", node, error)
+            continue
+        for transaction in described["transactions"]:
+            if not transaction["error_code"] and transaction["start_ms"] >= 0:
+                name = transaction["transactional_id"]
+                found[names[name]] = (name, transaction["start_ms"])
+    return found

@@ -1,0 +1,1 @@
+"""Records of flows in Kafka: driver and slot logs, map cleaning, pauses, returned logs."""

@@ -1,0 +1,201 @@
+"""The fenced writer of control records: one transactional producer for each time it is opened."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import TopicPartition
+from srm.engine.ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
+from srm.errors import FencedError, UnavailableError
+from srm.kafka.admin.clients import STATE_RECORDS, ClientLog, Clients
+from srm.kafka.admin.errors import kafka_errors, translate
+from srm.kafka.admin.offsets import log_ends
+from srm.kafka.admin.rights import Needs, on_topic, on_transactional_id
+from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
+from srm.kafka.tables.compacted import broker_time
+
+_CONNECT_S: Final = 0.05
+_ABORT_S: Final = 2.0
+_COMMIT_S: Final = CONTROL_TRANSACTION_S + CONTROL_ABORT_S
+"""For so long a commit may be asked for: what ``before_commit`` has checked holds for no longer."""
+_logger = logging.getLogger(__name__)
+
+
+_OVERTAKEN: Final = frozenset(
+    {
+        KafkaError._FATAL,  # noqa: SLF001 - librdkafka's local code: all it says after being fenced
+        KafkaError.UNKNOWN,  # a coordinator's answer while a newer producer takes over (4.3)
+    }
+)
+
+
+@contextmanager
+def _overtaken() -> Iterator[None]:
+    """Have the step start over where brokers and librdkafka do not say plainly that it is fenced.
+
+    Whoever opens next sees what of it was written.
+    """
+    try:
+        yield
+    except KafkaException as error:
+        if error.args[0].code() in _OVERTAKEN:
+            raise FencedError(error.args[0].str()) from error
+        raise
+
+
+class KafkaControlWriter:
+    """Writes control records in transactions (implements the engine's ControlWriter).
+
+    InitProducerId raises the epoch of the transactional id (KIP-98): brokers refuse whatever a
+    producer of an older epoch sends from then on, its commit included. It returns when the markers
+    of the transaction before it are written, so reads that begin afterwards see all of it.
+
+    No method binds the producer to a name of its own, :meth:`close` aside: a traceback would keep
+    it alive until some later exception unwinds, and it calls back when it is destroyed, which must
+    not be while Python unwinds.
+    """
+
+    def __init__(self, clients: Clients, transactional_id: str) -> None:
+        """Open the writer.
+
+        Raises:
+            UnavailableError: the coordinator does not answer in time.
+        """
+        self._clients = clients
+        self._id = transactional_id
+        self._needs: Needs = on_transactional_id("Write", transactional_id)
+        where = clients.where(f"taking over {transactional_id}")
+        with kafka_errors(where, self._needs):
+            self._producer: Producer | None = Producer(self._properties(), logger=ClientLog())
+        try:
+            self._take_over()
+        except KafkaException as error:
+            failure = translate(error, where, self._needs)
+            self.close()
+            raise failure from error
+
+    def write(
+        self,
+        tables: Mapping[str, Mapping[bytes, bytes | None]],
+        before_commit: Callable[[], None] = lambda: None,
+    ) -> dict[str, int]:
+        """Write records by topic in one transaction; None is a tombstone.
+
+        Returns:
+            The broker's time of the last record of each topic that does not have CreateTime.
+
+        Raises:
+            FencedError: a newer writer was opened.
+            NotFoundError: a topic does not exist.
+            UnavailableError: it is not known whether the records were written.
+        """
+        topics = [topic for topic, records in tables.items() if records]
+        if not topics:
+            return {}
+        where = self._clients.where(f"writing {', '.join(topics)}")
+        needs = {**self._needs, **on_topic("Write", *topics)}
+        try:
+            with kafka_errors(where, needs), _overtaken():
+                self._open.begin_transaction()
+                ends, stamps = self._send(tables, where, needs)
+                before_commit()
+                self._open.commit_transaction(min(self._clients.timeout_s, _COMMIT_S))
+        except FencedError as error:
+            raise FencedError(f"{where}: a newer step of a move is at work ({error})") from error
+        except BaseException:
+            self._abort()
+            raise
+        self._wait_visible(ends)
+        return stamps
+
+    def close(self) -> None:
+        """Drop the producer; what it has begun is ended by the next one or by its time."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge()
+            with suppress(KafkaException, SystemError):  # a fenced one has nothing else to say
+                producer.poll(0)
+
+    @property
+    def _open(self) -> Producer:
+        if self._producer is None:
+            raise FencedError(self._clients.where(f"the writer {self._id} is closed"))
+        return self._producer
+
+    def _take_over(self) -> None:
+        # librdkafka looks for the coordinator as soon as init_transactions is called, and if it is
+        # not connected by then, half a second later.
+        with suppress(KafkaException):
+            self._open.list_topics(internal_topics.MOVES, timeout=self._clients.timeout_s)
+            self._open.poll(_CONNECT_S)
+        self._open.init_transactions(self._clients.timeout_s)
+
+    def _send(
+        self, tables: Mapping[str, Mapping[bytes, bytes | None]], where: str, needs: Needs
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """Bring all records to the brokers; return by topic the offset after them, and the time."""
+        failures: list[KafkaError] = []
+        ends: dict[str, int] = {}
+        stamps: dict[str, int] = {}
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                failures.append(error)
+                return
+            ends[message.topic()] = max(ends.get(message.topic(), 0), message.offset() + 1)
+            for time_ms in broker_time(message):
+                stamps[message.topic()] = time_ms
+
+        for topic, records in tables.items():
+            for key, value in records.items():
+                self._open.produce(topic, value, key, partition=0, on_delivery=delivered)
+        left = self._open.flush(CONTROL_TRANSACTION_S)
+        if not failures and not left:
+            return ends, stamps
+        unknown = [error for error in failures if error.code() in UNKNOWN_TOPIC_CODES]
+        if unknown:
+            raise translate(unknown[0], where, needs)
+        # The commit knows why: a record that was purged after the producer was fenced says nothing.
+        self._open.commit_transaction(self._clients.timeout_s)
+        raise UnavailableError(f"{where}: no acknowledgement in time; retry")
+
+    def _wait_visible(self, ends: Mapping[str, int]) -> None:
+        """Wait until reads see what was written.
+
+        A commit is answered when it is sure; the markers, until which nobody sees the records, are
+        written just after that.
+        """
+        partitions = {TopicPartition(topic, 0): end for topic, end in ends.items()}
+
+        def visible() -> bool:
+            stable = log_ends(self._clients, list(partitions))
+            return all(stable.get(place, 0) > end for place, end in partitions.items())
+
+        self._clients.wait_until(f"what {self._id} has written", visible)
+
+    def _abort(self) -> None:
+        try:
+            self._open.abort_transaction(_ABORT_S)
+        except KafkaException as error:  # it is ended by the next one or by its time
+            _logger.debug("%s: %s", self._clients.where(f"ending {self._id}"), error)
+
+    def _properties(self) -> dict[str, object]:
+        return {
+            "linger.ms": 0,
+            **self._clients.producer_properties(),
+            **STATE_RECORDS,
+            "transactional.id": self._id,
+            "transaction.timeout.ms": round(CONTROL_TRANSACTION_S * 1000),
+            "delivery.timeout.ms": round(CONTROL_TRANSACTION_S * 1000),
+            "request.timeout.ms": round(CONTROL_TRANSACTION_S * 1000),
+            "acks": "all",
+            "enable.idempotence": True,
+            "allow.auto.create.topics": False,
+            "topic.metadata.propagation.max.ms": 3000,
+        }

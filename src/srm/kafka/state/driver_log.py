@@ -1,0 +1,230 @@
+"""The replication state topic as the driver uses it: followed live, written in transactions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaException,
+    Message,
+    Producer,
+)
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from srm.domain.flow_state.replication_records import COMMANDS, STATE_PARTITIONS
+from srm.domain.flow_state.stale_positions import CopiedTopic
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow
+from srm.errors import AuthorizationError, FencedError, SrmError, UnavailableError
+from srm.kafka.admin.clients import STATE_RECORDS, ClientLog, reader_props
+from srm.kafka.admin.errors import kafka_errors, translate
+from srm.kafka.admin.rights import on_topic, on_transactional_id
+from srm.kafka.state.map_cleaner import KafkaMapCleaner
+from srm.kafka.tables.polling import drain, position_after
+from srm.replication.driver.driver_log import LogRecord
+
+TIMEOUT_S: Final = 10.0
+_SLICE_S: Final = 0.5
+_FETCH_WAIT_MS: Final = 500
+"""What is followed is followed for good: a poll that ends empty costs more than seeing the end of a
+log late, which nobody asks for."""
+
+
+def driver_transactional_id(flow: Flow) -> str:
+    """Transactional id that all drivers of a flow share: the latest to initialise it is the one."""
+    return f"srm-driver-{flow}"
+
+
+class KafkaDriverLog:
+    """The state topic of one flow (implements the :class:`.DriverLog` of the data plane).
+
+    For one thread. Nothing is connected before the first call.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        consumer_props: Mapping[str, str],
+        producer_props: Mapping[str, str],
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """Remember how to reach the flow's target.
+
+        Args:
+            flow: the flow.
+            consumer_props: librdkafka properties of consumers of the target.
+            producer_props: librdkafka properties of producers of the target.
+            timeout_s: seconds that a call may take.
+        """
+        self._flow = flow
+        self._topic = internal_topics.replication(flow.source)
+        self._metrics = internal_topics.raw_metrics(flow.source)
+        self._transactional_id = driver_transactional_id(flow)
+        self._where = f"{self._topic} on cluster {flow.target}"
+        self._reading = f"reading {self._where}"
+        self._consumer_props = dict(consumer_props)
+        self._producer_props = dict(producer_props)
+        self._timeout_s = timeout_s
+        self._consumer: Consumer | None = None
+        self._producer: Producer | None = None
+
+    def read(self) -> list[LogRecord]:
+        """Return the latest record of each key up to the end of the state topic.
+
+        Raises:
+            UnavailableError: the end is not reached in time.
+        """
+        self._close_consumer()
+        reader = Consumer(reader_props(self._consumer_props), logger=ClientLog())
+        try:
+            latest, positions = self._read_to_end(reader)
+        finally:
+            reader.close()
+        self._follow(positions)
+        return sorted(latest, key=lambda record: record.partition)
+
+    def _read_to_end(self, consumer: Consumer) -> tuple[list[LogRecord], dict[int, int]]:
+        """Return the latest records, and where each partition of the state topic goes on."""
+        with kafka_errors(self._reading, on_topic("Read", self._topic)):
+            state = [
+                KafkaTopicPartition(self._topic, number, OFFSET_BEGINNING)
+                for number in range(STATE_PARTITIONS)
+            ]
+            ends = {
+                at.partition: consumer.get_watermark_offsets(at, self._timeout_s, cached=False)[1]
+                for at in state
+            }
+            consumer.assign(state)
+        positions: dict[int, int] = {}
+        latest: dict[tuple[int, bytes], LogRecord] = {}
+        deadline = time.monotonic() + self._timeout_s
+        while time.monotonic() < deadline:
+            for message in drain(consumer, _SLICE_S):
+                position = position_after(message, self._reading)
+                number = message.partition() or 0
+                if message.error() is None:
+                    record = _record(message)
+                    latest[number, record.key] = record
+                if position is not None:
+                    positions[number] = position
+                    if position >= ends.get(number, 0):
+                        ends.pop(number, None)
+            if not ends:
+                return [found for found in latest.values() if found.value is not None], positions
+        raise UnavailableError(f"{self._reading}: the end is not reached in time; retry")
+
+    def _follow(self, positions: Mapping[int, int]) -> None:
+        """Have :meth:`poll` continue from there, and with what is new of raw metrics."""
+        props = {**reader_props(self._consumer_props), "fetch.wait.max.ms": _FETCH_WAIT_MS}
+        self._consumer = Consumer(props, logger=ClientLog())
+        state = [KafkaTopicPartition(self._topic, *where) for where in positions.items()]
+        with kafka_errors(self._reading, on_topic("Read", self._topic, self._metrics)):
+            self._consumer.assign([*state, KafkaTopicPartition(self._metrics, 0, OFFSET_END)])
+
+    def fence(self) -> None:
+        """Shut out every older driver of the flow, aborting what it has left open."""
+        self._drop_producer()
+        producer = Producer(
+            {
+                "linger.ms": 0,
+                **self._producer_props,
+                **STATE_RECORDS,
+                "transactional.id": self._transactional_id,
+                "enable.idempotence": True,
+                "acks": "all",
+                # An abandoned transaction hides the slots' reports until it is aborted.
+                "transaction.timeout.ms": round(self._timeout_s * 1000),
+                "delivery.timeout.ms": round(self._timeout_s * 1000),
+                "allow.auto.create.topics": False,
+            },
+            logger=ClientLog(),
+        )
+        try:
+            producer.init_transactions(self._timeout_s)
+        except KafkaException as error:
+            raise self._failure(error, "taking over the driver's role in") from error
+        self._producer = producer
+
+    def poll(self, timeout_s: float) -> list[LogRecord]:
+        """Return new records of the state topic and of the raw metrics topic."""
+        if self._consumer is None:
+            raise UnavailableError(f"{self._reading}: not opened")
+        records = []
+        for message in drain(self._consumer, timeout_s):
+            position_after(message, self._reading)  # raises what waiting does not cure
+            if message.error() is None:
+                records.append(_record(message))
+        return records
+
+    def publish(
+        self,
+        records: Mapping[bytes, bytes],
+        deletions: Collection[tuple[int, bytes]] = (),
+    ) -> None:
+        """Write all records in one transaction.
+
+        Raises:
+            FencedError: a newer driver has taken over.
+            UnavailableError: it is not known whether they were written; open the log again.
+        """
+        producer = self._producer
+        if producer is None:
+            raise UnavailableError(f"writing {self._where}: not opened")
+        try:
+            producer.begin_transaction()
+            for key, value in records.items():
+                producer.produce(self._topic, value, key, partition=COMMANDS)
+            for partition, key in deletions:
+                producer.produce(self._topic, None, key, partition=partition)
+            producer.commit_transaction(self._timeout_s)
+        except KafkaException as error:
+            self._drop_producer()
+            raise self._failure(error, "writing") from error
+
+    def clear_maps(self, topics: Collection[CopiedTopic]) -> None:
+        """Delete all that the map topic holds of topics; with clients of its own."""
+        cleaner = KafkaMapCleaner(self._flow, self._consumer_props, self._producer_props)
+        cleaner.clear(topics)
+
+    def close(self) -> None:
+        """Close both clients."""
+        self._close_consumer()
+        self._drop_producer()
+
+    def _failure(self, error: KafkaException, doing: str) -> SrmError:
+        needs = {
+            **on_topic("Write", self._topic),
+            **on_transactional_id("Write", self._transactional_id),
+        }
+        failure = translate(error.args[0], f"{doing} {self._where}", needs)
+        if isinstance(failure, FencedError):
+            return FencedError(
+                f"flow {self._flow} is driven by another replicator now, this one ends ({failure})"
+            )
+        if isinstance(failure, AuthorizationError):
+            return failure
+        if error.args[0].retriable() or error.args[0].txn_requires_abort():
+            return UnavailableError(str(failure))
+        return failure
+
+    def _close_consumer(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _drop_producer(self) -> None:
+        # What it still holds is part of no committed transaction, and a fenced one cannot abort:
+        # the transaction is ended by the next init_transactions or by its time-out.
+        if self._producer is not None:
+            self._producer.purge()
+            self._producer = None
+
+
+def _record(message: Message) -> LogRecord:
+    key, partition = message.key() or b"", message.partition() or 0
+    return LogRecord(message.topic() or "", key, message.value(), partition)

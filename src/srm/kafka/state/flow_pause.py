@@ -1,0 +1,129 @@
+"""Pauses a flow on its target, and takes the copies away from whoever still writes to them."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+from srm.domain.flow_state.pause import Pause, read_pause
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.map_records import topic_id_bytes
+from srm.engine.control.control_records import until_not_fenced
+from srm.engine.flows.state_topic import StateTopic
+from srm.engine.ports import Cluster
+from srm.errors import NotFoundError, SrmError
+from srm.kafka.state.driver_log import KafkaDriverLog
+from srm.kafka.wire.cluster import WireCluster
+from srm.replication.claim.claim import take
+from srm.replication.claim.marker import until_in_force
+from srm.replication.driver import pausing
+from srm.replication.driver.driver_log import DriverLog
+from srm.replication.resume.log_reader import LogReader
+
+_AT_ONCE: Final = 64
+_SEAL_S: Final = 10.0
+_T = TypeVar("_T")
+
+
+class KafkaFlowSwitch:
+    """Pauses, seals and resumes one flow (implements :class:`srm.engine.ports.FlowSwitch`).
+
+    Does no I/O before the first call. What it needs on the target are the replicator's own rights.
+
+    Args:
+        flow: the flow.
+        target: the flow's target.
+        consumer_props: librdkafka properties of consumers of the target.
+        producer_props: the same of producers.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        target: Cluster,
+        consumer_props: Mapping[str, str],
+        producer_props: Mapping[str, str],
+    ) -> None:
+        self._flow = flow
+        self._target = target
+        self._consumer_props = dict(consumer_props)
+        self._producer_props = dict(producer_props)
+
+    def pause(self, wanted: Pause, request: str | None = None) -> None:
+        """See the port."""
+        topic = internal_topics.replication(self._flow.source)
+        if topic not in self._target.partition_counts():
+            raise NotFoundError(
+                f"flow {self._flow} has never copied anything: there is no topic {topic} on "
+                f"{self._flow.target}"
+            )
+        # Another id each time: a driver that lives knows by it that no other one has fenced it.
+        new = replace(wanted, request=wanted.request or secrets.token_hex(8))
+        self._as_driver(lambda log: pausing.pause(log, new, request))
+
+    def resume(
+        self, decided: Mapping[bytes, bytes] = MappingProxyType({}), request: str | None = None
+    ) -> bool:
+        """See the port."""
+        if self._standing() is None:
+            return False
+        return self._as_driver(lambda log: pausing.resume(log, decided, request))
+
+    def leave(self, move_id: str) -> None:
+        """See the port."""
+        standing = self._standing()
+        if standing is not None and move_id in standing.moves:
+            self._as_driver(lambda log: pausing.leave(log, move_id))
+
+    def seal(self, copies: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        """See the port."""
+        return asyncio.run(self._seal(sorted(copies))) if copies else {}
+
+    def _standing(self) -> Pause | None:
+        return read_pause(StateTopic(self._target, self._flow.source).read_commands())
+
+    def _as_driver(self, act: Callable[[DriverLog], _T]) -> _T:
+        """Act between two drivers; again if one comes in between, as the one that lives may do."""
+
+        def attempt() -> _T:
+            log = KafkaDriverLog(self._flow, self._consumer_props, self._producer_props)
+            try:
+                return act(log)
+            finally:
+                log.close()
+
+        return until_not_fenced(f"taking flow {self._flow} from its driver", attempt)
+
+    async def _seal(self, copies: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        ids = {name: found.topic_id for name, found in self._target.topics().items()}
+        permits = asyncio.Semaphore(_AT_ONCE)
+        wire = WireCluster(self._flow.target, self._producer_props)
+
+        async def seal(copy: TopicPartition) -> str:
+            try:
+                async with permits, asyncio.timeout(_SEAL_S):
+                    await self._seal_one(wire, copy, ids[copy.topic])
+            except (SrmError, TimeoutError) as error:
+                return str(error) or f"no answer in {_SEAL_S:g} s"
+            return ""
+
+        await wire.start()
+        try:
+            there = [copy for copy in copies if copy.topic in ids]
+            reasons = await asyncio.gather(*(seal(copy) for copy in there))
+        finally:
+            await wire.close()
+        return {copy: why for copy, why in zip(there, reasons, strict=True) if why}
+
+    async def _seal_one(self, wire: WireCluster, copy: TopicPartition, topic_id: str) -> None:
+        """Raise the epoch of a copy's claim as its next owner would, and see it in the log."""
+        _, end = await wire.log_range(copy)
+        # The claim is never written under: how long it may be used is of no consequence.
+        claim = await take(wire, self._flow, copy, _SEAL_S)
+        reader = LogReader(wire, copy, topic_id_bytes(topic_id), read_committed=False)
+        await until_in_force(reader, end, claim)

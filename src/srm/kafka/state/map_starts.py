@@ -1,0 +1,202 @@
+"""Where partitions start: what the reports and the offset map on a flow's target say."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.replication_records import (
+    AT_REST,
+    AssignedPartition,
+    CopyId,
+    MapEnd,
+    PartitionPosition,
+    PartitionStatus,
+)
+from srm.domain.flow_state.replication_state import decode_state
+from srm.domain.flow_state.reported_positions import newest_position, positions_by_copy
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.map_index import IndexRecord
+from srm.domain.offset_map.map_records import map_partition
+from srm.domain.offset_map.offset_map import Position
+from srm.engine.flows.state_topic import StateTopic
+from srm.engine.ports import Cluster, CompactedTopic
+from srm.errors import IntegrityError, SrmError, UnavailableError
+from srm.replication.mapping.known_maps import (
+    KnownMap,
+    is_whole,
+    known_maps,
+    read_chunk,
+    translate_back,
+)
+from srm.replication.resume.resume import NOWHERE, Start
+from srm.replication.resume.start_positions import cut_start, decided_start, start_of
+
+
+class MapStarts:
+    """Reads starts of a flow from its target; one partition's damage is its own."""
+
+    def __init__(self, flow: Flow, target: Cluster) -> None:
+        self._flow = flow
+        self._target = target
+
+    def load(
+        self, partitions: Sequence[AssignedPartition]
+    ) -> Mapping[AssignedPartition, Start | SrmError]:
+        """Return where to start each partition, or why that is not known; see the slot's port."""
+        return self._load(partitions, thorough=False)
+
+    def load_again(self, assigned: AssignedPartition) -> Start | SrmError | None:
+        """Look at every block of a partition; the start is before the first that is lost."""
+        start = self._load([assigned], thorough=True).get(assigned)
+        if isinstance(start, UnavailableError):
+            raise start
+        return start
+
+    def cut(self, assigned: AssignedPartition, target_end: int) -> Start:
+        """Return where to copy again from if the target's log ends at an offset.
+
+        Raises:
+            SrmError: the state cannot be read now, or contradicts itself.
+        """
+        start = self.load([assigned]).get(assigned) or Start(0, 0, has_position=False)
+        if isinstance(start, SrmError):
+            raise start
+        topic = self._map_of(assigned)
+        position = Position(start.source_next, start.target_next, start.source_next)
+        before = translate_back(assigned.copy_id, start.tree, position, target_end, topic)
+        return cut_start(start, before, target_end)
+
+    def read_chunk(
+        self, assigned: AssignedPartition, root: IndexRecord, number: int
+    ) -> IndexRecord | None:
+        """Read a full chunk of a partition's map, None if it is lost; see the slot's port."""
+        return read_chunk(root, number, self._map_of(assigned))
+
+    def is_whole(self, assigned: AssignedPartition, chunk: IndexRecord) -> bool:
+        """Tell whether every block of a chunk is there; see the slot's port."""
+        return is_whole(chunk, self._map_of(assigned))
+
+    def target_log_starts(
+        self, partitions: Collection[AssignedPartition]
+    ) -> dict[AssignedPartition, int]:
+        """Return the first offsets of targets' logs; see the slot's port."""
+        places = {p: TopicPartition(p.target_topic, p.partition) for p in partitions}
+        starts = self._target.log_starts(list(places.values()))
+        return {p: starts[place] for p, place in places.items() if place in starts}
+
+    def _load(
+        self, partitions: Sequence[AssignedPartition], *, thorough: bool
+    ) -> dict[AssignedPartition, Start | SrmError]:
+        # Reports first: a position is written after its blocks, so it has to be read before them.
+        state = decode_state(StateTopic(self._target, self._flow.source).read())
+        reported = positions_by_copy(state.reports)
+        wanted: dict[int, dict[AssignedPartition, MapEnd | None]] = defaultdict(dict)
+        for assigned in self._copied(partitions, reported):
+            newest = newest_position(reported.get(assigned.copy_id, ()))
+            number = map_partition(assigned.topic, assigned.partition)
+            wanted[number][assigned] = newest.map_end if newest else None
+        of_targets = defaultdict[tuple[int, str], list[PartitionPosition]](list)
+        for copy_id, entries in reported.items():
+            of_targets[copy_id[1:]] += entries
+        found: dict[AssignedPartition, Start | SrmError] = {}
+        for number, ends in sorted(wanted.items()):
+            try:
+                known = known_maps(ends, self._map_topic(number), ends if thorough else ())
+            except UnavailableError as error:
+                found |= dict.fromkeys(ends, error)
+                continue
+            for assigned, ending in known.items():
+                copy_id = assigned.copy_id
+                told = reported.get(copy_id, ())
+                start = _start(assigned, ending, told, of_targets[copy_id[1:]])
+                if start is not None:
+                    found[assigned] = start
+        found = _without_copy(partitions, _as_decided(partitions, found, state.notes), reported)
+        return _as_told(partitions, found, state.statuses)
+
+    def _copied(
+        self, partitions: Sequence[AssignedPartition], reported: Mapping[CopyId, object]
+    ) -> list[AssignedPartition]:
+        """Leave out what was never copied: nobody reports it, and the target's log is empty."""
+        unknown = {p for p in partitions if p.copy_id not in reported}
+        places = {p: TopicPartition(p.target_topic, p.partition) for p in unknown}
+        ends = self._target.high_watermarks(list(places.values())) if places else {}
+        never = {p for p, place in places.items() if ends.get(place) == 0}
+        return [p for p in partitions if p not in never]
+
+    def _map_of(self, assigned: AssignedPartition) -> CompactedTopic:
+        return self._map_topic(map_partition(assigned.topic, assigned.partition))
+
+    def _map_topic(self, number: int) -> CompactedTopic:
+        return self._target.compacted(internal_topics.offset_map(self._flow.source), number)
+
+
+def _as_decided(
+    partitions: Sequence[AssignedPartition],
+    found: dict[AssignedPartition, Start | SrmError],
+    notes: Iterable[PartitionNotes],
+) -> dict[AssignedPartition, Start | SrmError]:
+    """Apply what people have decided about partitions."""
+    decided = defaultdict[tuple[str, int], list[PartitionNotes]](list)
+    for note in notes:
+        if note.decision or note.over:
+            decided[note.topic_id, note.partition].append(note)
+    for assigned in partitions:
+        about = decided.get((assigned.topic_id, assigned.partition))
+        start = found.get(assigned)
+        if about and not isinstance(start, SrmError):
+            start = decided_start(start, about)
+            if start is not None:
+                found[assigned] = start
+    return found
+
+
+def _without_copy(
+    partitions: Sequence[AssignedPartition],
+    found: dict[AssignedPartition, Start | SrmError],
+    reported: Mapping[CopyId, Sequence[PartitionPosition]],
+) -> dict[AssignedPartition, Start | SrmError]:
+    """Mark what was copied before to a remote topic of another id, and is copied all again."""
+    copied = {
+        copy_id[:2]
+        for copy_id, entries in reported.items()
+        if any(entry.position.target_next for entry in entries)
+    }
+    for assigned in partitions:
+        is_new = assigned.copy_id not in reported and assigned.copy_id[:2] in copied
+        start = found.get(assigned)
+        if is_new and not isinstance(start, SrmError):
+            found[assigned] = replace(start or NOWHERE, copy_is_gone=True)
+    return found
+
+
+def _as_told(
+    partitions: Sequence[AssignedPartition],
+    found: dict[AssignedPartition, Start | SrmError],
+    statuses: Iterable[PartitionStatus],
+) -> dict[AssignedPartition, Start | SrmError]:
+    """Add what was told last of partitions that did not go on: since when counts from there."""
+    at_rest = {(s.topic, s.partition): s for s in statuses if s.state in AT_REST}
+    for assigned in partitions:
+        status = at_rest.get((assigned.topic, assigned.partition))
+        start = found.get(assigned)
+        if status is not None and not isinstance(start, SrmError):
+            found[assigned] = replace(start or NOWHERE, at_rest=status)
+    return found
+
+
+def _start(
+    assigned: AssignedPartition,
+    known: KnownMap,
+    reported: Sequence[PartitionPosition],
+    of_target: Sequence[PartitionPosition],
+) -> Start | SrmError | None:
+    former = [entry for entry in of_target if entry.topic_id != assigned.topic_id]
+    try:
+        return start_of(known, reported, former)
+    except IntegrityError as error:
+        return error

@@ -1,0 +1,1 @@
+"""Readers of compacted topics, raw logs and single records."""

@@ -1,0 +1,367 @@
+"""Compacted topics kept in memory, seconds fresh: for whoever reads them all the time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Final, Protocol, cast
+
+from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_LOG_APPEND_TIME, Consumer, Message
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from srm.engine.ports import Row, Stamped
+from srm.errors import DataLossError, SrmError, UnavailableError
+from srm.kafka.admin import topics as topic_calls
+from srm.kafka.admin.clients import ClientLog, Clients, is_stranded, reader_props
+from srm.kafka.admin.errors import kafka_errors
+from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
+from srm.kafka.tables.compacted import KafkaCompactedTopic
+from srm.kafka.tables.polling import drain, position_after
+
+_FETCH_WAIT_MS: Final = 200
+_POLL_S: Final = 0.5
+_READING_POLL_S: Final = 0.05
+"""While somebody waits for the end of a partition, others that he will ask for are begun soon."""
+_LOOK_S: Final = 10.0
+_SILENCE_S: Final = 20.0
+_AGAIN_S: Final = 1.0
+_TOMBSTONES_S: Final = 3600.0
+"""After so long without the cluster everything is read again: tombstones may be gone by then."""
+_GONE_AFTER: Final = 2
+"""Answers in a row that lack a topic before it counts as none: a broker that has just started, or
+is behind with what the controller says, does not know all topics yet."""
+_Place = tuple[str, int]
+_logger = logging.getLogger(__name__)
+
+
+class Sink(Protocol):
+    """Takes the records of one partition of a compacted topic, each as it comes.
+
+    Read again from its first record on, what was read before is replaced when the end is reached.
+    Called by one thread; what others read of it has to stand for itself.
+    """
+
+    def begin(self) -> None:
+        """Expect records from the first one on."""
+        ...
+
+    def take(self, key: bytes, row: Stamped | None) -> None:
+        """Apply a record; None: the key is deleted."""
+        ...
+
+    def end(self) -> None:
+        """Show what was taken since the beginning, and from here on each record at once."""
+        ...
+
+
+class _Rows:
+    """Keeps the latest row of each key."""
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, Stamped] = {}
+        self.changes = 0
+        self.history: tuple[int, dict[bytes, tuple[Stamped, ...]]] | None = None
+        self._read: dict[bytes, Stamped] = {}
+
+    def begin(self) -> None:
+        self._read = {}
+
+    def take(self, key: bytes, row: Stamped | None) -> None:
+        self._read.pop(key, None)  # written again, a row moves to the end, as in the log
+        if row is not None:
+            self._read[key] = row
+        self.changes += 1
+
+    def end(self) -> None:
+        self.rows = self._read
+
+
+class _Followed:
+    """One partition that is read: of which topic, into what, and whether its end was reached.
+
+    ``next`` is the offset behind what was read of it. ``error`` is why nothing is shown, until the
+    end is reached again; ``has_failed`` says that nobody has tried since. So many answers in a row
+    were ``without`` the topic; what it holds ``is_shown``.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+        self.topic_id = ""
+        self.next = 0
+        self.is_strange = self.is_shown = self.has_failed = False
+        self.without = 0
+        self.complete = threading.Event()
+        self.error: SrmError | None = None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether nothing is known of it yet, not even that there is no such topic."""
+        return not self.complete.is_set()
+
+    def begin(self, topic_id: str) -> None:
+        """Read from the first record on; without an id there is nothing to read."""
+        self.topic_id, self.has_failed, self.next = topic_id, False, 0
+        self.sink.begin()
+        if not topic_id:
+            self.end()
+
+    def take(self, place: _Place, message: Message, key: bytes) -> None:
+        """Apply a record; one that its sink cannot stand holds up nothing else."""
+        try:
+            self.sink.take(key, _row(message))
+        except Exception:
+            if not self.is_strange:
+                _logger.exception("%s-%d: the record at %d is passed over", *place, self.next - 1)
+            self.is_strange = True
+
+    def is_as_it_was(self, topic_id: str) -> bool:
+        """Whether there is nothing to begin, by an answer that names an id, or lacks the topic."""
+        self.without = 0 if topic_id else self.without + 1
+        if (self.is_shown or self.is_awaited) and 0 < self.without < _GONE_AFTER:
+            return True
+        is_same = topic_id == self.topic_id and not self.has_failed
+        return is_same and bool(topic_id or (self.complete.is_set() and not self.is_shown))
+
+    def end(self) -> None:
+        """The end was reached."""
+        self.error, self.is_shown = None, bool(self.topic_id)
+        self.sink.end()
+        self.complete.set()
+
+    def fail(self, error: SrmError) -> None:
+        """Say why it cannot be read."""
+        self.error, self.has_failed = error, True
+        self.complete.set()
+
+
+class LiveTable:
+    """One partition of a compacted topic in memory (implements the engine's CompactedTopic).
+
+    What it says is as old as the last fetch, not as of the call. Everything but the latest values
+    comes from the topic itself.
+    """
+
+    def __init__(self, tables: LiveTables, topic: KafkaCompactedTopic, place: _Place) -> None:
+        self._tables = tables
+        self._topic = topic
+        self._place = place
+
+    def read(self) -> dict[bytes, bytes]:
+        """Return the latest value of each key.
+
+        Raises:
+            UnavailableError: it was not read to its end yet, and is not in time.
+        """
+        return {key: row.value for key, row in self.read_stamped().items()}
+
+    def read_stamped(self) -> dict[bytes, Stamped]:
+        """Return what :meth:`read` returns, with timestamps."""
+        with self._tables.reading(self._place) as rows:
+            return dict(rows.rows)
+
+    def read_history(self) -> dict[bytes, tuple[Stamped, ...]]:
+        """Read all values from the topic itself, if anything was written since that was asked."""
+        with self._tables.reading(self._place) as rows:
+            changes, known = rows.changes, rows.history
+        if known is None or known[0] != changes:
+            known = rows.history = (changes, self._topic.read_history())
+        return known[1]
+
+    def scan(self, visit: Callable[[int, bytes, bytes | None], None]) -> None:
+        """Show all records of the topic itself."""
+        self._topic.scan(visit)
+
+    def at(self, offsets: Collection[int]) -> dict[int, Row]:
+        """Read records of the topic itself."""
+        return self._topic.at(offsets)
+
+    def write(self, records: Mapping[bytes, bytes | None]) -> int | None:
+        """Write to the topic; the table shows it when it comes back."""
+        return self._topic.write(records)
+
+
+class LiveTables:
+    """Follows partitions of one cluster from the first time that somebody asks for them.
+
+    One consumer and one thread for all of them. A cluster that does not answer leaves what was
+    read; the table of a topic that was deleted is empty.
+
+    Args:
+        clients: of the cluster; the caller closes them.
+    """
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._lock = threading.Lock()
+        self._followed: dict[_Place, _Followed] = {}
+        self._wake = threading.Event()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._heard = self._looked = 0.0
+
+    def table(self, topic: str, partition: int = 0) -> LiveTable:
+        """Give access to one partition; it is followed from now on."""
+        with self._lock:
+            if (topic, partition) not in self._followed:
+                self._expect((topic, partition), _Rows())
+        return LiveTable(
+            self, KafkaCompactedTopic(self._clients, topic, partition), (topic, partition)
+        )
+
+    def follow(self, topic: str, sink: Sink, partition: int = 0) -> None:
+        """Read a partition into something of the caller's own, from now on."""
+        with self._lock:
+            self._expect((topic, partition), sink)
+
+    @contextmanager
+    def reading(self, place: _Place) -> Iterator[_Rows]:
+        """Give the rows of a partition while nobody changes them.
+
+        Raises:
+            SrmError: the cluster refuses the read, or it was not read to its end in time.
+        """
+        found = self._followed[place]
+        if not found.complete.wait(self._clients.timeout_s):
+            where = self._clients.where(f"following {place[0]}-{place[1]}")
+            raise found.error or UnavailableError(f"{where}: its end was not reached; retry")
+        if found.error is not None:
+            raise found.error
+        with self._lock:
+            yield cast("_Rows", found.sink)
+
+    def close(self) -> None:
+        """End the thread; what was read stays readable."""
+        self._closed.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _expect(self, place: _Place, sink: Sink) -> None:
+        self._followed[place] = _Followed(sink)
+        self._wake.set()
+        if self._thread is None:
+            name = f"srm-tables-{self._clients.alias}"
+            self._thread = threading.Thread(target=self._follow, name=name, daemon=True)
+            self._thread.start()
+
+    def _follow(self) -> None:
+        while not self._closed.is_set():
+            consumer = self._open()
+            if consumer is not None:
+                try:
+                    self._read(consumer)
+                except SrmError as error:
+                    _logger.warning("%s", error)
+                except Exception:  # or nobody would read any more, and nobody notice
+                    _logger.exception("%s failed: begun again", self._clients.where("following"))
+                finally:
+                    with suppress(RuntimeError):
+                        consumer.close()
+            self._forget_assignment()
+            self._closed.wait(_AGAIN_S)
+
+    def _open(self) -> Consumer | None:
+        props = {**reader_props(self._clients.consumer_props), "fetch.wait.max.ms": _FETCH_WAIT_MS}
+        try:
+            with kafka_errors(self._clients.where("creating a consumer")):
+                return Consumer(props, logger=ClientLog())
+        except SrmError as error:
+            self._fail(list(self._followed), error)
+            return None
+
+    def _read(self, consumer: Consumer) -> None:
+        """Follow until the consumer is of no more use.
+
+        Raises:
+            DataLossError: a log has lost records that were read: all is to be read again.
+        """
+        self._heard = self._looked = time.monotonic()
+        look_at = 0.0
+        while not self._closed.is_set():
+            if self._wake.is_set() or time.monotonic() >= look_at:
+                self._wake.clear()
+                look_at = time.monotonic() + _LOOK_S
+                self._look(consumer)
+                if any(one.is_awaited and one.without for one in [*self._followed.values()]):
+                    look_at = time.monotonic() + _AGAIN_S
+            is_reading = any(one.is_awaited for one in [*self._followed.values()])
+            for message in drain(consumer, _READING_POLL_S if is_reading else _POLL_S):
+                self._take(message)
+            now = time.monotonic()
+            if now - self._looked > _TOMBSTONES_S:
+                return
+            if now - self._heard > _SILENCE_S:
+                self._heard = now
+                if is_stranded(consumer, next(iter(self._followed))[0]):
+                    return
+
+    def _look(self, consumer: Consumer) -> None:
+        """Assign what exists and is not read yet, drop what is gone or was made anew."""
+        with self._lock:
+            followed = dict(self._followed)
+        try:
+            found = topic_calls.describe(self._clients, {topic for topic, _ in followed})
+        except SrmError as error:
+            self._fail([place for place, one in followed.items() if not one.topic_id], error)
+            return
+        self._looked = time.monotonic()
+        for (topic, partition), one in followed.items():
+            known = found.get(topic)
+            topic_id = known.topic_id if known is not None and partition < known.partitions else ""
+            if one.is_as_it_was(topic_id):
+                continue
+            place = KafkaTopicPartition(topic, partition, OFFSET_BEGINNING)
+            with self._lock:
+                if one.topic_id:
+                    consumer.incremental_unassign([place])
+                one.begin(topic_id)
+            if topic_id:
+                consumer.incremental_assign([place])
+
+    def _take(self, message: Message) -> None:
+        place = (message.topic(), message.partition())
+        one = self._followed.get(place)
+        if one is None:
+            return
+        error = message.error()
+        if error is not None and error.code() in UNKNOWN_TOPIC_CODES:
+            self._wake.set()
+            return
+        try:
+            position = position_after(message, self._clients.where(f"following {place[0]}"))
+        except SrmError as refused:
+            self._fail([place], refused)
+            return
+        if position is None:
+            return
+        self._heard = time.monotonic()
+        if position < one.next:
+            where = self._clients.where(f"following {place[0]}-{place[1]}")
+            raise DataLossError(f"{where}: its log has lost records that were read; read again")
+        with self._lock:
+            one.next = position
+            if error is not None:
+                one.end()
+            elif (key := message.key()) is not None:
+                one.take(place, message, key)
+
+    def _fail(self, places: Collection[_Place], error: SrmError) -> None:
+        with self._lock:
+            for place in places:
+                self._followed[place].fail(error)
+
+    def _forget_assignment(self) -> None:
+        with self._lock:
+            for one in self._followed.values():
+                one.topic_id = ""
+
+
+def _row(message: Message) -> Stamped | None:
+    value = message.value()
+    if value is None:
+        return None
+    kind, time_ms = message.timestamp()
+    return Stamped(value, time_ms, by_broker=kind == TIMESTAMP_LOG_APPEND_TIME)

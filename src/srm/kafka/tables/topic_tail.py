@@ -1,0 +1,232 @@
+"""Following one partition of a topic, from its start or a time: for readers that live long."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Final, Self
+
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from srm.kafka.admin.clients import ClientLog, is_stranded, reader_props
+from srm.kafka.admin.errors import kafka_errors, translate
+from srm.kafka.admin.rights import on_topic
+from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
+from srm.kafka.tables.polling import drain, position_after
+
+_LOOK_AGAIN_S: Final = 1.0
+_SILENCE_S: Final = 20.0
+_SHORTEST_LOOK_S: Final = 1.0
+_FETCH_WAIT_MS: Final = 200
+_END_POLL_S: Final = 0.1
+_MUCH_BYTES: Final = 1024 * 1024
+_logger = logging.getLogger(__name__)
+
+
+class KafkaTopicTail:
+    """Reads one partition from its start, or a time, and continues as records arrive.
+
+    One thread at a time. The topic may come into being later. Records of aborted transactions are
+    not seen. A cluster that does not answer for a while only delays; an error that waiting does not
+    cure is raised by :meth:`poll`.
+
+    Args:
+        consumer_props: librdkafka properties of a consumer, ``bootstrap.servers`` included.
+        topic: name of the topic.
+        partition: its partition.
+        fetch_wait_ms: so long a broker that has nothing new waits with its answer. What comes ends
+            the wait; only the end of a log that ends with a transaction marker is seen so late.
+        since_ms: begin with the first record whose timestamp is this or later.
+        at_once: whether a broker answers as soon as there is anything, or waits all the same.
+    """
+
+    def __init__(
+        self,
+        consumer_props: Mapping[str, str],
+        topic: str,
+        partition: int = 0,
+        *,
+        fetch_wait_ms: int = _FETCH_WAIT_MS,
+        since_ms: int | None = None,
+        at_once: bool = True,
+    ) -> None:
+        # After a transaction marker at the end, the end is only seen by one fetch more.
+        self._props = {
+            **reader_props(consumer_props),
+            "fetch.wait.max.ms": fetch_wait_ms,
+            "fetch.min.bytes": 1 if at_once else _MUCH_BYTES,
+        }
+        self._since_ms = since_ms
+        self._topic = topic
+        self._partition = partition
+        self._where = f"following {topic}-{partition}"
+        self._consumer: Consumer | None = None
+        self._assigned = False
+        self._next: int | None = None
+        self._heard = 0.0
+        self._end: int | None = None
+        self._caught_up = False
+        self._rewound = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the consumer."""
+        consumer, self._consumer = self._consumer, None
+        self._assigned = False
+        if consumer is not None:
+            consumer.close()
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether everything that was in the topic at the first successful look was returned.
+
+        True as well for a topic that does not exist. Stays true: what comes later is news.
+        """
+        return self._caught_up
+
+    @property
+    def rewound(self) -> bool:
+        """Whether records were returned again, as the log had lost some that were returned."""
+        return self._rewound
+
+    def read_to_end(self, timeout_s: float) -> tuple[list[tuple[bytes, bytes | None]], bool]:
+        """Read on to where the log ends now; return what is new, and whether the end was reached.
+
+        The end is the high watermark: what a transaction that is still open may turn out to be is
+        not known yet, so the end is not reached then. The end of a topic that does not exist is.
+
+        Raises:
+            SrmError: the cluster refuses the read.
+        """
+        deadline = time.monotonic() + timeout_s
+        pairs: list[tuple[bytes, bytes | None]] = []
+        end = self._high_watermark(timeout_s)
+        while end is not None:
+            left = deadline - time.monotonic()
+            if (self._next or 0) >= end:
+                return pairs, True
+            if left <= 0:
+                return pairs, False
+            pairs += self.poll(min(left, _END_POLL_S))
+        return pairs, False
+
+    def _high_watermark(self, timeout_s: float) -> int | None:
+        """Ask for the end of the log; 0 for an empty or absent one, None if nobody answers."""
+        props = {**self._props, "isolation.level": "read_uncommitted"}
+        partition = KafkaTopicPartition(self._topic, self._partition)
+        consumer = Consumer(props, logger=ClientLog())
+        try:
+            start, end = consumer.get_watermark_offsets(partition, timeout=timeout_s, cached=False)
+        except KafkaException as error:
+            if error.args[0].code() in UNKNOWN_TOPIC_CODES:
+                return 0
+            if not translate(error, self._where).retriable:
+                raise translate(error, self._where, on_topic("Read", self._topic)) from error
+            return None
+        finally:
+            consumer.close()
+        return end if end > start else 0
+
+    def poll(self, timeout_s: float) -> list[tuple[bytes, bytes | None]]:
+        """Return new (key, value) pairs in their order, waiting up to ``timeout_s`` for the first.
+
+        Returns early, perhaps with nothing, when the tail catches up. Records without a key are
+        passed over.
+
+        Raises:
+            SrmError: the cluster refuses the read.
+        """
+        deadline = time.monotonic() + timeout_s
+        behind = not self._caught_up
+        with kafka_errors(self._where, on_topic("Read", self._topic)):
+            consumer = self._open()
+            while True:
+                left = max(0.0, deadline - time.monotonic())
+                if time.monotonic() - self._heard > _SILENCE_S:
+                    consumer = self._unless_stranded(consumer)
+                if not self._assigned:
+                    self._look(consumer, left)
+                    left = min(left, _LOOK_AGAIN_S)
+                pairs = self._take(consumer, left)
+                if pairs or (behind and self._caught_up) or time.monotonic() >= deadline:
+                    return pairs
+
+    def _open(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = Consumer(self._props, logger=ClientLog())
+            self._heard = time.monotonic()
+        return self._consumer
+
+    def _unless_stranded(self, consumer: Consumer) -> Consumer:
+        self._heard = time.monotonic()
+        if not is_stranded(consumer, self._topic):
+            return consumer
+        self.close()
+        return self._open()
+
+    def _look(self, consumer: Consumer, left_s: float) -> None:
+        """Assign the partition if it exists; a cluster that does not answer is asked again."""
+        partition = KafkaTopicPartition(self._topic, self._partition)
+        timeout_s = max(_SHORTEST_LOOK_S, left_s)
+        try:
+            start, end = consumer.get_watermark_offsets(partition, timeout=timeout_s, cached=False)
+            start = max(start, self._next or self._first(consumer, end, timeout_s))
+        except KafkaException as error:
+            cause = error.args[0]
+            if cause.code() in UNKNOWN_TOPIC_CODES:
+                self._caught_up = self._caught_up or self._absent(consumer, timeout_s)
+                return
+            if not translate(error, self._where).retriable:
+                raise
+            _logger.debug("%s: %s", self._where, cause)
+            return
+        self._end = end
+        self._caught_up = self._caught_up or start >= end
+        partition.offset = start
+        consumer.assign([partition])
+        self._assigned = True
+
+    def _first(self, consumer: Consumer, end: int, timeout_s: float) -> int:
+        """Return the offset to begin with: 0, or that of a time."""
+        if self._since_ms is None:
+            return 0
+        wanted = KafkaTopicPartition(self._topic, self._partition, self._since_ms)
+        [found] = consumer.offsets_for_times([wanted], timeout=timeout_s)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        # A negative offset says that no record is that young.
+        return int(found.offset) if found.offset >= 0 else end
+
+    def _absent(self, consumer: Consumer, timeout_s: float) -> bool:
+        """Tell a topic that does not exist from one whose leader is not known for a moment."""
+        topic = consumer.list_topics(self._topic, timeout=timeout_s).topics[self._topic]
+        if topic.error is not None and topic.error.code() not in UNKNOWN_TOPIC_CODES:
+            raise KafkaException(topic.error)
+        return self._partition not in topic.partitions
+
+    def _take(self, consumer: Consumer, wait_s: float) -> list[tuple[bytes, bytes | None]]:
+        pairs: list[tuple[bytes, bytes | None]] = []
+        for message in drain(consumer, wait_s):
+            position = position_after(message, self._where)
+            if position is None:
+                continue
+            self._rewound = self._rewound or position < (self._next or 0)
+            self._next, self._heard = position, time.monotonic()
+            if message.error() is None and message.key() is not None:
+                pairs.append((message.key(), message.value()))
+            if self._end is not None and position >= self._end:
+                self._caught_up = True
+        return pairs

@@ -1,0 +1,1 @@
+"""Authentication and TLS of the wire connections."""

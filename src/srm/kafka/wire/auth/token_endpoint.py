@@ -1,0 +1,97 @@
+"""OAuth 2.0 client credentials: a token from an HTTP endpoint (RFC 6749, 4.4)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import ssl
+import time
+from typing import Any, Final
+
+import httpx
+
+from srm.errors import AuthorizationError, ConfigError, UnavailableError
+from srm.kafka.wire.auth.security import OidcTokens
+
+_TIMEOUT_S: Final = 10.0
+_DEFAULT_LIFETIME_S: Final = 300
+
+
+async def fetch_token(
+    alias: str, tokens: OidcTokens, authorities: ssl.SSLContext
+) -> tuple[str, float]:
+    """Ask for a token; return it and the seconds it is good for.
+
+    Args:
+        alias: the cluster, for messages.
+        tokens: the endpoint, and who asks.
+        authorities: whom to trust in the endpoint's certificate.
+
+    Raises:
+        AuthorizationError: the endpoint refuses the client.
+        ConfigError: the address is none, or its certificate is not accepted.
+        UnavailableError: the endpoint does not answer.
+    """
+    where = f"cluster {alias}: token endpoint {tokens.endpoint}"
+    form = {"grant_type": "client_credentials"}
+    if tokens.scope:
+        form["scope"] = tokens.scope
+    try:
+        async with httpx.AsyncClient(verify=authorities, timeout=_TIMEOUT_S) as client:
+            response = await client.post(
+                tokens.endpoint, data=form, auth=(tokens.client_id, tokens.client_secret)
+            )
+    except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+        raise ConfigError(f"{where}: not an http(s) address") from error
+    except httpx.TransportError as error:
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            raise ConfigError(
+                f"{where}: its certificate is not accepted", "check https.ca.location"
+            ) from error
+        raise UnavailableError(f"{where}: {error}") from error
+    return _granted(where, response)
+
+
+def _granted(where: str, response: httpx.Response) -> tuple[str, float]:
+    """Return token and lifetime in seconds of a token response (RFC 6749, 5.1 and 5.2)."""
+    try:
+        answer = response.json()
+    except ValueError:
+        answer = {}
+    if not isinstance(answer, dict):
+        answer = {}
+    if response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
+        raise UnavailableError(f"{where}: HTTP {response.status_code}")
+    token = answer.get("access_token")
+    if response.status_code != httpx.codes.OK or not isinstance(token, str):
+        reason = answer.get("error_description") or answer.get("error") or "no token in the answer"
+        raise AuthorizationError(
+            f"{where}: HTTP {response.status_code}: {reason}",
+            "check sasl.oauthbearer.client.id, sasl.oauthbearer.client.secret and "
+            "sasl.oauthbearer.scope",
+        )
+    return token, _lifetime_s(answer.get("expires_in"), token)
+
+
+def _lifetime_s(expires_in: object, token: str) -> float:
+    """Seconds a token is good for: what the endpoint says, else what a JWT says about itself."""
+    if isinstance(expires_in, int | float | str) and str(expires_in).isdecimal():
+        return float(expires_in)
+    claims = _claims(token)
+    issued, expires = claims.get("iat"), claims.get("exp")
+    if isinstance(expires, int | float):
+        begin = issued if isinstance(issued, int | float) else time.time()
+        return max(0.0, expires - begin)
+    return _DEFAULT_LIFETIME_S
+
+
+def _claims(token: str) -> dict[str, Any]:
+    parts = token.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (ValueError, binascii.Error):
+        return {}
+    return claims if isinstance(claims, dict) else {}

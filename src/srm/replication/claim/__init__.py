@@ -1,0 +1,1 @@
+"""Claims: the one writer of each target partition."""

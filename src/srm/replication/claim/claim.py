@@ -1,0 +1,127 @@
+"""Claims: at any time at most one slot can write to a target partition.
+
+Each target partition has one transactional id. Taking it over raises the producer epoch, and an
+aborted empty transaction puts a marker with that epoch into the partition's log; once the marker is
+there, the broker refuses batches of every older epoch (INVALID_PRODUCER_EPOCH). After that plain
+idempotent batches are enough: no transaction is open while records are copied.
+
+Brokers forget idle producers (``producer.id.expiration.ms``) and transactional ids
+(``transactional.id.expiration.ms``), and an owner that was stopped for longer than that would get
+in again. So a claim is used for a quarter of the shorter time only, then taken anew. Both can be
+changed while brokers run, so they are asked for again before claims.
+
+A producer id has 32 767 epochs. The claim after the last one gets another id, and its marker shuts
+out nobody who holds the old one: whoever gets it waits until the last claim under that has lapsed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.errors import SrmError, UnavailableError
+from srm.replication.clock import now_s
+from srm.replication.ports import ProducerId, Wire
+
+_DAY_MS: Final = 86_400_000
+_EXPIRATIONS: Final = {
+    "producer.id.expiration.ms": _DAY_MS,
+    "transactional.id.expiration.ms": 7 * _DAY_MS,
+}
+
+LAST_EPOCH: Final = 32_766
+"""The coordinator gives a new producer id instead of a higher epoch (the highest short is its own).
+"""
+_ASK_EVERY_S: Final = 60.0
+_ASK_S: Final = 2.0
+
+ReadConfigs = Callable[[], Awaitable[Mapping[str, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to write to one target partition until ``expires`` (monotonic seconds)."""
+
+    producer: ProducerId
+    expires: float
+
+    def holds(self) -> bool:
+        """Whether the claim may still be used."""
+        return now_s() < self.expires
+
+
+def transactional_id(flow: Flow, target: TopicPartition) -> str:
+    """Name of the claim on one target partition, the same for every slot and application."""
+    return f"srm-{flow}-{target}"
+
+
+def claim_lifetime_s(broker_configs: Mapping[str, str]) -> float:
+    """Seconds a claim may be used, from the target broker's expiration settings."""
+    shortest = min(int(broker_configs.get(key, default)) for key, default in _EXPIRATIONS.items())
+    return shortest / 4000
+
+
+async def take(wire: Wire, flow: Flow, target: TopicPartition, lifetime_s: float) -> Claim:
+    """Shut out every older owner of the partition.
+
+    The marker may reach the log a little later; the claim is in force once it is there, for which
+    :func:`srm.replication.claim.marker.until_in_force` waits.
+
+    Raises:
+        FencedError: somebody else takes the same claim at this moment.
+        UnavailableError: the coordinator does not answer.
+    """
+    name = transactional_id(flow, target)
+    expires = now_s() + lifetime_s
+    producer = await wire.init_producer_id(name)
+    await wire.abort_empty_transaction(name, producer, target)
+    return Claim(producer, expires)
+
+
+class ClaimLifetime:
+    """How long a claim may be used, as the target's brokers are set now.
+
+    They are asked at most once a minute, before a claim; while they do not answer, what is known
+    counts.
+    """
+
+    def __init__(self, read: ReadConfigs) -> None:
+        """``read`` returns brokers' settings, empty where srm has no right to see them."""
+        self._read = read
+        self._known_s: float | None = None
+        self._asked_at = float("-inf")
+        self._asking: asyncio.Task[None] | None = None
+
+    async def seconds(self) -> float:
+        """Return the lifetime of a claim that is taken now.
+
+        Raises:
+            SrmError: the brokers have never answered yet.
+        """
+        if self._asking is None and now_s() - self._asked_at >= _ASK_EVERY_S:
+            self._asking = asyncio.get_running_loop().create_task(self._ask())
+        if self._asking is not None:
+            asking = asyncio.shield(self._asking)
+            if self._known_s is None:
+                await asking
+            else:
+                with suppress(SrmError, TimeoutError):
+                    async with asyncio.timeout(_ASK_S):
+                        await asking
+        if self._known_s is None:
+            raise UnavailableError("how long brokers remember producers is not known yet")
+        return self._known_s
+
+    async def _ask(self) -> None:
+        try:
+            configs = await self._read()
+            if configs or self._known_s is None:
+                self._known_s = claim_lifetime_s(configs)
+        finally:
+            self._asking = None
+            if self._known_s is not None:
+                self._asked_at = now_s()

@@ -1,0 +1,187 @@
+"""How a partition is claimed: what the target still holds, then the claim, then the walk."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+
+from srm.config.model import FlowConfig
+from srm.domain.flow_state.replication_records import CopyId
+from srm.domain.names.topics import Flow
+from srm.domain.verification.offset_ranges import both_ends
+from srm.errors import FencedError, IntegrityError
+from srm.replication.claim.claim import Claim, ClaimLifetime, take
+from srm.replication.claim.claim_limits import ClaimPermits, Meter, MeteredReader, WalkPermits
+from srm.replication.claim.marker import until_in_force
+from srm.replication.claim.target_log import held_log
+from srm.replication.clock import now_s
+from srm.replication.copy.partition import PartitionCopy
+from srm.replication.copy.write_answers import Stop
+from srm.replication.ports import Wire
+from srm.replication.resume.log_reader import LogReader
+from srm.replication.resume.resume import Resumed, Walked, resume
+from srm.replication.resume.source_lookahead import Comparison
+from srm.replication.resume.walk_start import records_of_others
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The claim is in force, and the position is proven."""
+
+    claim: Claim
+    resumed: Resumed
+
+
+@dataclass(frozen=True, slots=True)
+class TargetCut:
+    """The target's log holds nothing of what was copied from an offset on."""
+
+    end: int
+
+
+Outcome = Claimed | TargetCut | Stop | None
+"""None: the attempt was given up meanwhile, which the caller has to ask for in any case."""
+
+
+class Claiming:
+    """Claims the partitions of one slot, so many at once."""
+
+    def __init__(
+        self,
+        config: FlowConfig,
+        source: Wire,
+        target: Wire,
+        claim_lifetime: ClaimLifetime,
+        read_assignment: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Claim nothing yet; the arguments are those of the lifecycle."""
+        self._flow = config.flow
+        self._source = source
+        self._target = target
+        self._claim_lifetime = claim_lifetime
+        self._read_assignment = read_assignment
+        self._added_headers = config.records.added
+        self._accepts_loss = config.data_loss_policy == "continue"
+        self._read_committed = config.isolation_level == "read_committed"
+        self._claims = ClaimPermits()
+        self._walks = WalkPermits()
+        self.after_others: set[CopyId] = set()
+        """Copies that begin after records of others, by decision."""
+
+    async def claim_and_resume(self, copy: PartitionCopy, attempt: int) -> Outcome:
+        """Claim a partition and find its position.
+
+        Raises:
+            IntegrityError: the position cannot be decided.
+            SrmError: a broker does not answer, or does not let srm in; somebody else claims it.
+        """
+        nodes = await self._source.leader(copy.source), await self._target.leader(copy.target)
+        target = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
+        async with self._claims.hold(nodes[1]):
+            await self._read_assignment()
+            if copy.attempt != attempt:
+                return None
+            held = await held_log(target, copy.known_start())
+        if held.end < copy.target_next:
+            return TargetCut(held.end)
+        if copy.is_undecidable:  # a claim would change nothing, and epochs are few
+            await self._walks.walk(nodes, partial(self._walk, copy, attempt, None))
+        claim = await self._claim(copy, attempt, nodes[1], target, held.log_end)
+        if claim is None:
+            return None
+        # Until the claim was in force the log could still lose its end, and another owner copy on.
+        if copy.target_next:
+            held = await held_log(target, copy.known_start())
+            if held.end < copy.target_next:
+                return TargetCut(held.end)
+        resumed = await self._walks.walk(nodes, partial(self._walk, copy, attempt, claim))
+        if copy.attempt == attempt and resumed.has_rotated:
+            until = copy.note_rotated(claim.expires)
+            if now_s() < until:
+                return _old_id_in_force(copy, until - now_s())
+        return Claimed(claim, resumed)
+
+    async def _claim(
+        self,
+        copy: PartitionCopy,
+        attempt: int,
+        target_node: int,
+        target: LogReader,
+        target_end: int,
+    ) -> Claim | None:
+        """Return a claim that is in force, None if the attempt was given up meanwhile.
+
+        Its marker stands at ``target_end``, where the log has ended before, or after that. The
+        assignment is read once more under the claim: a pause is written before its seals. So a seal
+        fences each claim before it, and each claim after it has read the pause.
+        """
+        async with self._claims.hold(target_node):
+            if copy.attempt != attempt:
+                return None
+            lifetime_s = await self._claim_lifetime.seconds()
+            claim = await take(self._target, self._flow, copy.target, lifetime_s)
+            copy.note_claim(claim)
+        await until_in_force(target, target_end, claim)
+        await self._read_assignment()
+        return claim if copy.attempt == attempt else None
+
+    async def _walk(
+        self, copy: PartitionCopy, attempt: int, claim: Claim | None, meter: Meter
+    ) -> Resumed:
+        """Walk both logs from where the copy is known to stand.
+
+        Raises:
+            IntegrityError: the target holds records of others only, and nothing is decided of them;
+                or the position cannot be decided.
+        """
+
+        def note_walk(claim: Claim, walked: Walked) -> None:
+            if copy.attempt != attempt:
+                raise FencedError(f"{copy.target}: released while its logs were walked")
+            copy.note_walk(claim, walked)
+
+        committed = self._read_committed
+        source = MeteredReader(
+            self._source, copy.source, copy.source_id, read_committed=committed, meter=meter
+        )
+        target = MeteredReader(
+            self._target, copy.target, copy.target_id, read_committed=False, meter=meter
+        )
+        copy.decide({note: await source.held_to(note) for note in copy.decisions})
+        start = copy.known_start()
+        if copy.is_unknown and copy.assigned.copy_id not in self.after_others:
+            copy.note_others(await records_of_others(target, start.producer_ids, copy.others))
+            if copy.others is not None:
+                raise _held_by_others(copy, copy.others, self._flow)
+        return await resume(
+            source,
+            target,
+            start,
+            claim,
+            Comparison(
+                self._added_headers,
+                self._accepts_loss or copy.accepts_loss,
+                copy.transform,
+                copy.limits.left_out,
+            ),
+            partial(note_walk, claim) if claim is not None else None,
+        )
+
+
+def _held_by_others(copy: PartitionCopy, offsets: tuple[int, int], flow: Flow) -> IntegrityError:
+    topic, remote = copy.source.topic, copy.target.topic
+    return IntegrityError(
+        f"{copy.target} on {flow.target} holds records that srm did not copy, at target offsets "
+        f"{both_ends(*offsets)}; {flow} would copy {copy.source} a second time",
+        f"to copy after these records, run srm topics append --flow '{flow}' --topic {topic}; "
+        f"to copy into an empty topic, delete {remote} on {flow.target}",
+    )
+
+
+def _old_id_in_force(copy: PartitionCopy, wait_s: float) -> Stop:
+    reason = (
+        f"{copy.target}: the producer id of its claims has changed; who held the last claim "
+        f"under the old one may write for {wait_s:.0f} s yet"
+    )
+    return Stop(reason, retriable=False, retry_s=wait_s)

@@ -1,0 +1,138 @@
+"""Does the target still hold what was copied? Asked before a claim writes anything.
+
+A target that lost the end of its log (an unclean election, a lost disk, a restored snapshot) is
+shorter than the known position says, and every marker of a claim makes it longer again: after as
+many claims as records were lost the position looks right. So the log is asked before::
+
+    what we know        ... |901..950|951..1000|            position 1001, written in epoch 4
+    the target          ... |901..950| M | M |              it ends, or continues in epoch 5, at 951
+                                     ^ held: the map is cut here, what follows is copied again
+
+- The log's end, and the end of the leader epoch of the batch before the position (KIP-320): a log
+  that was cut off continues under a later epoch at the cut.
+- Where nothing is left of that epoch, but an earlier one reaches past the position, nothing that
+  stands under the earlier one is trusted.
+- A later epoch alone proves nothing: the same leader may have been elected again between two of our
+  batches. Then the batch behind the boundary is the next one of the same claim, by its sequence
+  number; a batch that went astray into a log that was cut off has another one.
+- The batch before the position is of a claim of ours, not of a later one. Where it is gone
+  (retention, compaction) the epochs and the end decide alone.
+
+Where this cannot be told from a loss, it is taken for one: that costs a walk over what is there,
+which finds and maps it again, and nothing is copied twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from srm.errors import UnavailableError
+from srm.replication.batches.batch import BatchHeader, next_sequence
+from srm.replication.ports import EpochEnd
+from srm.replication.resume.log_reader import ONE_BATCH, LogReader, OutOfRangeError
+from srm.replication.resume.resume import Start
+
+_STEPS_BACK: Final = 1000
+"""Batches of others that are passed one by one; below them nothing of the map is trusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLog:
+    """What the target's log holds of the copy.
+
+    ``end`` is the known position, or the lower offset up to which the log is as we know it.
+    ``log_start`` and ``log_end`` are those of the log.
+    """
+
+    end: int
+    log_start: int
+    log_end: int
+
+
+async def held_log(target: LogReader, start: Start) -> HeldLog:
+    """Compare the target's log with the known position.
+
+    Raises:
+        UnavailableError: a broker does not answer, or the log changes at this moment.
+        AuthorizationError: the right to read the topic is missing.
+    """
+    log_start, log_end = await target.wire.log_range(target.partition)
+    if not start.has_position or start.target_next <= log_start:
+        return HeldLog(start.target_next, log_start, log_end)
+    try:
+        end = min(start.target_next, log_end)
+        end = min(end, await _held_by_epochs(target, start, log_start, log_end))
+        end = await _held_by_producers(target, start, log_start, end)
+        if end < start.target_next:
+            # The others ask by name; this one by id, and fails where the topic was created anew.
+            await target.fetch(end, max_bytes=ONE_BATCH)
+    except OutOfRangeError as error:
+        raise UnavailableError(f"{error}: the log changes at the moment") from error
+    return HeldLog(end, log_start, log_end)
+
+
+async def _held_by_epochs(target: LogReader, start: Start, log_start: int, log_end: int) -> int:
+    """Return the first offset at which a later leader epoch holds something else than our copy."""
+    epoch = start.target_epoch
+    while epoch >= 0:
+        found = await target.wire.epoch_end(target.partition, epoch)
+        if 0 <= found.epoch < epoch:
+            return max(log_start, await _end_without_epoch(target, start, found))
+        boundary = found.end
+        if boundary < 0 or boundary >= start.target_next:
+            break
+        if not log_start < boundary < log_end:
+            return max(log_start, boundary)
+        before = await target.batch_at(boundary - 1)
+        after = await target.batch_at(boundary)
+        if before is None or after is None or not _continues(before, after):
+            return boundary
+        if after.leader_epoch <= epoch:
+            return boundary
+        epoch = after.leader_epoch
+    return start.target_next
+
+
+async def _end_without_epoch(target: LogReader, start: Start, found: EpochEnd) -> int:
+    """Return where a log ends as we know it that holds nothing of the epoch that we know.
+
+    Where an earlier epoch reaches past the position, its leader has more of it than the one that we
+    copied to ever saw: both logs are surely one only up to where that epoch began.
+    """
+    if found.end < start.target_next:
+        return found.end
+    begun = (await target.wire.epoch_end(target.partition, found.epoch - 1)).end
+    return begun if begun < start.target_next else -1
+
+
+async def _held_by_producers(target: LogReader, start: Start, log_start: int, end: int) -> int:
+    """Return the offset after the last batch that can stand there, at most ``end``."""
+    for _ in range(_STEPS_BACK):
+        if end <= log_start:
+            return end
+        batch = await target.batch_at(end - 1)
+        if batch is None or _can_stand(batch, start):
+            return end
+        end = batch.base_offset
+    return log_start
+
+
+def _continues(before: BatchHeader, after: BatchHeader) -> bool:
+    """Whether a batch is the next one of the same claim; its marker comes before the first one."""
+    if (before.producer_id, before.producer_epoch) != (after.producer_id, after.producer_epoch):
+        return False
+    if after.is_control or after.base_offset != before.last_offset + 1:
+        return False
+    wanted = 0
+    if not before.is_control:
+        wanted = next_sequence(before.base_sequence, before.last_offset_delta + 1)
+    return after.base_sequence == wanted
+
+
+def _can_stand(batch: BatchHeader, start: Start) -> bool:
+    """Whether a batch can stand before the position: not of a later claim, nor of a stranger."""
+    known = start.written_by
+    if known is not None and batch.producer_id == known.id:
+        return batch.producer_epoch <= known.epoch
+    return batch.is_control or not start.producer_ids or batch.producer_id in start.producer_ids

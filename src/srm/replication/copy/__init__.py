@@ -1,0 +1,1 @@
+"""The copy path of a slot, from fetch to acknowledgement."""

@@ -1,0 +1,221 @@
+"""Reading from the source: one long poll per broker, over all partitions it leads.
+
+The broker remembers what is wanted, so each round looks only at partitions that have changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from srm.errors import IntegrityError, SrmError
+from srm.replication import codes
+from srm.replication.clock import now_s
+from srm.replication.copy.backlog import Backlog
+from srm.replication.copy.partition import PartitionCopy
+from srm.replication.copy.quota import Quota
+from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, FetchSession
+
+logger = logging.getLogger(__name__)
+
+_PARTITION_BYTES: Final = 1 << 20
+_LONG_WAY_PARTITION_BYTES: Final = 32 << 20
+_LONG_WAY_S: Final = 0.025
+"""Where no poll comes back sooner, full ones are worth larger ones."""
+_RESPONSE_BYTES: Final = 8 << 20
+_WAITING_BYTES: Final = 16 << 20
+"""Bytes waiting for a target broker, over all partitions of a source broker, before fetches pause:
+less than the processor's cache, as more only makes the memory cold. From far away two polls."""
+_IDLE_WAIT_MS: Final = 500
+"""As Kafka's consumers wait. Records end a poll at once; so long may a partition that comes anew
+wait to be in the next."""
+_SHORT_WAIT_MS: Final = 5
+"""While a partition of ours was left out a moment ago: it is to come back soon."""
+_MOMENT_S: Final = 1.0
+_WORTH_A_ROUND: Final = 1 << 19
+"""Bytes in a fetch below which a little patience makes rounds fewer, and batches larger."""
+_RETRY_S: Final = 0.2
+_LONG_TURN_S: Final = 0.01
+
+OnData = Callable[[PartitionCopy], None]
+OnTrouble = Callable[[PartitionCopy, int, SrmError | None], None]
+_Key = tuple[bytes, int]
+
+
+def _key(copy: PartitionCopy) -> _Key:
+    return copy.source_id, copy.source.partition
+
+
+class SourceLoop:
+    """Fetches for the partitions that one source broker leads."""
+
+    def __init__(
+        self,
+        session: FetchSession,
+        where: str,
+        on_data: OnData,
+        on_trouble: OnTrouble,
+        quota: Quota,
+        *,
+        read_committed: bool,
+        linger_s: float,
+    ) -> None:
+        self._session = session
+        self._where = where
+        self._on_data = on_data
+        self._on_trouble = on_trouble
+        self._quota = quota
+        self._read_committed = read_committed
+        self._linger_s = linger_s
+        self._copies: dict[_Key, PartitionCopy] = {}
+        self._changed: dict[_Key, None] = {}
+        self._asked: dict[_Key, FetchFrom] = {}
+        self._left_out: set[_Key] = set()
+        self._troubled: dict[_Key, PartitionCopy] = {}
+        self._left_out_at = 0.0
+        self._backlog = Backlog()
+        self._partition_bytes = _PARTITION_BYTES
+        self._quickest_s = float("inf")
+        self._wake = asyncio.Event()
+        self.answered_s = float("-inf")
+        """When the broker last answered, monotonic."""
+
+    def add(self, copy: PartitionCopy, target_node: int) -> None:
+        """Fetch for one more partition, whose records go to a target node."""
+        self._copies[_key(copy)] = copy
+        if copy.is_troubled:
+            self._troubled[_key(copy)] = copy
+        self._backlog.add(copy, target_node)
+        self.look_at(copy)
+
+    def remove(self, copy: PartitionCopy) -> None:
+        """Fetch no more for a partition."""
+        key = _key(copy)
+        if self._copies.get(key) is copy:
+            del self._copies[key]
+            self._troubled.pop(key, None)
+            self._backlog.remove(copy)
+            self.look_at(copy)
+
+    def look_at(self, copy: PartitionCopy) -> None:
+        """Look again at whether, and from where, a partition wants data."""
+        self._changed[_key(copy)] = None
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        while True:
+            self._wake.clear()
+            limit = max(_WAITING_BYTES, 2 * self._partition_bytes)
+            held_or_freed = self._backlog.weigh(limit)
+            if held_or_freed is None:
+                await self._wake.wait()
+                continue
+            self._changed.update(dict.fromkeys(map(_key, held_or_freed)))
+            self._tell_changes()
+            if not self._asked:
+                await self._wake.wait()
+                continue
+            began = now_s()
+            room = max(_PARTITION_BYTES, 2 * limit - self._backlog.bytes)
+            most = min(room, max(_RESPONSE_BYTES, self._partition_bytes))
+            soon = self._left_out and began - self._left_out_at < _MOMENT_S
+            try:
+                fetched = await self._session.poll(
+                    max_wait_ms=_SHORT_WAIT_MS if soon else _IDLE_WAIT_MS,
+                    max_bytes=self._quota.fetch_bytes(most),
+                )
+            except SrmError as error:
+                logger.warning("source %s: %s", self._where, error)
+                code = codes.NO_ANSWER if error.retriable else codes.NO_ACCESS
+                for key in list(self._asked):
+                    if (copy := self._copies.get(key)) is not None:
+                        self._on_trouble(copy, code, error)
+                await asyncio.sleep(_RETRY_S)  # back-off between connection attempts
+                continue
+            self.answered_s = now_s()
+            size = await self._dispatch(fetched, self.answered_s - began)
+            self._note_answered()
+            pause = max(self._quota.spend(size), fetched.throttle_time_ms / 1000)
+            if 0 < size < _WORTH_A_ROUND:
+                pause = max(pause, self._linger_s)
+            if pause > 0:
+                # A quota of ours or of the broker (KIP-219), or more that is about to come.
+                await asyncio.sleep(pause)
+
+    def _note_answered(self) -> None:
+        """Those that were at rest, and of which the source says nothing bad now, may go on."""
+        for key, copy in list(self._troubled.items()):
+            if key in self._asked and copy.note_source_answered():
+                del self._troubled[key]
+
+    def _tell_changes(self) -> None:
+        changed, self._changed = self._changed, {}
+        for key in changed:
+            copy = self._copies.get(key)
+            is_held = copy is not None and self._backlog.holds_back(copy)
+            if copy is not None and copy.wants_data and not is_held:
+                self._left_out.discard(key)
+                wanted = FetchFrom(*key, copy.fetch_offset, self._partition_bytes, copy.fetch_epoch)
+                if self._asked.get(key) != wanted:
+                    self._asked[key] = wanted
+                    self._session.want(wanted)
+                continue
+            if copy is None:
+                self._left_out.discard(key)
+            else:
+                self._left_out.add(key)
+                self._left_out_at = now_s()
+            if self._asked.pop(key, None) is not None:
+                self._session.forget(*key)
+
+    def _accept(
+        self, copy: PartitionCopy, part: FetchedPartition, owner: object, asked: int
+    ) -> IntegrityError | None:
+        """Queue what was fetched; return what is wrong with it, behind what was queued."""
+        try:
+            copy.accept(part, owner, asked, read_committed=self._read_committed)
+        except IntegrityError as error:
+            return error
+        except Exception as error:  # what one partition holds must not stop the others
+            logger.exception("%s: unexpected failure", copy.source)
+            return IntegrityError(f"{copy.source}: unexpected {error!r}", "see the log")
+        return None
+
+    async def _dispatch(self, fetched: Fetched, seconds: float) -> int:
+        """Hand out what has arrived; return its size in bytes."""
+        size = largest = 0
+        turn_s = now_s()
+        for part in fetched.partitions:
+            if now_s() - turn_s > _LONG_TURN_S:
+                await asyncio.sleep(0)  # claims and answers are not to wait for all of them
+                turn_s = now_s()
+            key = part.topic_id, part.partition
+            copy, asked = self._copies.get(key), self._asked.get(key)
+            if copy is None or asked is None:
+                continue
+            if part.error != codes.NONE:
+                self._changed[key] = None
+                if asked.offset == copy.fetch_offset:
+                    self._on_trouble(copy, part.error, None)
+                continue
+            length = len(part.records)
+            damage = self._accept(copy, part, fetched.owner, asked.offset)
+            if damage is not None and copy.is_drained:
+                self._on_trouble(copy, codes.UNREADABLE, damage)
+                continue
+            if length:
+                size += length
+                largest = max(largest, length)
+                self._changed[key] = None
+                self._backlog.arrived(copy)
+                self._on_data(copy)
+            if damage is not None and not copy.is_drained:
+                # What stands before it is copied first, unless a claim has begun anew.
+                copy.doubt()
+        self._quickest_s = min(self._quickest_s, seconds)
+        if self._quickest_s > _LONG_WAY_S and largest > self._partition_bytes // 2:
+            self._partition_bytes = min(_LONG_WAY_PARTITION_BYTES, self._partition_bytes * 2)
+        return size

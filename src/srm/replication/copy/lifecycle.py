@@ -1,0 +1,495 @@
+"""The life of the partitions of one slot: placed, claimed, resumed, copied, at rest, taken up.
+
+Whatever goes wrong, the cure is to claim and resume again, at once or after a back-off, while the
+other partitions continue. What cannot be cured stops the partition with a reason and the range of
+source offsets that it is about; ``data.loss.policy=continue`` notes the range as lost and copies
+on. :mod:`srm.replication.copy.partition` has the picture of the phases, and
+:mod:`srm.replication.copy.write_answers` says what a broker's answer means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from srm.config.model import FlowConfig
+from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.text.reason import set_key
+from srm.domain.verification.offset_ranges import both_ends
+from srm.errors import DataLossError, SrmError, told
+from srm.replication import codes
+from srm.replication.batches.merging import Merging
+from srm.replication.batches.transform import ClusterIds, Transform
+from srm.replication.claim.claim import ClaimLifetime
+from srm.replication.claim.claiming import Claimed, Claiming, TargetCut
+from srm.replication.copy import write_answers
+from srm.replication.copy.partition import PartitionCopy, Phase
+from srm.replication.copy.placement import Placement, Spawn
+from srm.replication.copy.quota import Quota
+from srm.replication.copy.write_answers import Verdict
+from srm.replication.native.library import native_library
+from srm.replication.ports import Clock, Produced, Wire
+from srm.replication.report.reporting import Reporter
+from srm.replication.resume.log_reader import LogReader
+from srm.replication.resume.resume import NOWHERE, Start
+from srm.replication.takeover.sealing import first_record_in
+
+logger = logging.getLogger(__name__)
+
+_WATCH_S: Final = 30.0
+_ASKED_AT_ONCE: Final = 200
+_AT_REST: Final = (Phase.FENCED, Phase.STOPPED)
+
+
+class Lifecycle:
+    """Takes every partition of one slot through its phases."""
+
+    def __init__(
+        self,
+        config: FlowConfig,
+        source: Wire,
+        target: Wire,
+        reporter: Reporter,
+        now_ms: Clock,
+        claim_lifetime: ClaimLifetime,
+        quota: Quota,
+        clusters: ClusterIds,
+        *,
+        read_assignment: Callable[[], Awaitable[None]],
+        load_again: Callable[[AssignedPartition], None],
+        cut_map: Callable[[AssignedPartition, int], Awaitable[Start]],
+        spawn: Spawn,
+    ) -> None:
+        """Hold no partition yet.
+
+        Args:
+            config: of the flow.
+            source: hot path to the source.
+            target: hot path to the target.
+            reporter: is told of losses and strange logs.
+            now_ms: epoch milliseconds.
+            claim_lifetime: how long a claim may be used.
+            quota: of the slot.
+            clusters: ids of both clusters, for records' provenance.
+            read_assignment: waits until all is obeyed that the log of assignments holds now.
+            load_again: asks for the start of a partition, and for :meth:`begin` with it.
+            cut_map: cuts the map of a partition at a target offset; returns where that leaves it.
+            spawn: runs a task whose failure ends the slot.
+        """
+        self.copies: dict[AssignedPartition, PartitionCopy] = {}
+        self._flow = config.flow
+        accepting = set_key(config.flow, "data.loss.policy", "continue")
+        self._accept_loss = f"to record the loss and copy on, {accepting}"
+        self._source = source
+        self._target = target
+        self._reporter = reporter
+        self._records = config.records
+        self._clusters = clusters
+        native = native_library()
+        self._merging = Merging(native, config.merge_bytes) if native else None
+        self._read_committed = config.isolation_level == "read_committed"
+        self._load_again = load_again
+        self._cut_map = cut_map
+        self._spawn = spawn
+        self._has_ended = False
+        self._claiming = Claiming(config, source, target, claim_lifetime, read_assignment)
+        self._placement = Placement(
+            source,
+            target,
+            self,
+            quota,
+            now_ms,
+            spawn,
+            read_committed=self._read_committed,
+            linger_s=config.linger_ms / 1000,
+        )
+
+    # ----- coming and leaving
+
+    def begin(self, assigned: AssignedPartition, start: Start | SrmError | None) -> None:
+        """Take a partition on at its known, or first, position; an error stops it at once."""
+        transform = None
+        if not self._records.does_nothing:
+            transform = Transform(
+                self._records,
+                self._clusters,
+                self._flow.source,
+                assigned.topic,
+                assigned.target_topic,
+            )
+        known = start if isinstance(start, Start) else None
+        copy = PartitionCopy(
+            assigned,
+            known or NOWHERE,
+            transform,
+            self._merging,
+        )
+        self.copies[assigned] = copy
+        if known is not None and known.fresh and known.has_former:
+            self._reporter.begins(copy, known.target_next)
+        if known is not None and known.copy_is_gone:
+            self._reporter.strange(
+                copy,
+                f"{copy.target} is another topic than was copied to before: that was deleted, or "
+                "had another name; all that the source holds is copied again",
+            )
+        if isinstance(start, SrmError):
+            copy.lose_start()
+            self._carry_out(copy, write_answers.judge_error(start))
+        else:
+            self._take_up(copy)
+
+    def release(self, assigned: AssignedPartition) -> PartitionCopy:
+        """Let go of a partition; nothing is written for it any more."""
+        copy = self.copies.pop(assigned)
+        self._placement.remove(copy)
+        copy.leave()
+        return copy
+
+    def end(self) -> None:
+        """Begin nothing more, whatever is due or answered."""
+        self._has_ended = True
+
+    def hold_back(self, copy: PartitionCopy, *, held: bool) -> None:
+        """Fetch no more for a partition whose map cannot be written, or fetch again."""
+        if copy.held_back != held:
+            copy.hold_back(held=held)
+            if not held:
+                self._placement.fetch_on(copy)
+
+    def source_heard_s(self) -> float | None:
+        """Return when the source had last answered for all partitions that are not given up.
+
+        Monotonic seconds; None while one of them is fetched from nobody.
+        """
+        resting = (Phase.STOPPED, Phase.FENCED)
+        going = (copy for copy in self.copies.values() if copy.phase not in resting)
+        return self._placement.heard_s(going)
+
+    def hear(self, decided: Collection[PartitionNotes]) -> None:
+        """Take up what has waited for a decision."""
+        copy_ids = {note.copy_id for note in decided}
+        self._claiming.after_others |= copy_ids
+        for copy in list(self.copies.values()):
+            if copy.phase is Phase.STOPPED and copy.assigned.copy_id in copy_ids:
+                self._take_up(copy)
+
+    def _take_up(self, copy: PartitionCopy) -> None:
+        """Continue with a partition that is new, or was at rest."""
+        copy.take_up()
+        if copy.has_lost_start:
+            del self.copies[copy.assigned]
+            self._load_again(copy.assigned)
+        elif copy.has_position:
+            self._run(copy, self._place(copy))
+        else:
+            self._run(copy, self._find_first_position(copy))
+
+    async def _find_first_position(self, copy: PartitionCopy) -> None:
+        """Begin a partition of which no position is known at the start of both logs."""
+        attempt = copy.attempt
+        source_start, _ = await self._source.log_range(copy.source)
+        target_start, target_end = await self._target.log_range(copy.target)
+        if copy.attempt == attempt:
+            copy.begin_at(source_start, target_start, target_end)
+            await self._place(copy, compared=True)
+
+    # ----- copying
+
+    async def _place(self, copy: PartitionCopy, *, compared: bool = False) -> None:
+        """Fetch from, and send to, the brokers that lead the partition; claim if data waits.
+
+        A claim moves the position to the target's end, too, unless the two just were ``compared``.
+        """
+        source_node = await self._source.leader(copy.source)
+        target_node = await self._target.leader(copy.target)
+        await self._target.connect(target_node)
+        has_moved = False
+        if copy.phase is Phase.IDLE and not compared:
+            has_moved = await self._has_end_moved(copy)
+        if self.copies.get(copy.assigned) is not copy or copy.phase in _AT_REST:
+            return
+        self._placement.put(copy, source_node, target_node)
+        if copy.phase is Phase.IDLE and (copy.needs_claim or has_moved):
+            self.claim(copy)
+
+    async def watch_targets(self) -> None:
+        """Look from time to time where targets end to which nothing more is to be copied."""
+        while True:
+            await asyncio.sleep(_WATCH_S)  # the rhythm of looks, not a wait
+            copies = list(self.copies.values())
+            for first in range(0, len(copies), _ASKED_AT_ONCE):
+                some = copies[first : first + _ASKED_AT_ONCE]
+                await asyncio.gather(*(self._look_at_target(copy) for copy in some))
+
+    async def watch_ends(self) -> None:
+        """Learn how far the source is where it is not fetched from: what has stopped lags, too."""
+        while True:
+            await asyncio.sleep(_WATCH_S)  # the rhythm of looks, not a wait
+            copies = [copy for copy in self.copies.values() if copy.phase in _AT_REST]
+            for first in range(0, len(copies), _ASKED_AT_ONCE):
+                some = copies[first : first + _ASKED_AT_ONCE]
+                await asyncio.gather(*(self._look_at_end(copy) for copy in some))
+
+    async def _look_at_end(self, copy: PartitionCopy) -> None:
+        attempt = copy.attempt
+        try:
+            if await self._source.topic_id(copy.source.topic) != copy.source_id:
+                return  # another topic has the name now
+            _, end = await self._source.log_range(copy.source)
+        except SrmError as error:
+            logger.debug("%s: %s", copy.source, error)
+            return
+        except Exception:  # as for targets
+            logger.exception("%s: unexpected failure", copy.source)
+            return
+        if copy.attempt == attempt:
+            copy.note_source_end(end)
+
+    async def _look_at_target(self, copy: PartitionCopy) -> None:
+        if not (copy.is_idle and copy.has_position):
+            return  # what is sent, or claimed, is compared anyway
+        attempt = copy.attempt
+        try:
+            has_moved = await self._has_end_moved(copy)
+        except SrmError as error:
+            logger.debug("%s: %s", copy.target, error)
+            return
+        except Exception:  # what one broker says must not stop the looks at others
+            logger.exception("%s: unexpected failure", copy.target)
+            return
+        if has_moved and copy.attempt == attempt and copy.is_idle:
+            self.claim(copy)
+
+    async def _has_end_moved(self, copy: PartitionCopy) -> bool:
+        """Whether the target's log has lost its end, or holds only markers after the position.
+
+        Consumers pass markers, so a translation of their offsets needs a position after them. A
+        walk judges records there, once there is a batch to write.
+        """
+        at = copy.target_next
+        _, log_end = await self._target.log_range(copy.target)
+        if log_end <= at or not copy.has_position:
+            return log_end < at
+        log = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
+        return await first_record_in(log, [(at, log_end)]) is None
+
+    def on_data(self, copy: PartitionCopy) -> None:
+        """Send what was fetched; claim first where no claim is in force."""
+        if copy.in_doubt:
+            self._settle_doubt(copy)
+        elif copy.needs_claim:
+            self.claim(copy)
+        elif copy.can_send:
+            self._placement.data_waits(copy)
+
+    def on_progress(self, copy: PartitionCopy) -> None:
+        """There is room to fetch more."""
+        if copy.in_doubt:
+            self._settle_doubt(copy)
+        else:
+            self._placement.fetch_on(copy)
+
+    def claim(self, copy: PartitionCopy) -> None:
+        """Claim the partition, find its position and copy on."""
+        if copy.phase is not Phase.CLAIMING:
+            copy.begin_claiming()
+            self._run(copy, self._claim_and_resume(copy, copy.attempt))
+
+    async def _claim_and_resume(self, copy: PartitionCopy, attempt: int) -> None:
+        outcome = await self._claiming.claim_and_resume(copy, attempt)
+        if copy.attempt != attempt:
+            return
+        match outcome:
+            case TargetCut(end):
+                await self._begin_at_cut(copy, attempt, end)
+            case write_answers.Stop():
+                self._stop(copy, outcome)
+            case Claimed(claim, resumed):
+                if resumed.notes:
+                    self._reporter.strange(copy, "; ".join(resumed.notes))
+                if resumed.former_end is not None:
+                    self._reporter.begins(copy, resumed.former_end)
+                if copy.over:
+                    self._reporter.over(copy)
+                copy.begin_copying(claim, resumed)
+                await self._place(copy)
+
+    async def _begin_at_cut(self, copy: PartitionCopy, attempt: int, target_end: int) -> None:
+        """The target lost the end of its log: cut the map there, and copy again from there on."""
+        start = await self._cut_map(copy.assigned, target_end)
+        if copy.attempt != attempt:
+            return
+        self._reporter.strange(
+            copy,
+            f"the log of {copy.target} lost its end: offsets "
+            f"{both_ends(target_end, copy.target_next)} are gone or not ours; copied again from "
+            f"source offset {start.source_next}",
+        )
+        self.release(copy.assigned)
+        self.begin(copy.assigned, start)
+
+    # ----- trouble
+
+    def on_fetch_trouble(self, copy: PartitionCopy, error: int, failure: SrmError | None) -> None:
+        """The source did not give what was asked for."""
+        self._carry_out(copy, write_answers.judge_fetch(copy, error, failure, self._source.alias))
+
+    def on_refused(self, copy: PartitionCopy, produced: Produced) -> None:
+        """The target did not take a batch."""
+        self._carry_out(copy, write_answers.judge_refusal(copy, produced, self._target.alias))
+
+    def _settle_doubt(self, copy: PartitionCopy) -> None:
+        """Ask whether the source holds what was copied, once nothing is on its way."""
+        if copy.is_drained:
+            self._placement.remove(copy)
+            ask = partial(write_answers.judge_doubt, copy, self._source)
+            self._run(copy, self._judge(copy, copy.attempt, ask))
+
+    async def _judge(
+        self, copy: PartitionCopy, attempt: int, ask: Callable[[], Awaitable[Verdict]]
+    ) -> None:
+        """Carry out what the logs are asked for, unless something else has happened meanwhile."""
+        verdict = await ask()
+        if copy.attempt == attempt:
+            self._carry_out(copy, verdict)
+
+    def _carry_out(self, copy: PartitionCopy, verdict: Verdict) -> None:
+        match verdict:
+            case write_answers.Stop():
+                self._stop(copy, verdict)
+            case write_answers.Fenced(reason):
+                self._fence(copy, reason)
+            case write_answers.Doubt():
+                copy.doubt()
+                self._settle_doubt(copy)
+            case write_answers.TopicUnknown(error):
+                self._placement.remove(copy)
+                ask = partial(write_answers.judge_topic, copy, self._source, error)
+                self._run(copy, self._judge(copy, copy.attempt, ask))
+            case write_answers.BlameRecord(produced):
+                self._blame_record(copy, produced)
+            case write_answers.Walk(source_start):
+                copy.note_checked(source_start)
+                self.claim(copy)
+            case write_answers.Lost(first, end, what):
+                self._lose(copy, first, end, what)
+            case write_answers.Replaced(what):
+                self._continue_in_another_log(copy, what)
+            case write_answers.Fine():
+                copy.believe()
+                self._run(copy, self._place(copy))
+
+    def _blame_record(self, copy: PartitionCopy, produced: Produced) -> None:
+        """Find the record to blame by cutting the batch; what is left is one record."""
+        outgoing = copy.oldest_in_flight
+        offsets = outgoing.offsets()
+        size, is_merged = len(outgoing.view), outgoing.is_merged
+        if copy.limits.learn(produced, size, offsets, is_merged=is_merged):
+            self.claim(copy)
+            return
+        [offset] = offsets
+        refusal = codes.REFUSED[produced.error]
+        what = f"{len(outgoing.view)} bytes, {refusal.named(produced.message)}"
+        if self._reporter.accepts_loss:
+            told_all = told(f"{copy.target} refused it: {what}", refusal.action)
+            self._reporter.lost(copy, offset, offset + 1, told_all)
+            copy.limits.leave_out(offset)
+            self.claim(copy)
+            return
+        action = "; or ".join(filter(None, (refusal.action, self._accept_loss)))
+        refused = f"{copy.target} refused the record at source offset {offset}: {what}"
+        self._stop(
+            copy,
+            write_answers.Stop(
+                told(refused, action),
+                retriable=False,
+                blocked=(offset, offset + 1),
+                action=action,
+            ),
+        )
+
+    def _lose(self, copy: PartitionCopy, first: int, end: int, what: str) -> None:
+        """Records are gone that were to be copied, or that were copied: continue or stop."""
+        is_decided = copy.limits.leaves_out(first, end)
+        if not (self._reporter.accepts_loss or is_decided):
+            loss = DataLossError(
+                f"{copy.source}: records {both_ends(first, end)} are gone: {what}",
+                self._accept_loss,
+            )
+            self._stop(copy, replace(write_answers.stop_of(loss), blocked=(first, end)))
+            return
+        if not is_decided:
+            self._reporter.lost(copy, first, end, what)
+        if first < copy.source_next:
+            copy.cut_at(first)
+            self.claim(copy)
+        else:
+            copy.go_back_to(end)
+            self._run(copy, self._place(copy))
+
+    def _continue_in_another_log(self, copy: PartitionCopy, what: str) -> None:
+        """Copy on from the same offset if losses are accepted: there is no better one."""
+        if not self._reporter.accepts_loss:
+            self._stop(copy, write_answers.stop_of(DataLossError(what, self._accept_loss)))
+            return
+        self._reporter.strange(copy, what)
+        copy.go_back_to(copy.source_next)
+        self._run(copy, self._place(copy))
+
+    def _fence(self, copy: PartitionCopy, reason: str) -> None:
+        self._placement.remove(copy)
+        copy.rest(Phase.FENCED, reason)
+        logger.warning("%s: %s; claimed again while it is assigned", copy.target, reason)
+        self._retry_later(copy, write_answers.Stop(reason).back_off_s(copy.failures))
+
+    def _stop(self, copy: PartitionCopy, stop: write_answers.Stop) -> None:
+        """Leave a partition at rest for a while, with a reason that is logged while it is new."""
+        self._placement.remove(copy)
+        if stop.stale_leader:
+            (self._source if stop.stale_leader == "source" else self._target).leaders_changed()
+        back_off = stop.back_off_s(copy.failures)
+        level = logging.DEBUG if stop.reason == copy.reason else logging.WARNING
+        copy.rest(
+            Phase.STOPPED,
+            stop.reason,
+            stop.blocked,
+            is_undecidable=stop.is_undecidable,
+            action=stop.action,
+        )
+        logger.log(level, "%s: %s; next try in %.1f s", copy.source, stop.reason, back_off)
+        self._retry_later(copy, back_off)
+
+    def _retry_later(self, copy: PartitionCopy, delay_s: float) -> None:
+        asyncio.get_running_loop().call_later(delay_s, self._retry, copy, copy.attempt)
+
+    def _retry(self, copy: PartitionCopy, attempt: int) -> None:
+        if copy.attempt == attempt and self.copies.get(copy.assigned) is copy:
+            self._take_up(copy)
+
+    def _run(self, copy: PartitionCopy, work: Coroutine[Any, Any, None]) -> None:
+        if self._has_ended:
+            work.close()
+        else:
+            self._spawn(self._guard(copy, copy.attempt, work))
+
+    async def _guard(
+        self, copy: PartitionCopy, attempt: int, work: Coroutine[Any, Any, None]
+    ) -> None:
+        """Whatever is wrong with one partition stops that one only."""
+        try:
+            await work
+        except SrmError as error:
+            verdict = write_answers.judge_error(error)
+        except Exception as error:
+            logger.exception("%s: unexpected failure", copy.source)
+            verdict = write_answers.stop_of(SrmError(f"unexpected {error!r}", "see the log"))
+        else:
+            return
+        if copy.attempt == attempt:
+            self._carry_out(copy, verdict)

@@ -1,0 +1,507 @@
+"""One source partition on its way to its target partition.
+
+::
+
+    IDLE --(a batch to write)--> CLAIMING --(resumed)--> COPYING --(claim lapses)--> CLAIMING
+                                    ^  |                    |
+              (back-off passed)     |  v                    v
+                                  STOPPED <----(error)------+----(fenced)---> FENCED
+                                                   (back-off has passed) FENCED --> IDLE
+
+Every trouble has one cure: claim again and walk the logs (about 10 ms). So there is no resending
+and no guessing about what a lost answer may have meant.
+
+Each arrow is a method of :class:`PartitionCopy`, and nobody else changes its fields;
+:mod:`srm.replication.copy.lifecycle` decides which arrow is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.replication_records import AssignedPartition, PartitionPosition
+from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.map_records import topic_id_bytes
+from srm.domain.offset_map.offset_map import Position, Run
+from srm.replication.batches.batch import epoch_of, rewrite
+from srm.replication.batches.merging import Merging
+from srm.replication.batches.outgoing import BatchToSend
+from srm.replication.batches.target_limits import TargetLimits
+from srm.replication.batches.to_send import batches_to_send
+from srm.replication.batches.transform import Transform
+from srm.replication.claim.claim import Claim
+from srm.replication.copy.send_queue import SendQueue
+from srm.replication.copy.traffic import Traffic
+from srm.replication.mapping.map_writer import MapWriter
+from srm.replication.ports import FetchedPartition, ProducerId
+from srm.replication.report.sync_marks import SyncMarks
+from srm.replication.resume.resume import Resumed, Start, Walked
+from srm.replication.resume.walk import Settled
+
+_QUEUE_BYTES: Final = 32 << 20
+"""Bytes waiting for the target before a partition is left out of fetches."""
+
+
+class Phase(Enum):
+    """Where a partition stands, see the picture above."""
+
+    IDLE = "idle"
+    CLAIMING = "claiming"
+    COPYING = "copying"
+    FENCED = "fenced"
+    STOPPED = "stopped"
+
+
+@dataclass(eq=False)
+class PartitionCopy:
+    """State of one partition.
+
+    ``attempt`` tells answers of this claim from those of older ones. ``blocked`` are the source
+    offsets that keep a stopped partition from continuing, where they are known. ``source_epoch`` is
+    the leader epoch of the source batch before ``source_next``, ``fetch_epoch`` that before
+    ``fetch_offset``, -1 if not known. While ``in_doubt``, the source has another epoch there now,
+    ``found_epoch``, and whether its log still holds what was copied has to be asked. ``written_by``
+    is the claim of the target's batch before ``target_next``, ``target_epoch`` the leader epoch
+    under which its marker was written. While it is ``held_back``, its map cannot be written, or
+    does not tell of a cut yet, and no more is fetched. It ``is_troubled`` from a rest on, a former
+    owner's too, until something is acknowledged or there is proven to be nothing to copy: what is
+    taken up again has not gone on before that. ``end_at_rest`` is how far the source was found to
+    be while nothing was fetched. ``cut_is_untold`` until a report under our
+    claim tells of it: records that took the places of lost ones before that would be translated as
+    those. ``others`` are the target offsets [from, to) of records that others wrote before srm did,
+    where the target holds no copy. ``over`` has the decisions that the source's log was found to
+    hold in part only, or no more: where each ends now.
+    """
+
+    assigned: AssignedPartition
+    start: Start
+    transform: Transform | None = None
+    merging: Merging | None = None
+    phase: Phase = Phase.IDLE
+    reason: str = ""
+    action: str = ""
+    blocked: tuple[int, int] | None = None
+    attempt: int = 0
+    fetch_offset: int = 0
+    fetch_epoch: int = -1
+    in_doubt: bool = False
+    found_epoch: int = -1
+    source_next: int = 0
+    source_epoch: int = -1
+    source_end: int = 0
+    source_high: int = 0
+    target_next: int = 0
+    target_epoch: int = -1
+    written_by: ProducerId | None = None
+    claim: Claim | None = None
+    failures: int = 0
+    traffic: Traffic = field(default_factory=Traffic)
+    checked: tuple[int, int] | None = None
+    held_back: bool = False
+    cut_is_untold: bool = False
+    is_troubled: bool = False
+    end_at_rest: int = 0
+    others: tuple[int, int] | None = None
+    over: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Stand at the known position, unproven until there is something to write."""
+        assigned = self.assigned
+        self.source = TopicPartition(assigned.topic, assigned.partition)
+        self.target = TopicPartition(assigned.target_topic, assigned.partition)
+        self.source_id = topic_id_bytes(assigned.topic_id)
+        self.target_id = topic_id_bytes(assigned.target_topic_id)
+        start = self.start
+        self.limits = TargetLimits()
+        self.sync_marks = SyncMarks()
+        self.map = MapWriter(
+            assigned,
+            start.producer_ids,
+            start.tree,
+            start.found,
+            start.garbage,
+            -1 if start.cut else start.source_epoch,
+            rewrite_index=start.rewrite_index,
+        )
+        if start.cut:
+            self.map.cut(start.source_next, start.target_next)
+        self.fetch_offset = self.source_next = start.source_next
+        self.fetch_epoch = self.source_epoch = start.source_epoch
+        self.target_next = start.target_next
+        self.target_epoch, self.written_by = start.target_epoch, start.written_by
+        self.has_position = start.has_position
+        """Whether there is one to tell, and to take up again."""
+        self.has_lost_start = False
+        self.is_undecidable = False
+        self._claimed_ids: frozenset[int] = frozenset()
+        self._old_id_lapses_at: float | None = None
+        self._fresh = start.fresh
+        self._is_unproven = False
+        self._truncated = start.truncated
+        self._is_cut = self.cut_is_untold = start.cut
+        self.is_troubled = start.at_rest is not None
+        self._queue = SendQueue(self.merging.native.rewrite if self.merging else rewrite)
+
+    @property
+    def wants_data(self) -> bool:
+        """Whether a fetch should include the partition."""
+        if self.in_doubt or self.held_back:
+            return False
+        if self.phase is Phase.IDLE:
+            return not self._queue.has_waiting
+        return self.phase is Phase.COPYING and self._queue.bytes < _QUEUE_BYTES
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes fetched and not yet acknowledged by the target."""
+        return self._queue.bytes
+
+    @property
+    def can_send(self) -> bool:
+        """Whether a batch may be sent now."""
+        return self.phase is Phase.COPYING and self._queue.has_waiting
+
+    @property
+    def needs_claim(self) -> bool:
+        """Whether there is something to write but no claim in force.
+
+        That a log was cut has to be told under a claim of its own: of the reports of one claim the
+        furthest is the newest, and an older process may have left one from before the cut. And
+        without a position there is nothing to tell, though nothing may come to be copied.
+        """
+        if self.phase is Phase.IDLE:
+            return self._queue.has_waiting or self._is_cut or not self.has_position
+        lapsed = self.claim is None or not self.claim.holds()
+        return self.phase is Phase.COPYING and lapsed and self._queue.has_waiting
+
+    def accept(
+        self, fetched: FetchedPartition, owner: object, requested: int, *, read_committed: bool
+    ) -> None:
+        """Queue the batches of a fetch that was asked from ``requested``.
+
+        Raises:
+            IntegrityError: a batch cannot be read.
+        """
+        self.source_end = fetched.last_stable_offset if read_committed else fetched.high_watermark
+        self.source_high = fetched.high_watermark
+        self.end_at_rest = 0
+        self.map.source_log_start = max(self.map.source_log_start, fetched.log_start)
+        if requested != self.fetch_offset or self.phase not in (Phase.IDLE, Phase.COPYING):
+            return  # the answer belongs to a position that resume has replaced meanwhile
+        if len(fetched.records) and self.fetch_epoch not in (-1, epoch_of(fetched.records)):
+            self.doubt(epoch_of(fetched.records))
+            return
+        if (epoch := self.limits.epoch_of_others(fetched.records)) is not None:
+            self.doubt(epoch)
+            return
+        for outgoing in batches_to_send(
+            fetched,
+            self.fetch_offset,
+            owner,
+            read_committed=read_committed,
+            limits=self.limits,
+            transform=self.transform,
+            merging=self.merging,
+        ):
+            if isinstance(outgoing, BatchToSend):
+                self._queue.put(outgoing)
+            self.fetch_offset, self.fetch_epoch = outgoing.source_next, outgoing.leader_epoch
+        if self.is_drained and self.fetch_offset != self.source_next:
+            self.source_next, self.source_epoch = self.fetch_offset, self.fetch_epoch
+
+    @property
+    def epoch_is_ahead(self) -> bool:
+        """Whether ``source_epoch`` is of a batch after the position: the target lost its end."""
+        return self.start.cut and self.source_next == self.start.source_next
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether all that was fetched is acknowledged."""
+        return self._queue.is_empty
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is to be written, and nobody finds that out."""
+        return self.phase in (Phase.IDLE, Phase.COPYING) and self.is_drained
+
+    def cut_at(self, source_offset: int) -> None:
+        """The source was truncated: copy what it has from there on."""
+        self.map.cut(source_offset, self.target_next)
+        self.limits.cut(source_offset)
+        self.go_back_to(source_offset)
+        self._truncated = self._is_cut = self.cut_is_untold = True
+
+    def go_back_to(self, source_offset: int, source_epoch: int = -1) -> None:
+        """Copy from another source offset on; -1 is an epoch that is not known."""
+        self.fetch_offset = self.source_next = source_offset
+        self.fetch_epoch = self.source_epoch = source_epoch
+        self.in_doubt = False
+
+    def send_next(self) -> BatchToSend:
+        """Take the next batch, made ours; only while :attr:`can_send` and the claim holds."""
+        if self.claim is None:
+            raise RuntimeError(f"{self.target}: sending without a claim")
+        return self._queue.send_next(self.claim.producer)
+
+    def acknowledged(self, outgoing: BatchToSend, base_offset: int, now_ms: int) -> bool:
+        """Record an acknowledged batch; False when the target put it somewhere unexpected."""
+        if base_offset != self.target_next or self._queue.oldest_in_flight is not outgoing:
+            return False
+        self._queue.acknowledge()
+        self._mapped(outgoing.runs(base_offset), outgoing.leader_epoch)
+        self.target_next = base_offset + outgoing.count
+        if self.is_drained:
+            self.source_next, self.source_epoch = self.fetch_offset, self.fetch_epoch
+        else:
+            self.source_next, self.source_epoch = outgoing.source_next, outgoing.leader_epoch
+        self.failures = 0
+        self.is_troubled = False
+        if self.limits.knows_something:
+            self.limits.accepted(len(outgoing.view), self.source_next)
+        self.traffic.add(
+            outgoing.count, len(outgoing.view), max(0, now_ms - outgoing.max_timestamp)
+        )
+        return True
+
+    @property
+    def oldest_in_flight(self) -> BatchToSend:
+        """The batch that the next answer of the target is about."""
+        return self._queue.oldest_in_flight
+
+    def note_source_end(self, end: int) -> None:
+        """The source's log is so long, though nothing of it is fetched now."""
+        if self.phase in (Phase.FENCED, Phase.STOPPED):
+            self.end_at_rest = end
+
+    @property
+    def known_end(self) -> int:
+        """How far the source is, as far as is known: by fetches, or while at rest by looks."""
+        return max(self.source_end, self.source_next, self.end_at_rest if self.has_position else 0)
+
+    def note_source_answered(self) -> bool:
+        """The source gave no error: with nothing to write it goes on; return whether it does."""
+        if self.is_troubled and self.is_idle and not (self.in_doubt or self.needs_claim):
+            self.is_troubled = False
+            self._forget_reason()  # no claim comes that would: there is nothing to copy
+        return not self.is_troubled
+
+    def take_up(self) -> None:
+        """Leave a rest (STOPPED or FENCED): wait for a batch to write again."""
+        self.phase = Phase.IDLE
+        self.attempt += 1  # another end of the same rest may still be due
+
+    def begin_at(self, source_start: int, target_start: int, target_end: int) -> None:
+        """Stand at the start of both logs, as nothing is known.
+
+        That is a position only where the target never held anything. Elsewhere a walk has to prove
+        one first: whoever read it in a report would build on it.
+        """
+        self.go_back_to(source_start)
+        self.target_next = target_start
+        self.has_position = target_end == 0
+        self._is_unproven = True
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the target holds something, and no record of srm's says that it is a copy."""
+        start = self.start
+        is_known = start.producer_ids or start.garbage or start.has_former or not start.fresh
+        return not (self.has_position or is_known)
+
+    def note_others(self, offsets: tuple[int, int] | None) -> None:
+        """Remember which target offsets others have written."""
+        self.others = offsets
+
+    def lose_start(self) -> None:
+        """Nothing can be done before where to start has been found out again."""
+        self.has_lost_start = True
+
+    def leave(self) -> None:
+        """Write nothing more: the partition is somebody else's, or nobody's, now."""
+        self.rest(Phase.FENCED, "")
+        if self.map.has_claim:  # otherwise the run may still be growing, where it is not seen here
+            self.map.close_block()
+
+    @property
+    def accepts_loss(self) -> bool:
+        """Whether the walk may pass copies that the source holds no more: that was decided."""
+        return self._truncated and self.start.truncated
+
+    def doubt(self, found_epoch: int = -1) -> None:
+        """Fetch no more until it is known whether the source holds what was copied.
+
+        ``found_epoch`` is the leader epoch of the batch that stands there, -1 if none was seen.
+        """
+        self.in_doubt = True
+        self.found_epoch = found_epoch
+
+    def believe(self) -> None:
+        """Fetch on: the source holds what was copied, whatever the epoch of what follows."""
+        self.fetch_offset, self.fetch_epoch = self.source_next, -1
+        self.in_doubt = False
+
+    def note_checked(self, log_start: int) -> None:
+        """Remember that both logs were walked after retention had passed the position."""
+        self.checked = self.source_next, log_start
+
+    def hold_back(self, *, held: bool) -> None:
+        """Fetch no more until what was copied can be written down, or fetch again."""
+        self.held_back = held
+
+    @property
+    def cut_claim(self) -> ProducerId | None:
+        """The claim under which a cut is to be told of; None where there is none, or no claim."""
+        return self.written_by if self.cut_is_untold and not self._is_cut else None
+
+    def note_cut_told(self) -> None:
+        """A report under our claim is acknowledged: its map ends where the log was cut."""
+        self.cut_is_untold = False
+
+    @property
+    def decisions(self) -> tuple[PartitionNotes, ...]:
+        """Decisions about ranges that the copy has not passed."""
+        at = self.source_next if self.has_position else 0
+        return tuple(one for one in self.start.left_out if (one.lost_to or 0) > at)
+
+    def decide(self, held_to: Mapping[PartitionNotes, int]) -> None:
+        """Leave out what was decided about, as far as the source's log still holds it."""
+        counting = (note.up_to(end) for note, end in held_to.items())
+        self.limits.decide(note for note in counting if note is not None)
+        self.over |= {
+            note.slot: end for note, end in held_to.items() if note.up_to(end) is not note
+        }
+
+    def begin_claiming(self) -> None:
+        """Forget what is queued: resume decides where to continue."""
+        self.phase = Phase.CLAIMING
+        self.attempt += 1
+        self._forget()
+
+    def note_walk(self, claim: Claim, walked: Walked) -> None:
+        """Take over what a walk that is still under way has proven, and say how far it is.
+
+        Written under the new claim: its marker comes later, but nothing before it will change.
+        """
+        self.reason, self.action = walked.text, ""
+        settled = walked.settled
+        if settled is not None:
+            self._stand_at(claim, settled, settled.runs, walked.target_epoch)
+
+    def begin_copying(self, claim: Claim, resumed: Resumed) -> None:
+        """Continue from the proven position."""
+        self.claim = claim
+        self._old_id_lapses_at = None
+        self._stand_at(claim, resumed, resumed.runs, resumed.target_epoch)
+        self.in_doubt = False
+        self.held_back = self.held_back or self.cut_is_untold
+        self.phase = Phase.COPYING
+        self._forget_reason()
+
+    def _stand_at(
+        self,
+        claim: Claim,
+        place: Settled | Resumed,
+        runs: Sequence[Run],
+        target_epoch: int,
+    ) -> None:
+        """Stand at a proven place, with what was found before it."""
+        self.map.begin_claim(claim.producer)
+        if runs:
+            self._mapped(runs, place.source_epoch)
+        if place.source_next != self.source_next:
+            self.go_back_to(place.source_next, place.source_epoch)
+        self.target_next = place.target_next
+        self.target_epoch, self.written_by = target_epoch, claim.producer
+        self.has_position = True
+        self._fresh = self._truncated = self._is_unproven = self._is_cut = False
+
+    def rest(
+        self,
+        phase: Phase,
+        reason: str,
+        blocked: tuple[int, int] | None = None,
+        *,
+        is_undecidable: bool = False,
+        action: str = "",
+    ) -> None:
+        """Leave the copy path (STOPPED or FENCED) until :meth:`take_up`."""
+        self.is_undecidable = is_undecidable
+        self.phase = phase
+        self.is_troubled = True
+        self.reason = reason
+        self.action = action
+        self.blocked = blocked
+        self.claim = self.checked = None
+        self.attempt += 1
+        self.failures += 1
+        self._forget()
+
+    def note_claim(self, claim: Claim) -> None:
+        """Remember a claim that was taken: batches under its producer id are ours."""
+        self._claimed_ids |= {claim.producer.id}
+
+    def note_rotated(self, lapses_at: float) -> float:
+        """Remember when the claims under an old producer id have lapsed; the first time counts."""
+        if self._old_id_lapses_at is None:
+            self._old_id_lapses_at = lapses_at
+        return self._old_id_lapses_at
+
+    def known_start(self) -> Start:
+        """Where the next walk begins: the end of what is acknowledged."""
+        return Start(
+            self.source_next,
+            self.target_next,
+            self.map.producer_ids | self._claimed_ids,
+            fresh=self._fresh,
+            has_position=not self._is_unproven,
+            has_former=self.start.has_former,
+            truncated=self._truncated,
+            cut=self._is_cut,
+            target_epoch=self.target_epoch,
+            written_by=self.written_by,
+        )
+
+    def state(self) -> tuple[object, ...]:
+        """Return what a report tells of, in a form that costs little: equal while nothing changes.
+
+        But for :attr:`sync_marks` and :attr:`traffic`.
+        """
+        maps = self.map
+        return (
+            *(self.source_next, self.source_epoch, self.source_end, self.end_at_rest),
+            *(self.target_next, self.target_epoch, self.written_by, self.has_position),
+            *(self.phase, self.reason, self.blocked, self.is_troubled),
+            *(self.held_back, self.cut_is_untold),
+            *(maps.changes, maps.source_log_start, maps.target_log_start),
+        )
+
+    def position(self) -> PartitionPosition:
+        """Return the position for the slot's report."""
+        written_by = self.written_by
+        return PartitionPosition(
+            self.assigned.topic_id,
+            self.assigned.partition,
+            self.assigned.target_topic_id,
+            Position(self.source_next, self.target_next, self.known_end),
+            -1 if self.epoch_is_ahead else self.source_epoch,
+            written_by.id if written_by else -1,
+            written_by.epoch if written_by else -1,
+            self.target_epoch,
+        )
+
+    def _mapped(self, runs: Sequence[Run], source_epoch: int) -> None:
+        self.map.add(runs, source_epoch)
+        self.sync_marks.add(runs)
+
+    def _forget_reason(self) -> None:
+        self.reason = self.action = ""
+        self.blocked = None
+
+    def _forget(self) -> None:
+        self._queue.clear()
+        self.fetch_offset, self.fetch_epoch = self.source_next, self.source_epoch
+        self.in_doubt = False

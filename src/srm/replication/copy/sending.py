@@ -1,0 +1,171 @@
+"""Writing to the target: pipelined produce requests, one batch per partition in each."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from srm.errors import UnavailableError
+from srm.replication import codes
+from srm.replication.batches.outgoing import BatchToSend
+from srm.replication.clock import now_s
+from srm.replication.copy.partition import PartitionCopy
+from srm.replication.ports import Clock, ProduceAnswer, Produced, ProduceRequest, Wire
+
+logger = logging.getLogger(__name__)
+
+_MAX_IN_FLIGHT: Final = 64
+"""Requests per broker. A broker remembers five batches per producer to recognise resent ones;
+nothing is ever sent again here, so more may be under way, which a long way needs."""
+_IN_FLIGHT_BYTES: Final = 8 << 20
+_REQUEST_BYTES: Final = 8 << 20
+_UNDER_QUOTA_MS: Final = 2000
+"""Of a broker whose quota is used up, so much time's worth of bytes is under way, one batch at
+least: what was sent too early waits in the connection, and every answer after it."""
+
+_FAILED: Final = "%s: unexpected failure"
+
+Sent = list[tuple[PartitionCopy, int, BatchToSend]]
+OnRefused = Callable[[PartitionCopy, Produced], None]
+
+
+class TargetLink:
+    """Sends for the partitions that one target broker leads."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        node: int,
+        now_ms: Clock,
+        on_progress: Callable[[PartitionCopy], None],
+        on_claim_needed: Callable[[PartitionCopy], None],
+        on_refused: OnRefused,
+    ) -> None:
+        self._wire = wire
+        self._node = node
+        self._now_ms = now_ms
+        self._on_progress = on_progress
+        self._on_claim_needed = on_claim_needed
+        self._on_refused = on_refused
+        self._ready: dict[PartitionCopy, None] = {}
+        self._in_flight = 0
+        self._in_flight_bytes = 0
+        self._most_bytes = _IN_FLIGHT_BYTES
+        self._pump_due = False
+        self._paused_until = 0.0
+
+    def data_waits(self, copy: PartitionCopy) -> None:
+        """Send what the partition has queued, as soon as the pipeline has room.
+
+        Not at once: partitions whose data came in one response leave in one request.
+        """
+        self._ready[copy] = None
+        self._pump_soon()
+
+    def _pump_soon(self) -> None:
+        if not self._pump_due:
+            self._pump_due = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Fill the pipeline, with as many requests at once as there is room for."""
+        self._pump_due = False
+        requests: list[ProduceRequest] = []
+        while self._has_room() and self._ready:
+            sent, size = self._next_request()
+            if not sent:
+                break
+            self._in_flight += 1
+            self._in_flight_bytes += size
+            batches = [(copy.target, batch.view) for copy, _, batch in sent]
+            requests.append(ProduceRequest(batches, partial(self._answered, sent, size)))
+        if requests:
+            self._wire.produce(self._node, requests)
+
+    def _has_room(self) -> bool:
+        return (
+            self._in_flight < _MAX_IN_FLIGHT
+            and self._in_flight_bytes < self._most_bytes
+            and now_s() >= self._paused_until
+        )
+
+    def _heed_quota(self, size: int, throttle_ms: int) -> None:
+        """Send nothing while the broker's quota demands it (KIP-219), and less at once after that.
+
+        Where the quota is used up, the pause is the time that the bytes of the answer take. Room
+        doubles with each answer without a pause.
+        """
+        if not throttle_ms:
+            self._most_bytes = min(_IN_FLIGHT_BYTES, 2 * self._most_bytes)
+            return
+        self._most_bytes = max(1, min(self._most_bytes, size * _UNDER_QUOTA_MS // throttle_ms))
+        pause = throttle_ms / 1000
+        self._paused_until = now_s() + pause
+        asyncio.get_running_loop().call_later(pause + 0.001, self._pump)
+
+    def _next_request(self) -> tuple[Sent, int]:
+        sent: Sent = []
+        size = 0
+        again: list[PartitionCopy] = []
+        most = min(_REQUEST_BYTES, self._most_bytes)
+        while self._ready and size < most:
+            copy = next(iter(self._ready))
+            del self._ready[copy]
+            try:
+                if copy.needs_claim:
+                    self._on_claim_needed(copy)
+                elif copy.can_send:
+                    outgoing = copy.send_next()
+                    size += len(outgoing.view)
+                    sent.append((copy, copy.attempt, outgoing))
+                    if copy.can_send:
+                        again.append(copy)
+            except Exception as failure:  # what befalls one partition must not stop the others
+                logger.exception(_FAILED, copy.target)
+                self._on_refused(copy, _failed(failure))
+        self._ready.update(dict.fromkeys(again))
+        return sent, size
+
+    def _answered(self, sent: Sent, size: int, answer: ProduceAnswer | UnavailableError) -> None:
+        self._in_flight -= 1
+        self._in_flight_bytes -= size
+        lost = Produced(codes.NO_ANSWER, -1, "")
+        if isinstance(answer, UnavailableError):
+            lost = Produced(codes.NO_ANSWER, -1, str(answer))
+            answer = ProduceAnswer({})
+        self._heed_quota(size, answer.throttle_time_ms)
+        now_ms = self._now_ms()
+        for copy, attempt, outgoing in sent:
+            if copy.attempt != attempt:
+                continue  # an answer to a claim that was given up: resume has the truth
+            produced = answer.partitions.get(copy.target, lost)
+            try:
+                self._take_over(copy, outgoing, produced, now_ms)
+            except Exception as failure:  # as above
+                logger.exception(_FAILED, copy.target)
+                self._on_refused(copy, _failed(failure))
+        if self._ready:
+            self._pump_soon()
+
+    def _take_over(
+        self, copy: PartitionCopy, outgoing: BatchToSend, produced: Produced, now_ms: int
+    ) -> None:
+        if produced.error == codes.NONE:
+            if copy.acknowledged(outgoing, produced.base_offset, now_ms):
+                self._on_progress(copy)
+                return
+            produced = Produced(
+                codes.UNEXPECTED_OFFSET,
+                produced.base_offset,
+                f"acknowledged at offset {produced.base_offset}, not {copy.target_next}: "
+                "somebody else writes to the remote topic",
+            )
+        self._on_refused(copy, produced)
+
+
+def _failed(failure: Exception) -> Produced:
+    """Say of a partition that it has to be looked at anew."""
+    return Produced(codes.NO_ANSWER, -1, repr(failure))

@@ -1,0 +1,443 @@
+"""A slot: one event loop that copies many partitions, inside one long-lived Spark task.
+
+It follows its assignment live, takes partitions on where they were left, and reports each second;
+:mod:`srm.replication.copy.lifecycle` does the copying.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from srm.config.model import ClusterClients, FlowConfig
+from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.liveness_thresholds import HEARTBEAT_S
+from srm.domain.flow_state.replication_records import (
+    NOBODY,
+    AssignedPartition,
+    Assignment,
+    DriverHeartbeat,
+    Incarnation,
+)
+from srm.domain.flow_state.slot_records import next_incarnation
+from srm.errors import FencedError, SrmError, SupersededError, UnavailableError
+from srm.replication.batches.transform import ClusterIds
+from srm.replication.claim.claim import ClaimLifetime
+from srm.replication.clock import now_s, until_next
+from srm.replication.copy.lifecycle import Lifecycle
+from srm.replication.copy.partition import PartitionCopy
+from srm.replication.copy.quota import Quota
+from srm.replication.copy.source_signs import SourceSigns
+from srm.replication.mapping.map_scrub import MapChecker, MapScrub
+from srm.replication.ports import Clock, Wire
+from srm.replication.report.reporting import Reporter
+from srm.replication.resume.resume import Start
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+_REPORT_EVERY_S: Final = 1.0
+_POLL_S: Final = 1.0
+_STOP_LOOK_S: Final = 5.0  # a stop is heard at once; a thread looks whether it still has to
+_LOAD_RETRY_S: Final = 1.0
+_READERS: Final = 3
+_SIGNS: Final = 3  # heartbeats, reports and the stop: one each
+_READ_S: Final = 10.0  # to read the assignment to the end of its log, before a claim
+_CUT_S: Final = 60.0  # for a report that is under way, and one that holds all
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSpec:
+    """What a Spark task needs to be a slot: ``source`` and ``target`` are for its clients.
+
+    It obeys the ``driver`` of its application, and ends once another one drives the flow; where
+    that is empty, it obeys any.
+
+    As text it shows no secret; pickled, as Spark sends it to its workers, it is whole.
+    """
+
+    flow_config: FlowConfig
+    slot: str
+    source: ClusterClients
+    target: ClusterClients
+    driver: str = ""
+
+
+class AssignmentFeed(Protocol):
+    """What a slot follows: its assignment, and decisions to copy after the records of others."""
+
+    @property
+    def position(self) -> int:
+        """Offset up to which the log with the assignment was read."""
+        ...
+
+    async def poll(self, timeout_s: float) -> Assignment | None:
+        """Return the newest assignment that arrived since the last call, if any.
+
+        Raises:
+            SrmError: the log cannot be read now.
+        """
+        ...
+
+    async def end(self) -> int:
+        """Ask where the log ends: its high watermark, open transactions included.
+
+        Raises:
+            SrmError: its leader does not answer.
+        """
+        ...
+
+    @property
+    def driver(self) -> DriverHeartbeat | None:
+        """The last heartbeat of a driver, as far as the log was read."""
+        ...
+
+    def decided(self) -> Collection[PartitionNotes]:
+        """Return the decisions that have arrived since the last call; does not block."""
+        ...
+
+    def share(self) -> float:
+        """Return this slot's part of all assigned partitions, 0 to 1; does not block."""
+        ...
+
+
+class Predecessor(NamedTuple):
+    """What the processes that were this slot before have left behind."""
+
+    incarnations: tuple[Incarnation, ...]
+    notes: tuple[PartitionNotes, ...]
+
+
+class StartReader(MapChecker, Protocol):
+    """Reads from the offset map where partitions were left. Calls block."""
+
+    def load(
+        self, partitions: Sequence[AssignedPartition]
+    ) -> Mapping[AssignedPartition, Start | SrmError]:
+        """Return where to start each partition, or why that is not known.
+
+        One that was never copied is left out; an UnavailableError is of its map alone.
+
+        Raises:
+            UnavailableError: the state cannot be read now.
+        """
+        ...
+
+    def load_again(self, assigned: AssignedPartition) -> Start | SrmError | None:
+        """Look at every block of a partition; the start is before the first that is lost.
+
+        Raises:
+            UnavailableError: the state cannot be read now.
+        """
+        ...
+
+    def cut(self, assigned: AssignedPartition, target_end: int) -> Start:
+        """Cut the map at what the target's log still holds, and return where to copy again from.
+
+        Without a position where nothing of the map is left.
+
+        Raises:
+            SrmError: the state cannot be read or written now, or contradicts itself.
+        """
+        ...
+
+    def predecessor(self, slot: str) -> Predecessor:
+        """Return who was a slot of that name, and what they have ever noted."""
+        ...
+
+
+class Slot:
+    """Copies what it is assigned until told to stop."""
+
+    def __init__(
+        self,
+        config: FlowConfig,
+        source: Wire,
+        target: Wire,
+        feed: AssignmentFeed,
+        starts: StartReader,
+        reporter: Reporter,
+        now_ms: Clock,
+        claim_lifetime: ClaimLifetime,
+        quota: Quota,
+        clusters: ClusterIds,
+        driver: str = "",
+    ) -> None:
+        self._flow = config.flow
+        self._driver = driver
+        self._foreign_until: int | None = None
+        self._feed = feed
+        self._starts = starts
+        self._reporter = reporter
+        self._now_ms = now_ms
+        self._quota = quota
+        self._wanted: set[AssignedPartition] = set()
+        self._loading: set[AssignedPartition] = set()
+        self._leaving: list[PartitionCopy] = []
+        self._incarnation = NOBODY
+        self._generation = -1
+        self._read_to = -1
+        self._has_read = asyncio.Event()
+        self._reports_begun = 0
+        self._reports_ended = 0
+        self._reported = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Reading may take long, and many may want to: none of that may silence the slot.
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="srm-slot-reader")
+        self._signs = ThreadPoolExecutor(_SIGNS, thread_name_prefix="srm-slot-signs")
+        self._failure: BaseException | None = None
+        self._failed = asyncio.Event()
+        self._partitions = Lifecycle(
+            config,
+            source,
+            target,
+            reporter,
+            now_ms,
+            claim_lifetime,
+            quota,
+            clusters,
+            read_assignment=self._read_assignment,
+            load_again=lambda assigned: self._load([assigned]),
+            cut_map=self._cut_map,
+            spawn=self._spawn,
+        )
+        self._scrub = MapScrub(
+            lambda: list(self._partitions.copies.values()),
+            starts,
+            self._read,
+            self._begin_before_loss,
+        )
+
+    async def run(self, stop: threading.Event) -> None:
+        """Copy until ``stop`` is set, then write the last positions.
+
+        Raises:
+            SrmError: an internal task failed; the Spark job is started again.
+        """
+        before = await self._read(partial(self._starts.predecessor, self._reporter.slot))
+        self._incarnation = next_incarnation(before.incarnations, self._now_ms())
+        self._reporter.begin(self._incarnation, before.notes)
+        self._spawn(self._beat())
+        self._spawn(self._follow_assignments())
+        self._spawn(self._report())
+        self._spawn(self._partitions.watch_targets())
+        self._spawn(self._partitions.watch_ends())
+        self._spawn(self._scrub.work())
+        try:
+            await self._until_end(stop)
+        finally:
+            self._partitions.end()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            self._readers.shutdown(wait=False, cancel_futures=True)
+            self._signs.shutdown(wait=False)
+        if self._failure is not None:
+            raise self._failure
+        copies = list(self._partitions.copies.values())
+        self._reporter.report(copies, self._leaving)
+
+    async def _until_end(self, stop: threading.Event) -> None:
+        """Wait until ``stop`` is set or a task has failed."""
+        loop = asyncio.get_running_loop()
+        failed = loop.create_task(self._failed.wait())
+        try:
+            while self._failure is None:
+                stopped = loop.run_in_executor(self._signs, stop.wait, _STOP_LOOK_S)
+                await asyncio.wait((stopped, failed), return_when=asyncio.FIRST_COMPLETED)
+                if stopped.done() and stopped.result():
+                    return
+        finally:
+            failed.cancel()
+
+    # ----- assignments
+
+    async def _follow_assignments(self) -> None:
+        while True:
+            try:
+                newest = await self._feed.poll(_POLL_S)
+                await self._check_driver()
+            except SupersededError:
+                raise
+            except SrmError as error:
+                logger.warning("assignment cannot be followed: %s", error)
+                await asyncio.sleep(_POLL_S)  # back-off between attempts
+                continue
+            self._quota.set_share(self._feed.share())
+            self._partitions.hear(self._feed.decided())
+            if newest is not None and newest.generation > self._generation:
+                self._apply(newest)
+            self._read_to = self._feed.position
+            self._has_read.set()
+            self._has_read.clear()
+
+    async def _check_driver(self) -> None:
+        """End for good if another application drives the flow.
+
+        Its driver is the last one in the log, read to where that ends: earlier ones come first.
+
+        Raises:
+            SupersededError: it does.
+            SrmError: nobody says where the log ends.
+        """
+        beat = self._feed.driver
+        if beat is None or self._driver in ("", beat.driver):
+            self._foreign_until = None
+            return
+        if self._foreign_until is None:
+            self._foreign_until = await self._feed.end()
+        if self._feed.position >= self._foreign_until:
+            raise SupersededError(
+                f"another application drives flow {self._flow} now (pid {beat.pid} on {beat.host}, "
+                f"Spark application {beat.application_id}): slot {self._reporter.slot} of this one "
+                "ends"
+            )
+
+    async def _read_assignment(self) -> None:
+        """Wait until all is read and obeyed that the log of assignments holds now.
+
+        Raises:
+            UnavailableError: it cannot be read so far.
+        """
+        end = await self._feed.end()
+        try:
+            async with asyncio.timeout(_READ_S):
+                while self._read_to < end or self._foreign_until is not None:
+                    await self._has_read.wait()
+        except TimeoutError as error:
+            raise UnavailableError(
+                f"the assignment of slot {self._reporter.slot} is read to offset {self._read_to} "
+                f"of {end} only: its topic does not answer, or a transaction is open there"
+            ) from error
+
+    def _apply(self, assignment: Assignment) -> None:
+        meant = assignment.incarnation
+        if meant is not None and meant > self._incarnation:
+            raise FencedError(
+                f"slot {assignment.slot} is another process now ({meant}): this one "
+                f"({self._incarnation}) leaves its partitions alone and ends"
+            )
+        self._reporter.tell_everything()
+        self._wanted = set(assignment.partitions)
+        held = self._partitions.copies
+        for assigned in [a for a in held if a not in self._wanted]:
+            self._leaving.append(self._partitions.release(assigned))
+        self._generation = assignment.generation
+        self._load([a for a in assignment.partitions if a not in held and a not in self._loading])
+
+    def _load(self, assigned: Sequence[AssignedPartition]) -> None:
+        """Find out where partitions start, and take them on; meanwhile the others are copied."""
+        if assigned:
+            self._loading.update(assigned)
+            self._spawn(self._load_and_begin(tuple(assigned)))
+
+    async def _load_and_begin(self, loading: tuple[AssignedPartition, ...]) -> None:
+        """Begin partitions as soon as it is known where; those whose maps are away are asked again.
+
+        All together, in one thread: others are needed for reports.
+        """
+        while loading:
+            try:
+                starts = await self._read(partial(self._starts.load, loading))
+            except UnavailableError as error:
+                starts = dict.fromkeys(loading, error)
+            away: dict[AssignedPartition, UnavailableError] = {}
+            for assigned in loading:
+                start = starts.get(assigned)
+                if isinstance(start, UnavailableError) and assigned in self._wanted:
+                    away[assigned] = start
+                    continue
+                self._loading.discard(assigned)
+                if assigned in self._wanted:
+                    self._partitions.begin(assigned, start)
+            loading = tuple(away)
+            if away:
+                logger.warning("where to start is not known yet: %s", away[loading[0]])
+                await asyncio.sleep(_LOAD_RETRY_S)  # back-off between attempts
+
+    async def _cut_map(self, assigned: AssignedPartition, target_end: int) -> Start:
+        """Cut the map of a partition, once all that is known of it here is written down.
+
+        Raises:
+            SrmError: the state cannot be read or written.
+        """
+        known = self._reports_begun
+        try:
+            async with asyncio.timeout(_CUT_S):
+                while self._reports_ended <= known or not self._reporter.is_written(assigned):
+                    await self._reported.wait()
+        except TimeoutError as error:
+            raise UnavailableError(f"no report was written in {_CUT_S:.0f} s") from error
+        return await self._read(partial(self._starts.cut, assigned, target_end))
+
+    async def _begin_before_loss(self, copy: PartitionCopy) -> None:
+        """Have a partition begin again before the first block of its map that is lost."""
+        assigned = copy.assigned
+        start = await self._read(partial(self._starts.load_again, assigned))
+        if self._partitions.copies.get(assigned) is copy:
+            self._partitions.release(assigned)
+            self._partitions.begin(assigned, start)
+
+    async def _read(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+
+    # ----- reporting and tasks
+
+    async def _report(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            leaving, self._leaving = self._leaving, []
+            copies = list(self._partitions.copies.values())
+            write = self._reporter.prepare(copies, leaving)
+            self._reports_begun += 1
+            await loop.run_in_executor(self._signs, write)
+            self._reports_ended = self._reports_begun
+            self._reported.set()
+            self._reported.clear()
+            for copy in copies:
+                if copy.cut_is_untold and self._reporter.has_told_cut(copy):
+                    copy.note_cut_told()
+                held = copy.cut_is_untold or self._reporter.is_full(copy)
+                self._partitions.hold_back(copy, held=held)
+            await asyncio.sleep(until_next(_REPORT_EVERY_S))  # the rhythm of reports, not a wait
+
+    async def _beat(self) -> None:
+        """Give a sign of life each second, however long a report takes.
+
+        The first one follows when the assignment is read: the driver gives partitions to a process
+        that gives one, and must not count on those of another application.
+        """
+        await self._read_assignment()
+        loop = asyncio.get_running_loop()
+        signs = SourceSigns()
+        while True:
+            copies, now = list(self._partitions.copies.values()), now_s()
+            ends = {copy: copy.source_end for copy in copies}
+            highs = {copy: copy.source_high for copy in copies}
+            signs.look(self._partitions.source_heard_s(), ends, now, highs)
+            held = signs.held_back.items()
+            ends_of_held = tuple(
+                (copy.assigned.target_topic_id, copy.assigned.partition, end) for copy, end in held
+            )
+            known = signs.silent_s(now), signs.growth, ends_of_held
+            beat = partial(self._reporter.beat, self._generation, len(copies), *known)
+            await loop.run_in_executor(self._signs, beat)
+            await asyncio.sleep(until_next(HEARTBEAT_S))  # the rhythm of heartbeats, not a wait
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a task of the slot; its failure ends the slot."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finish)
+
+    def _finish(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            self._failure = self._failure or failure
+            self._failed.set()

@@ -1,0 +1,262 @@
+"""What a broker's answer means for a partition: pure, except for what has to be asked of the logs.
+
+:mod:`srm.replication.copy.lifecycle` carries the verdicts out.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Final
+
+from srm.errors import FencedError, IntegrityError, SrmError
+from srm.replication import codes
+from srm.replication.copy.partition import PartitionCopy
+from srm.replication.ports import EpochEnd, Produced, Wire
+from srm.replication.resume.log_reader import LogReader
+
+_NOT_KNOWN: Final = EpochEnd(-1, -1)
+_FIRST_RETRY_S: Final = 0.05
+_LONGEST_RETRY_S: Final = 10.0
+_STOPPED_RETRY_S: Final = 30.0
+_STOPPED_LONG_RETRY_S: Final = 300.0
+_OFTEN: Final = 120
+"""Failures after which a stopped partition is tried less often: each try takes an epoch."""
+_CERTAIN_AFTER: Final = 6
+"""Answers in a row, over some 3 s, after which they are believed: that a topic does not exist, or a
+leader epoch. A broker may have just become the leader, or not know yet that another one is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Rest with a reason: for a moment if trying again may help, else for longer.
+
+    ``blocked`` are the source offsets it is about. ``stale_leader`` names the side (``source`` or
+    ``target``) whose leaders have to be asked for again. ``retry_s`` is how long, where that is
+    known. It ``is_undecidable`` what the logs hold: they are asked again before another claim. The
+    reason says what to do as well; ``action`` is only that.
+    """
+
+    reason: str
+    retriable: bool = True
+    blocked: tuple[int, int] | None = None
+    stale_leader: str = ""
+    retry_s: float | None = None
+    is_undecidable: bool = False
+    action: str = ""
+
+    def back_off_s(self, failures: int) -> float:
+        """Return how long to rest after so many failures in a row."""
+        if self.retry_s is not None:
+            return self.retry_s
+        if self.retriable:
+            back_off: float = min(_LONGEST_RETRY_S, _FIRST_RETRY_S * 2.0 ** min(failures, 10))
+            return back_off * random.uniform(0.8, 1.2)  # noqa: S311 - spreads, hides nothing
+        return _STOPPED_RETRY_S if failures < _OFTEN else _STOPPED_LONG_RETRY_S
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """Somebody else has claimed the partition."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """The source may not hold any more what was copied: ask it once nothing is on its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicUnknown:
+    """The broker does not know the source topic by its id: ask the cluster which id it has."""
+
+    error: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlameRecord:
+    """A record of the oldest batch in flight is refused; cutting the batch tells which."""
+
+    produced: Produced
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Claim and walk the logs again: more may be on the target than is known."""
+
+    source_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Source records in a range are gone that were to be copied, or that were copied."""
+
+    first: int
+    end: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """The source's log is not the one that was copied, and where they part nobody knows."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fine:
+    """The source holds what was copied: fetch again from where the copy stands."""
+
+
+Verdict = Stop | Fenced | Doubt | TopicUnknown | BlameRecord | Walk | Lost | Replaced | Fine
+
+
+def judge_error(error: SrmError) -> Verdict:
+    """Claiming, resuming or finding the leaders failed."""
+    if isinstance(error, FencedError):
+        return Fenced(str(error))
+    return stop_of(error)
+
+
+def stop_of(error: SrmError) -> Stop:
+    """Rest because of an error."""
+    return Stop(
+        str(error),
+        retriable=error.retriable,
+        is_undecidable=isinstance(error, IntegrityError),
+        action=error.action,
+    )
+
+
+def judge_refusal(copy: PartitionCopy, produced: Produced, target: str) -> Verdict:
+    """The target, a cluster alias, did not take the oldest batch in flight."""
+    error = produced.error
+    if error in codes.FENCED:
+        return Fenced(f"fenced by another owner (error {error})")
+    if error in codes.OF_A_RECORD:
+        return BlameRecord(produced)
+    if error in codes.REFUSED:
+        refusal = codes.REFUSED[error]
+        reason, action = refusal.said(produced.message), refusal.action
+        if error == codes.TOPIC_RIGHT_MISSING:
+            missing = codes.missing_right("Write", copy.target.topic, target)
+            reason, action = str(missing), missing.action
+        outgoing = copy.oldest_in_flight
+        first = outgoing.stretches[0][0]
+        return Stop(
+            f"target refused {copy.target} at source offset {first}: {reason}",
+            retriable=False,
+            blocked=(first, outgoing.source_next) if error == codes.CORRUPT else None,
+            action=action,
+        )
+    stale = error in codes.LEADERSHIP or error == codes.NO_ANSWER
+    return Stop(
+        f"produce error {error} {produced.message}".strip(), stale_leader="target" if stale else ""
+    )
+
+
+def judge_fetch(copy: PartitionCopy, error: int, failure: SrmError | None, source: str) -> Verdict:
+    """The source, a cluster alias, did not give what was asked for; ``failure``: why, if known."""
+    if error == codes.OFFSET_OUT_OF_RANGE:
+        return Doubt()
+    if error in codes.TOPIC_GONE:
+        return TopicUnknown(error)
+    if error == codes.TOPIC_RIGHT_MISSING:
+        return stop_of(codes.missing_right("Read", copy.source.topic, source))
+    if failure is None:
+        refusal = codes.REFUSED.get(error, codes.Refusal(f"fetch error {error}"))
+        failure = SrmError(refusal.name, refusal.action)
+    if error == codes.UNREADABLE or error in codes.REFUSED:
+        return Stop(str(failure), retriable=False, action=failure.action)
+    return Stop(str(failure), stale_leader="source", action=failure.action)
+
+
+async def judge_topic(copy: PartitionCopy, source: Wire, error: int) -> Verdict:
+    """Ask whether a source topic is gone that a broker does not know.
+
+    A broker that has just become the leader may not know it yet, nor one that is asked for it.
+
+    Raises:
+        SrmError: the source does not answer.
+    """
+    topic_id = await source.topic_id(copy.source.topic)
+    if topic_id == copy.source_id:
+        text = f"{copy.source}: the broker does not know the topic yet (error {error})"
+        return Stop(text, stale_leader="source")
+    return Stop(
+        f"source topic {copy.source.topic} with id {copy.assigned.topic_id} is gone: "
+        f"deleted or created again{_records_gone_with(copy)}; the driver assigns it again if "
+        "it exists",
+        retriable=topic_id is None and copy.failures < _CERTAIN_AFTER,
+        stale_leader="source",
+    )
+
+
+async def judge_doubt(copy: PartitionCopy, source: Wire) -> Verdict:
+    """Ask whether the source still holds the log that was copied.
+
+    Two signs raise the doubt: the offset is out of range, or the batch there has another leader
+    epoch than the one before it had, as after any election.
+
+    Raises:
+        SrmError: the source does not answer.
+    """
+    at, epoch = copy.source_next, copy.source_epoch
+    start, end = await source.log_range(copy.source)
+    held = _NOT_KNOWN if epoch < 0 else await source.epoch_end(copy.source, epoch)
+    if at < start and copy.checked != (at, start):
+        # More may be on the target than the last report told of, or than this owner knows.
+        return Walk(start)
+    if at < start:
+        return Lost(at, start, f"deleted on {source.alias} (retention, or DeleteRecords)")
+    if copy.limits.is_overtaken(copy.found_epoch):
+        return Walk(start)  # what is left out is asked for again with the claim
+    if not copy.epoch_is_ahead:
+        log = LogReader(source, copy.source, copy.source_id, read_committed=False)
+        if await log.holds_another(at, epoch, held):
+            return Replaced(
+                f"the log of {copy.source} is another one than was copied: what stands before "
+                f"offset {at} was copied from leader epoch {epoch}, of which its leader holds "
+                f"nothing, but more of epoch {held.epoch}, up to offset {held.end}; what it holds "
+                "now before that offset may be missing on the target"
+            )
+    return _judge_end(copy, end, held)
+
+
+def _judge_end(copy: PartitionCopy, log_end: int, held: EpochEnd) -> Verdict:
+    """Judge by the ends of the log and of the epoch of what was copied last.
+
+    Epochs only grow, in one log and in one cluster. Where a later batch has a lower one, or the
+    leader never had ours, this is a log from before (a cluster that was restored from an older
+    copy), or a leader that is none any more.
+    """
+    at, epoch = copy.source_next, copy.source_epoch
+    has_gone_back = 0 <= copy.found_epoch < epoch and not copy.epoch_is_ahead
+    if epoch >= 0 > held.end and not has_gone_back:
+        if copy.failures < _CERTAIN_AFTER:
+            text = f"the leader of {copy.source} does not know leader epoch {epoch}"
+            return Stop(text, stale_leader="source")
+        has_gone_back = True
+    end = log_end if held.end < 0 else held.end
+    if end < at:
+        # Going back further would copy twice what both logs have.
+        is_all = 0 <= held.epoch < epoch and not copy.epoch_is_ahead
+        said = f" or before: nothing of leader epoch {epoch} is left" if is_all else ""
+        return Lost(end, at, f"the source's log was truncated there{said}")
+    if has_gone_back:
+        return Replaced(
+            f"the log of {copy.source} is an older one than was copied: what stands before offset "
+            f"{at} was written under leader epoch {epoch}, and its epochs have gone back; what it "
+            "holds now before that offset may be missing on the target"
+        )
+    if epoch >= 0:
+        return Fine()
+    return Stop(f"offset {at} of {copy.source} is out of range at the moment")
+
+
+def _records_gone_with(copy: PartitionCopy) -> str:
+    """Say which records have gone with a topic; not as a range of the topic that has its name."""
+    if copy.source_end <= copy.source_next:
+        return ""
+    return f", with its records from offset {copy.source_next} to {copy.source_end - 1} or later"

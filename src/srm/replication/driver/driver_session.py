@@ -1,0 +1,161 @@
+"""What a driver knows and decides between one opening of the state topic and the next.
+
+A driver that opens it again begins a new term, with nothing but what stands there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+from srm.domain.flow_state.pause import PAUSE_KEY, Pause, read_pause
+from srm.domain.flow_state.replication_records import ASSIGNMENT_PREFIX, Assignment, PartitionStatus
+from srm.domain.flow_state.slot_records import PositionGroup, SlotHeartbeat
+from srm.domain.flow_state.stale_positions import COPIED_PREFIX, CopiedTopic
+from srm.replication.driver.assignment import Assigned, assign, rebalance, relative_weights
+from srm.replication.driver.assignment_book import AssignmentBook
+from srm.replication.driver.cleaning import Cleaning
+from srm.replication.driver.discovery import Discovered
+from srm.replication.driver.driver_log import LogRecord
+from srm.replication.driver.liveness import Liveness
+from srm.replication.driver.progress import ProgressBook
+from srm.replication.driver.state_book import StateBook, decode
+
+REBALANCE_S: Final = 60.0
+TOLERANCE: Final = 1.5  # times the mean load, before partitions move for balance alone
+MAX_MOVES: Final = 4
+
+
+class Term:
+    """Takes in what slots and earlier drivers have written, and says who copies what."""
+
+    def __init__(
+        self,
+        slots: Collection[str],
+        liveness: Liveness,
+        progress: ProgressBook,
+        clock: Callable[[], float],
+    ) -> None:
+        """Know nothing yet.
+
+        Args:
+            slots: ids of the slots of this application.
+            liveness: which of them are alive.
+            progress: how far the copy is; outlives the term.
+            clock: monotonic seconds.
+        """
+        self.liveness = liveness
+        self.cleaning = Cleaning()
+        self.pause: Pause | None = None  # while there is one, nobody copies anything
+        self._progress = progress
+        self._clock = clock
+        self._book = AssignmentBook()
+        self._state = StateBook(slots)
+        self._settled: tuple[tuple[str, ...], Discovered] | None = None
+        self._rebalance_due = clock() + REBALANCE_S
+
+    # ----- what is written
+
+    def load(self, record: LogRecord) -> None:
+        """Take in a record that stood there when the log was opened: no sign of life.
+
+        Raises:
+            IntegrityError: the record is damaged.
+        """
+        value = record.value or b""
+        if record.key.startswith(ASSIGNMENT_PREFIX):
+            self._book.load(Assignment.decode(value))
+        elif record.key.startswith(COPIED_PREFIX):
+            self.cleaning.load(CopiedTopic.decode(value))
+        else:
+            self.take(record, alive=False)
+
+    def take(self, record: LogRecord, *, alive: bool = True) -> None:
+        """Take in what a slot has written; ``alive``: just now.
+
+        Raises:
+            IntegrityError: the record is damaged.
+        """
+        key = record.partition, record.key
+        if record.key == PAUSE_KEY:
+            self._set_pause(record.value)
+            return
+        if record.value is None:
+            self._state.forget(key)
+            self._progress.positions(key, ())
+            return
+        found = decode(record)
+        if found is None:
+            return
+        self._state.take(key, found)
+        if isinstance(found, PositionGroup):
+            self._progress.positions(key, found.positions)
+        elif isinstance(found, PartitionStatus):
+            self._progress.status(found)
+        elif isinstance(found, SlotHeartbeat):
+            self._heard(found, alive=alive)
+
+    def _set_pause(self, value: bytes | None) -> None:
+        self.pause = read_pause({} if value is None else {PAUSE_KEY: value})
+        self._settled = None
+
+    def _heard(self, beat: SlotHeartbeat, *, alive: bool) -> None:
+        """A slot is alive; what an older process of its id says does not count."""
+        self._book.saw(beat.generation)
+        if not alive or self._state.newest.get(beat.slot) != beat.incarnation:
+            return
+        self.liveness.observe(beat.slot, self._clock())
+
+    # ----- what follows from it
+
+    def decide(self, found: Discovered | None, now: float) -> tuple[Assignment, ...]:
+        """Return what has to be published: nothing unless topics, slots or rates ask for it."""
+        alive = self.liveness.alive(now)
+        self._progress.set_alive(alive)
+        if found is None or not self.liveness.judged(now):
+            return ()
+        due = now >= self._rebalance_due
+        again = self._restarted_slots(alive)
+        if self._is_settled(alive, found) and not due and not again:
+            return ()
+        wanted = self._assignment(found, alive, even_out=due)
+        self._settled = (alive, found)
+        return self._book.changes(wanted, again, self._state.newest)
+
+    def published(self, change: Assignment) -> None:
+        """An assignment is in force."""
+        self._book.load(change)
+
+    def new_topics(self, found: Discovered | None) -> list[CopiedTopic]:
+        """Return the topics to write down as copied; while nothing is copied, none become it."""
+        return [] if self.pause is not None else self.cleaning.new_topics(found)
+
+    def deletions(self, now: float) -> list[tuple[int, bytes]]:
+        """Return some records to delete now, by partition and key; mostly none.
+
+        None while the flow is paused: what a source that was lost has held is still to be decided.
+        """
+        if self.pause is not None:
+            return []
+        return self.cleaning.deletions(self._state, now)
+
+    def _restarted_slots(self, alive: Collection[str]) -> set[str]:
+        """Return the slots that are another process than the one their assignment is for.
+
+        Naming it has the older one end, if that still runs.
+        """
+        newest = self._state.newest
+        return {slot for slot in alive if self._book.meant(slot) != newest.get(slot)}
+
+    def _is_settled(self, alive: tuple[str, ...], found: Discovered) -> bool:
+        settled = self._settled
+        return settled is not None and settled[0] == alive and settled[1] is found
+
+    def _assignment(self, found: Discovered, alive: Collection[str], *, even_out: bool) -> Assigned:
+        weights = relative_weights(self._progress.rates())
+        partitions = () if self.pause is not None else found.partitions
+        wanted = assign(partitions, alive, self._book.held, weights)
+        if even_out:
+            self._rebalance_due = self._clock() + REBALANCE_S
+            wanted = rebalance(wanted, weights, TOLERANCE, MAX_MOVES)
+        return wanted

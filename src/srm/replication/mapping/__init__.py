@@ -1,0 +1,1 @@
+"""The offset map as a slot writes and reads it."""

@@ -1,0 +1,239 @@
+"""Reads the ends of partitions' offset maps from one partition of the map topic.
+
+By the places that the newest reports name, if they do and something stands there; else the whole
+partition of the topic is read, and of it the records of the maps that are asked for are kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from srm.domain.flow_state.replication_records import AssignedPartition, CopyId, MapEnd
+from srm.domain.offset_map.map_index import Entries, IndexRecord, decode_index_key, is_index_key
+from srm.domain.offset_map.map_reach import (
+    MapTree,
+    Rows,
+    block_at,
+    chunk_at,
+    entry_block,
+    first_places,
+    reach,
+    with_root,
+)
+from srm.domain.offset_map.map_rebuild import MapTable, Placed, Rebuilt, newest_head, rebuild
+from srm.domain.offset_map.map_records import BlockKey, decode_block_key
+from srm.domain.offset_map.offset_map import NoMap, OffsetMap, Position, Translation
+from srm.domain.offset_map.spans import Cuts
+from srm.errors import IntegrityError
+
+logger = logging.getLogger(__name__)
+
+_NAME_AT = 20  # in the value of a block of any format
+
+
+class MapTopic(Protocol):
+    """One partition of the map topic. Calls block, and raise SrmError where it cannot be read."""
+
+    def at(self, offsets: Collection[int]) -> Mapping[int, tuple[bytes, bytes | None]]:
+        """Return the records that stand at these offsets; where none stands it is left out."""
+        ...
+
+    def scan(self, visit: Callable[[int, bytes, bytes | None], None]) -> None:
+        """Show all records: offset, key, and value (None: tombstone), some perhaps twice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KnownMap:
+    """What the topic holds of a partition's map, or why that cannot be said.
+
+    ``former_end`` is the target offset after the last record that blocks say was copied from a
+    topic that had the name before, ``former_ids`` the producer ids of those blocks.
+    """
+
+    found: Rebuilt | IntegrityError
+    former_end: int | None = None
+    former_ids: frozenset[int] = frozenset()
+
+
+def known_maps(
+    wanted: Mapping[AssignedPartition, MapEnd | None],
+    topic: MapTopic,
+    thorough: Collection[AssignedPartition] = (),
+) -> dict[AssignedPartition, KnownMap]:
+    """Return what is known of maps in one partition of the map topic.
+
+    Args:
+        wanted: partitions, with what the newest report says of the ends of their maps, if it does.
+        topic: that partition of the topic.
+        thorough: partitions of which every block has to be looked at.
+    """
+    ends = {p: end for p, end in wanted.items() if end is not None and p not in thorough}
+    trees = _reached(ends, topic)
+    rest = {p: end for p, end in wanted.items() if p not in trees}
+    known = {p: KnownMap(Rebuilt(tree)) for p, tree in trees.items()}
+    return {**known, **_scanned(rest, topic)} if rest else known
+
+
+def _reached(
+    ends: Mapping[AssignedPartition, MapEnd], topic: MapTopic
+) -> dict[AssignedPartition, MapTree]:
+    """Follow places; leave out where something else stands than should, or what is damaged."""
+    rows = topic.at(first_places(ends.values()))
+    trees: dict[AssignedPartition, MapTree] = {}
+    for partition, end in ends.items():
+        try:
+            trees[partition] = reach(partition.copy_id, end, rows)
+        except IntegrityError as error:
+            logger.info("the map of %s is looked for: %s", partition.topic, error)
+    roots = topic.at({tree.root_place for tree in trees.values()} - {-1})
+    return dict(_with_roots(trees, roots))
+
+
+def _with_roots(
+    trees: Mapping[AssignedPartition, MapTree], rows: Rows
+) -> Iterable[tuple[AssignedPartition, MapTree]]:
+    for partition, tree in trees.items():
+        try:
+            yield partition, with_root(partition.copy_id, tree, rows)
+        except IntegrityError as error:
+            logger.info("the map of %s is looked for: %s", partition.topic, error)
+
+
+def _scanned(
+    wanted: Mapping[AssignedPartition, MapEnd | None], topic: MapTopic
+) -> dict[AssignedPartition, KnownMap]:
+    tables = _tables(wanted, topic)
+    found: dict[AssignedPartition, KnownMap] = {}
+    for partition, end in wanted.items():
+        table = MapTable.of(partition.copy_id, tables[partition.topic_id, partition.partition])
+        for reason in table.reasons:
+            logger.warning("resume finds again what is in the logs: %s", reason)
+        former_end, ids = _former(partition, tables)
+        try:
+            found[partition] = KnownMap(rebuild(table, end), former_end, ids)
+        except IntegrityError as error:
+            found[partition] = KnownMap(error, former_end, ids)
+    return found
+
+
+_Tables = Mapping[tuple[str, int], dict[bytes, Placed]]
+
+
+def _tables(wanted: Iterable[AssignedPartition], topic: MapTopic) -> _Tables:
+    """Read everything, and keep the newest records of the wanted maps, and of their former ones."""
+    names = defaultdict[int, list[bytes]](list)
+    ids: set[tuple[str, int]] = set()
+    for partition in wanted:
+        names[partition.partition].append(partition.topic.encode())
+        ids.add((partition.topic_id, partition.partition))
+    tables = defaultdict[tuple[str, int], dict[bytes, Placed]](dict)
+
+    def visit(place: int, key: bytes, value: bytes | None) -> None:
+        try:
+            known = decode_index_key(key) if is_index_key(key) else decode_block_key(key)
+        except IntegrityError as error:
+            logger.warning("record in the offset map topic is not srm's: %s", error)
+            return
+        of = known.topic_id, known.partition
+        if value is None:
+            tables[of].pop(key, None)
+        elif of in ids or _is_named(value, names[known.partition]):
+            tables[of][key] = Placed(place, value)
+
+    topic.scan(visit)
+    return tables
+
+
+def _is_named(value: bytes, names: Sequence[bytes]) -> bool:
+    """Whether a block is of a topic with one of these names."""
+    size = int.from_bytes(value[_NAME_AT - 2 : _NAME_AT], "big")
+    return value[_NAME_AT : _NAME_AT + size] in names
+
+
+def _former(partition: AssignedPartition, tables: _Tables) -> tuple[int | None, frozenset[int]]:
+    """Return where the blocks of topics end that had the name before, and their producer ids."""
+    ends: list[int] = []
+    ids: set[int] = set()
+    for (topic_id, number), records in tables.items():
+        if number != partition.partition or topic_id == partition.topic_id:
+            continue
+        table = MapTable.of((topic_id, number, partition.target_topic_id), records)
+        blocks = [known for known in table.blocks.values() if known[0].topic == partition.topic]
+        head = newest_head(blocks)
+        if head is not None:
+            ends.append(int(head[0].runs.target_ends.max()))
+            ids.update(pid for block, _ in blocks for pid in block.producer_ids)
+    return max(ends, default=None), frozenset(ids)
+
+
+def is_whole(chunk: IndexRecord, topic: MapTopic) -> bool:
+    """Whether every block that a chunk has in use stands where it says, and can be read."""
+    rows = topic.at(set(chunk.entries.place[chunk.deleted :].tolist()))
+    try:
+        for number in range(chunk.deleted, len(chunk.entries)):
+            entry_block(chunk, number, rows)
+    except IntegrityError as error:
+        logger.warning("the map of %s-%s: %s", chunk.key.topic_id, chunk.key.partition, error)
+        return False
+    return True
+
+
+def read_chunk(root: IndexRecord, number: int, topic: MapTopic) -> IndexRecord | None:
+    """Return a full chunk by the number of its entry in the root, None if it is lost."""
+    try:
+        return chunk_at(root, number, topic.at([root.entries[number].place]))
+    except IntegrityError as error:
+        logger.warning("the map of %s-%s: %s", root.key.topic_id, root.key.partition, error)
+        return None
+
+
+def translate_back(
+    copy_id: CopyId, tree: MapTree, position: Position | None, target_offset: int, topic: MapTopic
+) -> Translation:
+    """Translate one target offset to the source, by what of the map is needed for it.
+
+    Raises:
+        IntegrityError: something of that is missing or damaged.
+    """
+    if tree.last is None:
+        return NoMap()
+    chunks: dict[int, IndexRecord] = {}
+    if tree.root is not None:
+        root = replace(tree.root, entries=tree.chunks, deleted=0)
+        wanted = _around(tree.entries(), target_offset) & set(range(len(root.entries)))
+        rows = topic.at({root.entries[number].place for number in wanted})
+        chunks = {number: chunk_at(root, number, rows) for number in wanted}
+    entries = tree.entries(chunks)
+    whole_chunks = {entry.place for entry in map(tree.chunks.__getitem__, range(len(tree.chunks)))}
+    last = len(entries) - 1
+    loaded = {last: tree.last.runs}
+    numbers = [
+        number
+        for number in _around(entries, target_offset) - {last}
+        if entries[number].place not in whole_chunks
+    ]
+    rows = topic.at({entries[number].place for number in numbers})
+    for number in numbers:
+        entry = entries[number]
+        key = BlockKey(copy_id[0], copy_id[1], entry.key_start, entry.owner)
+        loaded[number] = block_at(key, entry.place, rows).runs
+    known = OffsetMap.window(entries, loaded, position, open_end=tree.last.open_end)
+    return known.backward(target_offset)
+
+
+def _around(entries: Entries, target_offset: int) -> set[int]:
+    """Return the numbers of entries that are needed for a target offset, and that are cut."""
+    cuts = Cuts.between(entries)
+    before = [
+        number
+        for number in np.flatnonzero(entries.target_start < target_offset).tolist()
+        if number not in cuts.gone
+    ]
+    return {*cuts.cut, *before[-1:]}

@@ -1,0 +1,1 @@
+"""Reports of a slot: positions, statuses, metrics and offset syncs."""

@@ -1,0 +1,468 @@
+"""What a slot writes down each second: map blocks, then positions, then what follows from them.
+
+The order matters to readers: a position is written only after the map blocks it rests on are
+acknowledged, so whoever sees a position finds every run before it. Notes come before the position,
+so none passes a loss that was not told; and the last position of a partition that leaves comes
+before the group without it. All positions and blocks of one report are taken at the same moment,
+between two steps of the event loop. Only what has changed is looked at, but each half minute.
+
+What cannot be written waits, the newest version of each record only. Where blocks of some
+partitions are late, only the positions of those partitions wait with them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from srm.config.model import FlowConfig
+from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.replication_records import (
+    NOBODY,
+    REPORTS,
+    AssignedPartition,
+    CopyId,
+    HeldBack,
+    Incarnation,
+    PartitionPosition,
+    PartitionStatus,
+)
+from srm.domain.flow_state.slot_records import SlotHeartbeat
+from srm.domain.groups.mm2_records import OffsetSync
+from srm.domain.metrics.metrics import RawMetric, encode_raw
+from srm.domain.names import internal_topics
+from srm.domain.offset_map.map_records import map_partition
+from srm.domain.verification.offset_ranges import both_ends
+from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableError
+from srm.replication.clock import now_s
+from srm.replication.copy.partition import PartitionCopy
+from srm.replication.mapping.index_writer import Record as MapRecord
+from srm.replication.mapping.map_log import MapLog
+from srm.replication.ports import Clock, ProducerId, StateLog
+from srm.replication.report.position_groups import PositionGroups, Records
+from srm.replication.report.raw_metrics import MetricsReader
+from srm.replication.report.statuses import Statuses
+from srm.replication.report.sync_marks import SyncMark
+
+logger = logging.getLogger(__name__)
+
+_SETTLE_S: Final = 2.0  # what is late after that is looked at again in the next report
+_LAST_S: Final = 20.0
+_EVERYTHING_S: Final = 30.0
+_MOST_WAITING: Final = 100  # records of a kind that is of no use when it is late
+
+
+@dataclass(frozen=True, slots=True)
+class _Sync:
+    copy: PartitionCopy
+    at: SyncMark
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """What one report is about: positions that changed or leave, MM2 syncs, metrics.
+
+    ``without_position`` are the changed ones of which none is known, ``copied`` is all that the
+    slot copies, ``cut`` are those of which a cut is not told of yet, with the claim that tells it.
+    """
+
+    positions: Sequence[tuple[int, PartitionPosition]]
+    without_position: Sequence[CopyId]
+    last_positions: Sequence[tuple[int, PartitionPosition]]
+    syncs: Sequence[_Sync]
+    metrics: Sequence[RawMetric]
+    copied: frozenset[CopyId]
+    cut: Mapping[CopyId, ProducerId]
+
+
+class Reporter:
+    """Writes the state of one slot to the flow's internal topics."""
+
+    def __init__(
+        self,
+        config: FlowConfig,
+        slot: str,
+        state: StateLog,
+        offset_syncs: StateLog,
+        now_ms: Clock,
+    ) -> None:
+        self._config = config
+        self._slot = slot
+        self._state = state
+        self._offset_syncs = offset_syncs
+        self._now_ms = now_ms
+        source = config.flow.source
+        separator = config.policy.separator
+        self._reports = internal_topics.replication(source), REPORTS
+        self._metrics_place = internal_topics.raw_metrics(source), 0
+        other = config.flow.target if config.offset_syncs_location == "source" else source
+        self._syncs_place = internal_topics.offset_syncs(other, separator), 0
+        self._incarnation = NOBODY
+        self._groups = PositionGroups(slot, NOBODY)
+        self._everything_due = 0.0
+        self._statuses_due = False
+        self._map_topic = internal_topics.offset_map(source)
+        self._map = MapLog()
+        self._statuses = Statuses(self._map_topic)
+        self._notes: dict[tuple[str, int], PartitionNotes] = {}
+        self._untold: dict[bytes, PartitionStatus] = {}
+        self._untold_notes: dict[bytes, PartitionNotes] = {}
+        self._leaving: list[tuple[int, PartitionPosition]] = []
+        self._told_cuts: dict[CopyId, ProducerId] = {}
+        self._looked_at: dict[PartitionCopy, tuple[object, ...]] = {}
+        self._copies: Sequence[PartitionCopy] = ()
+        self._copied: frozenset[CopyId] = frozenset()
+        self._positions: dict[CopyId, tuple[int, PartitionPosition]] = {}
+        self._unplaced: dict[CopyId, None] = {}
+        """Partitions whose position, or the end of whose map, is not in its group yet."""
+        self._synced: dict[PartitionCopy, SyncMark] = {}
+        self._late: Collection[int] | None = None
+        """Partitions of the map topic that kept positions from the last report; None: all."""
+        self._metrics = MetricsReader(config)
+        self._writing = threading.RLock()
+
+    @property
+    def slot(self) -> str:
+        """Name of the slot."""
+        return self._slot
+
+    def begin(self, incarnation: Incarnation, notes: Iterable[PartitionNotes] = ()) -> None:
+        """Report as this process, and continue the notes of those before it, who had their keys."""
+        self._incarnation = incarnation
+        self._groups = PositionGroups(self._slot, incarnation)
+        self._notes = {(entry.topic, entry.partition): entry for entry in notes}
+
+    @property
+    def accepts_loss(self) -> bool:
+        """Whether a partition continues after records were lost (data.loss.policy=continue)."""
+        return self._config.data_loss_policy == "continue"
+
+    def is_written(self, assigned: AssignedPartition) -> bool:
+        """Whether the last report of a partition is acknowledged, and all that it rests on."""
+        late = self._late
+        return late is not None and map_partition(assigned.topic, assigned.partition) not in late
+
+    @property
+    def has_told_all(self) -> bool:
+        """Whether the last report is acknowledged as a whole, all that has left included."""
+        return self._late is not None and not self._late and not self._leaving
+
+    def lost(self, copy: PartitionCopy, lost_from: int, lost_to: int, what: str) -> None:
+        """Note that source records in a range can never be copied."""
+        gone = both_ends(lost_from, lost_to)
+        logger.error("%s: records %s are lost: %s", copy.source, gone, what)
+        self._note(self._notes_of(copy).with_loss(lost_from, lost_to, what, self._now_ms()))
+
+    def strange(self, copy: PartitionCopy, what: str) -> None:
+        """Note something about the logs that is no loss but should not be."""
+        logger.error("%s: %s", copy.target, what)
+        self._note(self._notes_of(copy).with_strange(what, self._now_ms()))
+
+    def over(self, copy: PartitionCopy) -> None:
+        """Note decisions that end, because the source's log lost the records they were about."""
+        notes = self._notes_of(copy)
+        if copy.over.items() - notes.over.items():
+            logger.warning("%s: decisions about lost records end: %s", copy.source, copy.over)
+            self._note(notes.with_over(copy.over))
+
+    def begins(self, copy: PartitionCopy, target_offset: int) -> None:
+        """Note that a topic that had the name before has left what stands before an offset."""
+        notes = self._notes_of(copy)
+        if notes.begins is None or notes.begins < target_offset:
+            logger.warning(
+                "%s: created again, its copy begins at target offset %s", copy.source, target_offset
+            )
+            self._note(notes.with_begin(target_offset, self._now_ms()))
+
+    def is_full(self, copy: PartitionCopy) -> bool:
+        """Whether the partition has to wait: its map cannot be written, and enough of it waits."""
+        if not self._map.is_late:
+            return False
+        return self._map.is_full(map_partition(copy.source.topic, copy.source.partition))
+
+    def has_told_cut(self, copy: PartitionCopy) -> bool:
+        """Whether the last report has told of the partition's cut."""
+        claim = copy.cut_claim
+        return claim is not None and self._told_cuts.get(copy.assigned.copy_id) == claim
+
+    def tell_everything(self) -> None:
+        """Write all positions and statuses with the next report, those too that have not changed.
+
+        Statuses have one key for all slots: a process that owns nothing any more may have written
+        one when it woke up.
+        """
+        self._everything_due = 0.0
+        self._statuses_due = True
+
+    def beat(
+        self,
+        generation: int,
+        partitions: int,
+        source_silent_s: float,
+        source_growth: int,
+        held_back: tuple[HeldBack, ...] = (),
+    ) -> None:
+        """Say that the slot is alive, for how long the source has not answered, how it was then.
+
+        Does not wait. Infinity: it has never answered.
+        """
+        if self._state.waiting(self._reports) >= _MOST_WAITING:
+            return  # nobody could read it in time
+        now_ms = self._now_ms()
+        heard_ms = 0 if source_silent_s == float("inf") else now_ms - round(source_silent_s * 1000)
+        beat = SlotHeartbeat(
+            *(self._slot, self._incarnation, generation, now_ms, partitions),
+            source_heard_ms=heard_ms,
+            source_growth=source_growth,
+            held_back=held_back,
+        )
+        topic, partition = self._reports
+        try:
+            self._state.write(topic, beat.key(), beat.value(), partition)
+        except SrmError as error:
+            logger.warning("slot %s: no heartbeat: %s", self._slot, error)
+
+    def prepare(
+        self, copies: Sequence[PartitionCopy], leaving: Sequence[PartitionCopy] = ()
+    ) -> Callable[[], None]:
+        """Take a snapshot now; the returned call writes it, and blocks while it does.
+
+        Args:
+            copies: what the slot copies.
+            leaving: what it copies no more since the last report.
+        """
+        now_ms = self._now_ms()
+        for copy in leaving:
+            self._statuses.forget(copy)
+            self._synced.pop(copy, None)
+            self._looked_at.pop(copy, None)
+        changed = self._changed(copies)
+        due, self._statuses_due = self._statuses_due, False
+        rests_due = due or now_s() >= self._everything_due
+        for status in self._statuses.told(changed, now_ms, due=due, rests_due=rests_due):
+            self._untold[status.key()] = status
+        if self._copies != copies:
+            self._copies = copies
+            self._copied = frozenset(copy.assigned.copy_id for copy in copies)
+        last_positions = self._take(leaving)
+        snapshot = _Snapshot(
+            self._take(changed),
+            [copy.assigned.copy_id for copy in changed if not copy.has_position],
+            last_positions,
+            self._new_syncs(copies) if self._config.emit_offset_syncs_enabled else [],
+            self._metrics.due(copies, now_ms),
+            self._copied,
+            {copy.assigned.copy_id: claim for copy in changed if (claim := copy.cut_claim)},
+        )
+
+        def write() -> None:
+            self._late = None
+            with self._writing:
+                try:
+                    self._late = self._write(snapshot)
+                except SrmError as error:
+                    logger.warning("slot %s: report is late: %s", self._slot, error)
+
+        return write
+
+    def _changed(self, copies: Sequence[PartitionCopy]) -> Sequence[PartitionCopy]:
+        """Return what there may be news of: all copies each half minute, and when all is told."""
+        looked_at = self._looked_at
+        if self._statuses_due or now_s() >= self._everything_due:
+            self._looked_at = {copy: copy.state() for copy in copies}
+            return copies
+        changed = []
+        for copy in copies:
+            state = copy.state()
+            if looked_at.get(copy) != state or copy.cut_is_untold:
+                looked_at[copy] = state
+                changed.append(copy)
+        return changed
+
+    def _take(self, copies: Iterable[PartitionCopy]) -> list[tuple[int, PartitionPosition]]:
+        """Take over what maps have come to; return positions, with the part of the map topic."""
+        positions = []
+        for copy in copies:
+            position = copy.position()
+            self._map.take(copy.map, position.position)
+            if copy.has_position:
+                number = map_partition(copy.source.topic, copy.source.partition)
+                positions.append((number, position))
+        return positions
+
+    def report(
+        self, copies: Sequence[PartitionCopy], leaving: Sequence[PartitionCopy] = ()
+    ) -> None:
+        """Write a last report before the slot ends, and wait until all of it is there."""
+        with self._writing:  # a report may still be on its way
+            self.prepare(copies, leaving)()
+        for log in {self._state, self._offset_syncs}:
+            try:
+                log.flush(_LAST_S)
+            except SrmError as error:
+                logger.warning("slot %s: the last report is not complete: %s", self._slot, error)
+
+    def _send_map(
+        self, records: Mapping[int, Sequence[MapRecord]]
+    ) -> Mapping[int, Mapping[bytes, int]]:
+        """Write to the map topic and wait; what is late is not written again before it is known."""
+        places = [(self._map_topic, number) for number in records]
+        pending = self._state.settle(places, 0.0).pending
+        sent = [place for place in places if place not in pending]
+        for topic, number in sent:
+            for key, value in records[number]:
+                self._state.write(topic, key, value, number)
+        settled = self._state.settle(sent, _SETTLE_S)
+        for (topic, number), failure in settled.failed.items():
+            logger.warning("slot %s: %s-%s is late: %s", self._slot, topic, number, failure)
+        unknown = settled.pending | settled.failed.keys()
+        return {place[1]: settled.offsets.get(place, {}) for place in sent if place not in unknown}
+
+    def _write(self, snapshot: _Snapshot) -> Collection[int]:
+        """Write what is known; return the partitions of the map topic whose positions wait."""
+        # What has come back begins at what was told, and so does its map: it has to find again what
+        # its former self had copied beyond that, whose position would rest on a map without it.
+        leaving = (*self._leaving, *snapshot.last_positions)
+        self._leaving = [left for left in leaving if left[1].copy_id not in snapshot.copied]
+        self._note_positions(snapshot)
+        late = self._map.write(self._send_map)
+        self._unplaced |= dict.fromkeys(self._map.moved_ends() & self._positions.keys())
+        self._write_first(late)
+        self._place_positions(late)
+        self._write_groups()
+        self._told_cuts = {
+            entry.copy_id: snapshot.cut[entry.copy_id]
+            for number, entry in snapshot.positions
+            if entry.copy_id in snapshot.cut and number not in late
+        }
+        self._map.reported()
+        untold = {entry.copy_id for _, entry in self._leaving}
+        self._map.forget_others(snapshot.copied | untold)
+        self._write_metrics(snapshot.metrics)
+        self._write_syncs(snapshot.syncs)
+        return late
+
+    def _note_positions(self, snapshot: _Snapshot) -> None:
+        """Take over what has changed; of what is copied no more nothing is told any more."""
+        gone = set(snapshot.without_position)
+        if not snapshot.copied >= self._positions.keys():
+            gone |= self._positions.keys() - snapshot.copied
+        for copy_id in gone:
+            self._positions.pop(copy_id, None)
+            self._unplaced.pop(copy_id, None)
+        for number, entry in snapshot.positions:
+            self._positions[entry.copy_id] = number, entry
+            self._unplaced[entry.copy_id] = None
+
+    def _place_positions(self, late: Collection[int]) -> None:
+        """Put into their groups what was not there yet, and does not rest on what is late."""
+        for copy_id in list(self._unplaced):
+            number, entry = self._positions[copy_id]
+            if number not in late:
+                self._groups.put(self._with_map_end(entry))
+                del self._unplaced[copy_id]
+
+    def _with_map_end(self, entry: PartitionPosition) -> PartitionPosition:
+        return replace(entry, map_end=self._map.end(entry.copy_id))
+
+    def _write_first(self, late: Iterable[int]) -> None:
+        """Write what no position may come before: notes, and last positions of what leaves."""
+        ready = [entry for number, entry in self._leaving if number not in late]
+        self._leaving = [(number, entry) for number, entry in self._leaving if number in late]
+        for entry in ready:
+            self._groups.leave(self._with_map_end(entry))
+        notes = dict(self._untold_notes)
+        first: Records = {key: noted.value() for key, noted in notes.items()}
+        first |= self._groups.last_positions()
+        if not first:
+            return
+        self._write_reports(first)
+        for key, noted in notes.items():
+            if self._untold_notes.get(key) is noted:
+                del self._untold_notes[key]
+        self._groups.forget_left()
+
+    def _write_groups(self) -> None:
+        everything = now_s() >= self._everything_due
+        statuses = dict(self._untold)
+        records = self._groups.to_write(everything=everything)
+        records |= {key: status.value() for key, status in statuses.items()}
+        if not records:
+            return
+        self._write_reports(records)
+        self._groups.written()
+        for key, status in statuses.items():
+            if self._untold.get(key) is status:
+                del self._untold[key]
+        if everything:
+            self._everything_due = now_s() + _EVERYTHING_S
+
+    def _write_reports(self, records: Records) -> None:
+        """Write to the partition of reports and wait.
+
+        Raises:
+            SrmError: not all of it is acknowledged; what was written before is not either.
+        """
+        topic, partition = place = self._reports
+        if self._state.waiting(place) >= _MOST_WAITING:
+            self._state.settle([place], _SETTLE_S)
+        if self._state.waiting(place) >= _MOST_WAITING:
+            raise UnavailableError(f"{topic}-{partition} takes no records")
+        for key, value in records.items():
+            self._state.write(topic, key, value, partition)
+        settled = self._state.settle([place], _SETTLE_S)
+        for failure in settled.failed.values():
+            raise failure
+        if settled.pending:
+            raise UnavailableError(f"{topic}-{partition}: not acknowledged in time")
+
+    def _write_metrics(self, metrics: Sequence[RawMetric]) -> None:
+        topic, partition = place = self._metrics_place
+        if metrics and self._state.waiting(place) < _MOST_WAITING:
+            for value in encode_raw(metrics):
+                self._state.write(topic, self._slot.encode(), value, partition)
+
+    def _write_syncs(self, syncs: Sequence[_Sync]) -> None:
+        self._look_after_syncs()
+        for sync in syncs:
+            record = OffsetSync(sync.copy.source, sync.at.upstream, sync.at.downstream)
+            topic, partition = self._syncs_place
+            self._offset_syncs.write(topic, record.key(), record.value(), partition)
+
+    def _look_after_syncs(self) -> None:
+        """Have offset syncs written again that were lost; to the target once the source refuses."""
+        failure = self._offset_syncs.settle([self._syncs_place], 0).failed.get(self._syncs_place)
+        if failure is None:
+            return
+        self._synced.clear()
+        refused = isinstance(failure, AuthorizationError | NotFoundError)
+        if refused and self._offset_syncs is not self._state:  # KIP-716
+            flow, separator = self._config.flow, self._config.policy.separator
+            topic = internal_topics.offset_syncs(flow.source, separator)
+            logger.warning("%s: offset syncs go to %s on %s: %s", flow, topic, flow.target, failure)
+            self._offset_syncs, self._syncs_place = self._state, (topic, 0)
+
+    def _notes_of(self, copy: PartitionCopy) -> PartitionNotes:
+        assigned = copy.assigned
+        notes = self._notes.get((assigned.topic, assigned.partition))
+        if notes is not None and notes.topic_id == assigned.topic_id:
+            return notes
+        return PartitionNotes(self._slot, assigned.topic, assigned.partition, assigned.topic_id)
+
+    def _note(self, notes: PartitionNotes) -> None:
+        self._notes[notes.topic, notes.partition] = self._untold_notes[notes.key()] = notes
+
+    def _new_syncs(self, copies: Sequence[PartitionCopy]) -> list[_Sync]:
+        """Collect MM2 offset syncs: the newest run start and the newest copied record."""
+        syncs = []
+        if self._offset_syncs.waiting(self._syncs_place) >= _MOST_WAITING:
+            return []
+        for copy in copies:
+            for at in (copy.sync_marks.take_run_start(), copy.sync_marks.last_copied):
+                if at is not None and at != self._synced.get(copy):
+                    self._synced[copy] = at
+                    syncs.append(_Sync(copy, at))
+        return syncs

@@ -1,0 +1,41 @@
+"""Which records of a partition MM2's offset syncs tell of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from srm.domain.offset_map.offset_map import Run
+
+
+@dataclass(frozen=True, slots=True)
+class SyncMark:
+    """Offsets of one record on both sides."""
+
+    upstream: int
+    downstream: int
+
+
+class SyncMarks:
+    """The first record of the newest run, and the newest copied record."""
+
+    def __init__(self) -> None:
+        self.last_copied: SyncMark | None = None
+        self._run_start: SyncMark | None = None
+
+    def add(self, runs: Sequence[Run]) -> None:
+        """Note what was copied, in order."""
+        first, last, before = runs[0], runs[-1], self.last_copied
+        if (
+            len(runs) > 1
+            or before is None
+            or first.source_start != before.upstream + 1
+            or first.target_start != before.downstream + 1
+        ):
+            self._run_start = SyncMark(last.source_start, last.target_start)
+        self.last_copied = SyncMark(last.source_end - 1, last.target_end - 1)
+
+    def take_run_start(self) -> SyncMark | None:
+        """Return the start of the newest run since the last call, if there is a new one."""
+        run_start, self._run_start = self._run_start, None
+        return run_start

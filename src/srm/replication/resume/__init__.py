@@ -1,0 +1,1 @@
+"""Exact positions after a restart: both logs walked side by side."""

@@ -1,0 +1,218 @@
+"""Where two logs can be compared when nothing of the map is left.
+
+Segments of the two sides are never deleted together, so one log begins far after the other, often
+by more than the walk looks ahead::
+
+    source  |0 .......................... 7 000 000 | 7 000 001 ...
+    target              |4 000 010 .... 7 000 123 |            begins with the copy of 4 000 001
+                        ^ place: source 4 000 001, target 4 000 010
+
+Both are in the same order. So the first records of the target are looked for on the source, or else
+the first ones of the source on the target, from where their times say they stand at the earliest.
+A record that is there once in each of them is an anchor; from it both are followed back as long as
+they agree. Nothing is decided by that: the walk begins at the place and proves it.
+
+Source records before the place are passed, because their copies stood before the target's log
+start; so a target that still begins at offset 0 is walked from there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from srm.replication.batches import legacy
+from srm.replication.batches.batch import BatchHeader, batches
+from srm.replication.batches.content_hash import content_hash
+from srm.replication.batches.outgoing import BatchToSend
+from srm.replication.batches.rebuild import Record
+from srm.replication.batches.to_send import batches_to_send
+from srm.replication.ports import FetchedPartition
+from srm.replication.resume.batch_decoding import Turns, records_of
+from srm.replication.resume.log_reader import LogReader, OutOfRangeError
+
+_FIRST_RECORDS: Final = 10_000
+"""Records at the beginning of one log that are looked for in the other."""
+_NOT_AGAIN_RECORDS: Final = 50_000
+"""Records behind an anchor among which it must not come again, where times are compared."""
+_ANY_TIME: Final = -(2**63)
+
+Content = tuple[int, int]
+"""Time, and 64 bits of a hash of key and value; 0 for all times where the target gives its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where both logs hold the same record, the first one that does."""
+
+    source_next: int
+    target_next: int
+
+
+class NoPlace(Enum):
+    """Why there is no place."""
+
+    NOTHING_IN_COMMON = "the first records of one log are not in the other"
+    UNCLEAR = "records come more than once: which of them it is cannot be told"
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    offset: int
+    content: Content
+
+
+async def find_place(
+    source: LogReader,
+    target: LogReader,
+    source_start: int,
+    target_start: int,
+    is_ours: Callable[[BatchHeader], bool],
+) -> Place | NoPlace:
+    """Find the first record that both logs hold from the given offsets on.
+
+    Args:
+        source: its log.
+        target: its log.
+        source_start: source offset from which on to look.
+        target_start: target offset from which on to look.
+        is_ours: whether a batch of the target is a copy; asked for all of them, in order.
+
+    Raises:
+        IntegrityError: a batch cannot be read.
+        UnavailableError: a broker does not answer.
+    """
+    logs = _Logs(source, target, is_ours)
+    ours = await _first(logs.copies(target_start))
+    if not ours:
+        return NoPlace.NOTHING_IN_COMMON
+    if logs.own_time:  # perhaps not from the first one on: the topic's settings may have changed
+        ours = [_Seen(seen.offset, (0, seen.content[1])) for seen in ours]
+    earliest, at = await _earliest(ours, source, source_start, own_time=logs.own_time)
+    found = await _look_up(ours, logs.originals(at, earliest), to_the_end=logs.own_time)
+    if isinstance(found, tuple):
+        return Place(found[1], found[0])
+    if found is NoPlace.UNCLEAR:
+        return found
+    theirs = await _first(logs.originals(source_start))
+    earliest, at = await _earliest(theirs, target, target_start, own_time=logs.own_time)
+    found = await _look_up(theirs, logs.copies(at, earliest), to_the_end=logs.own_time)
+    return Place(*found) if isinstance(found, tuple) else found
+
+
+@dataclass(slots=True)
+class _Logs:
+    """Records of both logs; ``own_time`` is set once the target is seen to give its own times."""
+
+    source: LogReader
+    target: LogReader
+    is_ours: Callable[[BatchHeader], bool]
+    own_time: bool = False
+    _turns: Turns = field(default_factory=Turns)
+
+    async def copies(self, start: int, earliest: int = _ANY_TIME) -> AsyncIterator[_Seen]:
+        """Yield the copies on the target, but for batches that are all older than a time."""
+        async for offset, fetched in fetches(self.target, start):
+            for batch in batches(fetched.records, legacy.convert):
+                is_ours = batch.last_offset >= offset and self.is_ours(batch)
+                if is_ours and batch.record_count and batch.max_timestamp >= earliest:
+                    self.own_time = self.own_time or batch.has_log_append_time
+                    async for piece in records_of(batch, self._turns, start):
+                        for record in piece:
+                            yield _Seen(record.offset, self._content(record))
+
+    async def originals(self, start: int, earliest: int = _ANY_TIME) -> AsyncIterator[_Seen]:
+        """Yield what the source gives to be copied, but for batches as above."""
+        committed = self.source.read_committed
+        async for offset, fetched in fetches(self.source, start):
+            for outgoing in batches_to_send(fetched, offset, None, read_committed=committed):
+                if isinstance(outgoing, BatchToSend) and outgoing.max_timestamp >= earliest:
+                    [header] = batches(outgoing.view)
+                    offsets = iter(outgoing.offsets())
+                    async for piece in records_of(header, self._turns):
+                        for record, at in zip(piece, offsets, strict=False):
+                            yield _Seen(at, self._content(record))
+
+    def _content(self, record: Record) -> Content:
+        return 0 if self.own_time else record.timestamp, content_hash(record.key, record.value)
+
+
+async def _first(records: AsyncIterator[_Seen]) -> list[_Seen]:
+    """Read the first records of a log."""
+    found = []
+    async for seen in records:
+        found.append(seen)
+        if len(found) >= _FIRST_RECORDS:
+            break
+    return found
+
+
+async def _earliest(
+    wanted: Sequence[_Seen], log: LogReader, start: int, *, own_time: bool
+) -> tuple[int, int]:
+    """Return the earliest time of some records, and the first offset at which one can stand."""
+    if own_time or not wanted:
+        return _ANY_TIME, start
+    earliest = min(seen.content[0] for seen in wanted)
+    return earliest, max(start, await log.wire.offset_at(log.partition, earliest))
+
+
+async def _look_up(
+    wanted: Sequence[_Seen], records: AsyncIterator[_Seen], *, to_the_end: bool
+) -> tuple[int, int] | NoPlace:
+    """Find the first of some records in a log; return (their offset, its offset there)."""
+    often = Counter(seen.content for seen in wanted)
+    indexes = {seen.content: index for index, seen in enumerate(wanted)}
+    passed: deque[_Seen] = deque(maxlen=_FIRST_RECORDS)
+    place: tuple[int, int] | None = None
+    anchor: Content | None = None
+    met, left = False, _NOT_AGAIN_RECORDS
+    async for seen in records:
+        if place is None:
+            met = met or seen.content in often
+            if often.get(seen.content) == 1:
+                anchor = seen.content
+                place = _follow_back(wanted, indexes[anchor], passed, seen.offset)
+            passed.append(seen)
+        elif seen.content == anchor:
+            return NoPlace.UNCLEAR
+        else:
+            left -= 1
+            if left <= 0 and not to_the_end:
+                break
+    return place or (NoPlace.UNCLEAR if met else NoPlace.NOTHING_IN_COMMON)
+
+
+def _follow_back(
+    wanted: Sequence[_Seen], index: int, passed: deque[_Seen], offset: int
+) -> tuple[int, int]:
+    """Step back from an anchor as long as both logs hold the same."""
+    place = wanted[index].offset, offset
+    for before, there in zip(reversed(wanted[:index]), reversed(passed), strict=False):
+        if before.content != there.content:
+            break
+        place = before.offset, there.offset
+    return place
+
+
+async def fetches(log: LogReader, start: int) -> AsyncIterator[tuple[int, FetchedPartition]]:
+    """Fetch a log to its end; each answer comes with the first offset that is wanted in it."""
+    offset = start
+    while True:
+        try:
+            fetched = await log.fetch(offset, wait_ms=0)
+        except OutOfRangeError as error:
+            if error.log_start <= offset:
+                return
+            offset = error.log_start
+            continue
+        following = max(
+            (b.last_offset + 1 for b in batches(fetched.records, legacy.convert)), default=offset
+        )
+        if following <= offset:
+            return
+        yield offset, fetched
+        offset = following

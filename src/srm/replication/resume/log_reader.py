@@ -1,0 +1,142 @@
+"""Reading one partition on its own, for the resume walk."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.names.topics import TopicPartition
+from srm.errors import DataLossError, UnavailableError
+from srm.replication import codes
+from srm.replication.batches import legacy
+from srm.replication.batches.batch import BatchHeader, batches
+from srm.replication.clock import now_s
+from srm.replication.ports import EpochEnd, FetchedPartition, FetchFrom, Wire
+
+FETCH_BYTES: Final = 4 << 20
+ONE_BATCH: Final = 1
+"""A broker returns the first batch whole, however little is asked for."""
+WAIT_MS: Final = 50
+_ELECTED_S: Final = 3.0
+_PAUSE_S: Final = 0.2
+
+
+class OutOfRangeError(DataLossError):
+    """The log does not hold an offset."""
+
+    def __init__(
+        self, partition: TopicPartition, offset: int, log_start: int, log_end: int
+    ) -> None:
+        super().__init__(
+            f"{partition}: offset {offset} is not in the log, which holds {log_start} to {log_end}"
+        )
+        self.log_start = log_start
+        self.log_end = log_end
+
+
+@dataclass(frozen=True, slots=True)
+class LogReader:
+    """Reads one partition of one cluster, by topic id."""
+
+    wire: Wire
+    partition: TopicPartition
+    topic_id: bytes
+    read_committed: bool
+
+    async def fetch(
+        self, offset: int, max_bytes: int = FETCH_BYTES, wait_ms: int = WAIT_MS
+    ) -> FetchedPartition:
+        """Fetch from an offset; the first batch comes whole, whatever ``max_bytes`` says.
+
+        Where nothing stands there the broker waits for so long, and with it all that was sent to it
+        after this: whoever asks for the end of a log does not let it wait.
+
+        Raises:
+            OutOfRangeError: the log does not hold the offset.
+            UnavailableError: the leader does not answer, or has moved.
+            AuthorizationError: the right to read the topic is missing.
+        """
+        node = await self.wire.leader(self.partition)
+        fetched = await self.wire.fetch(
+            node,
+            [FetchFrom(self.topic_id, self.partition.partition, offset, max_bytes)],
+            max_wait_ms=wait_ms,
+            max_bytes=max_bytes,
+            read_committed=self.read_committed,
+        )
+        error = fetched.partitions[0].error
+        if error == codes.OFFSET_OUT_OF_RANGE:
+            start, end = await self.wire.log_range(self.partition)
+            raise OutOfRangeError(self.partition, offset, start, end)
+        if error == codes.TOPIC_RIGHT_MISSING:
+            topic, cluster = self.partition.topic, self.wire.alias
+            raise codes.missing_right("Read", topic, cluster)
+        if error:
+            self.wire.leaders_changed()
+            raise UnavailableError(f"{self.partition}: fetch was answered with error {error}")
+        return fetched.partitions[0]
+
+    async def batch_at(self, offset: int) -> BatchHeader | None:
+        """Return the batch that holds an offset, None where compaction has removed it.
+
+        Raises:
+            SrmError: as :meth:`fetch`.
+        """
+        fetched = await self.fetch(offset, max_bytes=ONE_BATCH)
+        found = next(batches(fetched.records, legacy.convert), None)
+        if found is None or not found.base_offset <= offset <= found.last_offset:
+            return None
+        return found
+
+    async def epoch_end(self, epoch: int) -> EpochEnd:
+        """Ask where the log continues after a leader epoch, patiently while it knows nothing of it.
+
+        A broker that has just become the leader may not know an epoch yet that it will know.
+
+        Raises:
+            SrmError: the leader does not answer.
+        """
+        deadline = now_s() + _ELECTED_S
+        while (found := await self.wire.epoch_end(self.partition, epoch)).end < 0:
+            if now_s() > deadline:
+                break
+            self.wire.leaders_changed()
+            await asyncio.sleep(_PAUSE_S)  # between two questions
+        return found
+
+    async def held_to(self, decided: PartitionNotes) -> int:
+        """Return up to where the log holds what a decision left on it, 0 where it holds nothing.
+
+        Of an epoch that the leader does not have it is not known where the logs part.
+
+        Raises:
+            SrmError: the leader does not answer.
+        """
+        _, end = decided.left_out or (0, 0)
+        if decided.epoch < 0:
+            _, log_end = await self.wire.log_range(self.partition)
+            return min(end, log_end)
+        found = await self.epoch_end(decided.epoch)
+        return min(end, found.end) if found.epoch == decided.epoch else 0
+
+    async def holds_another(self, at: int, epoch: int, found: EpochEnd) -> bool:
+        """Whether what stands before an offset is not what was read there under a leader epoch.
+
+        Where compaction or retention has removed it that is not known, and not assumed.
+
+        Args:
+            at: an offset up to which the log was read.
+            epoch: of the batch that was the last one before it.
+            found: what the leader knows of the epoch now.
+
+        Raises:
+            SrmError: as :meth:`fetch`.
+        """
+        if not 0 <= found.epoch < epoch or found.end < at:
+            return False
+        try:
+            return await self.batch_at(at - 1) is not None
+        except OutOfRangeError:
+            return False

@@ -1,0 +1,378 @@
+"""The source beside the resume walk: batches that wait, and records that were opened ahead.
+
+What is kept of an opened record are numbers in arrays: its offset, its time, and hashes of 64 bits
+of its content and key (:mod:`srm.replication.batches.content_hash`). Two different contents are
+taken for one once in 2^64 comparisons. So a record takes the same memory whatever its size, and the
+limit is one of records.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from srm.replication.batches import legacy
+from srm.replication.batches.aborted import AbortedTransactions
+from srm.replication.batches.batch import BatchHeader, batches, verify
+from srm.replication.batches.content_hash import content_hash
+from srm.replication.batches.rebuild import Record
+from srm.replication.batches.transform import Transform
+from srm.replication.resume.batch_decoding import Turns, records_of
+from srm.replication.resume.log_reader import WAIT_MS, LogReader, OutOfRangeError
+
+RECORD_BYTES: Final = 320
+"""What an opened record takes at most, both indexes included."""
+LOOK_AHEAD_RECORDS: Final = (64 << 20) // RECORD_BYTES
+_FORGET_RECORDS: Final = 4096
+_NONE: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How records are compared, and what is accepted.
+
+    ``added_headers`` are names of headers that srm adds: they are not compared. Records that the
+    ``transform`` drops, and those in ranges of source offsets that are noted as lost and
+    ``left_out``, need not be on the target. ``accepts_loss`` is data.loss.policy=continue.
+    """
+
+    added_headers: Collection[str] = ()
+    accepts_loss: bool = False
+    transform: Transform | None = None
+    left_out: Sequence[tuple[int, int]] = ()
+
+    def content(self, record: Record) -> int:
+        """Hash what has to be equal on both sides beside the time."""
+        added = self.added_headers
+        headers = (h for h in record.headers if h[0] not in added)
+        return content_hash(
+            *(record.key, record.value),
+            *(part for name, value in headers for part in (name.encode(), value)),
+        )
+
+    @property
+    def may_lack_some(self) -> bool:
+        """Whether there can be records that the target need not hold."""
+        return bool(self.left_out or (self.transform and self.transform.drops_some))
+
+    def may_lack(self, record: Record) -> bool:
+        """Whether the target need not hold a record."""
+        if self.transform is not None and self.transform.drops(record):
+            return True
+        return any(first <= record.offset < end for first, end in self.left_out)
+
+
+class SourceAhead:
+    """Records of the source by index, counted from the first one opened; old ones are forgotten.
+
+    ``trimmed`` becomes true when the log begins after the offset at which reading began, at
+    ``log_start``. ``end`` is the log's end as far as it concerns the reader, once ``ended``.
+    """
+
+    def __init__(self, reader: LogReader, start: int, comparison: Comparison, turns: Turns) -> None:
+        self._reader = reader
+        self._comparison = comparison
+        self._turns = turns
+        self._waiting: deque[BatchHeader] = deque()
+        self._start = self._fetch_offset = start
+        self.ended = self._knows_its_end = False
+        self.trimmed = False
+        self.log_start = 0
+        self.end = 0
+        self._base = 0
+        self._offsets = array("q")
+        self._contents = array("q")
+        self._times = array("q")
+        self._keys = array("q")
+        self._epochs = array("i")
+        self._needed = array("q")  # records before this one that the target has to hold
+        self._kinds = bytearray()
+        self._needed_in_all = 0
+        self._same: array[int] | None = None
+        self._first_same: dict[int, int] = {}
+        self._last_same: dict[int, int] = {}
+        self._last_of_key: dict[int, int] | None = None
+
+    @property
+    def opened(self) -> int:
+        """Index after the last opened record."""
+        return self._base + len(self._offsets)
+
+    @property
+    def first(self) -> int:
+        """Index of the first opened record that was not forgotten."""
+        return self._base
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more may be opened before some are forgotten."""
+        return len(self._offsets) >= LOOK_AHEAD_RECORDS
+
+    # ----- reading
+
+    async def batch_ahead(self, index: int = 0) -> BatchHeader | None:
+        """Return the next batch that is not opened yet, or one behind it; None at the end."""
+        while index >= len(self._waiting):
+            if not await self._fetch():
+                return None
+        return self._waiting[index]
+
+    def pass_batches(self, count: int) -> None:
+        """Leave the next batches unopened: they were found whole."""
+        for _ in range(count):
+            self._waiting.popleft()
+
+    async def open_more(self) -> bool:
+        """Open the next batch; False at the end of the source, or of what may be kept."""
+        if self.is_full or (batch := await self.batch_ahead()) is None:
+            return False
+        self._waiting.popleft()
+        verify(batch)
+        async for piece in records_of(batch, self._turns, self._start):
+            self._keep(piece, batch.leader_epoch)
+        return True
+
+    async def open_to(self, index: int) -> bool:
+        """Open up to a record; False where there is none, or where no more may be kept."""
+        while index >= self.opened:
+            if not await self.open_more():
+                return False
+        return True
+
+    async def open_until(self, offset: int) -> None:
+        """Open the records before a source offset."""
+        while not self._offsets or self._offsets[-1] < offset:
+            if not await self.open_more():
+                return
+
+    def _keep(self, records: Sequence[Record], epoch: int) -> None:
+        comparison = self._comparison
+        content, lenient = comparison.content, comparison.may_lack_some
+        first = self.opened
+        self._offsets.extend([record.offset for record in records])
+        self._times.extend([record.timestamp for record in records])
+        self._contents.extend([content(record) for record in records])
+        self._keys.extend([content_hash(record.key) for record in records])
+        self._epochs.extend([epoch] * len(records))
+        for record in records:
+            kind = (record.key is not None) | (record.value is None) << 1
+            if lenient and comparison.may_lack(record):
+                kind |= 4
+            self._kinds.append(kind)
+            self._needed.append(self._needed_in_all)
+            self._needed_in_all += kind < 4
+        if self._same is not None:
+            self._index_contents(first, self.opened)
+        if self._last_of_key is not None:
+            self._index_keys(first, self.opened)
+
+    async def _fetch(self) -> bool:
+        """Fetch until there is more to compare; False at the end of the source.
+
+        That end is behind all that was copied, so it is asked for rarely, and no broker waits. A
+        leader that was just elected may not know yet how far its log is committed, and ends it too
+        early. Whoever asks it for its offsets has to wait until it does (KIP-207), so that is done
+        before an end is believed.
+        """
+        wait_ms, before_all = 0, len(self._waiting)
+        while len(self._waiting) == before_all:
+            if self.ended:
+                return False
+            try:
+                fetched = await self._reader.fetch(self._fetch_offset, wait_ms=wait_ms)
+            except OutOfRangeError as error:
+                if error.log_start <= self._fetch_offset:
+                    self.ended = True  # truncated
+                    continue
+                self.trimmed = True
+                self._fetch_offset = self.log_start = error.log_start
+                continue
+            before = self._fetch_offset
+            committed = self._reader.read_committed
+            aborted = AbortedTransactions(fetched.aborted if committed else ())
+            for batch in batches(fetched.records, legacy.convert):
+                dropped = aborted.drops(batch) or batch.is_control or not batch.record_count
+                if not dropped and batch.last_offset >= before:
+                    self._waiting.append(batch)
+                self._fetch_offset = max(before, batch.last_offset + 1)
+            self.end = fetched.last_stable_offset if committed else fetched.high_watermark
+            is_empty, is_at_end = self._fetch_offset == before, before >= self.end
+            wait_ms = WAIT_MS if is_empty and not is_at_end else 0
+            if is_empty and is_at_end:
+                self.ended = self._knows_its_end
+                if not self.ended:
+                    await self._reader.wire.log_range(self._reader.partition)
+                    self._knows_its_end = True
+        return True
+
+    # ----- what was opened
+
+    def offset(self, index: int) -> int:
+        """Source offset of a record."""
+        return self._offsets[index - self._base]
+
+    def epoch(self, index: int) -> int:
+        """Leader epoch under which a record was written, -1 if not known."""
+        return self._epochs[index - self._base]
+
+    def needed(self, begin: int, end: int) -> int:
+        """Count the records in a range of indexes that the target has to hold."""
+        return self._needed_before(end) - self._needed_before(begin)
+
+    def _needed_before(self, index: int) -> int:
+        at = index - self._base
+        return self._needed[at] if at < len(self._needed) else self._needed_in_all
+
+    def next_needed(self, index: int, skip: int) -> int:
+        """Index of the first needed record after ``skip`` others, :attr:`opened` if not opened."""
+        wanted = self._needed_before(index) + skip
+        # The first index with more than ``wanted`` before it comes right after that record.
+        after = bisect_left(self._needed, wanted + 1, index - self._base)
+        if after == len(self._needed) and self._needed_in_all <= wanted:
+            return self.opened
+        return self._base + after - 1
+
+    def needed_below(self, index: int, offset: int) -> int:
+        """Count the needed records from an index on that stand below a source offset."""
+        place = bisect_left(self._offsets, offset, index - self._base)
+        return self.needed(index, self._base + place)
+
+    def is_needed(self, index: int) -> bool:
+        """Whether the target has to hold a record."""
+        return self._kinds[index - self._base] < 4
+
+    def equals(self, index: int, content: int, time: int | None) -> bool:
+        """Whether a record has a content and, unless None, a time."""
+        at = index - self._base
+        return self._contents[at] == content and (time is None or self._times[at] == time)
+
+    def count_equal(self, index: int, contents: array[int], times: array[int] | None) -> int:
+        """Count how many records in a row from an index on equal a list."""
+        at = index - self._base
+        count = min(len(contents), len(self._contents) - at)
+        if self._contents[at : at + count] == contents[:count] and (
+            times is None or self._times[at : at + count] == times[:count]
+        ):
+            return count
+        pairs = zip(islice(self._contents, at, at + count), contents, strict=False)
+        found = next((n for n, (ours, theirs) in enumerate(pairs) if ours != theirs), count)
+        if times is None:
+            return found
+        pairs = zip(islice(self._times, at, at + found), times, strict=False)
+        return next((n for n, (ours, theirs) in enumerate(pairs) if ours != theirs), found)
+
+    def stretches(self, index: int, count: int) -> list[tuple[int, int]]:
+        """Group records in a row into (first offset, count) of consecutive ones."""
+        at = index - self._base
+        offsets = self._offsets[at : at + count]
+        if offsets[-1] - offsets[0] == count - 1:
+            return [(offsets[0], count)]
+        found, begin = [], 0
+        for n in range(1, count + 1):
+            if n == count or offsets[n] != offsets[n - 1] + 1:
+                found.append((offsets[begin], n - begin))
+                begin = n
+        return found
+
+    def same_content(self, begin: int, end: int, content: int, most: int) -> list[int]:
+        """Return the indexes of at most so many records in a range that have a content, in order.
+
+        Only after :meth:`index_contents`.
+        """
+        found: list[int] = []
+        if begin >= self.opened or self._same is None:
+            return found
+        here = self._contents[begin - self._base] == content
+        index = begin if here else self._first_same.get(content, _NONE)
+        while _NONE != index < end and len(found) < most:
+            if index >= begin:
+                found.append(index)
+            index = self._same[index - self._base]
+        return found
+
+    def last_of_key(self, key: int) -> int:
+        """Index of the last opened record of a key, -1 if none; after :meth:`index_keys`."""
+        return (self._last_of_key or {}).get(key, _NONE)
+
+    def owed_for(self, begin: int, end: int, free: int) -> set[int] | None:
+        """Return the keys that prove the removal of the needed records in a range on the target.
+
+        The first ``free`` of them need no proof. None: one has no key, so it cannot be removed.
+        """
+        owed = set()
+        for at in range(begin - self._base, end - self._base):
+            kind = self._kinds[at]
+            if kind >= 4:
+                continue
+            if free:
+                free -= 1
+            elif not kind & 1:
+                return None
+            elif not kind & 2:
+                owed.add(self._keys[at])
+        return owed
+
+    async def forget(self, index: int) -> None:
+        """Forget the records before an index, some thousands at once."""
+        while (count := min(index - self._base, 2 * _FORGET_RECORDS)) >= _FORGET_RECORDS:
+            self._forget(count)
+            await self._turns.give_way()
+
+    def _forget(self, count: int) -> None:
+        if self._same is not None:
+            for at in range(count):
+                content, following = self._contents[at], self._same[at]
+                if following == _NONE:
+                    del self._first_same[content], self._last_same[content]
+                else:
+                    self._first_same[content] = following
+            del self._same[:count]
+        if self._last_of_key is not None:
+            for at in range(count):
+                if self._last_of_key.get(self._keys[at]) == self._base + at:
+                    del self._last_of_key[self._keys[at]]
+        for numbers in (self._offsets, self._contents, self._times, self._keys, self._needed):
+            del numbers[:count]
+        del self._epochs[:count], self._kinds[:count]
+        self._base += count
+
+    async def index_contents(self) -> None:
+        """Let records be looked up by content from now on."""
+        if self._same is None:
+            self._same = array("q")
+            for first in range(self._base, self.opened, _FORGET_RECORDS):
+                self._index_contents(first, min(first + _FORGET_RECORDS, self.opened))
+                await self._turns.give_way()
+
+    async def index_keys(self) -> None:
+        """Let the last records of keys be looked up from now on."""
+        if self._last_of_key is None:
+            self._last_of_key = {}
+            for first in range(self._base, self.opened, _FORGET_RECORDS):
+                self._index_keys(first, min(first + _FORGET_RECORDS, self.opened))
+                await self._turns.give_way()
+
+    def _index_contents(self, first: int, end: int) -> None:
+        same, base = self._same, self._base
+        if same is None:
+            return
+        for index in range(first, end):
+            content = self._contents[index - base]
+            before = self._last_same.get(content, _NONE)
+            if before == _NONE:
+                self._first_same[content] = index
+            else:
+                same[before - base] = index
+            self._last_same[content] = index
+            same.append(_NONE)
+
+    def _index_keys(self, first: int, end: int) -> None:
+        if self._last_of_key is not None:
+            base = self._base
+            for index in range(first, end):
+                self._last_of_key[self._keys[index - base]] = index

@@ -1,0 +1,196 @@
+"""Where each partition starts: from the records of the state topics to a known position. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from srm.domain.flow_state.anomalies import PartitionNotes, in_force
+from srm.domain.flow_state.replication_records import PartitionPosition
+from srm.domain.flow_state.reported_positions import newest_position
+from srm.domain.offset_map.map_reach import NO_BLOCKS
+from srm.domain.offset_map.map_rebuild import Rebuilt
+from srm.domain.offset_map.map_records import MapBlock
+from srm.domain.offset_map.offset_map import OffsetMap, Run, Translated, Translation
+from srm.errors import IntegrityError
+from srm.replication.mapping.known_maps import KnownMap
+from srm.replication.ports import ProducerId
+from srm.replication.resume.resume import NOWHERE, Start
+
+
+def start_of(
+    known: KnownMap,
+    reports: Sequence[PartitionPosition],
+    former_reports: Sequence[PartitionPosition] = (),
+) -> Start | None:
+    """Find the furthest known position of a partition, and the producer ids that wrote it.
+
+    A position is only ever reported after the runs before it, so both a run's end and a position
+    are safe places to start from; the one further along the target wins. Where the runs are lost,
+    resume has to begin before them and find them again: at the first block that is damaged or
+    missing, or at the logs' starts where there is a position behind records but no block at all. A
+    topic that was created anew (another id) continues behind what its former self left on the
+    target; ``former_reports`` are of such, and there is no start where nothing at all is known.
+
+    Raises:
+        IntegrityError: blocks contradict each other.
+    """
+    found = known.found
+    if isinstance(found, IntegrityError):
+        raise found
+    former = newest_position(former_reports)
+    behind = max(
+        (end for end in (known.former_end, former and former.position.target_next) if end),
+        default=None,
+    )
+    producer_ids = _producer_ids(known, found, (*reports, *former_reports))
+    newest = newest_position(reports)
+    last = found.tree.last
+    if newest is not None and not _rests_on_map(newest, found, behind or 0):
+        newest = None
+    places = []
+    if newest is not None:
+        at = newest.position
+        places.append((at.target_next, at.source_next, newest.source_leader_epoch))
+    grown = None
+    if last is not None:
+        written = OffsetMap.of(last.runs).runs
+        position = newest.position if newest else None
+        runs = OffsetMap.of(last.runs, position, open_end=last.open_end).runs
+        if len(runs):
+            end = runs[-1]
+            is_written = end == written[-1]
+            epoch = last.source_epoch if is_written else -1
+            places.append((end.target_end, end.source_end, epoch))
+            grown = None if is_written else _beyond(written[-1], end)
+    # Until a record of this topic id is known to be copied, those of a former one may follow.
+    fresh = last is None
+    if places:
+        target_next, source_next, epoch = max(places)
+        told = newest if newest and newest.position.target_next == target_next else None
+        return Start(
+            source_next,
+            target_next,
+            producer_ids,
+            grown,
+            epoch,
+            fresh,
+            tree=found.tree,
+            garbage=found.garbage,
+            rewrite_index=found.rewrite,
+            target_epoch=told.target_leader_epoch if told else -1,
+            written_by=_claim(told) if told or last is None else _owner(last),
+            has_former=behind is not None,
+        )
+    if behind is not None:
+        return Start(0, behind, producer_ids, fresh=True, garbage=found.garbage, has_former=True)
+    if producer_ids or found.garbage:
+        return Start(0, 0, producer_ids, fresh=True, has_position=False, garbage=found.garbage)
+    return None
+
+
+def cut_start(start: Start, source_next: Translation, target_end: int) -> Start:
+    """Return where to copy again from if the target's log holds nothing from an offset on.
+
+    The source's leader epoch stays that of the further place: a source that was truncated meanwhile
+    has a later one at its new records, and one that was not is found to be whole when it is asked.
+
+    Args:
+        start: where the partition would start if the log were whole.
+        source_next: the translation of that offset, by the whole map.
+        target_end: the offset.
+    """
+    if start.target_next <= target_end:
+        return start
+    if not isinstance(source_next, Translated):
+        last = start.tree.last
+        garbage = (*start.garbage, *((last.block_key,) if last else ()))
+        return Start(
+            0,
+            0,
+            start.producer_ids,
+            has_position=False,
+            garbage=garbage,
+            left_out=start.left_out,
+        )
+    held = source_next.offset
+    return replace(
+        start,
+        source_next=min(held, start.source_next) if start.truncated else held,
+        target_next=target_end,
+        found=_held_of(start.found, target_end),
+        target_epoch=-1,
+        written_by=None,
+        cut=True,
+    )
+
+
+def decided_start(start: Start | None, notes: Iterable[PartitionNotes]) -> Start | None:
+    """Return where a partition starts after what was decided about it, None where nothing is known.
+
+    That the source lost what had been copied holds for the position that it was decided about
+    alone: once the cut is told, there is another one.
+
+    Args:
+        start: where the partition would start else.
+        notes: of the partition and the topic id.
+    """
+    decided = in_force(notes)
+    left_out = (note for note in decided if note.left_out is not None)
+    if in_order := tuple(sorted(left_out, key=lambda note: note.left_out or (0, 0))):
+        start = replace(start or NOWHERE, left_out=in_order)
+    for note in decided:
+        if start is None or note.decision != "cut" or note.lost_from is None:
+            continue
+        if start.has_position and (start.source_next, start.target_next) == (
+            note.lost_to,
+            note.target_next,
+        ):
+            start = replace(
+                start, source_next=note.lost_from, source_epoch=-1, cut=True, truncated=True
+            )
+    return start
+
+
+def _rests_on_map(newest: PartitionPosition, found: Rebuilt, behind: int) -> bool:
+    """Whether no run before a position can be missing from what was found of its map."""
+    if found.missing is not None:
+        return False
+    if found.tree.last is not None or newest.map_end == NO_BLOCKS:
+        return True
+    return newest.position.target_next <= behind
+
+
+def _producer_ids(
+    known: KnownMap, found: Rebuilt, reports: Sequence[PartitionPosition]
+) -> frozenset[int]:
+    ids = set(known.former_ids | found.producer_ids)
+    ids.update(report.producer_id for report in reports if report.producer_id >= 0)
+    if found.tree.last is not None:
+        ids.update(found.tree.last.producer_ids)
+    return frozenset(ids)
+
+
+def _claim(told: PartitionPosition | None) -> ProducerId | None:
+    """Return the claim under which the batch before a position was written, if it is known."""
+    if told is None or told.producer_id < 0:
+        return None
+    return ProducerId(told.producer_id, told.producer_epoch)
+
+
+def _owner(last: MapBlock) -> ProducerId | None:
+    """Return the claim under which a map's last block was written, if it was one."""
+    producer_id, epoch = last.owner
+    return ProducerId(producer_id, epoch) if producer_id >= 0 else None
+
+
+def _held_of(found: Run | None, target_end: int) -> Run | None:
+    """Return what stands before a target offset of a run that only a report tells of."""
+    if found is None or found.target_start >= target_end:
+        return None
+    return replace(found, count=min(found.count, target_end - found.target_start))
+
+
+def _beyond(written: Run, extended: Run) -> Run:
+    """Return what a report adds to the last written run."""
+    return Run(written.source_end, written.target_end, extended.count - written.count)

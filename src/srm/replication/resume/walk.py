@@ -1,0 +1,354 @@
+"""Which source records stand in our batches on the target: the source's side of the resume walk.
+
+Batches are compared by their bytes, else record by record: the target may have recompressed them or
+given them its own time, and a batch that was cut, merged or rebuilt need not align with one of the
+source. So it does not matter how a batch travelled.
+
+Copies are in the source's order. Where a record of one side has no equal on the other, that needs
+evidence, beside the places for it that :mod:`srm.replication.resume.evidence` counts.
+
+A needed record of the source that is not on the target:
+
+- the target's log begins later, and its place was before that;
+- the target was compacted: its place is empty, and a later record of its key is there (or it is a
+  tombstone, which goes in the end);
+- the transform drops it, or it was refused and is noted as lost: then it is not needed at all.
+
+A copy whose record is not on the source:
+
+- the source was compacted: it holds a later record of the key, or the copy is a tombstone;
+- the source's log begins after the known position, and the copy stands before the first one found;
+- nothing is known of this topic id yet, and the copy stands before the first one found: a topic
+  that had the name before left it.
+
+A record that equals the next one of the source is taken for its copy, though compaction may have
+removed an earlier equal one: what the logs hold now is the same either way.
+
+All else is undecidable, and so is a walk that can end at two places. With losses accepted
+(``data.loss.policy=continue``) what has no explanation is told and passed, and of several places
+the first one is taken: nothing is lost by that, but records may be copied again.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from srm.domain.offset_map.offset_map import Run
+from srm.replication.batches.batch import MAX_SEQUENCE, BatchHeader, next_sequence
+from srm.replication.batches.content_hash import content_hash
+from srm.replication.batches.rebuild import Record
+from srm.replication.native.library import native_library
+from srm.replication.resume.batch_decoding import Turns, records_of
+from srm.replication.resume.batch_matching import WholeBatches
+from srm.replication.resume.evidence import (
+    MOST_OWED,
+    MOST_RUNS,
+    Content,
+    Place,
+)
+from srm.replication.resume.log_reader import LogReader
+from srm.replication.resume.record_matching import Steps
+from srm.replication.resume.source_lookahead import Comparison, SourceAhead
+
+_NO_ROOM: Final = "the source has no offsets for what stands there"
+_CLEARLY_BEGUN: Final = 512
+"""Copies after which it is no longer asked whether a former topic left all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A proven place on the way, and the runs before it that were not handed out yet.
+
+    ``source_epoch`` is the leader epoch of the source before it, -1 if not known.
+    """
+
+    runs: tuple[Run, ...]
+    source_next: int
+    target_next: int
+    source_epoch: int
+
+
+class SourceWalk:
+    """Walks the source beside the target; told of every batch there, in order."""
+
+    def __init__(
+        self,
+        reader: LogReader,
+        start: tuple[int, int],
+        comparison: Comparison,
+        *,
+        fresh: bool = False,
+        truncated: bool = False,
+        after_cut: bool = False,
+    ) -> None:
+        """Begin at a proven place: source and target offset.
+
+        Args:
+            reader: of the source.
+            start: (0, 0) is always one, if the logs were never used for another copy.
+            comparison: how records are compared.
+            fresh: nothing is known of this topic id; see the module.
+            truncated: the source was cut at its offset, and has given offsets to others since.
+            after_cut: one of the logs was: the first copies may have been on their way then.
+        """
+        source_start, self._target_next = start
+        self._comparison = comparison
+        self._lenient = comparison.may_lack_some
+        self._fresh = fresh
+        self._turns = Turns()
+        self._ahead = SourceAhead(reader, source_start, comparison, self._turns)
+        self._whole = WholeBatches(self._ahead, native_library())
+        self._steps = Steps(
+            self._ahead,
+            comparison,
+            self._turns,
+            str(reader.partition),
+            fresh=fresh,
+            truncated=truncated,
+            after_cut=after_cut,
+        )
+        self._places = [Place(0, source_start)]
+        self._claim = (-1, -1)
+        self._sequence = 0
+
+    # ----- the target's log
+
+    def begin_target_at(self, offset: int) -> None:
+        """Note that the target's log holds nothing before an offset any more."""
+        for place in self._places:
+            place.free += offset - self._target_next
+        self._target_next = offset
+
+    def pass_over(self, batch: BatchHeader) -> None:
+        """Note a batch that is no copy of ours."""
+        self._pass_holes(batch.base_offset)
+        self._target_next = max(self._target_next, batch.last_offset + 1)
+
+    async def match(self, batch: BatchHeader) -> None:
+        """Note a batch of ours.
+
+        Raises:
+            IntegrityError: it holds something that the source cannot have held there.
+        """
+        self._pass_holes(batch.base_offset, batch)
+        if not await self._match_whole(batch):
+            with_time = not batch.has_log_append_time
+            async for piece in records_of(batch, self._turns, self._target_next):
+                await self._match_piece(piece, with_time=with_time)
+            # What compaction took from the end of a batch was copied, too.
+            self._pass_copied_holes(batch.last_offset + 1)
+        await self._turns.give_way()
+
+    def _pass_holes(self, offset: int, batch: BatchHeader | None = None) -> None:
+        """Pass empty offsets: copies, or markers, that compaction removed.
+
+        Sequence numbers tell how many of them were copies, if one claim wrote on both sides.
+        """
+        empty = offset - self._target_next
+        copied, most = 0, empty
+        if batch is not None:
+            claim = batch.producer_id, batch.producer_epoch
+            between = (batch.base_sequence - self._sequence) % MAX_SEQUENCE
+            if claim == self._claim and between <= empty:
+                copied = most = between
+            self._claim = claim
+            self._sequence = next_sequence(batch.base_sequence, batch.last_offset_delta + 1)
+        if empty > 0:
+            for place in self._places:
+                place.holes += most
+                place.copies += copied
+            self._target_next = offset
+
+    def _pass_copied_holes(self, offset: int) -> None:
+        empty = offset - self._target_next
+        if empty > 0:
+            for place in self._places:
+                place.holes += empty
+                place.copies += empty
+            self._target_next = offset
+
+    # ----- matching
+
+    async def _match_whole(self, batch: BatchHeader) -> bool:
+        """Match a batch by its bytes with the next one of the source, or with several."""
+        [place, *others] = self._places
+        ahead = self._ahead
+        if self._lenient or others or place.credit or place.owed or not batch.is_dense:
+            return False
+        if place.at != ahead.opened or batch.base_offset != self._target_next:
+            return False
+        first = await ahead.batch_ahead()
+        if first is None or not (place.begun or self._begins_here):
+            return False
+        if not place.allows(first.base_offset, 0):
+            return False
+        found = await self._whole.originals(batch, first)
+        target = batch.base_offset
+        for theirs, stretches in found:
+            for offset, count in stretches:
+                place.find(place.at, offset, target, count, theirs.leader_epoch)
+                target += count
+        ahead.pass_batches(len(found))
+        place.at = ahead.opened
+        self._target_next = target
+        return bool(found)
+
+    @property
+    def _begins_here(self) -> bool:
+        """Whether the next copy can only be the source's next record."""
+        return not (self._fresh or self._ahead.trimmed)
+
+    async def _match_piece(self, piece: Sequence[Record], *, with_time: bool) -> None:
+        comparison = self._comparison
+        contents = array("q", [comparison.content(record) for record in piece])
+        times = array("q", [record.timestamp for record in piece]) if with_time else None
+        done = 0
+        while done < len(piece):
+            count = await self._match_stretch(piece, contents, times, done)
+            if not count:
+                record = piece[done]
+                self._pass_copied_holes(record.offset)
+                await self._step(
+                    Content(
+                        record.offset,
+                        contents[done],
+                        record.timestamp if with_time else None,
+                        content_hash(record.key),
+                        record.key is not None,
+                        record.value is None,
+                    )
+                )
+                self._target_next = record.offset + 1
+                count = 1
+            done += count
+        await self._ahead.forget(min(place.at for place in self._places))
+
+    async def _match_stretch(
+        self,
+        piece: Sequence[Record],
+        contents: array[int],
+        times: array[int] | None,
+        done: int,
+    ) -> int:
+        """Match records in a row where there is but one place for them; return how many."""
+        place, ahead, first = self._places[0], self._ahead, piece[done].offset
+        if (
+            len(self._places) > 1
+            or self._lenient
+            or place.credit
+            or first != self._target_next
+            or not await self._ahead.open_to(place.at)
+            or not (place.begun or self._begins_here)
+            or not ahead.equals(place.at, contents[done], times[done] if times else None)
+            or not place.allows(ahead.offset(place.at), 0)
+            or piece[-1].offset - first != len(piece) - done - 1
+        ):
+            return 0
+        count = ahead.count_equal(place.at, contents[done:], times and times[done:])
+        target = first
+        for offset, length in ahead.stretches(place.at, count):
+            place.find(place.at, offset, target, length, ahead.epoch(place.at + length - 1))
+            target += length
+        if place.owed:
+            piece = piece[done : done + count]
+            place.owed.difference_update(content_hash(record.key) for record in piece)
+        self._target_next = target
+        return count
+
+    async def _step(self, copied: Content) -> None:
+        """Advance every place over one copied record."""
+        self._places = await self._steps.step(self._places, copied)
+        if len(self._places) > 1:
+            self._prune(copied)
+
+    def _prune(self, copied: Content) -> None:
+        """Leave what has become clear, and stop where too much is not."""
+        if self._fresh and any(place.found > _CLEARLY_BEGUN for place in self._places):
+            self._places = [place for place in self._places if place.begun]
+        if (
+            sum(len(place.runs) for place in self._places) > MOST_RUNS
+            or sum(len(place.owed) for place in self._places) > MOST_OWED
+        ):
+            self._steps.give_up(copied.offset, "too much is unclear before it")
+            self._places = [min(self._places, key=lambda place: place.source_next)]
+
+    # ----- the end
+
+    @property
+    def waiting_runs(self) -> int:
+        """Count the runs that were not handed out yet."""
+        return len(self._places[0].runs)
+
+    def settled(self) -> Settled | None:
+        """Hand out what is proven, whatever follows.
+
+        None while reading has branched, or where something is still to be shown.
+        """
+        [place, *others] = self._places
+        if others or not place.is_settled or not (place.begun or self._begins_here):
+            return None
+        return Settled(tuple(place.runs.take()), place.passed, self._target_next, place.epoch)
+
+    async def decide(self) -> Place:
+        """Return the one place at which the walk has ended.
+
+        Raises:
+            IntegrityError: there are several, or none.
+        """
+        for place in self._places:
+            if place.copies:
+                await self._ahead.open_until(place.source_next)
+        places = [place for place in self._places if self._is_possible(place)]
+        if self._fresh and any(place.begun for place in places):
+            places = [place for place in places if place.begun]
+        if not places:
+            [place, *_] = self._places
+            owed = f"{len(place.owed)} keys whose records it lacks have no later one there"
+            at = max(place.removed.last, 0)
+            self._steps.give_up(*((self._target_next, owed) if place.owed else (at, _NO_ROOM)))
+            places = self._places
+        if len({self._boundary(place) for place in places}) > 1:
+            first, *_, last = sorted(place.source_next for place in places)
+            self._steps.give_up(
+                self._target_next, f"equal records leave source offsets {first} to {last} for it"
+            )
+        return min(places, key=lambda p: (self._boundary(p), p.removed.count))
+
+    def _is_possible(self, place: Place) -> bool:
+        if place.owed or place.at > self._ahead.opened:
+            return False
+        before = self._ahead.needed_below(place.at, place.source_next)
+        return before <= place.credit
+
+    def _boundary(self, place: Place) -> int:
+        """Count the needed records of the source before a place."""
+        return place.at + self._ahead.needed_below(place.at, place.source_next)
+
+    def notes(self, place: Place) -> list[str]:
+        """Say what is strange about the two logs."""
+        notes = []
+        missing, former, removed = self._steps.unexplained, place.former, place.removed
+        if missing.count:
+            notes.append(
+                f"{missing.count} records at source offsets {missing.first} to {missing.last} are "
+                "not on the target, which holds later ones: refused, filtered or deleted"
+            )
+        if former.count:
+            notes.append(
+                f"{former.count} records at target offsets {former.first} to {former.last} are of "
+                "a topic that had the name before, or gone from the source: not in the map"
+            )
+        if place.owed:
+            notes.append(
+                f"the target lacks records of {len(place.owed)} keys before source offset "
+                f"{place.source_next}, and has no later ones"
+            )
+        if removed.count:
+            notes.append(
+                f"{removed.count} records at target offsets {removed.first} to {removed.last} are "
+                "gone from the source: not in the map"
+            )
+        return notes

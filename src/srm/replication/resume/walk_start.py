@@ -1,0 +1,127 @@
+"""Where a walk without a map begins, and which batches of the target are copies of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from srm.replication.batches import legacy
+from srm.replication.batches.batch import BatchHeader, batches
+from srm.replication.resume.find_place import NoPlace, Place, fetches, find_place
+from srm.replication.resume.log_reader import LogReader
+
+if TYPE_CHECKING:
+    from srm.replication.resume.resume import Start
+
+
+class OurBatches:
+    """Knows copies among the batches of the target, which it is shown in their order.
+
+    A batch at the very first offset is a stray of a topic that had the name before while the copy
+    is ``fresh``. A log that is known to have held copies and begins anew has lost its end: what
+    stands at its first offset was on its way then, and is ours like a batch at any other cut.
+    """
+
+    def __init__(self, producer_ids: Collection[int], *, fresh: bool) -> None:
+        self._ids = producer_ids
+        self._fresh = fresh
+        self.claims: set[tuple[int, int]] = set()
+        """Producer id and epoch of the markers seen."""
+        self._strays: set[tuple[int, int]] = set()
+
+    def is_copy(self, batch: BatchHeader) -> bool:
+        """Whether the batch was written under a claim of ours."""
+        producer = batch.producer_id, batch.producer_epoch
+        if batch.is_control:
+            self.claims.add(producer)
+            self._strays.discard(producer)
+            return False
+        if self._fresh and batch.base_offset == 0:
+            self._strays.add(producer)
+        if producer in self._strays:
+            return False
+        claimed = producer in self.claims and not batch.is_transactional
+        return claimed or batch.producer_id in self._ids
+
+
+async def records_of_others(
+    target: LogReader, producer_ids: Collection[int], known: tuple[int, int] | None = None
+) -> tuple[int, int] | None:
+    """Return the offsets [from, to) of records that others wrote to a log without a trace of ours.
+
+    Traces are copies, batches under our producer ids, and the marker of a claim of ours before the
+    first record.
+
+    Args:
+        target: the log.
+        producer_ids: ours, as far as they are known.
+        known: what an earlier look has found; only what follows it is read.
+    """
+    log_start, log_end = await target.wire.log_range(target.partition)
+    # Retention moves the start, and an unclean election may take the end.
+    first, end = (min(max(at, log_start), log_end) for at in known or (log_start, log_start))
+    ours = OurBatches(producer_ids, fresh=True)
+    async for wanted, fetched in fetches(target, end):
+        for batch in batches(fetched.records, legacy.convert):
+            if batch.last_offset < wanted:
+                continue
+            is_ours = ours.is_copy(batch) or batch.producer_id in producer_ids
+            if is_ours and (first == end or not batch.is_control):
+                return None
+            if batch.record_count and not (is_ours or batch.is_control):
+                first = batch.base_offset if first == end else first
+                end = batch.last_offset + 1
+    return (first, end) if first < end else None
+
+
+async def begin_where_logs_meet(
+    source: LogReader, target: LogReader, start: Start, producer_ids: Collection[int]
+) -> tuple[Start, str]:
+    """Begin where both logs hold the same, if one begins far after the other; also say so.
+
+    Records of the source are passed only if the target's log was trimmed, and those of the target
+    only if the source's was, or a topic had the name before: the others have to be proven.
+    Copies without an equal are taken for those of a former topic only where one is known: a filter
+    that has changed since looks the same.
+    """
+    not_met = replace(start, fresh=start.has_former), ""
+    target_start, target_end = await target.wire.log_range(target.partition)
+    if target_end <= 1:  # a claim stands before what is copied under it
+        return not_met
+    source_start, _ = await source.wire.log_range(source.partition)
+    source_from = max(start.source_next, source_start)
+    target_from = max(start.target_next, target_start)
+    ours = OurBatches(producer_ids, fresh=start.fresh)
+    first_copy: list[int] = []
+
+    def is_copy(batch: BatchHeader) -> bool:
+        found = ours.is_copy(batch)
+        if found and batch.record_count and not first_copy:
+            first_copy.append(batch.base_offset)
+        return found
+
+    place = await find_place(source, target, source_from, target_from, is_copy)
+    if isinstance(place, NoPlace) or place == Place(source_from, target_from):
+        return not_met
+    passes_source, passes_target = (
+        place.source_next > source_from,
+        place.target_next > target_from,
+    )
+    if passes_source and not target_start:
+        return not_met
+    if passes_target and not (source_start or start.has_former):
+        # Copies before the place are of a topic that had the name before. Where there are none,
+        # both logs begin with the same, and what follows is a copy of this topic.
+        return replace(start, fresh=place.target_next > first_copy[0]), ""
+    met = replace(
+        start,
+        source_next=place.source_next,
+        target_next=place.target_next,
+        fresh=False,
+        has_position=True,
+    )
+    return met, (
+        f"without a map: source offset {place.source_next} was found at target offset "
+        f"{place.target_next}; what stands before them in both logs is not in the map"
+    )

@@ -1,0 +1,1 @@
+"""Copies that another process takes over: their end, their seal, their position."""

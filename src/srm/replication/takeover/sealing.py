@@ -1,0 +1,94 @@
+"""What whoever hands a copy over asks of a log: a claim that is its end, and what is not ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from srm.domain.names.topics import Flow
+from srm.errors import FencedError
+from srm.replication.batches import legacy
+from srm.replication.batches.batch import BatchHeader, batches
+from srm.replication.claim.claim import Claim, take
+from srm.replication.claim.marker import until_in_force
+from srm.replication.resume.log_reader import ONE_BATCH, LogReader, OutOfRangeError
+from srm.replication.resume.resume import is_marker
+
+_NOT_USED_S: Final = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A claim under which nothing is written, and its marker: the last thing in the log.
+
+    ``marker`` is its offset, ``leader_epoch`` that of the leader that took it.
+    """
+
+    claim: Claim
+    marker: int
+    leader_epoch: int
+
+
+async def seal(target: LogReader, flow: Flow) -> Sealed:
+    """Shut out whoever may still write to a copy; while its flow is paused, nobody else claims it.
+
+    Raises:
+        FencedError: somebody claims it, or writes to it, at this moment.
+        UnavailableError: a broker does not answer.
+    """
+    _, end = await target.wire.log_range(target.partition)
+    claim = await take(target.wire, flow, target.partition, _NOT_USED_S)
+    await until_in_force(target, end, claim)
+    _, log_end = await target.wire.log_range(target.partition)
+    last = await _batch_at(target, log_end - 1)
+    if last is None or not is_marker(last, claim):
+        raise FencedError(
+            f"{target.partition} on {target.wire.alias}: somebody else writes to it at this "
+            "moment, another restore perhaps; run this again when it has ended"
+        )
+    return Sealed(claim, last.base_offset, last.leader_epoch)
+
+
+async def begins_with_records(log: LogReader) -> bool:
+    """Whether the first thing in a log are records, and not the marker that each claim begins with.
+
+    Raises:
+        UnavailableError: a broker does not answer.
+    """
+    start, end = await log.wire.log_range(log.partition)
+    if start == end:
+        return False
+    first = await _batch_at(log, start)
+    return first is not None and not first.is_control and first.record_count > 0
+
+
+async def first_record_in(log: LogReader, ranges: Iterable[tuple[int, int]]) -> int | None:
+    """Return the first offset in ranges in order at which a batch with records stands, if any.
+
+    Raises:
+        UnavailableError: a broker does not answer.
+    """
+    start, end = await log.wire.log_range(log.partition)
+    for first, last in ranges:
+        at, stop = max(first, start), min(last, end)
+        while at < stop:
+            batch = await _batch_at(log, at)
+            if batch is None or batch.base_offset >= stop:
+                break
+            if not batch.is_control and batch.record_count > 0:
+                return max(at, batch.base_offset)
+            at = batch.last_offset + 1
+    return None
+
+
+async def _batch_at(log: LogReader, offset: int) -> BatchHeader | None:
+    """Return the batch that holds an offset, or the next one; None where none follows."""
+    try:
+        fetched = await log.fetch(offset, max_bytes=ONE_BATCH, wait_ms=0)
+    except OutOfRangeError as error:
+        if error.log_start <= offset:
+            return None
+        fetched = await log.fetch(error.log_start, max_bytes=ONE_BATCH, wait_ms=0)
+    found = (b for b in batches(fetched.records, legacy.convert) if b.last_offset >= offset)
+    return next(found, None)

@@ -1,0 +1,1 @@
+"""Logins, tokens, roles and TLS of the service."""

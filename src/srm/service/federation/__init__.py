@@ -1,0 +1,1 @@
+"""Services of other sites, and lists merged from all."""

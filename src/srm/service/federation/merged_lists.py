@@ -1,0 +1,196 @@
+"""Lists of everything that is watched anywhere, and which targets are missing in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, TypeVar
+
+from fastapi import FastAPI, Request, Response
+
+from srm.domain.text.documents import encode
+from srm.errors import ElsewhereError, NotFoundError, SrmError, UsageError
+from srm.service.federation import remote_rows
+from srm.service.federation.federation import Federation, is_internal, path_of
+from srm.service.federation.remote import Reply
+from srm.service.federation.remote_rows import Told, read
+from srm.service.views.documents import ClusterInfo, MetricSeries, Page, Problem
+from srm.service.views.responses import PROBLEM, answer, page, problem_of
+from srm.service.views.views import Views
+
+MISSING_HEADER: Final = "SRM-Missing"
+"""Names the targets that are missing in an answer whose shape has no room for it."""
+MOST_GATHERED: Final = 100_000
+"""Rows that are gathered from others; what lies behind them is asked for by target, or searched."""
+_API: Final = ("/v2/", "/remote-topics", "/cluster-metrics/", "/topic-metrics/")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Listed(Generic[_T]):
+    """How rows of several services become one list.
+
+    ``order`` is that of every part of it. Of rows with the same ``identity`` this service's own
+    and that of the service at its ``home`` come first, and of those, or else of all, the one with
+    the highest ``rank`` stays. ``whole`` is the path of a list that is always asked for as a whole:
+    several targets know of the same, so only all rows can be counted and chosen from.
+    """
+
+    told: Told[_T]
+    order: Callable[[_T], Any]
+    identity: Callable[[_T], object]
+    rank: Callable[[_T], Any] = lambda _: 0
+    home: Callable[[_T], str] = lambda _: ""
+    whole: str = ""
+
+
+FLOWS: Final = Listed(remote_rows.FLOWS, lambda r: (r.source, r.target), lambda r: r.flow)
+REMOTE_TOPICS: Final = Listed(
+    remote_rows.REMOTE_TOPICS,
+    lambda r: (r.source, r.target, r.topic),
+    lambda r: (r.source, r.target, r.topic),
+)
+MOVES: Final = Listed(
+    remote_rows.MOVES,
+    lambda r: (-r.created_ms, r.move_id),
+    lambda r: r.move_id,
+    lambda r: (r.ended, r.ok is not None),
+    lambda r: r.target,  # the decision of a move is there
+    "/v2/moves",
+)
+DRILLS: Final = Listed(
+    remote_rows.DRILLS, lambda r: (-r.time_ms, r.drill_id), lambda r: (r.flow, r.drill_id)
+)
+
+
+def federation_of(request: Request) -> Federation | None:
+    """Return what asks other services; None where nobody else is to be asked."""
+    found: Federation | None = request.app.state.federation
+    return None if is_internal(request) else found
+
+
+async def everywhere(
+    request: Request,
+    rows: Iterable[_T],
+    listed: Listed[_T],
+    offset: int,
+    limit: int,
+    wanted: Callable[[_T], bool] = lambda _: True,
+) -> Page[_T]:
+    """Return a part of a list of all services: own rows, and those of others as far as needed.
+
+    Args:
+        request: as this service was asked.
+        rows: of this service.
+        listed: how they become one list.
+        offset: number of the first row.
+        limit: most rows.
+        wanted: whether a row is asked for; where the list is not a ``whole`` one, the query that
+            is passed on has to say the same.
+
+    Raises:
+        UsageError: the part begins behind what is gathered from others.
+    """
+    own = tuple(rows)
+    federation = federation_of(request)
+    if federation is None:
+        return page(tuple(filter(wanted, own)), offset, limit)
+    if offset > MOST_GATHERED:
+        raise UsageError(
+            f"offset: of lists of several services the first {MOST_GATHERED:,} rows are told; "
+            "name a target, or search"
+        )
+    count = MOST_GATHERED if listed.whole else offset + limit
+    pages, missing = await federation.pages(request, listed.told, count, listed.whole)
+    merged = [*filter(wanted, _merged(own, pages, listed))]
+    items = tuple(merged[offset : offset + limit])
+    unread = 0 if listed.whole else sum(p.total - len(p.items) for p in pages.values())
+    return Page(items, len(merged) + unread, offset, missing)
+
+
+def _merged(own: Iterable[_T], others: Mapping[str, Page[_T]], listed: Listed[_T]) -> list[_T]:
+    told = [(True, row) for row in own]
+    told += [
+        (listed.home(row) == target, row) for target, part in others.items() for row in part.items
+    ]
+    known: dict[object, tuple[bool, _T]] = {}
+    for knows, row in told:
+        before = known.setdefault(listed.identity(row), (knows, row))
+        if (knows, listed.rank(row)) > (before[0], listed.rank(before[1])):
+            known[listed.identity(row)] = knows, row
+    return sorted((row for _, row in known.values()), key=listed.order)
+
+
+async def all_series(request: Request, own: Iterable[MetricSeries]) -> Response:
+    """Answer with series of all services; a header names the targets that are missing."""
+    federation = federation_of(request)
+    found = [*own]
+    missing: dict[str, str] = {}
+    if federation is not None:
+        others, missing = await federation.lists(request, remote_rows.SERIES)
+        found += [each for series in others.values() for each in series]
+    answered = answer(request, found, list[MetricSeries])
+    if missing:
+        answered.headers[MISSING_HEADER] = ", ".join(missing)
+    return answered
+
+
+async def whole_cluster(request: Request, views: Views, cluster_id: str) -> ClusterInfo:
+    """Describe a cluster with the flows out of it, too, which other services watch.
+
+    Raises:
+        ElsewhereError: no service that has answered knows it.
+        UnavailableError: one that may know it does not answer.
+    """
+    federation = federation_of(request)
+    if federation is None:
+        return views.cluster(cluster_id)
+    try:
+        info = views.cluster(cluster_id)
+    except ElsewhereError:
+        reply = await federation.whoever_knows(request, remote_rows.cluster_of)
+        info = read(ClusterInfo, reply.body)
+    pages, missing = await federation.pages(request, remote_rows.FLOWS, 1000, "/v2/flows")
+    flows = [*views.flows(), *(row for part in pages.values() for row in part.items)]
+    touching = {row.flow: row for row in flows if info.alias in {row.source, row.target}}
+    measured = {name: row.measured for name, row in touching.items() if row.measured is not None}
+    return replace(
+        info,
+        incoming=tuple(sorted(n for n, row in touching.items() if row.target == info.alias)),
+        outgoing=tuple(sorted(n for n, row in touching.items() if row.source == info.alias)),
+        measured=measured,
+        missing=missing,
+    )
+
+
+def answer_from_elsewhere(app: FastAPI) -> None:
+    """Have what this service does not watch answered by one that does."""
+
+    async def of_elsewhere(request: Request, error: Exception) -> Response:
+        if not isinstance(error, ElsewhereError):
+            raise error
+        federation = federation_of(request)
+        if not error.target and is_internal(request):  # who asks was right to ask here
+            return problem_of(request, NotFoundError(str(error)))
+        if federation is None or request.method != "GET" or not path_of(request).startswith(_API):
+            return problem_of(request, error)
+        if error.target and error.target not in federation.targets:
+            return problem_of(request, error)
+        try:
+            if error.target:
+                return _passed_on(request, await federation.forward(request, error.target))
+            # What may be known to any service is a move.
+            return _passed_on(request, await federation.whoever_knows(request, remote_rows.ends_of))
+        except SrmError as failed:
+            return problem_of(request, failed)
+
+    app.add_exception_handler(ElsewhereError, of_elsewhere)
+
+
+def _passed_on(request: Request, reply: Reply) -> Response:
+    body = reply.body
+    if reply.media_type == PROBLEM:
+        told = read(Problem, reply.body)
+        body = encode(replace(told, instance=request.url.path))
+    headers = {**reply.headers, "Cache-Control": "no-cache"}
+    return Response(body, reply.status, headers, reply.media_type or None)

@@ -1,0 +1,1 @@
+"""Snapshots of flows and moves, and the answers made from them."""

@@ -1,0 +1,353 @@
+"""From one look at a flow to the rows that the REST API and the pages show; pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from srm.domain.groups.proof_records import FlowProof
+from srm.domain.groups.translation import UNKNOWN_LOG
+from srm.domain.moves.records.plan import GroupPlan, position_problem
+from srm.domain.moves.records.positions import PartitionMove
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.text.reason import Reason
+from srm.engine.flows.health import topic_health
+from srm.engine.flows.loss_forecast import Standing
+from srm.engine.flows.observing import GOING_ON, FlowView, PartitionView
+from srm.engine.moves.planning.outlook import Outlook
+from srm.engine.why import is_fresh
+from srm.service.views.documents import (
+    CheckpointRow,
+    FlowSummary,
+    ForecastLine,
+    GroupDetail,
+    GroupRow,
+    PartitionRow,
+    PositionRow,
+    RemoteTopic,
+    Replicator,
+    State,
+    TopicRow,
+)
+from srm.service.views.snapshots import FlowLook, GroupCommits
+
+_FLOW = ""
+
+
+def summary(look: FlowLook) -> FlowSummary:
+    """Sum up a flow; that a look fails is no news of the flow, whose state is not known then."""
+    flow, view = look.flow, look.view
+    if view is None:
+        reasons = (Reason(look.error),) if look.error else (Reason("not looked at yet"),)
+        return FlowSummary(
+            *(str(flow), flow.source, flow.target, "UNKNOWN", reasons),
+            *(0, 0, 0, 0, 0, 0),
+            error=look.error,
+        )
+    status = view.status
+    state: State = "UNKNOWN" if look.error else view.health.state
+    return FlowSummary(
+        str(flow),
+        flow.source,
+        flow.target,
+        state,
+        _unseen(look) if look.error else view.health.reasons,
+        look.looked_ms,
+        view.heard_ms,
+        len(status.topics),
+        sum(topic.partitions for topic in status.topics),
+        len(view.groups),
+        status.remaining,
+        _replicator(view),
+        look.measured.get(_FLOW),
+        None if status.standing is None else forecast_line(status.standing),
+        look.error,
+        status.heard_ms if status.source_error else None,
+    )
+
+
+def _unseen(look: FlowLook) -> tuple[Reason, ...]:
+    """Say why the latest look failed, and where to look: it is the target that a look needs."""
+    action = f"look at the brokers of {look.flow.target}, and whether this service reaches them"
+    return (Reason(f"cannot be seen now: {look.error}", action),)
+
+
+def _replicator(view: FlowView) -> Replicator | None:
+    driver = view.status.driver
+    if driver is None:
+        return None
+    return Replicator(
+        driver.application_id or driver.driver,
+        driver.host,
+        view.status.time_ms - driver.age_ms,
+        driver.alive,
+        len(view.status.slots),
+        sum(slot.alive for slot in view.status.slots),
+    )
+
+
+def forecast_line(standing: Standing) -> ForecastLine:
+    """Sum up the forecast of a flow."""
+    forecast, proof = standing.forecast, standing.proof
+    return ForecastLine(
+        standing.line,
+        forecast.made_ms,
+        forecast.not_copied,
+        forecast.at_most,
+        forecast.seconds,
+        forecast.re_read,
+        len(forecast.groups),
+        len(forecast.unseen),
+        None if proof is None else proof.proven,
+        tuple(line for topic in forecast.topics for line in topic.unknown),
+    )
+
+
+def topic_rows(look: FlowLook) -> tuple[TopicRow, ...]:
+    """Describe the topics of a flow, in order of their names."""
+    view = look.view
+    if view is None:
+        return ()
+    groups = _groups_by_topic(view)
+    return tuple(
+        TopicRow(
+            topic.topic,
+            topic.remote_topic,
+            (health := topic_health(topic, view.status)).state,
+            health.reasons,
+            topic.partitions,
+            topic.reported,
+            tuple(sorted(groups.get(topic.topic, ()))),
+            topic.copied,
+            topic.remaining,
+            look.measured.get(topic.topic),
+            sum(one.state in GOING_ON for one in view.partitions.get(topic.topic, ())),
+        )
+        for topic in view.status.topics
+    )
+
+
+def as_of(rows: Iterable[TopicRow], now_ms: int) -> list[TopicRow]:
+    """Leave out what was measured so long ago that it says nothing of now."""
+    return [
+        row
+        if row.measured is None or is_fresh(row.measured, now_ms)
+        else replace(row, measured=None)
+        for row in rows
+    ]
+
+
+def figure(row: TopicRow, metric: str, statistic: str) -> float:
+    """Return what topics are sorted by; without a value one is less than any."""
+    found = None if row.measured is None else row.measured.figures(metric)
+    return float(getattr(found, statistic)) if found is not None and found.count else -1.0
+
+
+def _groups_by_topic(view: FlowView) -> dict[str, set[str]]:
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for plan in view.groups:
+        for position in plan.positions:
+            if position.direction == "forward":
+                found[position.topic].add(plan.group)
+    return found
+
+
+def partition_rows(view: FlowView, topic: str) -> tuple[PartitionRow, ...]:
+    """Describe the partitions of a topic, in order."""
+    return tuple(_partition_row(one) for one in view.partitions.get(topic, ()))
+
+
+def _partition_row(one: PartitionView) -> PartitionRow:
+    notes = tuple(note.text for note in one.notes if note.text)
+    return PartitionRow(
+        one.topic,
+        one.partition,
+        one.state,
+        one.source_next,
+        one.source_end,
+        one.target_next,
+        one.lag,
+        one.since_ms,
+        one.reason,
+        notes,
+        one.action,
+    )
+
+
+def group_rows(look: FlowLook) -> tuple[GroupRow, ...]:
+    """Describe the groups of a flow, in order of their names."""
+    view = look.view
+    if view is None or view.outlook is None:
+        return ()
+    outlook = view.outlook
+    return tuple(_group_row(plan, outlook, look.error) for plan in outlook.plans)
+
+
+def _group_row(plan: GroupPlan, outlook: Outlook, error: str) -> GroupRow:
+    """Describe a group; that the latest look failed leaves open whether it could go on now."""
+    row = _as_seen(plan, outlook)
+    return replace(row, can_go_on=None, reason=f"cannot be seen now: {error}") if error else row
+
+
+def _as_seen(plan: GroupPlan, outlook: Outlook) -> GroupRow:
+    problems = list(_problems(plan, outlook))
+    return GroupRow(
+        plan.group,
+        len(outlook.places(plan.group)),
+        outlook.away.known_ms.get(plan.group),
+        outlook.read_again(plan),
+        plan.skipped,
+        outlook.followers(plan.group),
+        None if not outlook.places(plan.group) else not problems,
+        "no checkpoint: auto.offset.reset would decide"
+        if not outlook.places(plan.group)
+        else problems[0]
+        if problems
+        else "",
+        _proof(plan.group, outlook.proof),
+        outlook.works_there(plan.group),
+    )
+
+
+def _problems(plan: GroupPlan, outlook: Outlook) -> Iterator[str]:
+    for position in plan.positions:
+        problem = position_problem(plan.group, position, outlook.facts.request)
+        if problem is not None:
+            yield problem
+
+
+def _proof(group: str, proof: FlowProof | None) -> str:
+    if proof is None:
+        return "not proven yet"
+    wrong = [one.evidence for one in proof.disproved if one.group == group]
+    if wrong:
+        return f"wrong: {wrong[0]}"
+    if group in proof.unproven:
+        return f"not proven: {proof.unproven[group]}"
+    return "" if proof.confirms(group) else "not confirmed by the last emission"
+
+
+def group_detail(
+    look: FlowLook,
+    group: str,
+    commits: GroupCommits | None = None,
+    opposite: FlowLook | None = None,
+) -> GroupDetail | None:
+    """Describe one group with its partitions, None where no checkpoint names it.
+
+    ``commits`` are its offsets on both sides, where they were asked for. ``opposite`` is the flow
+    that copies to the source, where it is watched: it has seen the ends of those copies.
+    """
+    commits = commits or GroupCommits()
+    view = look.view
+    if view is None or view.outlook is None:
+        return None
+    for plan in view.outlook.plans:
+        if plan.group == group:
+            outlook = view.outlook
+            positions = tuple(
+                _position_row(
+                    one,
+                    commits,
+                    outlook.read_again_of(group, one),
+                    _ends(view, outlook, opposite, one),
+                )
+                for one in plan.positions
+                if one.lag or one.target in outlook.places(group)  # else nothing to read
+            )
+            sides = {look.flow.source: commits.source, look.flow.target: commits.target}
+            unread = {alias: side.error for alias, side in sides.items() if side.error}
+            again = sum(position.records_read_again for position in positions)
+            row = replace(_group_row(plan, outlook, look.error), records_read_again=again)
+            return GroupDetail(row, positions, unread)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """The ends of both logs of a place at the last looks, None where not known.
+
+    ``copied`` is the source offset up to which the target's log had all.
+    """
+
+    source: int | None
+    target: int | None
+    copied: int | None
+
+
+def _ends(view: FlowView, outlook: Outlook, opposite: FlowLook | None, one: PartitionMove) -> _Ends:
+    target = _end(outlook, one.target)
+    for partition in view.partitions.get(one.topic, ()):
+        if partition.partition == one.partition:
+            return _Ends(partition.source_end, target, partition.source_next)
+    back = None if opposite is None or opposite.view is None else opposite.view.outlook
+    copy = None if back is None else _end(back, TopicPartition(one.topic, one.partition))
+    return _Ends(copy, target, copied=copy)  # of a copy the target has the original
+
+
+def _end(outlook: Outlook, place: TopicPartition) -> int | None:
+    log = outlook.facts.target.logs.get(place, UNKNOWN_LOG)
+    return None if log is UNKNOWN_LOG else log.end
+
+
+def _from(offset: int | None, end: int | None) -> int | None:
+    """Count the offsets to an end that was seen earlier: whoever is past it has none left."""
+    return None if offset is None or end is None else max(0, end - offset)
+
+
+def _position_row(
+    one: PartitionMove, commits: GroupCommits, read_again: int, ends: _Ends
+) -> PositionRow:
+    committed = commits.source.offsets.get(TopicPartition(one.topic, one.partition))
+    if committed is not None and one.committed is not None:
+        # By what is shown beside it: what the copy held at the last look is of another moment.
+        read_again = max(0, committed - one.committed)
+    elif ends.copied is not None:
+        # What the group has read since that look was copied since.
+        read_again += _from(ends.copied, committed) or 0
+    return PositionRow(
+        one.topic,
+        one.partition,
+        one.direction,
+        committed,
+        one.committed,
+        one.target_topic,
+        one.resume,
+        commits.target.offsets.get(one.target),
+        read_again,
+        one.skipped,
+        one.state,
+        one.reason,
+        _from(committed, ends.source),
+        _from(one.resume, ends.target),
+    )
+
+
+def checkpoint_rows(look: FlowLook) -> Iterator[CheckpointRow]:
+    """List the checkpoints of a flow by group, topic and partition."""
+    view = look.view
+    if view is None or view.outlook is None:
+        return
+    outlook = view.outlook
+    for plan in outlook.plans:
+        places = outlook.places(plan.group)
+        for one in plan.positions:
+            if (last := places.get(one.target)) is not None:
+                yield CheckpointRow(
+                    plan.group,
+                    one.topic,
+                    one.partition,
+                    one.target_topic,
+                    last.upstream_offset,
+                    last.offset,
+                    outlook.away.known_ms.get(plan.group),
+                )
+
+
+def remote_topics(flow: Flow, topics: Iterable[TopicRow]) -> Iterator[RemoteTopic]:
+    """List the topics of a flow whose copies exist."""
+    for topic in topics:
+        if topic.reported or topic.copied:
+            names = topic.topic, topic.remote_topic
+            yield RemoteTopic(flow.source, flow.target, *names, topic.partitions)

@@ -1,0 +1,237 @@
+"""Metrics windows of many topics and flows in memory: 160 bytes for each, ready for a chart."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from srm.domain.metrics.metrics import Statistics, WindowMetric
+from srm.domain.names.topics import Flow
+from srm.engine.ports import Stamped
+from srm.errors import IntegrityError
+
+METRICS: Final = {
+    "byte-rate": "byte_rate",
+    "replication-latency-ms": "replication_latency_ms",
+    "checkpoint-latency-ms": "checkpoint_latency_ms",
+    "replication-records-lag": "replication_records_lag",
+}
+"""Field of a window by the name of a metric, as SRM's REST API calls it."""
+
+WHOLE: Final = dict.fromkeys(METRICS, "avg") | {
+    "byte-rate": "sum",
+    "replication-records-lag": "sum",
+}
+"""Statistic of a whole topic or flow by metric: the samples of a rate or lag are partitions."""
+
+_STATISTICS: Final = ("min", "max", "sum", "count")
+_COLUMNS: Final = (
+    "start_ms",
+    "end_ms",
+    "records",
+    "bytes",
+    *(f"{field}.{name}" for field in METRICS.values() for name in _STATISTICS),
+)
+_COLUMN: Final = {name: number for number, name in enumerate(_COLUMNS)}
+_FIRST: Final = 8
+
+_Subject = tuple[str, str, str]
+"""Source, target and topic; the empty topic stands for the whole flow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Statistics of one metric in one window; of no values all are 0."""
+
+    min: float = 0.0
+    max: float = 0.0
+    avg: float = 0.0
+    sum: float = 0.0
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One window of a topic or flow: all that was measured in ``[start_ms, end_ms)``."""
+
+    start_ms: int
+    end_ms: int
+    records: int
+    bytes: int
+    byte_rate: Figures
+    replication_latency_ms: Figures
+    checkpoint_latency_ms: Figures
+    replication_records_lag: Figures
+
+    def figures(self, metric: str) -> Figures:
+        """Return one metric by its name in the REST API."""
+        found: Figures = getattr(self, METRICS[metric])
+        return found
+
+
+class Copied(NamedTuple):
+    """What one window says of the pace of copying; cheap, for those who want many."""
+
+    start_ms: int
+    end_ms: int
+    records: int
+
+
+class _Windows:
+    """The windows of one subject, by start."""
+
+    __slots__ = ("_count", "_rows", "remote_topic")
+
+    def __init__(self) -> None:
+        self.remote_topic = ""
+        self._rows: NDArray[np.float64] = np.empty((_FIRST, len(_COLUMNS)))
+        self._count = 0
+
+    @property
+    def rows(self) -> NDArray[np.float64]:
+        return self._rows[: self._count]
+
+    def put(self, row: list[float]) -> None:
+        at, is_known = self._place(row[0])
+        if is_known:
+            self._rows[at] = row
+            return
+        if self._count == len(self._rows):
+            self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
+        self._rows[at + 1 : self._count + 1] = self._rows[at : self._count]
+        self._rows[at] = row
+        self._count += 1
+
+    def drop(self, start_ms: int) -> None:
+        at, is_known = self._place(start_ms)
+        if is_known:
+            self._rows[at : self._count - 1] = self._rows[at + 1 : self._count]
+            self._count -= 1
+
+    def between(self, from_ms: int, to_ms: int) -> NDArray[np.float64]:
+        starts = self.rows[:, 0]
+        low, high = np.searchsorted(starts, [from_ms, to_ms])
+        return self.rows[low:high].copy()
+
+    def _place(self, start_ms: float) -> tuple[int, bool]:
+        starts = self.rows[:, 0]
+        if not self._count or starts[-1] < start_ms:  # nearly all come in order
+            return self._count, False
+        at = int(np.searchsorted(starts, start_ms))
+        return at, bool(starts[at] == start_ms)
+
+
+class Series:
+    """The windows topic of one cluster in memory (a sink of live tables); for any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shown: dict[_Subject, _Windows] = {}
+        self._read: dict[_Subject, _Windows] = {}
+        self.changes = 0
+
+    def begin(self) -> None:
+        """Expect all windows again."""
+        self._read = {}
+
+    def take(self, key: bytes, row: Stamped | None) -> None:
+        """Take one record; one that cannot be read is passed over."""
+        try:
+            source, target, _, topic, start_ms, _ = json.loads(key)
+            subject = (str(source), str(target), str(topic))
+            start_ms = int(start_ms)
+            window = None if row is None else WindowMetric.decode(row.value)
+            figures = [] if window is None else [float(figure) for figure in _row(window)]
+        except (ValueError, TypeError, OverflowError, RecursionError, IntegrityError):
+            return
+        with self._lock:
+            self.changes += 1
+            known = self._read.get(subject)
+            if window is None:
+                if known is not None:
+                    known.drop(start_ms)
+                    if not len(known.rows):
+                        del self._read[subject]
+                return
+            if known is None:
+                known = self._read[subject] = _Windows()
+            known.remote_topic = str(window.remote_topic)
+            known.put(figures)
+
+    def end(self) -> None:
+        """Show what was taken."""
+        with self._lock:
+            self._shown = self._read
+            self.changes += 1
+
+    def subjects(self) -> dict[tuple[Flow, str], str]:
+        """Return remote topics by flow and topic; empty names stand for a whole flow."""
+        with self._lock:
+            return {
+                (Flow(source, target), topic): windows.remote_topic
+                for (source, target, topic), windows in self._shown.items()
+            }
+
+    def latest(self, flow: Flow) -> dict[str, Measured]:
+        """Return the newest window of each topic of a flow; the empty name is the flow itself."""
+        with self._lock:
+            return {
+                topic: _measured(windows.rows[-1])
+                for (source, target, topic), windows in self._shown.items()
+                if (source, target) == (flow.source, flow.target)
+            }
+
+    def between(self, flow: Flow, topic: str, from_ms: int, to_ms: int) -> list[Measured]:
+        """Return the windows that start in ``[from_ms, to_ms)``, by start."""
+        return [_measured(row) for row in self._between(flow, topic, from_ms, to_ms)]
+
+    def copied(self, flow: Flow, topic: str, from_ms: int, to_ms: int) -> list[Copied]:
+        """Return of the same windows what was copied in them."""
+        rows = self._between(flow, topic, from_ms, to_ms)[:, :3]
+        return [Copied(*map(int, row)) for row in rows.tolist()]
+
+    def _between(self, flow: Flow, topic: str, from_ms: int, to_ms: int) -> NDArray[np.float64]:
+        with self._lock:
+            windows = self._shown.get((flow.source, flow.target, topic)) or _Windows()
+            return windows.between(from_ms, to_ms)
+
+
+def touching(windows: list[Measured]) -> list[Measured]:
+    """Leave out windows that overlap the one before: what is left can be added up."""
+    return list(_touching(windows))
+
+
+def _touching(windows: list[Measured]) -> Iterator[Measured]:
+    end_ms = 0
+    for window in windows:
+        is_full = window.start_ms % max(1, window.end_ms - window.start_ms) == 0
+        if window.start_ms >= end_ms and is_full:
+            end_ms = window.end_ms
+            yield window
+
+
+def _row(window: WindowMetric) -> list[float]:
+    row: list[float] = [window.start_ms, window.end_ms, window.records, window.bytes]
+    for field in METRICS.values():
+        found: Statistics = getattr(window, field)
+        row += [found.min, found.max, found.sum, found.count]
+    return row
+
+
+def _measured(row: NDArray[np.float64]) -> Measured:
+    values = row.tolist()
+    figures = {
+        field: _figures(*values[_COLUMN[f"{field}.min"] :][:4]) for field in METRICS.values()
+    }
+    start_ms, end_ms, records, size = map(int, values[:4])
+    return Measured(start_ms, end_ms, records, size, **figures)
+
+
+def _figures(low: float, high: float, total: float, count: float) -> Figures:
+    return Figures(low, high, total / count if count else 0.0, total, int(count))

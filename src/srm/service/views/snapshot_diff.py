@@ -1,0 +1,44 @@
+"""When a flow, or a topic that was stopped, changed its state while the service looked on.
+
+It is the answer to since when, and to what was wrong, afterwards.
+
+Nobody writes that down anywhere; it is known for as long as the service runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from srm.service.views.flow_rows import summary
+from srm.service.views.snapshots import Change, FlowLook, Healed
+
+MOST: Final = 50
+"""Changes of a flow that are remembered, and as many of its topics."""
+
+
+def with_change(before: FlowLook, now: FlowLook, now_ms: int) -> FlowLook:
+    """Add what a look has changed to what is known; pure."""
+    healed = (*before.healed, *_healed(before, now, now_ms))[-MOST:]
+    known = replace(now, changes=before.changes, healed=healed)
+    if before.view is None and not before.error:
+        return known  # the first one: nothing is known of what was before
+    former, found = summary(before).state, summary(now)
+    if found.state == former:
+        return known
+    reason = found.reasons[0].text if found.reasons else ""
+    lasted_ms = now_ms - before.changes[-1].time_ms if before.changes else None
+    change = Change(now_ms, found.state, reason, former, lasted_ms)
+    return replace(known, changes=(*before.changes, change)[-MOST:])
+
+
+def _healed(before: FlowLook, now: FlowLook, now_ms: int) -> Iterator[Healed]:
+    if before.view is None or now.view is None:
+        return
+    stopped = {one.topic: one.reason for one in before.view.status.topics if one.state == "stopped"}
+    for topic in now.view.status.topics:
+        if topic.topic in stopped and topic.state != "stopped":
+            partitions = before.view.partitions.get(topic.topic, ())
+            since = [one.since_ms for one in partitions if one.state == "stopped" and one.since_ms]
+            yield Healed(now_ms, topic.topic, stopped[topic.topic], min(since, default=None))

@@ -1,0 +1,291 @@
+"""What the service answers from: the latest look at each target that it watches itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from srm.config.model import Config
+from srm.domain.names.topics import Flow
+from srm.engine.flows.observing import FlowView
+from srm.errors import ElsewhereError, NotFoundError, UnavailableError
+from srm.service.shutdown import end_all
+from srm.service.views import flow_rows, move_rows
+from srm.service.views.documents import (
+    ClusterInfo,
+    DrillRow,
+    Event,
+    FlowSummary,
+    GroupRow,
+    MetricSeries,
+    MoveDetail,
+    MoveRow,
+    Point,
+    RemoteTopic,
+    TopicRow,
+)
+from srm.service.views.events import events
+from srm.service.views.series import Measured, Series, touching
+from srm.service.views.snapshots import FlowLook, MoveLook, TargetLook
+from srm.service.views.watching import TargetWatch, watched_flows
+
+_ALL_MS = 900_000
+"""For so long all windows are kept; before that those that touch."""
+_T = TypeVar("_T")
+
+UNITS: Mapping[str, str] = {
+    "byte-rate": "bytes per second",
+    "replication-latency-ms": "milliseconds",
+    "checkpoint-latency-ms": "milliseconds",
+    "replication-records-lag": "records",
+}
+
+
+class Views:
+    """All targets that this service watches.
+
+    Args:
+        config: the configuration.
+        watches: one for each target; by default made from the configuration.
+    """
+
+    def __init__(self, config: Config, watches: Iterable[TargetWatch] | None = None) -> None:
+        self.config = config
+        found = watches or (TargetWatch(config, *each) for each in watched_flows(config).items())
+        self._watches = {watch.alias: watch for watch in found}
+        self._rows: dict[object, tuple[FlowLook, tuple[object, ...]]] = {}
+        self._only: dict[str, Views] = {}
+
+    def only(self, target: str) -> Views:
+        """Return what is known of one target alone.
+
+        Raises:
+            ElsewhereError: it is not watched here.
+        """
+        if target not in self._only:
+            self._only[target] = Views(self.config, [self._watch(target)])
+        return self._only[target]
+
+    def start(self) -> None:
+        """Begin to look; called again it changes nothing."""
+        for watch in self._watches.values():
+            watch.start()
+
+    def close(self) -> None:
+        """End all looking."""
+        end_all(self._watches.values())
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the first look at each target; tell whether there was one."""
+        until = time.monotonic() + timeout_s
+        return all(w.wait(max(0.0, until - time.monotonic())) for w in self._watches.values())
+
+    def refresh(self, target: str) -> None:
+        """Look at a target at once.
+
+        Raises:
+            ElsewhereError: it is not watched here.
+        """
+        self._watch(target).refresh()
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """Aliases of the targets that are watched."""
+        return tuple(self._watches)
+
+    @property
+    def targets(self) -> tuple[TargetLook, ...]:
+        """The latest look at each target."""
+        return tuple(watch.look for watch in self._watches.values())
+
+    def series(self, target: str) -> Series:
+        """Return the metrics windows on a target.
+
+        Raises:
+            NotFoundError: it is not watched here.
+        """
+        return self._watch(target).series
+
+    def look(self, flow: Flow) -> FlowLook:
+        """Return the latest look at a flow.
+
+        Raises:
+            NotFoundError: it is not watched here.
+        """
+        found = self._watch(flow.target).look.flows.get(flow)
+        if found is None:
+            known = ", ".join(str(look.flow) for look in self.looks()) or "none"
+            raise NotFoundError(f"flow {flow} is not watched here; flows: {known}")
+        return found
+
+    def looks(self) -> Iterator[FlowLook]:
+        """Return the latest look at each flow, by name."""
+        found = [look for target in self.targets for look in target.flows.values()]
+        yield from sorted(found, key=lambda look: look.flow)
+
+    def opposite(self, flow: Flow) -> FlowLook | None:
+        """Return the latest look at the flow that copies back, None where it is not watched."""
+        return next((look for look in self.looks() if look.flow == flow.reversed), None)
+
+    def flows(self) -> tuple[FlowSummary, ...]:
+        """Sum up all flows."""
+        return tuple(flow_rows.summary(look) for look in self.looks())
+
+    def seen(self, flow: Flow) -> tuple[FlowLook, FlowView]:
+        """Return the latest look at a flow that saw something.
+
+        Raises:
+            NotFoundError: it is not watched here.
+            UnavailableError: it was never seen since the service was started.
+        """
+        look = self.look(flow)
+        if look.view is None:
+            raise UnavailableError(f"flow {flow}: {look.error or 'not looked at yet; retry'}")
+        return look, look.view
+
+    def topics(self, flow: Flow) -> tuple[TopicRow, ...]:
+        """Describe the topics of a flow; errors as :meth:`seen`."""
+        return self._kept("topics", self.seen(flow)[0], flow_rows.topic_rows)
+
+    def groups(self, flow: Flow) -> tuple[GroupRow, ...]:
+        """Describe the groups of a flow; errors as :meth:`seen`."""
+        return self._kept("groups", self.seen(flow)[0], flow_rows.group_rows)
+
+    def topic(self, flow: Flow, name: str) -> TopicRow:
+        """Describe a topic by the name it has on either side.
+
+        Raises:
+            NotFoundError: the flow has no such topic.
+        """
+        for row in self.topics(flow):
+            if name in {row.topic, row.remote_topic}:
+                return row
+        what = f"topic {name!r} is not copied by {flow}"
+        raise NotFoundError(what, f"ask /v2/why/topic/{name}")
+
+    def remote_topics(self) -> tuple[RemoteTopic, ...]:
+        """List the topics that have copies."""
+        looks = [look for look in self.looks() if look.view is not None]
+        rows = ((look.flow, self.topics(look.flow)) for look in looks)
+        return tuple(one for flow, topics in rows for one in flow_rows.remote_topics(flow, topics))
+
+    def events(self, flow: Flow) -> tuple[Event, ...]:
+        """Gather what happened to a flow."""
+        target = self._watch(flow.target).look
+        return events(self.look(flow), target.moves, target.drills)
+
+    def moves(self) -> tuple[MoveRow, ...]:
+        """List all moves, the newest first; of what clusters know the furthest counts."""
+        rows = [move_rows.move_row(look) for look in self.move_looks()]
+        return tuple(sorted(rows, key=lambda row: (-row.created_ms, row.move_id)))
+
+    def move_looks(self) -> tuple[MoveLook, ...]:
+        """Return all moves; of what clusters know the furthest counts."""
+        return tuple(self._move_looks().values())
+
+    def move(self, move_id: str) -> MoveLook:
+        """Return one move.
+
+        Raises:
+            NotFoundError: no watched cluster knows it.
+        """
+        found = self._move_looks().get(move_id)
+        if found is None:
+            raise ElsewhereError(f"move {move_id!r} is not known on {', '.join(self._watches)}")
+        return found
+
+    def move_detail(self, move_id: str) -> MoveDetail:
+        """Describe one move; errors as :meth:`move`."""
+        return move_rows.move_detail(self.move(move_id))
+
+    def drills(self) -> tuple[DrillRow, ...]:
+        """List all drills, the newest first."""
+        found = [move_rows.drill_row(drill) for look in self.targets for drill in look.drills]
+        return tuple(sorted(found, key=lambda row: (-row.time_ms, row.drill_id)))
+
+    def metric(self, flow: Flow, topic: str, metric: str, from_ms: int, to_ms: int) -> MetricSeries:
+        """Return the windows of one metric of a topic, or of the flow, that start in a time."""
+        remote = ""
+        if topic:
+            row = self.topic(flow, topic)
+            topic, remote = row.topic, row.remote_topic
+        windows = self.series(flow.target).between(flow, topic, from_ms, to_ms)
+        if to_ms - from_ms > _ALL_MS:
+            windows = touching(windows)
+        return MetricSeries(
+            flow.source,
+            flow.target,
+            topic,
+            remote,
+            metric,
+            UNITS[metric],
+            tuple(_point(window, metric) for window in windows),
+        )
+
+    def cluster(self, cluster_id: str) -> ClusterInfo:
+        """Describe a cluster by Kafka's id of it, or by its alias.
+
+        Raises:
+            NotFoundError: it is not watched here.
+        """
+        for target in self.targets:
+            if cluster_id in {target.cluster_id, target.alias}:
+                flows = list(self.looks())
+                incoming = [look for look in flows if look.flow.target == target.alias]
+                outgoing = [look for look in flows if look.flow.source == target.alias]
+                return ClusterInfo(
+                    target.cluster_id,
+                    target.alias,
+                    tuple(str(look.flow) for look in incoming),
+                    tuple(str(look.flow) for look in outgoing),
+                    target.looked_ms,
+                    {
+                        str(look.flow): look.measured[""]
+                        for look in (*incoming, *outgoing)
+                        if "" in look.measured
+                    },
+                )
+        known = ", ".join(f"{t.alias} ({t.cluster_id or 'id not known yet'})" for t in self.targets)
+        raise ElsewhereError(f"cluster {cluster_id!r} is not watched here; clusters: {known}")
+
+    def _move_looks(self) -> dict[str, MoveLook]:
+        found: dict[str, MoveLook] = {}
+        for look in (move for target in self.targets for move in target.moves):
+            known = found.get(look.plan.move_id)
+            if known is None or _rank(look) > _rank(known):
+                found[look.plan.move_id] = look
+        return found
+
+    def _watch(self, target: str) -> TargetWatch:
+        try:
+            return self._watches[target]
+        except KeyError:
+            watched = ", ".join(self._watches)
+            why = f"cluster {target!r} is not watched here, only {watched}"
+            raise ElsewhereError(why, target) from None
+
+    def _kept(
+        self, kind: str, look: FlowLook, make: Callable[[FlowLook], tuple[_T, ...]]
+    ) -> tuple[_T, ...]:
+        known = self._rows.get((kind, look.flow))
+        if known is None or known[0] is not look:
+            known = self._rows[kind, look.flow] = (look, make(look))
+        return known[1]  # type: ignore[return-value]
+
+
+def _rank(look: MoveLook) -> tuple[object, ...]:
+    return (*look.progress.rank, 0 if look.report is None else look.report.report.revision)
+
+
+def _point(window: Measured, metric: str) -> Point:
+    found = window.figures(metric)
+    return Point(
+        window.start_ms,
+        window.end_ms,
+        found.min,
+        found.max,
+        found.avg,
+        found.sum,
+        found.count,
+    )

@@ -1,0 +1,271 @@
+"""Looks at a target cluster again and again, in a thread, and keeps what it saw last."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Final
+
+from srm.config.model import Config, FlowConfig
+from srm.domain.flow_state.replication_records import STATE_PARTITIONS
+from srm.domain.moves.records.plan import MovePlan
+from srm.domain.moves.records.progress import HELD
+from srm.domain.moves.records.revisions import report_key
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow
+from srm.engine.control import control_lists
+from srm.engine.drill.leftovers import read_drills
+from srm.engine.flows.cluster_absence import away_cluster
+from srm.engine.flows.observing import observe
+from srm.engine.moves.control.control import ControlTables, decoded, read_report
+from srm.engine.moves.control.move_records import furthest
+from srm.engine.offset_map.map_reader import KafkaMapReader
+from srm.engine.ports import Cluster, FlowContext
+from srm.errors import SrmError
+from srm.kafka.admin.cluster import KafkaCluster
+from srm.service.views.series import Series
+from srm.service.views.snapshot_diff import with_change
+from srm.service.views.snapshots import FlowLook, MoveLook, TargetLook
+from srm.wiring import flow_context, following_cluster, kafka_cluster, now_ms
+
+_SOURCE_S: Final = 5.0
+_SOURCE_AGAIN_S: Final = 30.0
+_SHARE: Final = 0.1
+"""Part of a core that looking may take: where a look costs more, the pauses get longer."""
+_TARGET_S: Final = 10.0
+_AGAIN_S: Final = 5.0
+_SLOW_S: Final = 8.0
+"""A look that takes longer most likely waits for a broker that hangs: what was seen is old then."""
+_logger = logging.getLogger(__name__)
+
+
+class TargetWatch:
+    """Keeps one cluster, and the flows into it, in view.
+
+    Args:
+        config: the configuration.
+        alias: the cluster.
+        flows: the flows into it that are watched.
+    """
+
+    def __init__(self, config: Config, alias: str, flows: tuple[Flow, ...]) -> None:
+        self.alias = alias
+        self.series = Series()
+        self._config = config
+        self._flows = flows
+        self._period_s = config.service.refresh.total_seconds()
+        self._look = TargetLook(alias, flows={f: FlowLook(f, config.flow(f)) for f in flows})
+        self._late: tuple[TargetLook, TargetLook] | None = None
+        self._looking: _Looking | None = None
+        self._lock = threading.Lock()
+        self._looked = threading.Event()
+        self._closed = threading.Event()
+        self._wake = threading.Event()
+        self.thread = threading.Thread(target=self._run, name=f"srm-watch-{alias}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look; called again it changes nothing."""
+        with self._lock:
+            if self.thread.ident is None:
+                self.thread.start()
+
+    def end(self) -> None:
+        """Have the thread end."""
+        self._closed.set()
+        self._wake.set()
+
+    @property
+    def look(self) -> TargetLook:
+        """What was seen last; where the next look takes too long, this says so of each flow."""
+        look, looking = self._look, self._looking
+        if looking is None or time.monotonic() - looking.since < _SLOW_S:
+            return look
+        if self._late is None or self._late[0] is not look:
+            self._late = look, _late(look, looking)
+        return self._late[1]
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the first look; tell whether there was one."""
+        return self._looked.wait(timeout_s)
+
+    def refresh(self) -> None:
+        """Look at once."""
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._watch()
+            except Exception as error:  # noqa: BLE001 -- or the last look would stay for good
+                told = _told(f"watching {self.alias}", error, self._look.error)
+                self._look, self._looking = replace(self._look, error=told), None
+                self._closed.wait(_AGAIN_S)
+
+    def _watch(self) -> None:
+        with ExitStack() as stack:
+            target = stack.enter_context(
+                following_cluster(self.alias, self._config.cluster_clients(self.alias), _TARGET_S)
+            )
+            target.follow(internal_topics.METRICS_WINDOWS, self.series)
+            for topic in (internal_topics.MOVES, internal_topics.ROUTING, internal_topics.LEDGER):
+                target.compacted(topic)  # all are read at the same time
+            flows = [_Flow(self._config, flow, target, stack) for flow in self._flows]
+            while not self._closed.is_set():
+                began, spent = time.monotonic(), time.thread_time()
+                self._look = self._looks(target, flows)
+                self._looking = None
+                self._looked.set()
+                spent = time.thread_time() - spent
+                pause_s = max(self._period_s - (time.monotonic() - began), spent / _SHARE - spent)
+                self._wake.wait(max(0.0, pause_s))
+                self._wake.clear()
+
+    def _looks(self, target: KafkaCluster, flows: list[_Flow]) -> TargetLook:
+        looked_ms, former = now_ms(), self._look.flows
+        for flow in flows:
+            self._looking = _Looking(former, time.monotonic())
+            # Shown at once: a cluster that hangs takes its time for each of them.
+            before, found = self._look.flows[flow.flow], flow.next_look(self.series)
+            look = {flow.flow: with_change(before, found, now_ms())}
+            self._look = replace(self._look, flows={**self._look.flows, **look})
+        every = replace(self._look, looked_ms=looked_ms, error="")
+        try:
+            tables = ControlTables.read_moves(target)
+            return replace(
+                every,
+                cluster_id=every.cluster_id or target.cluster_id(),
+                moves=_moves(tables),
+                drills=read_drills(target),
+            )
+        except Exception as error:  # noqa: BLE001 -- told in the look, and logged
+            told = _told(f"looking at {self.alias}", error, self._look.error)
+            return replace(every, error=told)
+
+
+@dataclass(frozen=True, slots=True)
+class _Looking:
+    """A look that is not over: what its round began with, and since when (monotonic) it waits."""
+
+    former: Mapping[Flow, FlowLook]
+    since: float
+
+
+def _late(look: TargetLook, looking: _Looking) -> TargetLook:
+    """Say of the flows that were not looked at in this round that they cannot be seen now."""
+    flows = {
+        flow: replace(
+            found,
+            error=f"a look takes more than {_SLOW_S:g} s: "
+            f"{flow.source} or {flow.target} hangs, or does not answer",
+        )
+        if found is looking.former[flow] and not found.error
+        else found
+        for flow, found in look.flows.items()
+    }
+    return replace(look, flows=flows)
+
+
+class _Flow:
+    """One flow, with what is kept open from look to look."""
+
+    def __init__(self, config: Config, flow: Flow, target: KafkaCluster, stack: ExitStack) -> None:
+        self.flow = flow
+        self._config = config
+        self._target = target
+        clients = config.cluster_clients(flow.source, flow)
+        self._source = stack.enter_context(kafka_cluster(flow.source, clients, _SOURCE_S))
+        self._away_until = 0.0
+        self._away_error = ""
+        self._maps = KafkaMapReader(target, self._source, flow)
+        self._away_maps = KafkaMapReader(target, away_cluster(flow.source), flow)
+        self._last = FlowLook(flow, config.flow(flow))
+        separator = config.flow(flow).policy.separator
+        for topic in (
+            internal_topics.control(flow.source),
+            internal_topics.checkpoints(flow.source, separator),
+        ):
+            target.compacted(topic)
+        for partition in range(STATE_PARTITIONS):
+            target.compacted(internal_topics.replication(flow.source), partition)
+
+    def next_look(self, series: Series) -> FlowLook:
+        """Look; what cannot be seen now stays as it was, with the reason."""
+        try:
+            self._last = self._seen()
+        except Exception as error:  # noqa: BLE001 -- as for the target
+            told = _told(f"looking at {self.flow}", error, self._last.error)
+            self._last = replace(self._last, error=told)
+        self._last = replace(self._last, measured=series.latest(self.flow))
+        return self._last
+
+    def _seen(self) -> FlowLook:
+        lists = control_lists.load(self._target, self.flow)
+        config = control_lists.effective(self._config.flow(self.flow), lists)
+        looked_ms = now_ms()
+        view = observe(self._context(config))
+        if view.status.source_error and not self._is_away():
+            self._away_until = time.monotonic() + _SOURCE_AGAIN_S
+            self._away_error = view.status.source_error
+        return FlowLook(self.flow, config, view, looked_ms)
+
+    def _context(self, config: FlowConfig) -> FlowContext:
+        """Join the clusters; a source that did not answer is left in peace for a while."""
+        away = self._is_away()
+        source: Cluster = away_cluster(self.flow.source, self._away_error) if away else self._source
+        clients = self._config.cluster_clients(self.flow.target, self.flow)
+        context = flow_context(config, source, self._target, clients)
+        return replace(
+            context,
+            maps=self._away_maps if away else self._maps,
+            opposite=self._config.flow_configs.get(self.flow.reversed),
+        )
+
+    def _is_away(self) -> bool:
+        return time.monotonic() < self._away_until
+
+
+def _told(doing: str, error: Exception, before: str) -> str:
+    """Say why a look failed; what nobody has expected goes to the log, once for each row of it."""
+    if isinstance(error, SrmError):
+        return str(error)
+    told = f"{doing} failed ({type(error).__name__}): see the log of the service"
+    if told != before:
+        _logger.error("%s failed", doing, exc_info=error)
+    return told
+
+
+def _moves(tables: ControlTables) -> tuple[MoveLook, ...]:
+    plans = [
+        plan
+        for key, value in tables.documents.items()
+        if key.startswith("plan:") and (plan := decoded(value, MovePlan.decode)) is not None
+    ]
+    return tuple(
+        _move(tables, plan)
+        for plan in sorted(plans, key=lambda plan: (plan.created_ms, plan.move_id))
+    )
+
+
+def _move(tables: ControlTables, plan: MovePlan) -> MoveLook:
+    progress = furthest([tables], plan.move_id)
+    # The note of a move that holds no client any more is no news.
+    note = tables.notes.get(plan.move_id) if progress.step in HELD else None
+    return MoveLook(
+        plan,
+        progress,
+        read_report(tables.documents.get(report_key(plan.move_id))),
+        () if note is None else note.waits,
+        0 if note is None else note.time_ms,
+    )
+
+
+def watched_flows(config: Config) -> dict[str, tuple[Flow, ...]]:
+    """Return the flows that a service watches by their target, enabled or once enabled."""
+    aliases = config.service.targets or tuple(sorted({flow.target for flow in config.flows}))
+    return {
+        alias: tuple(flow for flow in config.flows if flow.target == alias) for alias in aliases
+    }

@@ -1,0 +1,92 @@
+"""Asks why, on both clusters of a flow, for whoever waits for it: a browser, a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+import anyio
+from anyio.to_thread import run_sync
+
+from srm.config.model import Config
+from srm.domain.names.topics import Flow
+from srm.engine.why import Kind, Why, ask, in_order, not_found
+from srm.errors import SrmError
+from srm.service.access.concurrency_limit import AT_ONCE, Turns
+from srm.wiring import PATIENCE_S, open_flow
+
+Asking = Callable[[Config, Flow, str, Collection[Kind]], tuple[Why, ...]]
+
+
+def ask_clusters(config: Config, flow: Flow, name: str, kinds: Collection[Kind]) -> tuple[Why, ...]:
+    """Ask one flow.
+
+    Raises:
+        SrmError: its target does not answer.
+    """
+    with open_flow(config, flow, PATIENCE_S) as context:
+        return ask(context, name, kinds)
+
+
+class Explaining:
+    """Answers why, a few at the same time.
+
+    Args:
+        config: the configuration.
+        asking: asks one flow; by default on its clusters.
+    """
+
+    def __init__(self, config: Config, asking: Asking = ask_clusters) -> None:
+        self._config = config
+        self._asking = asking
+        self._turns = Turns()
+        self._limit = anyio.CapacityLimiter(AT_ONCE)
+
+    async def why(
+        self, flows: Collection[Flow], kinds: Collection[Kind], name: str
+    ) -> tuple[Why, ...]:
+        """Ask some flows; what one does not know is left out of the answer.
+
+        A flow whose target does not answer is in it, after the others, with the reason.
+
+        Raises:
+            NotFoundError: none of them knows the name; with names that may be meant.
+            SrmError: none that was asked knows the name, and not all targets answer, or too many
+                others ask.
+        """
+        async with self._turns.turn():
+            return await self._why(flows, kinds, name)
+
+    async def _why(
+        self, flows: Collection[Flow], kinds: Collection[Kind], name: str
+    ) -> tuple[Why, ...]:
+        asked: list[Why] = []
+        unasked: dict[Flow, SrmError] = {}
+
+        async def one(flow: Flow) -> None:
+            try:
+                answers = await run_sync(
+                    self._asking, self._config, flow, name, kinds, limiter=self._limit
+                )
+            except SrmError as error:
+                unasked[flow] = error
+            else:
+                asked.extend(answers)
+
+        async with anyio.create_task_group() as group:
+            for flow in flows:
+                group.start_soon(one, flow)
+        known = in_order(why for why in asked if why.known)
+        if not known:
+            raise _none_answers(unasked) if unasked else not_found(name, asked)
+        told = [(flow, kind) for flow in sorted(unasked) for kind in kinds]
+        return (*known, *(_not_asked(flow, kind, name, unasked[flow]) for flow, kind in told))
+
+
+def _not_asked(flow: Flow, kind: Kind, name: str, error: SrmError) -> Why:
+    return Why(flow, kind, name, known=False, ok=None, verdict=f"not known: {error}", steps=())
+
+
+def _none_answers(unasked: Mapping[Flow, SrmError]) -> SrmError:
+    """Return one error for all, of the first flow's kind."""
+    first = min(unasked)
+    return type(unasked[first])("; ".join(f"{f}: {unasked[f]}" for f in sorted(unasked)))

@@ -1,0 +1,1 @@
+"""Jobs spread over Spark tasks: verification, metrics, checkpoints, group sync."""

@@ -1,0 +1,1 @@
+"""The replicator as a Spark application."""

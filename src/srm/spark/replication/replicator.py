@@ -1,0 +1,327 @@
+"""The replicator: one Spark application that copies any number of flows.
+
+::
+
+    driver process                              Spark                     Python workers
+    per flow:  driver thread, discovery thread
+               heartbeats thread, metrics windows thread
+    per slot:  thread --- submits one job ----> one task per job -------> SlotTask: run_slot
+               ^    (again when it dies)                                   |
+               +--- slot reports, raw metrics (Kafka topics on the target) +
+
+One job per slot: in a common job the first lost worker would take the others along. Nothing that
+matters travels through Spark, so that any part may die at any time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkContext
+
+from srm import logs
+from srm.config.model import Config
+from srm.domain.flow_state.replication_records import DriverHeartbeat
+from srm.domain.names.topics import Flow
+from srm.errors import ConfigError, FencedError, SrmError, SupersededError, UnavailableError
+from srm.kafka.state.driver_log import KafkaDriverLog
+from srm.kafka.tables.raw_log import follow_raw_metrics
+from srm.replication.copy.slot import SlotSpec
+from srm.replication.driver.discovery import Discovery
+from srm.replication.driver.driver import FlowDriver, Timing
+from srm.replication.driver.flow_run import FlowHost, FlowRun
+from srm.replication.driver.progress import FlowProgress
+from srm.spark.replication.slot_task import DEFAULT_SLOT, SlotTask, slot_function
+from srm.spark.session import spark_context, submitted
+from srm.wiring import open_configured_flow
+
+logger = logging.getLogger(__name__)
+
+_LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,\s*(\d+))?\])?")
+_SUPERSEDED: Final = re.compile(r"^srm\.errors\.SupersededError: (.+)$", re.MULTILINE)
+_OWN_ERROR: Final = re.compile(r"^srm\.errors\.(\w+: .+)$", re.MULTILINE)
+_CAUSE: Final = re.compile(
+    r"(?:SparkException|^\w*Error): ([^\n]+?)(?: Consider setting|$)", re.MULTILINE
+)
+_TICK_S: Final = 0.25
+_ALIVE_S: Final = 1.0
+_CONF: Final = {
+    # A slot lives as long as its worker: nothing of an earlier slot may be left in it.
+    "spark.python.worker.reuse": "false",
+    "spark.python.task.killTimeout": "500ms",
+    # A second copy of a slot would only fence the first one.
+    "spark.speculation": "false",
+    # A task that fails ends its job: one place submits again, says why and pauses in between.
+    "spark.task.maxFailures": "1",
+}
+
+
+def fitted_master(master: str | None, slots: int) -> str:
+    """Return a local master with a core for each slot and one to spare; others are left alone.
+
+    Slots hold their core for good but mostly wait, so there may be more of them than real cores.
+    """
+    match = _LOCAL.fullmatch(master or "local")
+    if match is None:
+        return master or "local"
+    cores, failures = match.groups()
+    known = (os.cpu_count() or 1) if cores == "*" else int(cores or 1)
+    count = max(known, slots + 1)
+    return f"local[{count},{failures}]" if failures else f"local[{count}]"
+
+
+def placement(given: Mapping[str, str], master: str | None, slots: int) -> dict[str, str]:
+    """Return where the slots run: the master, and on a standalone cluster as many cores as slots.
+
+    A standalone cluster deals cores out one worker after the other, and would give an application
+    all of its cores; with just one for each slot the slots are spread over the workers.
+
+    Args:
+        given: settings of spark-submit, which win.
+        master: the caller's master.
+        slots: how many slots there are.
+    """
+    fitted = fitted_master(given.get("spark.master", master), slots)
+    chosen = {"spark.master": fitted}
+    if fitted.startswith("spark://"):
+        chosen["spark.cores.max"] = given.get("spark.cores.max", str(slots))
+    return chosen
+
+
+class Replicator:
+    """Runs drivers and slots of the given flows until it is stopped."""
+
+    def __init__(
+        self,
+        config: Config,
+        flows: Sequence[Flow],
+        *,
+        master: str | None = None,
+        function: str = DEFAULT_SLOT,
+        timing: Timing | None = None,
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            config: the resolved configuration.
+            flows: the flows to copy, at least one.
+            master: Spark master; spark-submit's wins, a local one is given enough cores.
+            function: the slot function, ``module:function``, importable on the executors.
+            timing: intervals of the drivers; from the configuration where nothing is said.
+
+        Raises:
+            ConfigError: there is no flow, or one is not enabled.
+            UsageError: the slot function does not exist.
+        """
+        disabled = [flow for flow in flows if not config.flow(flow).enabled]
+        if disabled or not flows:
+            names = ", ".join(map(str, disabled)) or "none of the flows"
+            key = f"{disabled[0] if disabled else 'A->B'}.enabled = true"
+            raise ConfigError(f"{names} in {config.path} is enabled: set {key}")
+        slot_function(function)
+        for warning in config.warnings:
+            logger.warning("%s", warning)
+        self._config = config
+        self._flows = tuple(dict.fromkeys(flows))
+        self._master = master
+        self._function = function
+        self._timing = timing
+        self._runs: tuple[FlowRun, ...] = ()
+        self._host = FlowHost(self._cancel, _one_line)
+        self._spark: SparkContext | None = None
+        self._application_id = ""  # Spark forgets it when it ends
+        self._id = uuid.uuid4().hex
+        self._started_ms = _now_ms()
+
+    def stop(self) -> None:
+        """Ask :meth:`run` to end; may be called from a signal handler and before it started."""
+        self._host.stop.set()
+
+    @property
+    def asked_to_end(self) -> bool:
+        """Whether a request in a flow's state topic has ended it."""
+        return any(run.driver.obeyed for run in self._runs)
+
+    def progress(self) -> tuple[FlowProgress, ...]:
+        """Return how far each flow is; empty before the start."""
+        return tuple(run.driver.progress.snapshot() for run in self._runs)
+
+    def run(self, *, until_caught_up: bool = False) -> None:
+        """Copy until :meth:`stop`, or until everything is copied that was there at the start.
+
+        Each flow begins when its target answers, and is retried by itself. It ends by itself, too,
+        where another replicator has taken it over or where it cannot catch up. A request in the
+        state topic of one flow ends the application with all its flows.
+
+        Raises:
+            ConfigError: the configuration does not list a cluster.
+            StackError: Spark does not start.
+            SrmError: no flow is left to copy; of the first one that has failed.
+        """
+        host = self._host
+        with ExitStack() as stack:
+            self._runs = tuple(self._flow_run(stack, flow) for flow in self._flows)
+            slots = sum(self._config.flow(flow).tasks_max for flow in self._flows)
+            conf = _CONF | placement(submitted() or {}, self._master, slots)
+            try:
+                for run in self._runs:
+                    run.start()
+                with _context(conf) as spark:
+                    self._spark, self._application_id = spark, spark.applicationId
+                    if not logger.isEnabledFor(logging.DEBUG):
+                        # A slot that ends is one line here; Spark has four stack traces for it.
+                        spark.setLogLevel("FATAL")
+                    host.ready.set()
+                    try:
+                        failure = self._watch(spark, until_caught_up=until_caught_up)
+                    finally:
+                        self._end()
+                        _hush(spark)
+                host.slots_ended.set()  # the drivers' last heartbeats say so
+                for run in self._runs:
+                    run.join()
+            finally:
+                self._end()
+        if failure is not None:
+            raise failure
+
+    def _end(self) -> None:
+        self._host.stop.set()
+        self._host.ready.set()  # a driver that waits for it sees that this is the end
+        for run in self._runs:
+            run.end()
+
+    def _flow_run(self, stack: ExitStack, flow: Flow) -> FlowRun:
+        config, flow_config = self._config, self._config.flow(flow)
+        context = stack.enter_context(open_configured_flow(config, flow))
+        source = config.cluster_clients(flow.source, flow)
+        target = config.cluster_clients(flow.target, flow)
+        slots = [str(number) for number in range(flow_config.tasks_max)]
+        driver = FlowDriver(
+            flow,
+            KafkaDriverLog(flow, target.consumer, target.producer),
+            Discovery(context, flow_config),
+            slots=slots,
+            identity=self._identity,
+            timing=self._timing or Timing(flow_config.refresh_topics_interval.total_seconds()),
+        )
+        names = {slot: f"slot {slot} of {flow}" for slot in slots}
+        jobs = {
+            name: partial(self._job, name, SlotSpec(flow_config, slot, source, target, self._id))
+            for slot, name in names.items()
+        }
+        follow = partial(follow_raw_metrics, flow, target.consumer)
+        return FlowRun(self._host, context, driver, jobs, follow)
+
+    def _identity(self) -> DriverHeartbeat:
+        beat = DriverHeartbeat(
+            self._id,
+            self._application_id,
+            socket.gethostname(),
+            os.getpid(),
+            _now_ms(),
+            started_ms=self._started_ms,
+            flows=tuple(str(r.flow) for r in self._runs if not isinstance(r.failure, FencedError)),
+        )
+        for run in self._runs:
+            request = run.driver.obeyed
+            if request is not None and request.action == "stop":
+                return replace(beat, stopped_by=request.by, stopped_flow=str(run.flow))
+        return beat
+
+    def _job(self, name: str, spec: SlotSpec) -> None:
+        """Run one job with one task, which returns when the slot ends.
+
+        Raises:
+            SupersededError: the slot reads that another application drives its flow.
+        """
+        if self._spark is None:
+            raise UnavailableError("Spark has not started")
+        level = logging.getLogger("srm").getEffectiveLevel()
+        task = SlotTask(spec, self._function, level, logs.log_format())
+        self._spark.setJobGroup(name, f"srm {name}", interruptOnCancel=True)
+        try:
+            self._spark.parallelize([int(spec.slot)], 1).foreachPartition(task)
+        except Exception as error:
+            if found := _SUPERSEDED.search(str(error)):
+                raise SupersededError(found[1]) from error
+            raise
+
+    def _cancel(self, name: str) -> None:
+        with suppress(Py4JError, OSError):
+            if self._spark is not None:
+                self._spark.cancelJobGroup(name)
+
+    def _watch(self, spark: SparkContext, *, until_caught_up: bool) -> SrmError | None:
+        """Wait for the end; return the first failure where the flows have ended by themselves."""
+        is_stopped = _question(spark)
+        while not self._host.stop.wait(_TICK_S if until_caught_up else _ALIVE_S):
+            if is_stopped():
+                raise UnavailableError("Spark's JVM has ended: start the replicator again")
+            over = [run.is_over(until_caught_up=until_caught_up) for run in self._runs]
+            if all(over):
+                return next((run.failure for run in self._runs if run.failure), None)
+        return None
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@contextmanager
+def _context(conf: dict[str, str]) -> Iterator[SparkContext]:
+    """Give a context whose end is no error, as its JVM may have been stopped before us."""
+    interrupt = signal.getsignal(signal.SIGINT)
+    with ExitStack() as stack:
+        spark = stack.enter_context(spark_context("srm-replicator", conf))
+        leave = stack.pop_all().close
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, interrupt)  # Spark's own cancels jobs and raises
+    try:
+        yield spark
+    finally:
+        with suppress(Py4JError, OSError):
+            leave()
+
+
+def _hush(spark: SparkContext) -> None:
+    """Keep quiet from now on: the end of Spark breaks off every job and call, with traces."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    with suppress(Py4JError, OSError):
+        spark.setLogLevel("OFF")
+
+
+def _question(spark: SparkContext) -> Callable[[], bool]:
+    """Return what asks whether Spark's JVM has ended, with one call each time."""
+    try:
+        context = spark._jsc.sc()  # noqa: SLF001 -- no public question
+    except (Py4JError, OSError):
+        return lambda: True
+
+    def is_stopped() -> bool:
+        try:
+            return bool(context.isStopped())
+        except (Py4JError, OSError):
+            return True
+
+    return is_stopped
+
+
+def _one_line(error: Exception) -> str:
+    """Return what ended a job: the slot's own error where there is one, else Spark's last cause."""
+    text = str(error)
+    found = _OWN_ERROR.findall(text) or _CAUSE.findall(text) or [type(error).__name__]
+    return str(found[-1]).rpartition("SparkException: ")[2].strip()[:300]

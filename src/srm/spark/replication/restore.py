@@ -1,0 +1,84 @@
+"""A restore with all it needs: both clusters, their logs, and a replicator that copies back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from srm.config.model import Config
+from srm.config.restoring import with_restore
+from srm.domain.names.topics import Flow
+from srm.domain.recovery.restore import SLOT, restore_flow
+from srm.engine.control import control_lists
+from srm.errors import SrmError
+from srm.kafka.state.flow_pause import KafkaFlowSwitch
+from srm.kafka.state.restore_logs import KafkaLogs
+from srm.kafka.state.slot_state import KafkaStartReader
+from srm.kafka.state.state_log import KafkaStateLog
+from srm.replication.report.reporting import Reporter
+from srm.replication.restore.context import RestoreContext
+from srm.spark.replication.replicator import Replicator
+from srm.wiring import flow_context, now_ms, open_cluster
+
+_FLUSH_S = 20.0
+
+
+@contextmanager
+def open_restore(
+    config: Config,
+    forward: Flow,
+    by: str,
+    run: Callable[[Replicator], None],
+    master: str | None = None,
+) -> Iterator[RestoreContext]:
+    """Give access to all that a restore works with; Spark starts when something is copied.
+
+    Args:
+        config: the configuration.
+        forward: the flow whose source was rebuilt.
+        by: who restores, for people.
+        run: runs a replicator until it has caught up.
+        master: Spark master.
+
+    Raises:
+        ConfigError: the configuration does not list a cluster.
+        UnavailableError: the flow's target does not answer.
+    """
+    both, back = with_restore(config, forward, ()), restore_flow(forward)
+
+    def copy(copies: Collection[str]) -> None:
+        run(Replicator(with_restore(config, forward, copies), [back], master=master))
+
+    with (
+        open_cluster(config, forward.target) as intact,
+        open_cluster(config, forward.source) as rebuilt,
+    ):
+        lists = control_lists.load(intact, forward)
+        clients = config.cluster_clients(forward.target, forward)
+        to_rebuilt = both.cluster_clients(back.target, back)
+        going_on = control_lists.effective(config.flow(forward), lists)
+        # What is handed over are positions of the past: MirrorMaker's syncs are of what is copied.
+        telling = replace(going_on, emit_offset_syncs_enabled=False)
+        state = KafkaStateLog(forward.target, clients.producer)
+
+        def reporter() -> Reporter:
+            return Reporter(telling, SLOT, state, state, now_ms)
+
+        yield RestoreContext(
+            forward=flow_context(going_on, rebuilt, intact, clients),
+            copying=flow_context(both.flow(back), intact, rebuilt, to_rebuilt),
+            switch=KafkaFlowSwitch(forward, intact, clients.consumer, clients.producer),
+            own_switch=KafkaFlowSwitch(back, rebuilt, to_rebuilt.consumer, to_rebuilt.producer),
+            clusters=config.clusters,
+            logs=KafkaLogs(
+                {forward.target: clients.producer, forward.source: to_rebuilt.producer},
+                forward.source,
+            ),
+            starts=KafkaStartReader(forward, intact),
+            reporter=reporter,
+            copy=copy,
+            by=by,
+        )
+        with suppress(SrmError):
+            state.flush(_FLUSH_S)

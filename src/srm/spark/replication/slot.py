@@ -1,0 +1,115 @@
+"""Compose a slot inside a Spark task: one event loop, one source and one target cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Collection, Coroutine
+from functools import partial
+from typing import Any, Final
+
+from srm.errors import ConflictError
+from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.state.slot_state import (
+    KafkaAssignmentFeed,
+    KafkaStartReader,
+    broker_configs,
+)
+from srm.kafka.state.state_log import KafkaStateLog
+from srm.kafka.wire.cluster import WireCluster
+from srm.replication.batches.transform import ClusterIds
+from srm.replication.claim.claim import ClaimLifetime
+from srm.replication.copy.quota import Quota
+from srm.replication.copy.slot import Slot, SlotSpec
+from srm.replication.report.reporting import Reporter
+from srm.wiring import kafka_cluster
+
+_LOOK_S: Final = 1.0
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def run_slot(spec: SlotSpec, stop: threading.Event) -> None:
+    """Copy what the slot is assigned until ``stop`` is set; blocks.
+
+    Raises:
+        SrmError: the slot cannot continue; whoever runs it starts it again.
+    """
+    asyncio.run(_run(spec, stop))
+
+
+def _cluster_ids(spec: SlotSpec, target: KafkaCluster) -> ClusterIds:
+    """Ask for the ids of both clusters, which only records' provenance needs."""
+    if spec.flow_config.records.does_nothing:
+        return ClusterIds("", "")
+    source = kafka_cluster(spec.flow_config.flow.source, spec.source)
+    try:
+        return ClusterIds(source.cluster_id(), target.cluster_id())
+    finally:
+        source.close()
+
+
+async def _unless_replaced(
+    running: Coroutine[Any, Any, None], wires: Collection[WireCluster]
+) -> None:
+    """Run until the end, or until one of the clusters is another one: then the slot begins anew.
+
+    Raises:
+        ConflictError: a cluster was rebuilt.
+    """
+    work = asyncio.ensure_future(running)
+    try:
+        while not work.done():
+            await asyncio.wait([work], timeout=_LOOK_S)
+            for wire in wires:
+                if wire.replaced_by:
+                    raise ConflictError(
+                        f"{wire.alias} is another cluster now, {wire.replaced_by}: the slot begins "
+                        "anew"
+                    )
+    finally:
+        work.cancel()
+        await asyncio.wait([work])
+    work.result()
+
+
+async def _run(spec: SlotSpec, stop: threading.Event) -> None:
+    config = spec.flow_config
+    flow = config.flow
+    target_state = KafkaStateLog(flow.target, spec.target.producer)
+    syncs = target_state
+    if config.offset_syncs_location == "source":
+        syncs = KafkaStateLog(flow.source, spec.source.producer)
+    cluster = kafka_cluster(flow.target, spec.target)
+    # Who copies reads as a consumer and writes as a producer, in the eyes of brokers too. What
+    # resume reads on the target it reads as the producer that continues there.
+    source = WireCluster(flow.source, spec.source.consumer)
+    target = WireCluster(flow.target, spec.target.producer)
+    commands = WireCluster(flow.target, spec.target.consumer)
+    try:
+        for wire in (source, target, commands):
+            await wire.start()
+        ids = await asyncio.to_thread(_cluster_ids, spec, cluster)
+        slot = Slot(
+            config,
+            source,
+            target,
+            KafkaAssignmentFeed(flow, spec.slot, commands),
+            KafkaStartReader(flow, cluster),
+            Reporter(config, spec.slot, target_state, syncs, _now_ms),
+            _now_ms,
+            ClaimLifetime(partial(asyncio.to_thread, broker_configs, spec.target.admin)),
+            Quota(config.max_bytes_per_second),
+            ids,
+            spec.driver,
+        )
+        await _unless_replaced(slot.run(stop), (source, target))
+    finally:
+        for wire in (source, target, commands):
+            await wire.close()
+        for log in {target_state, syncs}:
+            log.close()
+        cluster.close()

@@ -1,0 +1,79 @@
+"""What runs inside a Spark task: one slot, for as long as the task lives.
+
+How it ends. Spark has no way of telling a Python worker that its job was cancelled: it kills the
+worker (``spark.python.task.killTimeout`` later), and claims see to it that nobody is harmed. When
+the application ends, however it ends, Spark's worker daemon hangs up on its workers: then the slot
+is asked to stop, writes its last positions, and the process is gone after ``LINGER_S`` at most.
+What a slot copies is not changed by stopping it but by its assignment.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from srm import logs
+from srm.errors import UsageError
+from srm.logs import LogFormat
+from srm.replication.copy.slot import SlotSpec
+
+DEFAULT_SLOT: Final = "srm.spark.replication.slot:run_slot"
+LINGER_S: Final = 2.0
+
+SlotFunction = Callable[[SlotSpec, threading.Event], None]
+
+
+def slot_function(name: str) -> SlotFunction:
+    """Import ``module:function``.
+
+    Raises:
+        UsageError: there is no such function.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        function: SlotFunction = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"slot function {name!r} cannot be imported: {error}") from error
+    return function
+
+
+class SlotTask:
+    """The function that Spark calls in the worker: it returns when the slot ends."""
+
+    def __init__(
+        self, spec: SlotSpec, function: str, log_level: int, log_format: LogFormat = "text"
+    ) -> None:
+        """Remember what to run; Spark pickles this object by reference to its class."""
+        self._spec = spec
+        self._function = function
+        self._log_level = log_level
+        self._log_format = log_format
+
+    def __call__(self, elements: Iterable[int]) -> None:
+        """Run the slot; a task's result would arrive only when it has ended, so there is none."""
+        for _ in elements:  # the one that makes Spark start the task
+            pass
+        logs.prefer(self._log_format)
+        process = {"flow": str(self._spec.flow_config.flow), "slot": self._spec.slot}
+        logs.set_up(srm=self._log_level, process=process)
+        # What it has to say about connections comes back as the error of the call, in our words.
+        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+        stop = threading.Event()
+        signal.signal(signal.SIGHUP, lambda _number, _frame: _hang_up(stop))
+        slot_function(self._function)(self._spec, stop)
+        if stop.is_set():
+            os._exit(0)  # the socket to Spark is closed: a return would only print a stack trace
+
+
+def _hang_up(stop: threading.Event) -> None:
+    # Spark hangs up twice, and a second call inside stop.set() would wait for its lock for ever.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    timer = threading.Timer(LINGER_S, os._exit, (0,))
+    timer.daemon = True
+    timer.start()
+    stop.set()

@@ -1,0 +1,225 @@
+"""Keeps one replicator application running, for a caller that may be killed at any time.
+
+The application is detached: what it copies does not depend on its supervisor, and the next one
+finds it again by its heartbeats. How it does is decided in :mod:`srm.engine.flows.supervision`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from srm.domain.flow_state.replication_records import DriverHeartbeat
+from srm.engine.flows import driver_requests, supervision
+from srm.engine.flows.health import signs_health, signs_line
+from srm.engine.flows.supervision import StateTopics, Watch
+from srm.errors import SrmError, UnavailableError
+from srm.spark.replication.application import Application, new_log, start, tail
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S: Final = 5.0
+LOG_EVERY_S: Final = 60.0
+STOP_GRACE_S: Final = 2.0
+"""Airflow kills a task 5 s after asking it to end; the copy is crash-safe, so be quick."""
+
+Show = Callable[[Mapping[str, Any]], None]
+
+
+class Supervisor:
+    """Finds or starts the application that drives some flows, and stays with it until it ends.
+
+    Args:
+        open_topics: opens the flows' state topics with clients of their own, at each call.
+        command: starts an application that copies all the flows.
+        logs: folder for its output.
+        show: takes progress as plain JSON, every few seconds.
+    """
+
+    def __init__(
+        self,
+        open_topics: Callable[[], AbstractContextManager[StateTopics]],
+        command: Callable[[], Sequence[str]],
+        logs: Path,
+        show: Show = lambda _progress: None,
+    ) -> None:
+        self.child: subprocess.Popen[bytes] | None = None
+        self._open_topics = open_topics
+        self._command = command
+        self._logs = logs
+        self._show = show
+        self._application: Application | None = None
+        self._killed = False
+
+    def run(
+        self,
+        known: Application | None = None,
+        found: Callable[[Application], None] = lambda _application: None,
+    ) -> None:
+        """Supervise until the application ends in good order, or :meth:`kill` is called.
+
+        While a request to stop stands, none is started.
+
+        Args:
+            known: what an earlier supervisor has started; it may not have sent a heartbeat yet.
+            found: called with the application, to be ``known`` next time.
+
+        Raises:
+            UnavailableError: the application failed or its heartbeats stopped: run it again.
+            SrmError: a state topic cannot be used.
+        """
+        with self._open_topics() as topics:
+            running = known if known and known.process() else None
+            self._application = application = running or self._find_or_start(topics)
+            if application is not None:
+                found(application)
+                self._supervise(application, topics)
+
+    def kill(self, by: str) -> None:
+        """End :meth:`run`, and the application wherever it runs and whoever has started it.
+
+        May be called from a signal handler. A standing stop is left as it is.
+        """
+        self._killed = True
+        if self._application is not None:
+            self._end(self._application, by)
+
+    @property
+    def killed(self) -> bool:
+        """Whether :meth:`kill` was called."""
+        return self._killed
+
+    def _end(self, application: Application, by: str) -> None:
+        """Ask by a record and, on this host, by a signal: the sooner of both ends it."""
+        logger.info("Ending the replicator, process %s on %s", application.pid, application.host)
+        asking = threading.Thread(target=self._ask_to_end, args=(by,), daemon=True)
+        asking.start()
+        application.stop(STOP_GRACE_S)
+        asking.join(STOP_GRACE_S)
+
+    def _find_or_start(self, topics: StateTopics) -> Application | None:
+        watch, said = Watch.over(topics, time.monotonic()), ""
+        while not self._killed:
+            found, now = supervision.look(topics), time.monotonic()
+            watch = watch.after(found, now)
+            step = watch.next_step(now)
+            if step == "supervise":
+                return _found(watch.living(now)[0])
+            if step == "start":
+                return self._start()
+            reason = _waits_for(watch)
+            if reason:
+                if reason != said:
+                    said = reason
+                    logger.warning("%s", reason)
+                self._show(_progress("stopped" if watch.stopped_by else "unknown", None, watch))
+            time.sleep(driver_requests.POLL_S)
+        return None
+
+    def _start(self) -> Application:
+        log = new_log(self._logs, "replicator")
+        self.child = start(self._command(), os.environ, log)
+        logger.info("Started the replicator as process %s, its log is %s", self.child.pid, log)
+        return Application.started(self.child, log)
+
+    def _supervise(self, application: Application, topics: StateTopics) -> None:
+        watch = Watch.over(topics, time.monotonic(), application.driver)
+        logged = float("-inf")
+        while not self._killed and not (application.local and application.process() is None):
+            watch = watch.after(supervision.look(topics), time.monotonic())
+            verdict = watch.verdict(time.monotonic())
+            self._show(_progress(verdict, application, watch))
+            if time.monotonic() - logged > LOG_EVERY_S:
+                logged = time.monotonic()
+                lines = [signs_line(sign) for sign in watch.signs]
+                lines += [f"{flow}: not known: {error}" for flow, error in watch.errors.items()]
+                logger.info("Replicator is %s: %s", verdict, "; ".join(lines))
+            if verdict == "ended":
+                logger.info("The replicator has ended in good order")
+                return
+            if verdict == "lost":
+                self._end(application, requester("supervision, which sees no heartbeats,"))
+                flows = ", ".join(str(flow) for flow in topics)
+                raise UnavailableError(
+                    f"the replicator of {flows} sends no heartbeats (process {application.pid} on "
+                    f"{application.host}); it is started again, look into "
+                    f"{application.log or 'its own log'} for the cause"
+                )
+            self._wait_for_end(application)
+        self._judge_end(application)
+
+    def _wait_for_end(self, application: Application) -> None:
+        # A child must be waited for by its own object: psutil would take its exit code away.
+        waits = self.child or application.process()
+        if waits is None:
+            time.sleep(LOOK_EVERY_S)
+            return
+        with suppress(psutil.TimeoutExpired, subprocess.TimeoutExpired):
+            waits.wait(LOOK_EVERY_S)
+
+    def _judge_end(self, application: Application) -> None:
+        code = self.child.poll() if self.child else None
+        if self._killed or code == 0:
+            logger.info("The replicator has ended")
+            return
+        raise UnavailableError(
+            f"the replicator (process {application.pid}) ended with "
+            f"{'an unknown exit code' if code is None else f'exit code {code}'}; it is started "
+            f"again, its log is {application.log}\n{tail(application.log)}"
+        )
+
+    def _ask_to_end(self, by: str) -> None:
+        # With clients of its own: the others may be in the call that a signal has interrupted.
+        now_ms = time.time_ns() // 1_000_000
+        try:
+            with self._open_topics() as topics:
+                driver_requests.request_end(topics, "restart", by, now_ms)
+        except SrmError as error:
+            logger.warning("The replicator could not be asked to end: %s", error)
+
+
+def requester(name: str) -> str:
+    """Return who asks, on which host."""
+    return f"{name} on {socket.gethostname()}"
+
+
+def _waits_for(watch: Watch) -> str:
+    """Return why no application is started, empty where that is about to be known."""
+    if watch.stopped_by is not None:
+        by = watch.stopped_by.by
+        return f"{by} has stopped the replicator, nothing is copied until 'srm replicator restart'"
+    if watch.signs:
+        return ""
+    return f"no flow can be read, a replicator may run: {next(iter(watch.errors.values()), '')}"
+
+
+def _found(driver: DriverHeartbeat) -> Application:
+    logger.info(
+        "Replicator %s on %s already drives all flows: supervising it, not starting another",
+        *(driver.application_id, driver.host),
+    )
+    return Application.found(driver)
+
+
+def _progress(state: str, application: Application | None, watch: Watch) -> dict[str, Any]:
+    known = asdict(application) if application else {}
+    return {
+        "state": state,
+        **{key: known.get(key) for key in ("pid", "host", "log")},
+        "flows": [{**sign.summary(), "health": signs_health(sign).state} for sign in watch.signs]
+        + [
+            {"flow": str(f), "health": "UNKNOWN", "reasons": [str(e)]}
+            for f, e in watch.errors.items()
+        ],
+    }

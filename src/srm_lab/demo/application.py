@@ -1,0 +1,160 @@
+"""An application that reads payments, run as a process: ``python -m srm_lab.demo.application``.
+
+Its loop is the whole contract with :class:`~srm.client.consumer.FailoverConsumer`: process a
+payment, record that, only then ask for the next one. Moves happen inside ``poll``; the application
+knows nothing of them but the cluster it writes into its record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from srm.client.consumer import FailoverConsumer
+from srm.config.loader import load_config
+from srm.errors import SrmError
+from srm.kafka.admin.errors import translate
+from srm_lab.demo.payments import TOPIC, read_payment
+from srm_lab.demo.producer import stop_on_signals
+from srm_lab.demo.record import Entry, RecordWriter
+from srm_lab.demo.work import WORK
+
+logger = logging.getLogger(__name__)
+
+SUMMARY_SUFFIX: Final = ".summary"
+"""Of the file beside the record in which an application says at its end what came of its work."""
+
+_POLL_S: Final = 0.5
+_SLICE_S: Final = 0.05
+
+
+@dataclass(frozen=True)
+class ApplicationOptions:
+    """Settings of one application.
+
+    ``pace`` is how many payments per second it manages, before the first move, after it, after
+    the second, ...; 0 stands for as many as it can, the last value stays. ``delay`` is the age in
+    seconds a payment must have before it is looked at.
+    """
+
+    config: Path
+    group: str
+    pace: tuple[float, ...]
+    delay: float
+    record: Path
+
+
+class Pace:
+    """Waits between payments so that no more than the present pace are processed."""
+
+    def __init__(self, paces: Sequence[float], stop: threading.Event) -> None:
+        self._paces = paces
+        self._stop = stop
+        self._moves = -1
+        self._cluster = ""
+        self._began = 0.0
+        self._done = 0
+
+    def wait(self, cluster: str) -> None:
+        """Wait until the next payment of this cluster is due."""
+        if cluster != self._cluster:
+            self._cluster = cluster
+            self._moves += 1
+            self._began, self._done = time.monotonic(), 0
+        pace = self._paces[min(self._moves, len(self._paces) - 1)]
+        if pace > 0:
+            self._done += 1
+            early = self._began + self._done / pace - time.monotonic()
+            if early > 0:
+                self._stop.wait(early)
+
+
+def run(options: ApplicationOptions, stop: threading.Event) -> None:
+    """Process payments until stopped.
+
+    Raises:
+        SrmError: a cluster refuses to be read.
+    """
+    work = WORK[options.group]()
+    pace = Pace(options.pace, stop)
+    config = load_config(options.config)
+    with (
+        RecordWriter(options.record) as record,
+        FailoverConsumer({"group.id": options.group}, clusters=config) as consumer,
+    ):
+        consumer.subscribe([TOPIC])
+        message = None
+        while not stop.is_set():
+            message = consumer.poll(_POLL_S)
+            if message is None:
+                continue
+            if message.error() is not None:
+                raise translate(message.error(), f"reading on cluster {message.cluster}")
+            payment = read_payment(message.value())
+            cluster = consumer.cluster or ""
+            _wait_for_age(payment, options.delay, stop)
+            pace.wait(cluster)
+            if stop.is_set():
+                return  # not processed, so it is not committed either
+            work.take(payment)
+            record.write(_entry(message, cluster, payment["id"]))
+        if message is not None:
+            consumer.done(message)
+    options.record.with_suffix(SUMMARY_SUFFIX).write_text(work.summary(), encoding="utf-8")
+
+
+def _wait_for_age(payment: dict[str, Any], delay_s: float, stop: threading.Event) -> None:
+    while not stop.is_set():
+        young = payment["time_ms"] / 1000 + delay_s - time.time()
+        if young <= 0:
+            return
+        stop.wait(min(young, _SLICE_S))
+
+
+def _entry(message: Any, cluster: str, payment: str) -> Entry:
+    return Entry(
+        time.time_ns() // 1_000_000,
+        cluster,
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        payment,
+    )
+
+
+def parse(arguments: Sequence[str] | None = None) -> ApplicationOptions:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--group", choices=sorted(WORK), required=True)
+    parser.add_argument(
+        "--pace", default="0", help="payments per second before each move, e.g. 9,0"
+    )
+    parser.add_argument("--delay", type=float, default=0.0, help="age of a payment in seconds")
+    parser.add_argument("--record", type=Path, required=True, help="file of processed payments")
+    given = parser.parse_args(arguments)
+    pace = tuple(float(part) for part in given.pace.split(","))
+    return ApplicationOptions(given.config, given.group, pace, given.delay, given.record)
+
+
+def main() -> int:
+    """Run one application; return the exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    options = parse()
+    try:
+        run(options, stop_on_signals())
+    except SrmError as error:
+        logger.error("Error: %s", error)  # noqa: TRY400 -- the message says it all
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

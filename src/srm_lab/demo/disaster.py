@@ -1,0 +1,246 @@
+"""The worst day, played: P dies in the middle of a sale, groups go on at B, P comes back.
+
+No Airflow: it may have died with the site. Its periodic work is done by a thread here.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from srm.domain.moves.gate.forecast import Forecast
+from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.report.report import MoveReport
+from srm.domain.names.topics import Flow
+from srm.engine import moves
+from srm.engine.flows.status import flow_status
+from srm.engine.groups import checkpoints, group_sync
+from srm.engine.ports import TopicSpec
+from srm.engine.recovery.settle import Settled, settle_return
+from srm.errors import SrmError, StackError
+from srm.wiring import open_cluster, open_flow, open_move, open_return
+from srm_lab.demo.payments import PARTITIONS, TOPIC
+from srm_lab.demo.programs import application, producer
+from srm_lab.demo.record import Entry
+from srm_lab.demo.scenario import GROUPS, SLOW_GROUP
+from srm_lab.demo.world import World
+from srm_lab.stack.process import HOME_MARK, ManagedProcess, ProcessSpec
+
+logger = logging.getLogger(__name__)
+
+_START_S: Final = 400.0
+_WORK_S: Final = 300.0
+_STOP_S: Final = 60.0
+_STANDSTILL_S: Final = 60.0
+_UPKEEP_S: Final = 2.0
+_SALE_S: Final = 5.0
+"""Seconds that the sale takes, as long as P lives."""
+_LINE_BYTES: Final = 12
+"""Bytes a second that the line carries for each payment of a sale; one has some 100."""
+FLOW: Final = Flow("P", "B")
+
+
+@dataclass(frozen=True)
+class Failover:
+    """The unplanned move: its report, and the epoch milliseconds at which it was triggered."""
+
+    report: MoveReport
+    forecast: Forecast
+    triggered_ms: int
+
+
+@dataclass
+class Disaster:
+    """Tells the world what happens next; ``records`` are the payments to start with."""
+
+    world: World
+    records: int
+    _upkeep: list[threading.Thread] = field(default_factory=list)
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def open_shop(self) -> None:
+        """Create the topics, start producers, applications and the replicator."""
+        world = self.world
+        # The line between the sites is narrow: a sale outruns it.
+        with world.stack.config_path.open("a", encoding="utf-8") as file:
+            file.write(f"{FLOW}.replicator.max.bytes.per.second = {self.records * _LINE_BYTES}\n")
+        config, path, home = world.config, world.stack.config_path, world.home
+        for alias in ("P", "B"):
+            with open_cluster(config, alias) as cluster:
+                cluster.create_topics([TopicSpec(TOPIC, PARTITIONS, 1, {})])
+        world.producers += [
+            producer("shop", "P", self.records // 2, 150.0, path, home),
+            producer("branch", "B", self.records // 10, 50.0, path, home),
+        ]
+        pace = f"{self.records / 100:g},0"
+        world.applications.update(
+            {g: application(g, pace if g == SLOW_GROUP else "0", 0.0, path, home) for g in GROUPS}
+        )
+        world.start(*world.producers, *world.applications.values())
+
+    @contextmanager
+    def replicating(self) -> Iterator[None]:
+        """Run ``srm replicate``, and do what Airflow's periodic DAGs do beside it."""
+        home, name = self.world.home, "replicator"
+        process = ManagedProcess(name, home / "logs/replicator.log", home / "run/replicator.pid")
+        command = [sys.executable, "-m", "srm.cli.main", "replicate"]
+        environ = {
+            **os.environ,
+            HOME_MARK: str(home.absolute()),
+            "SRM_CONFIG": str(self.world.stack.config_path),
+        }
+        process.start(ProcessSpec(name, command, environ, process.log, home))
+        for flow in self.world.config.flows:
+            thread = threading.Thread(target=self._keep_up, args=(flow,), daemon=True)
+            self._upkeep.append(thread)
+            thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            process.stop(_STOP_S)
+            for thread in self._upkeep:
+                thread.join()
+
+    def await_replication(self) -> None:
+        """Wait until both flows have caught up and all groups have checkpoints."""
+        world = self.world
+        with ExitStack() as stack:
+            contexts = [stack.enter_context(open_flow(world.config, f)) for f in world.config.flows]
+
+            def condition() -> str | None:
+                for context in contexts:
+                    status = flow_status(context)
+                    payments = {t.topic: t for t in status.topics}.get(TOPIC)
+                    if payments is None or payments.reported < PARTITIONS:
+                        return f"{status.flow}: not all partitions are copied yet"
+                    if payments.remaining > 500:
+                        return f"{status.flow}: {payments.remaining:,} records to copy"
+                behind = {g: world.behind(g) for g in GROUPS if g != SLOW_GROUP}
+                late = [f"{g} {n:,} behind" for g, n in behind.items() if n > 1_000]
+                with open_cluster(world.config, "B") as cluster:
+                    absent = [group for group in GROUPS if not cluster.committed(group)]
+                late += [f"{group} without offsets on B" for group in absent]
+                return ", ".join(late) or None
+
+            world.wait(condition, _START_S, "replication of both flows")
+        world.display.say("both flows copied, all groups have checkpoints and offsets on B")
+
+    def kill_in_a_sale(self) -> list[Entry]:
+        """Let a sale begin on P, and kill P with SIGKILL when most of it is acknowledged.
+
+        Returns:
+            What P had acknowledged by then.
+        """
+        world = self.world
+        path, home = world.stack.config_path, world.home
+        sale = producer("sale", "P", 0, self.records / _SALE_S, path, home)
+        world.producers.append(sale)
+        world.start(sale)
+        wanted, pid = self.records // 2, world.stack.brokers["P"].pid
+        deadline = time.monotonic() + _WORK_S
+        while sale.done < wanted:
+            if time.monotonic() > deadline:
+                raise StackError(f"the sale has {sale.done:,} payments, {wanted:,} are wanted")
+            sale.read()
+            self._over.wait(0.02)  # between two looks
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+        world.stack.brokers["P"].kill()
+        world.look()
+        world.display.say(f"P is dead; the sale had {sale.done:,} payments acknowledged")
+        return [entry for entry in world.acknowledged if entry.cluster == "P"]
+
+    def fail_over(self) -> Failover:
+        """Do what the one on call does: look at the forecast, approve, and move everybody."""
+        config, display = self.world.config, self.world.display
+        triggered_ms = time.time_ns() // 1_000_000
+        request = MoveRequest("failover", "P", "B", (TOPIC,), GROUPS, mode="unplanned")
+        with open_move(config, "P", "B", unplanned=True) as context:
+            planned = moves.plan(context, request)
+            if planned.forecast is not None:
+                display.say(planned.forecast.line("P"))
+            report = moves.carry_out(context, planned.move_id)
+            forecast = moves.MoveStore(context).progress(planned.move_id).forecast
+        if forecast is None:
+            raise StackError(f"move {planned.move_id} has no forecast")
+        display.say(f"{forecast.line('P')}; RTO {report.rto_seconds} s")
+        return Failover(report, forecast, triggered_ms)
+
+    def await_work_on_b(self) -> None:
+        """Wait until producers and all groups work on B, and the quick ones have caught up."""
+        world = self.world
+
+        def condition() -> str | None:
+            absent = [p.name for p in world.applications.values() if p.cluster != "B"]
+            shop = world.producers[0]
+            if not shop.by_cluster["B"]:
+                absent.append(shop.name)
+            return f"{', '.join(absent)} not on B yet" if absent else None
+
+        world.wait(condition, _WORK_S, "work on B")
+
+    def note_state(self) -> dict[str, int]:
+        """Count what each group has processed: what comes later it has of the residue, or since."""
+        self.world.look()
+        return {group: program.done for group, program in self.world.applications.items()}
+
+    def bring_back(self) -> None:
+        """Start P again, with the disk it died with."""
+        broker = self.world.stack.brokers["P"]
+        broker.start()
+        broker.wait_ready()
+        self.world.display.say("P answers again; the flow from it is paused")
+
+    def settle(self) -> Settled:
+        """Find the residue, and have it copied after all."""
+        display = self.world.display
+        with open_return(self.world.config, FLOW) as (context, logs):
+            done = settle_return(context, logs, {}, "merge", "the demo", display.say)
+        groups = ", ".join(f"{g} had read {r.records:,}" for g, r in done.found.groups.items())
+        display.say(
+            f"it is the {done.found.shape} cluster, with {done.outcome.records:,} records that "
+            f"were not copied{groups and '; '}{groups}; they are copied now"
+        )
+        return done
+
+    def catch_up(self) -> None:
+        """End the producers, then wait until every group has processed all there is."""
+        world = self.world
+        world.stop_producers()
+        standing = {"done": -1, "since": time.monotonic()}
+
+        def condition() -> str | None:
+            known = {entry.payment for entry in world.acknowledged}
+            missing = {
+                g: len(known - {entry.payment for entry in p.entries})
+                for g, p in world.applications.items()
+            }
+            done = sum(program.done for program in world.applications.values())
+            if done != standing["done"]:
+                standing.update(done=done, since=time.monotonic())
+            # A payment that never comes is for the audit to name, not for a time-out.
+            if not any(missing.values()) or time.monotonic() - standing["since"] > _STANDSTILL_S:
+                return None
+            return ", ".join(f"{g} lacks {n:,}" for g, n in missing.items() if n)
+
+        world.wait(condition, _WORK_S, "catching up")
+        world.display.say(f"{world.produced:,} payments, all groups at the end")
+
+    def _keep_up(self, flow: Flow) -> None:
+        """Emit checkpoints and write group offsets every few seconds, as srm's DAGs do."""
+        with open_flow(self.world.config, flow) as context:
+            while not self._over.wait(_UPKEEP_S):
+                try:
+                    checkpoints.emit(context)
+                    group_sync.sync(context)
+                except SrmError as error:
+                    logger.info("%s: %s", flow, error)

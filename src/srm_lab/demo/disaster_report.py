@@ -1,0 +1,149 @@
+"""What the demo's worst day has cost: forecast and outcome, by everybody's own files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from srm.disk import write_atomically
+from srm.domain.moves.gate.forecast import Forecast
+from srm.domain.moves.records.outcome import Outcome
+from srm.domain.moves.report.report import MoveReport
+from srm.domain.text.documents import encode
+from srm_lab.demo.audit import audit_group
+from srm_lab.demo.record import Entry
+
+
+@dataclass(frozen=True)
+class GroupDisaster:
+    """One application; counts are payments by its own file.
+
+    ``lacked`` had been acknowledged by P and had not reached the application when P came back.
+    ``re_read`` were processed twice. ``re_read_at_most`` is what the forecast said of the copy, and
+    what the application had processed of the residue, which was merged; ``already_read`` is the
+    part of that it had committed on P.
+    ``working_seconds`` is the time from the trigger until its first payment on B.
+    """
+
+    processed: int
+    skipped: int
+    lacked: int
+    re_read: int
+    re_read_at_most: int
+    already_read: int
+    working_seconds: float | None
+
+
+@dataclass(frozen=True)
+class DisasterReport:
+    """Everything that was found; ``ok`` is true only without any ``problems``.
+
+    ``forecast`` was made when the copies were sealed, ``outcome`` when P came back; ``move`` is the
+    report of the move between them. ``lost`` are acknowledged payments that some group never
+    processed in the end.
+    """
+
+    ok: bool
+    problems: tuple[str, ...]
+    produced: int
+    lost: int
+    forecast: Forecast
+    outcome: Outcome
+    move: MoveReport
+    groups: Mapping[str, GroupDisaster]
+    seconds: float
+    phases: Mapping[str, float]
+    versions: Mapping[str, str]
+
+    def json(self) -> bytes:
+        """Encode as JSON."""
+        return encode(self, indent=2)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything a disaster has collected; ``at_return`` are payments processed when P came back.
+
+    ``acknowledged_at_death`` are those that P had acknowledged when it died.
+    """
+
+    acknowledged: Sequence[Entry]
+    processed: Mapping[str, Sequence[Entry]]
+    at_return: Mapping[str, int]
+    acknowledged_at_death: Sequence[Entry]
+    triggered_ms: int
+    forecast: Forecast
+    outcome: Outcome
+    move: MoveReport
+
+
+def judge(
+    found: Findings, seconds: float, phases: Mapping[str, float], versions: Mapping[str, str]
+) -> DisasterReport:
+    """Compute the report; pure."""
+    groups = {group: _group(group, found) for group in sorted(found.processed)}
+    problems = tuple(_problems(found, groups))
+    return DisasterReport(
+        ok=not problems,
+        problems=problems,
+        produced=len(found.acknowledged),
+        lost=max((group.skipped for group in groups.values()), default=0),
+        forecast=found.forecast,
+        outcome=found.outcome,
+        move=found.move,
+        groups=groups,
+        seconds=round(seconds, 1),
+        phases=dict(phases),
+        versions=dict(versions),
+    )
+
+
+def _group(group: str, found: Findings) -> GroupDisaster:
+    entries = found.processed[group]
+    audit = audit_group(group, found.acknowledged, entries)
+    there = {entry.payment for entry in entries[: found.at_return[group]]}
+    on_b = [e.time_ms for e in entries if e.cluster == "B" and e.time_ms >= found.triggered_ms]
+    bounds = {one.group: one.re_read for one in found.forecast.groups}
+    read = found.outcome.groups.get(group)
+    lacked = sum(entry.payment not in there for entry in found.acknowledged_at_death)
+    # Merged, also what it had processed on P and not committed there comes again.
+    already = read.records if read else 0
+    again = max(already, found.outcome.records - lacked)
+    return GroupDisaster(
+        processed=audit.processed,
+        skipped=audit.skipped,
+        lacked=lacked,
+        re_read=audit.re_read,
+        re_read_at_most=bounds.get(group, 0) + again,
+        already_read=already,
+        working_seconds=(min(on_b) - found.triggered_ms) / 1000 if on_b else None,
+    )
+
+
+def _problems(found: Findings, groups: Mapping[str, GroupDisaster]) -> Iterator[str]:
+    yield from (f"move {found.move.move_id}: {problem}" for problem in found.move.problems)
+    forecast, records = found.forecast, found.outcome.records
+    if not forecast.not_copied:
+        yield "P died with nothing that was not copied: the machine was too quick, start again"
+    if forecast.at_most is None or records > forecast.at_most:
+        yield f"{records:,} records were not copied, the forecast said at most {forecast.at_most}"
+    for name, group in groups.items():
+        if group.skipped:
+            yield f"{name} has never processed {group.skipped:,} payments"
+        if group.re_read > group.re_read_at_most:
+            yield (
+                f"{name} processed {group.re_read:,} payments again, the forecast said at most "
+                f"{group.re_read_at_most:,}"
+            )
+        if group.working_seconds is None:
+            yield f"{name} never worked on B"
+
+
+def write_disaster_report(folder: Path, report: DisasterReport) -> None:
+    """Write ``report.json``.
+
+    Raises:
+        StackError: the folder cannot be written.
+    """
+    write_atomically(folder / "report.json", report.json())

@@ -1,0 +1,313 @@
+"""The embedded stack: Kafka clusters, Airflow, Spark, SRM service; started, found again, stopped.
+
+All state is in one folder, and every process carries that folder in its environment: a later
+command finds by it what an earlier one started, also what a component detached from its process
+group (the replicator that Airflow submits outlives its task on purpose).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, Literal
+
+from srm.disk import require_free_space
+from srm.processes import end_processes, marked_processes
+from srm_lab.stack.airflow import COMPONENTS, EmbeddedAirflow
+from srm_lab.stack.config_file import name_airflow, write_config
+from srm_lab.stack.home import StackHome
+from srm_lab.stack.jars import kafka_class_path
+from srm_lab.stack.java import find_java
+from srm_lab.stack.kafka import KafkaBroker, archive_broker_classes
+from srm_lab.stack.process import HOME_MARK
+from srm_lab.stack.service import NAME as SERVICE
+from srm_lab.stack.service import EmbeddedService
+from srm_lab.stack.spark import archive_spark_classes, check_spark
+
+logger = logging.getLogger(__name__)
+
+ALIASES: Final = ("P", "B")
+_NEEDED_BYTES: Final = 1_000_000_000
+_DETACHED_STOP_SECONDS: Final = 20.0
+
+ComponentState = Literal["ready", "starting", "stopped"]
+OnProgress = Callable[[str, str], None]
+"""Called, from several threads, with a component's name and a word or two on its state."""
+
+
+def project_folder() -> Path:
+    """Return the folder that holds ``dags`` and ``plugins``: the checkout, or the current one."""
+    checkout = Path(__file__).resolve().parents[3]
+    return checkout if (checkout / "dags").is_dir() else Path.cwd()
+
+
+@dataclass(frozen=True)
+class StackOptions:
+    """What to start and where; ``project`` is the folder with ``dags`` and ``plugins``."""
+
+    home: Path
+    kafka_only: bool = False
+    project: Path = field(default_factory=project_folder)
+
+
+@dataclass(frozen=True)
+class ComponentStatus:
+    """One part of the stack; ``address`` is empty where nobody connects to it."""
+
+    name: str
+    state: ComponentState
+    address: str
+    pid: int | None
+    log: str
+
+
+@dataclass(frozen=True)
+class StackStatus:
+    """The whole stack; ``already_running`` tells that ``up`` found everything ready."""
+
+    home: str
+    ready: bool
+    config: str
+    bootstrap: dict[str, str]
+    airflow_url: str | None
+    service_url: str | None
+    logs: str
+    components: tuple[ComponentStatus, ...]
+    already_running: bool = False
+
+
+class Stack:
+    """The stack in ``options.home``, running or not."""
+
+    def __init__(self, options: StackOptions) -> None:
+        self.options = options
+        self.home = StackHome(self.options.home)
+        self._state = self.home.state()
+        self._mark = {HOME_MARK: str(self.home.path)}
+        self.brokers = {
+            alias: KafkaBroker(
+                self.home.path / "kafka" / alias,
+                alias,
+                environ=self._mark,
+                log=self.home.logs / f"kafka-{alias}.log",
+            )
+            for alias in ALIASES
+        }
+        self.airflow = EmbeddedAirflow(
+            self.home.path,
+            self.options.project.absolute(),
+            self._state.airflow_port,
+            self.home.config,
+            self._mark,
+        )
+        self.service = EmbeddedService(
+            self.home.path, self._state.service_port, self.home.config, self._mark
+        )
+
+    @property
+    def config_path(self) -> Path:
+        """The properties file that the stack writes."""
+        return self.home.config
+
+    def up(self, on_progress: OnProgress | None = None) -> StackStatus:
+        """Start what does not run yet and wait until everything is ready.
+
+        What this call started is stopped again when it fails or is interrupted.
+
+        Raises:
+            StackError: a prerequisite is missing or a component does not get ready.
+        """
+        report = on_progress or _report_nothing
+        require_free_space(self.home.path, _NEEDED_BYTES)
+        with self.home.lock():
+            self.home.remember(self._state, with_airflow=not self.options.kafka_only)
+            self._state = self.home.state()
+            before = self._status()
+            if before.ready:
+                return replace(before, already_running=True)
+            self._check_prerequisites(report)
+            write_config(self.config_path, self._addresses())
+            if self._state.with_airflow:
+                name_airflow(self.config_path, self.airflow.url)
+            self._start(report)
+            return self._status()
+
+    def down(self, on_progress: OnProgress | None = None) -> tuple[str, ...]:
+        """Stop everything the stack started; data and settings stay.
+
+        Returns:
+            The names of the components that were running.
+
+        Raises:
+            NotFoundError: there is no stack in this folder.
+        """
+        report = on_progress or _report_nothing
+        self.home.require()
+        with self.home.lock():
+            running = self._running()
+            self._stop(running, report, detached=True)
+            return tuple(sorted(running))
+
+    def status(self) -> StackStatus:
+        """Return the state of every component.
+
+        Raises:
+            NotFoundError: there is no stack in this folder.
+        """
+        self.home.require()
+        return self._status()
+
+    def _check_prerequisites(self, report: OnProgress) -> None:
+        find_java()
+        if self._state.with_airflow:
+            report("Spark", check_spark().version)
+            archive_spark_classes(lambda words: report("Spark", words))
+
+        shown = -1
+
+        def fetched(present: int, total: int) -> None:
+            nonlocal shown
+            tenths = present * 10 // total
+            if tenths > shown:
+                shown = tenths
+                report("Kafka's jars", f"{tenths * 10} % of {total // 1_000_000} MB")
+
+        kafka_class_path(fetched)
+        archive_broker_classes(environ=self._mark, on_begin=lambda words: report("Kafka", words))
+
+    def _start(self, report: OnProgress) -> None:
+        before = self._running()
+        cancelled = threading.Event()
+        with ThreadPoolExecutor(len(ALIASES) + 2) as pool:
+            futures: list[Future[None]] = [
+                pool.submit(self._start_broker, broker, report, cancelled)
+                for broker in self.brokers.values()
+            ]
+            if self._state.with_airflow:
+                futures.append(pool.submit(self._start_airflow, report, cancelled))
+                futures.append(pool.submit(self._start_service, report, cancelled))
+            try:
+                done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
+            except BaseException:
+                # Stopping ends the waits of the other threads; what one of them started in the
+                # meantime is stopped in the second round.
+                cancelled.set()
+                self._stop(self._running() - before, report, detached=not before)
+                wait(futures)
+                self._stop(self._running() - before, report, detached=not before)
+                raise
+
+    def _start_broker(
+        self, broker: KafkaBroker, report: OnProgress, cancelled: threading.Event
+    ) -> None:
+        name = f"Kafka {broker.alias}"
+        if cancelled.is_set() or broker.ready:
+            return
+        report(name, "starting")
+        broker.start()
+        broker.wait_ready()
+        report(name, "ready")
+
+    def _start_airflow(self, report: OnProgress, cancelled: threading.Event) -> None:
+        for name, process in self.airflow.processes.items():
+            if not process.running:
+                report(f"Airflow {name}", "starting")
+        self.airflow.prepare()
+        if cancelled.is_set():
+            return
+        self.airflow.start()
+        self.airflow.wait_ready(lambda name: report(f"Airflow {name}", "ready"))
+
+    def _start_service(self, report: OnProgress, cancelled: threading.Event) -> None:
+        if not self.service.process.running:
+            report(SERVICE, "starting")
+        if cancelled.is_set():
+            return
+        self.service.start()
+        self.service.wait_ready()
+        report(SERVICE, "ready")
+
+    def _stop(self, names: set[str], report: OnProgress, *, detached: bool) -> None:
+        """Stop the named components, clients of the clusters first."""
+        stopping = {name for name in COMPONENTS if f"Airflow {name}" in names}
+        for name in stopping:
+            report(f"Airflow {name}", "stopping")
+        if SERVICE in names:
+            report(SERVICE, "stopping")
+            self.service.stop()
+        self.airflow.stop(stopping)
+        if detached:
+            brokers = {broker.pid for broker in self.brokers.values()}
+            marked = marked_processes(HOME_MARK, str(self.home.path))
+            end_processes((p for p in marked if p.pid not in brokers), _DETACHED_STOP_SECONDS)
+        affected = [b for a, b in self.brokers.items() if f"Kafka {a}" in names]
+        with ThreadPoolExecutor(len(ALIASES)) as pool:
+            list(pool.map(lambda broker: broker.stop(), affected))
+        for name in sorted(names):
+            report(name, "stopped")
+
+    def _running(self) -> set[str]:
+        kafka = {f"Kafka {alias}" for alias, broker in self.brokers.items() if broker.running}
+        airflow = {
+            f"Airflow {n}" for n, process in self.airflow.processes.items() if process.running
+        }
+        return kafka | airflow | ({SERVICE} if self.service.process.running else set())
+
+    def _status(self) -> StackStatus:
+        with_airflow = self._state.with_airflow
+        components = tuple(self._broker_status(broker) for broker in self.brokers.values())
+        if with_airflow:
+            components += (*self._airflow_statuses(), self._service_status())
+        return StackStatus(
+            home=str(self.home.path),
+            ready=all(component.state == "ready" for component in components),
+            config=str(self.config_path),
+            bootstrap=self._addresses(),
+            airflow_url=self.airflow.url if with_airflow else None,
+            service_url=self.service.url if with_airflow else None,
+            logs=str(self.home.logs),
+            components=components,
+        )
+
+    def _addresses(self) -> dict[str, str]:
+        return {alias: broker.bootstrap for alias, broker in self.brokers.items()}
+
+    def _broker_status(self, broker: KafkaBroker) -> ComponentStatus:
+        name, log = f"Kafka {broker.alias}", str(broker.log)
+        pid = broker.pid
+        state = _state(running=pid is not None, ready=broker.ready)
+        return ComponentStatus(name, state, broker.bootstrap, pid, log)
+
+    def _service_status(self) -> ComponentStatus:
+        process = self.service.process
+        state = _state(running=process.running, ready=self.service.ready)
+        return ComponentStatus(SERVICE, state, self.service.url, process.pid, str(process.log))
+
+    def _airflow_statuses(self) -> tuple[ComponentStatus, ...]:
+        health = self.airflow.health()
+        return tuple(
+            ComponentStatus(
+                name=f"Airflow {name}",
+                state=_state(running=process.running, ready=health[name]),
+                address=self.airflow.url if name == "api-server" else "",
+                pid=process.pid,
+                log=str(process.log),
+            )
+            for name, process in self.airflow.processes.items()
+        )
+
+
+def _state(*, running: bool, ready: bool) -> ComponentState:
+    if not running:
+        return "stopped"
+    return "ready" if ready else "starting"
+
+
+def _report_nothing(_component: str, _state: str) -> None:
+    pass

@@ -1,0 +1,504 @@
+"""A Kafka cluster in memory, good enough to run every use case of the engine.
+
+The contract suite in tests/contract runs over this and the real one, so the two cannot drift
+apart. Methods that the port does not have play the part of everybody else: producers, consumers,
+retention, a network that fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from srm.config.model import ClientKind
+from srm.domain.names.topics import TopicPartition
+from srm.domain.verification.comparison import Record
+from srm.engine.ports import (
+    ActiveProducer,
+    ByGroup,
+    GroupDescription,
+    GroupKind,
+    OpenTransaction,
+    Place,
+    TopicDescription,
+    TopicSpec,
+)
+from srm.errors import (
+    AuthorizationError,
+    ConfigError,
+    NotFoundError,
+    SrmError,
+    UnavailableError,
+    UsageError,
+)
+from srm_lab.testing.fake_compacted import (
+    FakeCompactedTopic,
+    FakeControlWriter,
+    FakePartition,
+    FakeTopic,
+    random_id,
+    system_clock,
+)
+from srm_lab.testing.fake_groups import FakeGroups, by_group
+from srm_lab.testing.fake_rights import FakeRights
+from srm_lab.testing.fake_transactions import FakeTransactions
+
+
+class FakeCluster:
+    """One Kafka cluster in memory (implements :class:`srm.engine.ports.Cluster`).
+
+    ``commits`` lists the (group, offsets) of all successful :meth:`commit_idle` calls; ``rights``
+    are those of srm on topics.
+    """
+
+    def __init__(
+        self, alias: str, brokers: int = 3, clock: Callable[[], int] = system_clock
+    ) -> None:
+        self.leaderless: set[TopicPartition] = set()
+        self.commits: list[tuple[str, dict[TopicPartition, int]]] = []
+        self.rights = FakeRights()
+        self._alias = alias
+        self._brokers = brokers
+        self._id = random_id()
+        self._topics: dict[str, FakeTopic] = {}
+        self._groups = FakeGroups(alias)
+        self._transactions = FakeTransactions()
+        self._failure: SrmError | None = None
+        self._clock = clock
+        self._epochs: dict[str, int] = {}
+        self._denied: set[str] = set()
+        self._no_fence = ""
+        self._written: dict[tuple[str, TopicPartition], set[int]] = {}
+
+    # The port.
+
+    @property
+    def alias(self) -> str:
+        """Alias in the configuration."""
+        return self._alias
+
+    def cluster_id(self) -> str:
+        """Kafka's own id of the cluster."""
+        self._reach("describing the cluster")
+        return self._id
+
+    def partition_counts(self) -> dict[str, int]:
+        """Count the partitions of all topics."""
+        return {name: topic.partitions for name, topic in self.topics().items()}
+
+    def topics(self) -> dict[str, TopicDescription]:
+        """Describe all topics."""
+        self._reach("describing topics")
+        return {
+            name: TopicDescription(
+                name,
+                topic.topic_id,
+                len(topic.partitions),
+                frozenset(p.partition for p in self.leaderless if p.topic == name),
+                topic.replicas,
+            )
+            for name, topic in self._topics.items()
+            if self.rights.has("Describe", name)
+        }
+
+    def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
+        """Return the overrides of the topics; one that does not exist is left out."""
+        self._reach("reading topic configs")
+        return {name: dict(self._topics[name].configs) for name in topics if name in self._topics}
+
+    def create_topics(self, specs: Collection[TopicSpec]) -> None:
+        """Create topics; one that exists is left as it is."""
+        self._reach("creating topics")
+        for spec in specs:
+            if spec.name in self._topics:
+                continue
+            if refusal := self.rights.refusal(spec, self._brokers):
+                raise refusal
+            self.add_topic(spec.name, spec.partitions, dict(spec.configs))
+            self._topics[spec.name].replicas = max(1, spec.replication_factor)
+
+    def creation_problem(self, spec: TopicSpec) -> SrmError | None:
+        """Say why a topic could not be created."""
+        self._reach("creating topics")
+        return self.rights.refusal(spec, self._brokers)
+
+    def topic_rights(
+        self,
+        topics: Collection[str],
+        client: ClientKind = "admin",  # noqa: ARG002 - all are one
+    ) -> dict[str, frozenset[str]]:
+        """Return what may be done with topics."""
+        self._reach("asking for rights")
+        hidden = [name for name in topics if not self.rights.has("Describe", name)]
+        return {name: self.rights.of(name) for name in topics if name in {*self._topics, *hidden}}
+
+    def create_partitions(self, counts: Mapping[str, int]) -> None:
+        """Grow topics; one that is as large already is left alone."""
+        self._reach("growing topics")
+        self._require(counts)
+        for name, count in counts.items():
+            partitions = self._topics[name].partitions
+            partitions.extend(FakePartition() for _ in range(count - len(partitions)))
+
+    def alter_topic_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
+        """Set topic configs incrementally; None deletes an override."""
+        self._reach("changing topic configs")
+        self._require([name for name, entries in changes.items() if entries])
+        for name, entries in changes.items():
+            for key, value in entries.items():
+                if value is None:
+                    self._topics[name].configs.pop(key, None)
+                else:
+                    self._topics[name].configs[key] = value
+
+    def log_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the first offset each partition still holds; unknown ones are left out."""
+        self._reach("listing offsets")
+        self._require_leaders(partitions)
+        found = {p: self._partition(p) for p in partitions}
+        return {p: partition.start for p, partition in found.items() if partition}
+
+    def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the last stable offset of each partition; unknown ones are left out."""
+        ends = self.high_watermarks(partitions)
+        return {p: self._transactions.stable_end(p, end) for p, end in ends.items()}
+
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the end of each partition's log; unknown ones are left out."""
+        self._reach("listing offsets")
+        self._require_leaders(partitions)
+        found = {p: self._partition(p) for p in partitions}
+        return {p: partition.end for p, partition in found.items() if partition}
+
+    def newest_times(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the largest timestamp of each partition that holds records."""
+        self._reach("listing offsets")
+        self._require_leaders(partitions)
+        found = {p: self._partition(p) for p in partitions}
+        return {
+            p: max(time_ms for _, time_ms in partition.times)
+            for p, partition in found.items()
+            if partition and partition.times and partition.start < partition.end
+        }
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return up to where each log holds a leader epoch, -1 if it does not."""
+        self._reach("looking up leader epochs")
+        found = {p: self._partition(p) for p in epochs}
+        return {p: log.epoch_end(epochs[p]) for p, log in found.items() if log}
+
+    def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return where the first records stand that are as late as a time, or later."""
+        self._reach("listing offsets")
+        found: dict[TopicPartition, int] = {}
+        for p, time_ms in times.items():
+            partition = self._partition(p)
+            for first, produced_ms in partition.times if partition is not None else ():
+                if produced_ms >= time_ms:
+                    found[p] = first
+                    break
+        return found
+
+    def first_records(
+        self, places: Collection[Place], *, committed: bool = True
+    ) -> dict[Place, Record | None]:
+        """Return the first record from each offset on, None where the log has none."""
+        self._reach("reading single records")
+        known = {partition for partition, _ in places}
+        ends = self.high_watermarks(known)
+        stable = self.log_ends(known) if committed else ends
+        return {
+            (p, at): self._existing(p).first_record(at, stable[p], committed=committed)
+            for p, at in places
+            if p in ends and 0 <= at <= ends[p]
+        }
+
+    def open_transactions(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, tuple[OpenTransaction, ...]]:
+        """Return the open transactions of the partitions that have any."""
+        self._reach("describing producers")
+        return self._transactions.open(partitions)
+
+    def active_producers(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
+        """Return the producers that wrote into the partitions."""
+        self._reach("describing producers")
+        return self._transactions.active(partitions)
+
+    def transactional_topics(self) -> tuple[frozenset[str], ...] | None:
+        """Return the sets of topics that one transaction wrote together; None: may not be known."""
+        self._reach("reading __transaction_state")
+        return self._transactions.written_together()
+
+    def no_fence_reason(self) -> str:
+        """Say why writes cannot be denied."""
+        self._reach("reading ACLs")
+        return self._no_fence
+
+    def write_denials(self, topics: Collection[str]) -> frozenset[str]:
+        """Return those of the topics to which nobody may write."""
+        self._reach("reading ACLs")
+        return frozenset(self._denied & set(topics))
+
+    def deny_writes(self, topics: Collection[str]) -> None:
+        """Let nobody write to topics."""
+        self._reach("denying writes")
+        if self._no_fence:
+            raise ConfigError(f"denying writes on cluster {self._alias}: {self._no_fence}")
+        self._denied |= set(topics)
+
+    def allow_writes(self, topics: Collection[str]) -> None:
+        """Let everybody write to topics again."""
+        self._reach("allowing writes")
+        self._denied -= set(topics)
+
+    def groups(self, names: Collection[str] | None = None) -> dict[str, GroupDescription]:
+        """Describe all groups, or the named ones; an absent group is ``dead``."""
+        self._reach("describing groups")
+        wanted = self._groups.names() if names is None else names
+        return {name: self._groups.described(name) for name in wanted}
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """Return the committed offsets of a group; an absent group has none."""
+        self._reach(f"reading offsets of group {group!r}")
+        return self._groups.committed(group)
+
+    def commits_of(self, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
+        """Return the committed offsets of groups, and why others cannot be read."""
+        return by_group(groups, self.committed)
+
+    def pending_commits(
+        self, groups: Collection[str], also: Collection[TopicPartition] = ()
+    ) -> ByGroup[frozenset[TopicPartition]]:
+        """Return the partitions for which a transaction that commits offsets is undecided."""
+        self._reach("reading offsets of groups")
+        return by_group(groups, lambda group: self._groups.pending(group, also))
+
+    def remove_static_members(self, group: str, instance_ids: Collection[str]) -> None:
+        """Remove static members from a group."""
+        self._reach(f"removing members of group {group!r}")
+        self._groups.remove_static(group, instance_ids)
+
+    def commit_idle(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write offsets of a group without members.
+
+        Raises:
+            GroupActiveError: the group has members.
+            NotFoundError: some partitions do not exist; the others were written.
+        """
+        if not offsets:
+            return
+        negative = sorted(str(p) for p, offset in offsets.items() if offset < 0)
+        if negative:
+            raise UsageError(f"group {group!r}: negative offset for {', '.join(negative)}")
+        self._reach(f"writing offsets of group {group!r}")
+        self._groups.require_idle(group)
+        known = {p: offset for p, offset in offsets.items() if self._partition(p)}
+        if known:
+            self._groups.commit(group, known)
+            self.commits.append((group, known))
+        unknown = sorted(str(p) for p in offsets.keys() - known.keys())
+        if unknown:
+            raise NotFoundError(
+                f"writing offsets of group {group!r}: unknown partitions: {', '.join(unknown)}"
+            )
+
+    def delete_groups(self, groups: Collection[str]) -> None:
+        """Delete groups without members; absent ones do not matter.
+
+        Raises:
+            GroupActiveError: one has members; the others are deleted.
+        """
+        self._reach("deleting groups")
+        self._groups.delete(groups)
+
+    def read_as_member(
+        self,
+        group: str,
+        partitions: Collection[TopicPartition],
+        limit_s: float,  # noqa: ARG002 - the port's; nothing takes time here
+    ) -> dict[TopicPartition, Record | None]:
+        """Return the first record of each partition from the group's committed offset."""
+        offsets = self.committed(group)
+        self._groups.require_idle(group)
+        found = self.first_records([(p, offsets[p]) for p in partitions if p in offsets])
+        return {p: record for (p, _), record in found.items()}
+
+    def compacted(self, topic: str, partition: int = 0) -> FakeCompactedTopic:
+        """Give access to one partition of a compacted topic."""
+        place = TopicPartition(topic, partition)
+
+        def find(doing: str) -> FakePartition | None:
+            self._reach(doing)
+            return self._partition(place)
+
+        configs = self._topics[topic].configs if topic in self._topics else {}
+        stamped = configs.get("message.timestamp.type") == "LogAppendTime"
+        return FakeCompactedTopic(str(place), find, self._clock, stamped=stamped)
+
+    def control_writer(self, transactional_id: str) -> FakeControlWriter:
+        """Open the writer of control records; every older one of this id is shut out."""
+        self._reach(f"taking over {transactional_id}")
+        name = f"{transactional_id} on cluster {self._alias}"
+        return FakeControlWriter(name, self.compacted, self._epochs, transactional_id)
+
+    # Everybody else.
+
+    def add_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        topic_id: str = "",
+    ) -> str:
+        """Create a topic, or create it again, under a new id if none is given; return the id."""
+        logs = [FakePartition() for _ in range(partitions)]
+        topic = FakeTopic(topic_id or random_id(), logs, dict(configs or {}))
+        self._topics[name] = topic
+        return topic.topic_id
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with everything in it, committed offsets included."""
+        del self._topics[name]
+        self._groups.forget_topic(name)
+
+    def produce(
+        self,
+        topic: str,
+        partition: int = 0,
+        records: int = 1,
+        *,
+        producer_id: int | None = None,
+        timestamp_ms: int = 0,
+    ) -> int:
+        """Let a producer append records, an idempotent one if it has an id; return the new end."""
+        place = TopicPartition(topic, partition)
+        found = self._existing(place)
+        if topic in self._denied:
+            raise AuthorizationError(f"writing to topic {topic} is denied on cluster {self._alias}")
+        found.grow(records, timestamp_ms)
+        if producer_id is not None:
+            self._transactions.remember(place, producer_id, timestamp_ms)
+        return found.end
+
+    def produce_records(self, topic: str, partition: int, records: Collection[Record]) -> int:
+        """Let a producer append records that are looked into; return the new end."""
+        found = self._existing(TopicPartition(topic, partition))
+        for record in records:
+            found.contents[found.end] = record._replace(offset=found.end)
+            found.grow(1, record.timestamp_ms)
+        return found.end
+
+    def readable(self, place: TopicPartition, start: int) -> list[int]:
+        """Return the offsets of the committed records from an offset on, as consumers get them."""
+        found = self._existing(place)
+        end = self.log_ends([place])[place]
+        passed = found.holes | found.aborted
+        return [at for at in range(max(start, found.start), end) if at not in passed]
+
+    def mark(self, topic: str, partition: int = 0, markers: int = 1) -> None:
+        """Add markers to a log."""
+        self._existing(TopicPartition(topic, partition)).mark(markers)
+
+    def remove_record(self, topic: str, partition: int, offset: int) -> None:
+        """Let compaction remove one record."""
+        self._existing(TopicPartition(topic, partition)).holes.add(offset)
+
+    def produce_in(
+        self, transactional_id: str, topic: str, partition: int, records: int, *, age_ms: int = 0
+    ) -> None:
+        """Let a producer append records in a transaction, which this opens if it is not open."""
+        place = TopicPartition(topic, partition)
+        found = self._existing(place)
+        self._transactions.add(transactional_id, place, found.end, age_ms)
+        written = self._written.setdefault((transactional_id, place), set())
+        written.update(range(found.end, found.end + records))
+        found.end += records
+
+    def commit_in(
+        self, transactional_id: str, group: str, offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        """Let a transaction commit offsets of a group, undecided until it ends."""
+        self._groups.commit_in(transactional_id, group, offsets)
+
+    def end_transaction(self, transactional_id: str, *, commit: bool = True) -> None:
+        """End a transaction: markers are written, and its offsets count or are dropped."""
+        for place in self._transactions.end(transactional_id):
+            written = self._written.pop((transactional_id, place))
+            if not commit:
+                self._existing(place).aborted |= written
+            self._existing(place).mark()
+        self._groups.decide(transactional_id, commit=commit)
+
+    def hide_transactions(self) -> None:
+        """Take the rights away that show transactional ids and the log of transactions."""
+        self._transactions.readable = False
+
+    def take_authorizer_away(self, why: str = "the brokers have no authorizer") -> None:
+        """Let no rule be set."""
+        self._no_fence = why
+
+    def trim(self, topic: str, partition: int, start: int) -> None:
+        """Let retention delete what is before ``start``."""
+        found = self._existing(TopicPartition(topic, partition))
+        found.start = max(found.start, min(start, found.end))
+
+    def compact(self, topic: str, partition: int = 0) -> None:
+        """Let the log cleaner run: older records of a key are gone, the others stay in place."""
+        self._existing(TopicPartition(topic, partition)).compact()
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Let a consumer of the group commit, as a member or before it left."""
+        self._groups.commit(group, offsets)
+
+    def join(
+        self, group: str, member: str = "app", kind: GroupKind = "classic", instance_id: str = ""
+    ) -> None:
+        """Let a consumer join the group, as a static member if it has an instance id."""
+        self._groups.join(group, member, kind, instance_id)
+
+    def leave(self, group: str, member: str = "app") -> None:
+        """Let a consumer leave the group."""
+        self._groups.leave(group, member)
+
+    def hide_group(self, group: str) -> None:
+        """Take the right to describe a group away."""
+        self._groups.hide(group)
+
+    def expire_group(self, group: str) -> None:
+        """Forget a group and its offsets, as the broker does after offsets.retention.minutes."""
+        self._groups.expire(group)
+
+    def fail(self, error: SrmError | None = None) -> None:
+        """Let every call fail from now on, by default as a cluster that is down."""
+        self._failure = error or UnavailableError(f"cluster {self._alias} does not answer; retry")
+
+    def recover(self) -> None:
+        """End what :meth:`fail` began."""
+        self._failure = None
+
+    def _reach(self, doing: str) -> None:
+        if self._failure is not None:
+            raise type(self._failure)(f"{doing} on cluster {self._alias}: {self._failure}")
+
+    def _require_leaders(self, partitions: Collection[TopicPartition]) -> None:
+        if found := sorted(self.leaderless.intersection(partitions)):
+            raise UnavailableError(f"cluster {self._alias}: no leader yet for {found[0]}")
+
+    def _require(self, names: Collection[str]) -> None:
+        absent = sorted(name for name in names if name not in self._topics)
+        if absent:
+            raise NotFoundError(f"cluster {self._alias} has no topic {', '.join(absent)}")
+
+    def _partition(self, place: TopicPartition) -> FakePartition | None:
+        topic = self._topics.get(place.topic)
+        if topic is None or place.partition >= len(topic.partitions):
+            return None
+        return topic.partitions[place.partition]
+
+    def _existing(self, place: TopicPartition) -> FakePartition:
+        partition = self._partition(place)
+        if partition is None:
+            raise NotFoundError(f"cluster {self._alias} has no partition {place}")
+        return partition

@@ -1,0 +1,254 @@
+"""A compacted topic in memory."""
+
+from __future__ import annotations
+
+import base64
+import time
+import uuid
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from srm.domain.verification.comparison import Record
+from srm.engine.ports import Row, Stamped
+from srm.errors import FencedError, NotFoundError, UsageError
+
+LARGEST_RECORD: Final = 999_964
+"""Key and value that librdkafka accepts together: 1,000,000 bytes less 36 for the record."""
+_LARGEST_STATE: Final = 32 << 20
+
+
+@dataclass
+class FakePartition:
+    """One partition: its first offset, the one after its last, and keyed records if it has any.
+
+    ``places`` are the offsets of the records, ``times`` pairs of the first offset and the
+    timestamp of what was produced together. ``contents`` are records that somebody looks into, all
+    others are alike; at the offsets in ``holes`` stands none (a marker, say), those in ``aborted``
+    were never committed. ``epochs`` are pairs of the first offset of a leader epoch and its number.
+    """
+
+    start: int = 0
+    end: int = 0
+    records: list[tuple[bytes, bytes | None, int]] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    times: list[tuple[int, int]] = field(default_factory=list)
+    contents: dict[int, Record] = field(default_factory=dict)
+    holes: set[int] = field(default_factory=set)
+    aborted: set[int] = field(default_factory=set)
+    epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+
+    def truncate(self, end: int) -> None:
+        """Lose the end of the log; what is written from now on has another leader epoch."""
+        self.end = min(self.end, end)
+        self.epochs = [(at, epoch) for at, epoch in self.epochs if at < self.end or not at]
+        self.epochs.append((self.end, self.epochs[-1][1] + 1))
+
+    def epoch_end(self, epoch: int) -> int:
+        """Return where the log goes on under a later epoch, or ends; -1 for one not known."""
+        if epoch not in {known for _, known in self.epochs}:
+            return -1
+        return next((at for at, later in self.epochs if later > epoch), self.end)
+
+    def mark(self, markers: int = 1) -> None:
+        """Add markers at the end."""
+        self.holes.update(range(self.end, self.end + markers))
+        self.end += markers
+
+    def first_record(self, offset: int, end: int, *, committed: bool) -> Record | None:
+        """Return the first record at or after an offset, before an end."""
+        for at in range(max(offset, self.start), end):
+            if at not in self.holes and not (committed and at in self.aborted):
+                return self.contents.get(at, Record(at, None, b"", (), 0))
+        return None
+
+    def grow(self, records: int, timestamp_ms: int) -> None:
+        """Add records without keys at the end, with their timestamp."""
+        self.times.append((self.end, timestamp_ms))
+        self.end += records
+
+    def append(self, key: bytes, value: bytes | None, timestamp_ms: int) -> None:
+        """Add a keyed record at the end, with its timestamp."""
+        self.records.append((key, value, timestamp_ms))
+        self.places.append(self.end)
+        self.grow(1, timestamp_ms)
+
+    def at(self, offsets: Collection[int]) -> dict[int, Row]:
+        """Return the keyed records that stand at these offsets."""
+        found: dict[int, Row] = {}
+        for offset in offsets:
+            index = bisect_left(self.places, offset)
+            if index < len(self.places) and self.places[index] == offset >= self.start:
+                key, value, _ = self.records[index]
+                found[offset] = key, value
+        return found
+
+    def rows(self) -> list[tuple[int, bytes, bytes | None]]:
+        """Return the keyed records that the log still holds, with their offsets."""
+        pairs = zip(self.places, self.records, strict=True)
+        return [(place, key, value) for place, (key, value, _) in pairs if place >= self.start]
+
+    def compact(self) -> None:
+        """Let only the latest record of each key stand, where it is; the last one of all stays."""
+        latest = {key: index for index, (key, _, _) in enumerate(self.records)}
+        kept = sorted(latest.values())
+        self.records = [self.records[index] for index in kept]
+        self.places = [self.places[index] for index in kept]
+
+
+@dataclass
+class FakeTopic:
+    """One topic: its id, its partitions, what was set on it, and how many replicas it has."""
+
+    topic_id: str
+    partitions: list[FakePartition]
+    configs: dict[str, str]
+    replicas: int = 1
+
+
+def random_id() -> str:
+    """Return an id as Kafka makes them for clusters and topics."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def system_clock() -> int:
+    """Epoch milliseconds by the system clock."""
+    return time.time_ns() // 1_000_000
+
+
+class FakeCompactedTopic:
+    """One partition of a compacted topic (implements the engine's CompactedTopic).
+
+    Args:
+        name: topic and partition, for messages.
+        find: returns the partition, None while it does not exist; raises when the cluster is down.
+        clock: epoch milliseconds, for the timestamps of records.
+        stamped: whether the topic has ``message.timestamp.type=LogAppendTime``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        find: Callable[[str], FakePartition | None],
+        clock: Callable[[], int] = system_clock,
+        *,
+        stamped: bool = False,
+    ) -> None:
+        self._name = name
+        self._find = find
+        self._clock = clock
+        self._stamped = stamped
+
+    def read(self) -> dict[bytes, bytes]:
+        """Return the latest value of each key; no topic reads empty."""
+        return {key: rows[-1].value for key, rows in self.read_history().items()}
+
+    def read_stamped(self) -> dict[bytes, Stamped]:
+        """Return what :meth:`read` returns, with timestamps."""
+        return {key: rows[-1] for key, rows in self.read_history().items()}
+
+    def read_history(self) -> dict[bytes, tuple[Stamped, ...]]:
+        """Return all values of each key since its last tombstone, oldest first."""
+        partition = self._find(f"reading {self._name}")
+        table: dict[bytes, tuple[Stamped, ...]] = {}
+        for key, value, timestamp_ms in partition.records if partition else ():
+            rows = table.pop(key, ())
+            if value is not None:
+                table[key] = (*rows, Stamped(value, timestamp_ms, by_broker=self._stamped))
+        return table
+
+    def scan(self, visit: Callable[[int, bytes, bytes | None], None]) -> None:
+        """Show all records; no topic has none."""
+        partition = self._find(f"reading {self._name}")
+        for place, key, value in partition.rows() if partition else ():
+            visit(place, key, value)
+
+    def at(self, offsets: Collection[int]) -> dict[int, Row]:
+        """Return the records that stand at these offsets; where none stands it is left out."""
+        partition = self._find(f"reading places of {self._name}")
+        return partition.at(offsets) if partition else {}
+
+    def write(
+        self, records: Mapping[bytes, bytes | None], largest: int = LARGEST_RECORD
+    ) -> int | None:
+        """Append in the given order; None is a tombstone.
+
+        Raises:
+            NotFoundError: the topic does not exist.
+            UsageError: a record is too large; those before it were written.
+        """
+        if not records:
+            return None
+        partition = self.require()
+        for key, value in records.items():
+            if len(key) + len(value or b"") > largest:
+                raise UsageError(f"writing {self._name}: Message size too large")
+            partition.append(key, value, self._clock())
+        return self._clock() if self._stamped else None
+
+    def require(self) -> FakePartition:
+        """Return the partition.
+
+        Raises:
+            NotFoundError: the topic does not exist.
+        """
+        partition = self._find(f"writing {self._name}")
+        if partition is None:
+            raise NotFoundError(f"writing {self._name}: unknown topic or partition")
+        return partition
+
+
+class FakeControlWriter:
+    """A fenced writer in memory (implements the engine's ControlWriter).
+
+    Args:
+        name: transactional id and cluster, for messages.
+        topic: gives access to partition 0 of a topic; fails when the cluster is down.
+        epochs: the latest epoch of each transactional id, shared by all writers of a cluster.
+        transactional_id: whose epoch is raised by this.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        topic: Callable[[str], FakeCompactedTopic],
+        epochs: dict[str, int],
+        transactional_id: str,
+    ) -> None:
+        self._name = name
+        self._topic = topic
+        self._epochs = epochs
+        self._id = transactional_id
+        self._epoch = epochs.get(transactional_id, 0) + 1
+        epochs[transactional_id] = self._epoch
+
+    def write(
+        self,
+        tables: Mapping[str, Mapping[bytes, bytes | None]],
+        before_commit: Callable[[], None] = lambda: None,
+    ) -> dict[str, int]:
+        """Write records by topic, all or none; None is a tombstone.
+
+        Raises:
+            FencedError: a newer writer was opened.
+            NotFoundError: a topic does not exist.
+        """
+        named = {name: records for name, records in tables.items() if records}
+        places = {name: self._topic(name) for name in named}
+        self._require_newest()
+        for place in places.values():
+            place.require()
+        before_commit()
+        self._require_newest()
+        stamps = {
+            name: places[name].write(records, _LARGEST_STATE) for name, records in named.items()
+        }
+        return {name: time_ms for name, time_ms in stamps.items() if time_ms is not None}
+
+    def close(self) -> None:
+        """Drop the writer."""
+
+    def _require_newest(self) -> None:
+        if self._epochs[self._id] != self._epoch:
+            raise FencedError(f"writing as {self._name}: a newer step of a move is at work")

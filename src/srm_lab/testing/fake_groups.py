@@ -1,0 +1,164 @@
+"""The groups of a cluster in memory: members, committed offsets, undecided ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from srm.domain.names.topics import TopicPartition
+from srm.engine.ports import ByGroup, GroupDescription, GroupKind, GroupState
+from srm.errors import AuthorizationError, GroupActiveError, SrmError, UnavailableError
+
+_T = TypeVar("_T")
+_NOT_MOVED: Final[Mapping[GroupKind, str]] = {
+    "share": "it is a share group: it has no offsets that srm could write",
+    "other": "it is no consumer group",
+}
+
+
+@dataclass
+class FakeGroup:
+    """One group; ``members`` are (client id, instance id or nothing)."""
+
+    kind: GroupKind = "classic"
+    members: list[tuple[str, str]] = field(default_factory=list)
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    pending: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    hidden: bool = False
+
+
+class FakeGroups:
+    """All groups of one cluster.
+
+    Args:
+        alias: of the cluster, for messages.
+    """
+
+    def __init__(self, alias: str) -> None:
+        self._alias = alias
+        self._groups: dict[str, FakeGroup] = {}
+
+    def names(self) -> list[str]:
+        """Return the groups that a listing shows."""
+        return [name for name, group in self._groups.items() if not group.hidden]
+
+    def described(self, name: str) -> GroupDescription:
+        """Describe one group; an absent one is dead."""
+        group = self._groups.get(name)
+        if group is None:
+            return GroupDescription(name, "dead")
+        if group.hidden:
+            action = f"grant Describe on group {name}"
+            return GroupDescription(name, "unknown", reason=action, action=action)
+        members = tuple(sorted(f"{client}@127.0.0.1" for client, _ in group.members))
+        instances = tuple(sorted(instance for _, instance in group.members if instance))
+        state: GroupState = "active" if members else "empty"
+        reason = _NOT_MOVED.get(group.kind, "")
+        return GroupDescription(
+            name, "unknown" if reason else state, group.kind, members, instances, reason
+        )
+
+    def committed(self, name: str) -> dict[TopicPartition, int]:
+        """Return the committed offsets of a group."""
+        group = self._groups.get(name)
+        if group is None:
+            return {}
+        self._require_shown(name, group)
+        return dict(group.offsets)
+
+    def pending(self, name: str, also: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return the undecided partitions that have offsets or are in ``also``."""
+        group = self._groups.get(name)
+        if group is None:
+            return frozenset()
+        self._require_shown(name, group)
+        undecided = {p for offsets in group.pending.values() for p in offsets}
+        return frozenset(undecided & (group.offsets.keys() | set(also)))
+
+    def require_idle(self, name: str) -> None:
+        """Raise GroupActiveError where the group has members."""
+        if name in self._groups and self._groups[name].members:
+            raise GroupActiveError(f"group {name!r} on cluster {self._alias} has members")
+
+    def delete(self, names: Collection[str]) -> None:
+        """Delete groups; those with members stay, and are named."""
+        active = [name for name in names if name in self._groups and self._groups[name].members]
+        for name in names:
+            if name not in active:
+                self._groups.pop(name, None)
+        for name in active:
+            self.require_idle(name)
+
+    def commit(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write offsets, whoever does."""
+        self._groups.setdefault(name, FakeGroup()).offsets.update(offsets)
+
+    def commit_in(
+        self, transactional_id: str, name: str, offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        """Write offsets that count once the transaction is committed."""
+        pending = self._groups.setdefault(name, FakeGroup()).pending
+        pending.setdefault(transactional_id, {}).update(offsets)
+
+    def decide(self, transactional_id: str, *, commit: bool) -> None:
+        """Commit or drop what :meth:`commit_in` wrote."""
+        for group in self._groups.values():
+            offsets = group.pending.pop(transactional_id, {})
+            if commit:
+                group.offsets.update(offsets)
+
+    def join(self, name: str, member: str, kind: GroupKind, instance_id: str = "") -> None:
+        """Let a member join; the group is of its kind from then on."""
+        group = self._groups.setdefault(name, FakeGroup(kind))
+        group.kind = kind
+        group.members.append((member, instance_id))
+
+    def leave(self, name: str, member: str) -> None:
+        """Let a member leave; one that was removed has gone already."""
+        group = self._groups[name]
+        group.members = [found for found in group.members if found[0] != member]
+
+    def remove_static(self, name: str, instance_ids: Collection[str]) -> None:
+        """Remove members by their instance ids."""
+        group = self._groups.get(name, FakeGroup())
+        group.members = [found for found in group.members if found[1] not in instance_ids]
+
+    def hide(self, name: str) -> None:
+        """Take the right to describe the group away."""
+        self._groups.setdefault(name, FakeGroup()).hidden = True
+
+    def expire(self, name: str) -> None:
+        """Forget a group."""
+        del self._groups[name]
+
+    def forget_topic(self, topic: str) -> None:
+        """Forget the offsets in a topic that was deleted."""
+        for group in self._groups.values():
+            group.offsets = {p: o for p, o in group.offsets.items() if p.topic != topic}
+
+    def _require_shown(self, name: str, group: FakeGroup) -> None:
+        if group.hidden:
+            raise AuthorizationError(
+                f"reading offsets of group {name!r} on cluster {self._alias}",
+                f"grant Describe on group {name}",
+            )
+
+
+def by_group(groups: Collection[str], call: Callable[[str], _T]) -> ByGroup[_T]:
+    """Call for each group; return results, and errors of others.
+
+    Raises:
+        UnavailableError: not one group was answered for.
+    """
+    results: dict[str, _T] = {}
+    errors: dict[str, SrmError] = {}
+    for group in groups:
+        try:
+            results[group] = call(group)
+        except SrmError as error:
+            errors[group] = error
+    for failed in errors.values():
+        if not results and isinstance(failed, UnavailableError):
+            raise failed
+    return results, errors

@@ -1,0 +1,61 @@
+"""Settings of a flow for tests and simulations: short intervals, one replica, everything on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from srm.config.model import FlowConfig
+from srm.domain.names.policy import DefaultReplicationPolicy
+from srm.domain.names.record_headers import RecordSettings
+from srm.domain.names.topics import Flow
+
+SECOND = timedelta(seconds=1)
+P_TO_B = Flow("P", "B")
+
+
+def flow_config(flow: Flow = P_TO_B, **settings: Any) -> FlowConfig:
+    """Return usual settings with some replaced."""
+    usual = FlowConfig(
+        flow=flow,
+        enabled=True,
+        policy=DefaultReplicationPolicy(),
+        topics=("T.*",),
+        topics_exclude=(),
+        groups=(".*",),
+        groups_exclude=(),
+        config_properties_exclude=(),
+        tasks_max=1,
+        replication_factor=1,
+        offset_syncs_replication_factor=1,
+        checkpoints_replication_factor=1,
+        heartbeats_replication_factor=1,
+        internal_replication_factor=1,
+        refresh_topics_interval=SECOND,
+        sync_topic_configs_enabled=True,
+        emit_checkpoints_enabled=True,
+        emit_checkpoints_interval=SECOND,
+        sync_group_offsets_enabled=True,
+        sync_group_offsets_interval=None,
+        refresh_groups_interval=None,
+        emit_heartbeats_enabled=False,
+        emit_heartbeats_interval=SECOND,
+        heartbeats_replication_enabled=False,
+        emit_offset_syncs_enabled=True,
+        offset_syncs_location="source",
+        reverse_checkpointing_enabled=True,
+        reverse_checkpointed_topics=(),
+        checkpoints_engine="task",
+        proof_budget=200,
+        drill_schedule=None,
+        metrics_interval=SECOND,
+        metrics_windows_continuous=True,
+        data_loss_policy="stop",
+        max_bytes_per_second=None,
+        merge_bytes=1 << 20,
+        linger_ms=5,
+        isolation_level="read_committed",
+        records=RecordSettings(),
+    )
+    return replace(usual, **settings)

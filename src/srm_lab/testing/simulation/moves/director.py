@@ -1,0 +1,222 @@
+"""Operators who move everything to and fro by chance, while clusters die and return."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from srm.domain.moves.records.outcome import Choice, Outcome
+from srm.domain.moves.report.report import MoveReport
+from srm.domain.moves.routing.redirects import FenceKind
+from srm.domain.text.amount import few
+from srm.engine import moves
+from srm.engine.flows.supervision import standing_pause
+from srm.engine.groups.checkpoints import emit
+from srm.engine.groups.group_sync import sync
+from srm.engine.moves import MoveContext, MoveRequest
+from srm.engine.recovery.settle import settle_return
+from srm.errors import GateClosedError, SrmError
+from srm_lab.testing.simulation.moves.clients import Applications
+from srm_lab.testing.simulation.moves.hosts import Host
+from srm_lab.testing.simulation.moves.sites import SiteLogs, Sites
+
+_TICK_MS: Final = 500
+_PATIENCE: Final = 60
+"""Looks at a gate before a move counts as stuck: half a minute in which all clients obey."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A move that was decided: its number, report, and what the settlement found afterwards."""
+
+    number: int
+    report: MoveReport
+    outcomes: tuple[Outcome, ...] = ()
+
+
+@dataclass(eq=False)
+class Director:
+    """Plays the operators; ``problems`` is what they could not do and should have been able to."""
+
+    sites: Sites
+    clients: Applications
+    rng: random.Random
+    say: Callable[[str], None]
+    faults: frozenset[str]
+    problems: list[str] = field(default_factory=list)
+    moves: list[tuple[int, MoveContext, str]] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+    episodes: list[str] = field(default_factory=list)
+    gone: set[int] = field(default_factory=set)
+    depth: int = 0
+    at: str = "P"
+
+    # ----- time
+
+    def tick(self, count: int = 1) -> None:
+        """Let time pass: flows copy, applications work, checkpoints and offsets are written."""
+        for _ in range(count):
+            self.sites.clock.advance(_TICK_MS)
+            for flow, copier in self.sites.copiers.items():
+                if not {flow.source, flow.target} & self.sites.down and self.rng.random() < 0.8:
+                    copier.step()
+            self.clients.step()
+            if self.rng.random() < 0.3:
+                self.emit()
+
+    def emit(self) -> None:
+        """Emit checkpoints and synchronise the offsets of groups, of both flows."""
+        for flow in self.sites.copiers:
+            if not {flow.source, flow.target} & self.sites.down:
+                context = self.sites.flow(flow, self._host("scheduler"))
+                with suppress(SrmError):
+                    emit(context)
+                    sync(context)
+
+    def _host(self, name: str) -> Host:
+        skewed = "clocks" in self.faults and self.rng.random() < 0.5
+        return Host(name, self.sites.clock, self.rng.randint(-90_000, 90_000) if skewed else 0)
+
+    # ----- what operators do
+
+    def move_over(self) -> None:
+        """Move everything to the other cluster."""
+        source, target = self.at, self._other(self.at)
+        fence: FenceKind = self.rng.choice(("none", "acl")) if "late" in self.faults else "none"
+        self._move(MoveRequest("failover", source, target, fence=fence))
+
+    def disaster(self) -> None:
+        """Let the cluster in use die, and move everything to the other one without it."""
+        source, target = self.at, self._other(self.at)
+        self.say(f"{source} dies")
+        self.sites.clusters[source].fail()
+        self.sites.down.add(source)
+        self.clients.lose(source)
+        self.tick(self.rng.randint(0, 6))
+        self._move(MoveRequest("failover", source, target, mode="unplanned"))
+        self.tick(self.rng.randint(0, 8))
+        self.say(f"{source} returns")
+        self.sites.clusters[source].recover()
+        self.sites.down.discard(source)
+        self.tick(self.rng.randint(0, 6))
+
+    def settle(self) -> None:
+        """Settle what is paused, with any choice."""
+        for flow, copier in self.sites.copiers.items():
+            context = self.sites.flow(flow, self._host("settler"))
+            if standing_pause(context) is None:
+                continue
+            choice: Choice = self.rng.choice(("merge", "keep", "discard"))
+            self.say(f"settle {flow}: {choice}")
+            try:
+                done = settle_return(context, SiteLogs(self.sites, copier), {}, choice, "ann")
+            except SrmError as error:
+                self.problems.append(f"settle {flow} is refused: {error}")
+            else:
+                self.outcomes.append(done.outcome)
+                self.say(f"residue: {done.outcome.records}")
+
+    def home(self) -> None:
+        """Settle everything, and move back to the first cluster."""
+        self.settle()
+        self.tick(4)
+        if self.at != "P":
+            self.move_over()
+
+    def _move(self, request: MoveRequest) -> None:
+        self.clients.moves += 1
+        number, move_id = self.clients.moves, self._new_id()
+        what = f"{request.mode} {request.flow}"
+        self.episodes.append(what)
+        self.say(f"{move_id}: {what}")
+        host = self._host(f"host-{move_id}")
+        if "late" in self.faults and not self.depth and self.rng.random() < 0.6:
+            host.stall_at = self.rng.randint(1, 25)
+            host.meanwhile = lambda: self._take_over(request, move_id, number)
+        context = self.sites.move(request.flow, host, unplanned=request.unplanned)
+        try:
+            plan = moves.plan(context, request, move_id)
+            if plan.blocking:
+                self.problems.append(f"{what} is blocked: {'; '.join(few(plan.blocking))}")
+                return
+            self.carry_on(context, request, move_id, number)
+        except SrmError as error:
+            if host.stall_at == 0 or host.writes < host.stall_at:
+                self.problems.append(f"{what} fails: {type(error).__name__}: {error}")
+                with suppress(SrmError):
+                    moves.release(context, move_id)
+            else:
+                self.say(f"the late process ends: {error}")
+
+    def _new_id(self) -> str:
+        """Return the id of a move: not always one that sorts after those of earlier moves."""
+        prefix = self.rng.choice("abc") if "names" in self.faults else "m"
+        return f"{prefix}{self.clients.moves}"
+
+    def _take_over(self, request: MoveRequest, move_id: str, number: int) -> None:
+        """Do the rest from another host while the first one is stopped, and maybe move back."""
+        self.depth += 1
+        self.say(f"{move_id} stalls")
+        other = self.sites.move(request.flow, self._host("other"), unplanned=request.unplanned)
+        try:
+            moves.plan(other, request, move_id)
+            self.carry_on(other, request, move_id, number)
+            if self.at == request.target and self.rng.random() < 0.7:
+                self.tick(4)
+                if request.unplanned:
+                    self.settle()
+                self.move_over()
+        except SrmError as error:
+            self.say(f"{move_id} is not taken over: {error}")
+        self.say(f"{move_id} wakes up")
+        self.depth -= 1
+
+    def carry_on(
+        self, context: MoveContext, request: MoveRequest, move_id: str, number: int
+    ) -> None:
+        """Take a planned move from its hold to its report."""
+        moves.hold(context, move_id)
+        status = moves.wait_status(context, move_id)
+        for _ in range(_PATIENCE):
+            if status.ready:
+                with suppress(GateClosedError):
+                    moves.apply(context, move_id)
+                    moves.go(context, move_id)
+                    break
+            self.tick()
+            status = moves.wait_status(context, move_id)
+        else:
+            self.problems.append(
+                f"{request.mode} {request.flow}: its gate never opens: "
+                f"{'; '.join(few(status.blocking)) or 'no reason'}"
+            )
+            moves.release(context, move_id)
+            return
+        if number not in self.gone:  # a late process moves no client
+            self.gone.add(number)
+            self.at = request.target
+        self.say(f"{move_id}: gone")
+        for _ in range(_PATIENCE):
+            self.tick()
+            if moves.verify(context, move_id).done:
+                break
+        report = moves.report(context, move_id)
+        self.say(f"{move_id}: ok={report.ok} rpo={report.rpo_records} {report.problems}")
+        if all(known != number for known, _, _ in self.moves):
+            self.moves.append((number, context, move_id))
+
+    def results(self) -> list[Ended]:
+        """Return the moves with what their reports say at last."""
+        found = []
+        for number, context, move_id in self.moves:
+            with suppress(SrmError):
+                moves.watch_residue(context, move_id)
+            outcomes = tuple(one for one in self.outcomes if one.move_id == move_id)
+            found.append(Ended(number, moves.report(context, move_id), outcomes))
+        return found
+
+    def _other(self, alias: str) -> str:
+        return "B" if alias == "P" else "P"

@@ -1,0 +1,216 @@
+"""srm config check and srm config explain."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from srm.cli.main import app
+from srm.client.settings import load_client_config
+from srm.domain.names.topics import Flow
+from srm.errors import ConfigError, UsageError
+
+MIRROR_MAKER = Path(__file__).parents[2] / "config" / "mirror-maker.properties"
+FLOW = "us-east->us-west"
+
+
+def srm(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["config", *arguments, "--config", str(MIRROR_MAKER)])
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
+
+
+def test_check_shows_flows_warnings_and_what_selects_nothing() -> None:
+    text = srm("check")
+
+    assert "customers-[a-z]+" in text
+    assert "warning: " in text
+    assert "offset.lag.max: has no meaning here" in text
+    assert (
+        "note: us-west->us-east selects no groups in this file; set us-west->us-east.groups = .* "
+        "for all, the default of MirrorMaker 2, or select some with: srm-control groups --source "
+        "us-west --target us-east --add" in text
+    )
+
+
+def test_check_notes_that_no_flow_is_enabled(tmp_path: Path) -> None:
+    path = tmp_path / "mm2.properties"
+    path.write_text("clusters = P, B\nP.bootstrap.servers = p:1\nB.bootstrap.servers = b:1\n")
+
+    result = CliRunner().invoke(app, ["config", "check", "--config", str(path)])
+
+    assert result.exit_code == 0
+    assert (
+        "note: no flow is enabled, and nothing is copied; set A->B.enabled = true" in result.stdout
+    )
+
+
+def test_check_as_json_has_every_setting_of_every_flow() -> None:
+    report = json.loads(srm("check", "--json"))
+
+    assert list(report["clusters"]) == ["us-east", "us-west"]
+    flow = report["flows"][FLOW]
+    assert flow["enabled"] is True
+    assert flow["tasks_max"] == 4
+    assert flow["refresh_topics_interval"] == 600
+    assert flow["policy"] == "DefaultReplicationPolicy"
+    assert len(report["warnings"]) == 16
+
+
+@pytest.mark.parametrize(
+    ("lines", "arguments", "message"),
+    [
+        ("taks.max = 1", (), r"bad\.properties line 5: unknown key taks\.max; did you mean"),
+        ("task.max = 1", (), r"line 5: unknown key task\.max; did you mean tasks\.max"),
+        ("nope = 1", ("--strict",), "line 5: unknown key nope; docs/configuration"),
+        ("sasl.mechanism = GSSAPI", (), r"cluster P: .*GSSAPI \(Kerberos\) is not supported; use"),
+        ("P.sasl.mechanism = NTLM", (), "cluster P: sasl.mechanism: NTLM is none of PLAIN"),
+        ("P->B.producer.sasl.mechanism = GSSAPI", (), "cluster B: sasl.mechanism: GSSAPI"),
+        ("security.protocol = TLS", (), "cluster P: security.protocol: TLS is none of"),
+        ("sasl.username =", (), "cluster P: sasl.username is missing, PLAIN needs it"),
+        ("P.ssl.truststore.location = /t.p12", (), "is a PKCS12 store.*keytool -list -rfc"),
+        ("P.bootstrap.servers = b1:9092", (), "P and B are the same cluster: both name b1:9092"),
+    ],
+)
+def test_check_refuses_what_cannot_work(
+    tmp_path: Path, lines: str, arguments: tuple[str, ...], message: str
+) -> None:
+    file = tmp_path / "bad.properties"
+    head = "clusters = P, B\nP.bootstrap.servers = p1:9092\nB.bootstrap.servers = b1:9092\n\n"
+    login = "sasl.mechanism = PLAIN\nsasl.username = srm\nsasl.password = x\n"
+    good = f"{head}sasl.extra = 1\nsecurity.protocol = SASL_SSL\n{login}"
+    command = ["config", "check", "--config", str(file)]
+
+    file.write_text(good)
+    assert CliRunner().invoke(app, command).exception is None
+    name = lines.partition(" ")[0]
+    kept = [line for line in good.splitlines() if not line.startswith(f"{name} ")]
+    file.write_text("\n".join([*kept[:3], "", lines, *kept[3:]]))
+    result = CliRunner().invoke(app, [*command, *arguments])
+
+    assert isinstance(result.exception, ConfigError)
+    assert result.exception.exit_code == 2
+    assert re.search(message, str(result.exception)), result.exception
+    assert "\n" not in str(result.exception)
+
+
+def test_explain_shows_the_deciding_line_and_the_overruled_ones() -> None:
+    lines = srm("explain", "emit.heartbeats.interval.seconds", "--flow", "us-west->us-east")
+
+    first, second, third = lines.splitlines()
+    assert first == "us-west->us-east  emit.heartbeats.interval.seconds = 5"
+    assert second.strip().startswith("from flow us-west->us-east: us-west->us-east.emit.heart")
+    assert second.endswith("mirror-maker.properties line 21")
+    assert third.strip() == "overruled: default: emit.heartbeats.interval.seconds = 1"
+
+
+def test_explain_of_a_client_setting_shows_each_client() -> None:
+    (explained,) = [
+        each
+        for each in json.loads(srm("explain", "compression.type", "--flow", FLOW, "--json"))
+        if each["value"] is not None
+    ]
+
+    assert explained["subject"] == "us-west producer"
+    assert explained["value"] == "zstd"
+    assert [c["key"] for c in explained["trace"]] == [
+        "us-east->us-west.producer.override.compression.type"
+    ]
+
+
+def test_explain_hides_secrets() -> None:
+    text = srm("explain", "sasl.jaas.config")
+
+    assert "[hidden]" in text
+    assert "word" not in text
+    assert "ScramLoginModule" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("taks.max",), r"unknown key taks\.max; .* did you mean tasks\.max\?"),
+        (("tasks.max", "--flow", "a->b"), "flow a->b is unknown: .* lists the clusters us-east"),
+    ],
+)
+def test_explain_of_something_unknown(arguments: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        srm("explain", *arguments)
+
+
+SECURED = """
+clusters = P, B
+P.bootstrap.servers = p1:9092
+B.bootstrap.servers = b1:9092
+security.protocol = SASL_SSL
+sasl.mechanism = SCRAM-SHA-512
+sasl.jaas.config = x.ScramLoginModule required username="srm" password="operator";
+ssl.truststore.type = PEM
+ssl.truststore.location = /etc/srm/ca.pem
+ssl.truststore.password = hidden
+P->B.enabled = true
+P->B.topics = .*
+P->B.replication.policy.separator = _
+"""
+
+
+def client_file(tmp_path: Path, *arguments: str) -> Path:
+    source, written = tmp_path / "srm.properties", tmp_path / "client.properties"
+    source.write_text(SECURED)
+    command = ["config", "client", "-c", str(source), "-o", str(written), *arguments]
+    result = CliRunner().invoke(app, command)
+    if result.exception is not None:
+        raise result.exception
+    return written
+
+
+def test_the_file_of_clients_says_where_clusters_are_and_has_no_secrets(tmp_path: Path) -> None:
+    written = client_file(tmp_path)
+    text = written.read_text()
+
+    assert "operator" not in text
+    assert "hidden" not in text
+    assert "topics" not in text
+    assert "# P.sasl.jaas.config =" in text
+    assert written.stat().st_mode & 0o077 == 0
+    config = load_client_config(written)
+    assert config.clusters == ("P", "B")
+    assert config.client("B", "producer") == {
+        "bootstrap.servers": "b1:9092",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "ssl.ca.location": "/etc/srm/ca.pem",
+    }
+    assert config.flow(Flow("P", "B")).policy.separator == "_"
+    assert config.flow(Flow("B", "P")).policy.separator == "."
+
+
+def test_the_file_of_clients_has_credentials_that_were_given(tmp_path: Path) -> None:
+    written = client_file(
+        tmp_path, "--set", "P.sasl.username=app", "--set", "P.sasl.password=a=b # c"
+    )
+    client = load_client_config(written).client("P", "consumer")
+
+    assert (client["sasl.username"], client["sasl.password"]) == ("app", "a=b # c")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("nonsense", "KEY=VALUE"), ("P.no.such=1", "unknown key"), ("clusters=P", "clusters|flow|B")],
+)
+def test_a_line_that_cannot_be_used_is_refused(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        client_file(tmp_path, "--set", line)
+
+
+def test_without_a_client_file_it_says_how_to_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="srm config client"):
+        load_client_config()

@@ -1,0 +1,143 @@
+"""Tables of all commands: whole in a pipe, folded on a terminal, and never cut off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+from rich.console import Console, RenderableType
+from tests.unit.cli.filled import filled, long
+
+from srm.cli.console import open_console
+from srm.cli.flows import checkpoints, groups, metrics, replicator, status, topics, verify, why
+from srm.cli.moves import failover_status, residue, restore, source_return_view
+from srm.domain.metrics.metrics import WindowMetric
+from srm.domain.moves.records.plan import MovePlan
+from srm.domain.moves.records.progress import MoveProgress
+from srm.domain.moves.records.request import MoveRequest
+from srm.domain.names.topics import Flow
+from srm.domain.recovery.drill import Drill
+from srm.domain.recovery.restore import RestorePlan
+from srm.domain.recovery.source_return import SourceReturn
+from srm.domain.verification.verification import VerificationSummary
+from srm.engine.flows.driver_requests import Answer
+from srm.engine.flows.status import FlowStatus
+from srm.engine.groups.checkpoints import CheckpointSummary
+from srm.engine.groups.group_sync import GroupSyncSummary
+from srm.engine.recovery.residue import ResidueRange
+from srm.engine.why import Why
+from srm.pages.drills import drill_view, history_view
+from srm.pages.moves import plan_view
+from srm_lab.cli import stack
+from srm_lab.stack.stack import StackStatus
+
+Render = Callable[[Console], None]
+FLOWS: Final = (Flow("P", "B"),)
+REQUEST: Final = MoveRequest("failover", "P", "B")
+
+
+def printed(view: Callable[[], RenderableType]) -> Render:
+    return lambda console: console.print(view())
+
+
+VIEWS: Final[Mapping[str, tuple[Render, tuple[str, ...]]]] = {
+    "status": (
+        lambda console: status._render(console, [filled(FlowStatus, pause=None)]),
+        ("topic", "remote_topic", "group"),
+    ),
+    "why": (lambda console: why._render(console, [filled(Why)]), ("question", "answer", "action")),
+    "stack status": (
+        lambda console: stack._render_status(console, filled(StackStatus)),
+        ("name", "address", "log"),
+    ),
+    "stack up": (
+        lambda console: stack._render_up(console, filled(StackStatus)),
+        ("config", "logs", "bootstrap"),
+    ),
+    "checkpoints emit": (
+        lambda console: checkpoints._render(console, [filled(CheckpointSummary, skipped="")]),
+        ("group", "topic", "reason"),
+    ),
+    "groups sync": (
+        lambda console: groups._render(console, [filled(GroupSyncSummary, skipped="")]),
+        ("group", "topic", "reason"),
+    ),
+    "topics sync": (
+        lambda console: topics._render(console, [filled(topics.FlowTopicSync)]),
+        ("skipped",),
+    ),
+    "verify": (
+        lambda console: verify._render(console, filled(VerificationSummary)),
+        ("topic",),
+    ),
+    "metrics show": (
+        lambda console: metrics._render_windows(console, [filled(WindowMetric)], FLOWS),
+        ("topic",),
+    ),
+    "failover status": (
+        lambda console: failover_status._render_moves(
+            console, [(filled(MovePlan, request=REQUEST), filled(MoveProgress))]
+        ),
+        ("move_id", "group"),
+    ),
+    "failover plan": (
+        printed(lambda: plan_view(filled(MovePlan, request=REQUEST))),
+        ("group", "topic"),
+    ),
+    "failover drill": (printed(lambda: drill_view(filled(Drill))), ("group",)),
+    "failover drill --history": (printed(lambda: history_view([filled(Drill)])), ("drill_id",)),
+    "replicator restart": (
+        lambda console: replicator._render(console, (filled(Answer),), []),
+        ("application", "host"),
+    ),
+    "residue list": (
+        lambda console: residue._render(console, (filled(ResidueRange),)),
+        ("topic", "note"),
+    ),
+    "restore --dry-run": (
+        lambda console: restore._show_plan(console, filled(RestorePlan)),
+        ("topic", "copy", "reason"),
+    ),
+    "return status": (
+        lambda console: source_return_view.render_found(console, filled(SourceReturn)),
+        ("topic",),
+    ),
+}
+
+
+@pytest.mark.parametrize("command", VIEWS)
+def test_names_are_whole_where_the_table_goes_into_a_pipe(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    render, names = VIEWS[command]
+
+    render(open_console())
+
+    shown = capsys.readouterr().out
+    assert [name for name in names if long(name) not in shown] == []
+
+
+@pytest.mark.parametrize("command", VIEWS)
+def test_nothing_is_cut_off_on_a_terminal_of_80_columns(command: str) -> None:
+    console = Console(width=80, force_terminal=True, record=True, quiet=False)
+    with console.capture() as captured:
+        VIEWS[command][0](console)
+
+    assert "…" not in captured.get()
+
+
+def test_a_table_of_names_is_a_listing_wherever_it_is_made() -> None:
+    """Numbers and fixed words alone may do without: a demo's tables, a running replicator's."""
+    root = Path(status.__file__).parents[2]
+    bare = {
+        file.name
+        for folder in ("cli", "pages")
+        for file in (root / folder).glob("*.py")
+        if re.search(r"\bTable\((?!\))|\bTable\.grid\(", file.read_text("utf-8"))
+    }
+
+    assert bare <= {"demo.py", "disaster_view.py", "replicate.py", "stack.py", "tables.py"}

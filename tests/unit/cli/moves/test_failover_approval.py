@@ -1,0 +1,98 @@
+"""Who approves an unplanned move from a shell is kept, with the numbers that were in view."""
+
+from __future__ import annotations
+
+import getpass
+import io
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.domain.moves.report.reporting import FORECAST
+from tests.unit.engine.moves.control.moving import REQUEST, busy_world, config_in, planned
+
+from srm.cli.moves.failover import _approve
+from srm.engine import moves
+from srm.engine.flows.operator import operator
+from srm.engine.moves import MoveContext, MovePlan
+from srm.errors import UsageError
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> MoveContext:
+    return replace(planned(busy_world(config_in(tmp_path))), host="ops-1")
+
+
+@pytest.fixture
+def plan(context: MoveContext) -> MovePlan:
+    made = moves.MoveStore(context).plan("m1")
+    return replace(made, request=replace(REQUEST, mode="unplanned"), forecast=FORECAST)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_yes_is_an_approval_with_the_numbers_of_the_forecast(
+    context: MoveContext, plan: MovePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(getpass, "getuser", lambda: "ada")
+
+    _approve(context, plan, yes=True)
+
+    [approval] = moves.report(context, "m1").approvals
+    assert (approval.by, approval.how) == ("ada@ops-1", "--yes")
+    assert approval.text == FORECAST.line("P")
+    assert approval.numbers == {
+        "records_not_copied": 312,
+        "records_lost_at_most": 330,
+        "seconds_lost": 0.4,
+        "records_read_again_at_most": 40,
+        "seconds_since_the_source_answered": 1.5,
+        "groups": 1,
+    }
+
+
+def test_a_typed_name_approves_and_another_word_does_nothing(
+    context: MoveContext, plan: MovePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal("B\n"))
+    with pytest.raises(UsageError, match="'B' is not 'P': nothing was done"):
+        _approve(context, plan, yes=False)
+    assert moves.report(context, "m1").approvals == ()
+
+    monkeypatch.setattr(sys, "stdin", Terminal("P\n"))
+    _approve(context, plan, yes=False)
+    assert [one.how for one in moves.report(context, "m1").approvals] == ["typed P"]
+
+
+def test_who_runs_a_planned_move_is_kept_with_the_numbers_of_the_plan(
+    context: MoveContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(getpass, "getuser", lambda: "ada")
+
+    _approve(context, moves.MoveStore(context).plan("m1"), yes=False)
+
+    [approval] = moves.report(context, "m1").approvals
+    assert (approval.by, approval.how) == ("ada@ops-1", "srm failover run")
+    assert approval.numbers == {
+        "groups": 2,
+        "members": 2,
+        "lag": 95,
+        "records_read_again": 0,
+        "records_skipped": 0,
+    }
+    assert approval.text == (
+        "failover P->B of 2 groups: 95 records still to read, 0 read again, 0 skipped"
+    )
+
+
+def test_a_user_without_a_name_can_still_approve(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 4711")
+
+    monkeypatch.setattr(getpass, "getuser", nameless)
+
+    assert operator("ops-1").endswith("@ops-1")

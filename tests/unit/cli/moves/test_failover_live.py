@@ -1,0 +1,110 @@
+"""The live view of ``srm failover run``, and what ``status`` says of a move at rest."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+from rich.console import Console
+
+from srm.cli.moves.failover_status import at_rest
+from srm.cli.moves.failover_view import shown
+from srm.domain.moves.gate.gate import SyncStatus
+from srm.domain.moves.records.plan import MovePlan
+from srm.domain.moves.records.progress import MoveProgress, MoveStep
+from srm.domain.moves.records.request import MoveRequest
+from srm.engine.moves import RunEvent
+from srm.engine.moves.steps.verify import VerifyStatus
+
+PLAN = MovePlan("m1", 1, MoveRequest("failover", "P", "B"), ("T",), (), (), (), "f")
+
+
+def waits(*blocking: str, asks: tuple[str, ...] = ()) -> RunEvent:
+    sync = SyncStatus(
+        *("m1", False, False, blocking, (), 7, (), None, 3.0, False),
+        asks=asks,
+    )
+    return RunEvent("wait", sync=sync)
+
+
+def in_a_file(*events: RunEvent) -> list[str]:
+    out = StringIO()
+    with shown(PLAN, Console(file=out, width=80)) as show:
+        for event in events:
+            show(event)
+    assert out.getvalue().endswith("\n"), "an error would stick to the line"
+    return out.getvalue().splitlines()
+
+
+def test_a_file_gets_a_line_when_the_step_changes_or_what_is_waited_for() -> None:
+    left = VerifyStatus("m1", False, ("group g has no members on B",), {}, {}, 2.0, False)
+
+    lines = in_a_file(
+        RunEvent("hold"),
+        waits("group g is still active on P (c-1, c-2)", "T is 7 records behind"),
+        waits("T is 7 records behind"),
+        waits("T is 7 records behind", asks=("stop the producers of T",)),
+        RunEvent("go"),
+        RunEvent("verify", verify=left),
+    )
+
+    head = "3 s since the hold: 7 records to copy, 0 of 0 groups synchronised; waiting for: "
+    assert lines == [
+        "m1  hold",
+        f"m1  wait: {head}group g is still active on P (c-1, c-2); T is 7 records behind",
+        f"m1  wait: {head}T is 7 records behind",
+        f"m1  wait: {head}T is 7 records behind; please: stop the producers of T",
+        "m1  go",
+        "m1  verify: 2 s since go; waiting for: group g has no members on B",
+    ]
+
+
+def test_what_only_becomes_less_is_not_told_again() -> None:
+    lines = in_a_file(*(waits(f"T is {count} behind") for count in ("2,045 records", "12 records")))
+
+    assert len(lines) == 1
+
+
+def test_reasons_that_a_line_has_no_room_for_are_no_news() -> None:
+    shown_first = tuple(f"group g-{number} is still active" for number in range(5))
+
+    lines = in_a_file(waits(*shown_first, "group h", "group i"), waits(*shown_first, "group i"))
+
+    assert len(lines) == 1
+
+
+def test_a_partition_that_is_another_one_is_told() -> None:
+    lines = in_a_file(
+        waits("replication of T-0 is stopped"), waits("replication of T-1 is stopped")
+    )
+
+    assert len(lines) == 2
+
+
+def test_names_are_shown_as_they_are() -> None:
+    assert "group [red]" in in_a_file(waits("group [red] is still active"))[0]
+
+
+def test_a_move_at_rest_names_its_outcome_instead_of_what_its_gate_would_wait_for() -> None:
+    request = MoveRequest("failover", "P", "B")
+    planned = MovePlan(
+        "m1", 1, request, ("T",), groups=(), blocking=(), warnings=(), fingerprint="f"
+    )
+
+    def said(step: MoveStep) -> str:
+        return at_rest(planned, MoveProgress("m1", step=step)) or ""
+
+    assert said("held") == ""
+    assert said("released").startswith(
+        "m1: released; clients were left on P; the same 'srm failover run' with --move-id m1"
+    )
+    assert "sent to B; 'srm failover report m1'" in said("reported")
+
+
+def test_a_move_that_was_given_up_says_why_and_for_how_long_clients_were_held() -> None:
+    planned = MovePlan("m1", 1, MoveRequest("failover", "P", "B"), ("T",), (), (), (), "f")
+    times = {"holding": 1_000, "released": 46_500}
+    given_up = MoveProgress("m1", step="released", times_ms=times, reason="T-0 is stopped")
+
+    assert (at_rest(planned, given_up) or "").startswith(
+        "m1: released after 45.5 s of hold: T-0 is stopped; clients were left on P;"
+    )

@@ -1,0 +1,99 @@
+"""The tables of keys, their documentation and the model stay in step."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from srm.config.docs import DEFAULT_PATH, render
+from srm.config.keys.client_keys import CLIENT_KEYS, TRANSLATED
+from srm.config.keys.ignored_keys import IGNORED_KEYS, IGNORED_PREFIXES
+from srm.config.keys.keys import (
+    FLOW_KEYS,
+    KEYS,
+    RECORD_KEYS,
+    find_key,
+)
+from srm.config.keys.move_keys import MOVE_KEYS
+from srm.config.model import FlowConfig
+from srm.config.values import parse_value
+
+ROOT = Path(__file__).parents[4]
+
+
+def test_every_setting_of_a_flow_comes_from_exactly_one_key() -> None:
+    named = [key.field for key in FLOW_KEYS]
+
+    assert len(named) == len(set(named))
+    made_of_several = {"flow", "policy", "isolation_level", "records", "redirect"}
+    assert {f.name for f in dataclasses.fields(FlowConfig)} - {*named} == made_of_several
+
+
+def test_every_default_is_a_value_of_its_key() -> None:
+    for key in (*FLOW_KEYS, *MOVE_KEYS, *RECORD_KEYS):
+        assert key.default is None or parse_value(key, key.default) is not None, key.name
+
+
+def test_no_name_is_used_twice() -> None:
+    names = [
+        name
+        for key in (*FLOW_KEYS, *MOVE_KEYS, *RECORD_KEYS, *IGNORED_KEYS)
+        for name in (key.name, *key.synonyms, *key.deprecated)
+    ]
+
+    assert len(names) == len(set(names))
+    assert not set(names) & set(CLIENT_KEYS)
+
+
+def test_a_family_of_keys_is_found_by_its_prefix() -> None:
+    found = find_key("offset.storage.topic")
+
+    assert found in IGNORED_PREFIXES
+    assert find_key("offset.nothing") is None
+
+
+def test_librdkafka_knows_every_name_that_settings_are_turned_into() -> None:
+    """A setting it does not know would only fail when the first client is made."""
+    names = {
+        key.librdkafka
+        for key in CLIENT_KEYS.values()
+        if key.librdkafka is not None and key.name not in TRANSLATED
+    }
+
+    unknown = {name for name in names if not _known_to_librdkafka(name)}
+
+    assert unknown == set()
+    assert not _known_to_librdkafka("buffer.memory")
+
+
+def _known_to_librdkafka(name: str) -> bool:
+    """Ask it; the second, unknown name keeps a producer from being made."""
+    with pytest.raises((KafkaException, TypeError, ValueError)) as refused:
+        Producer({name: "?", "no.such.property": "?"})
+    return f'No such configuration property: "{name}"' not in str(refused.value)
+
+
+def test_the_page_documents_every_key() -> None:
+    page = render()
+
+    missing = [name for name in (*KEYS, *CLIENT_KEYS) if f"`{name}`" not in page]
+    assert [name for name in missing if name not in TRANSLATED] == []
+    assert [key.name for key in IGNORED_PREFIXES if f"`{key.name}*`" not in page] == []
+
+
+def test_the_page_in_docs_is_the_generated_one() -> None:
+    """Run ``python -m srm.config.docs`` after changing a table."""
+    assert (ROOT / DEFAULT_PATH).read_text("utf-8") == render()
+
+
+def test_the_generator_writes_the_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+
+    subprocess.run([sys.executable, "-m", "srm.config.docs", str(page)], check=True, timeout=300)
+
+    assert page.read_text("utf-8") == render()

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srm.domain.moves.gate.gate import GateFacts, GroupFacts, decide, eta_seconds
+from srm.domain.moves.records.positions import PartitionMove
+from srm.domain.moves.records.replication import ReplicationFacts
+from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.routing.routes import Route
+from srm.domain.names.topics import TopicPartition
+from srm.domain.names.transactions import OpenTransaction
+
+REQUEST = MoveRequest("failover", "P", "B", wait_seconds=60)
+HELD = Route(5, "P", "hold", "m1")
+
+
+def position(state="translated", resume=10, there=10, **more):
+    return PartitionMove("T", 0, "P.T", "forward", state, 10, 0, resume, there, **more)
+
+
+TRANSACTION = OpenTransaction(TopicPartition("T", 0), 60, 7, 0, "someone", 12_000)
+HELD_BACK = ReplicationFacts("T", 0, 60, 0, 100, stable_end=60, transactions=(TRANSACTION,))
+TRANSACTION_REASON = (
+    "40 records of T-0 on P cannot be copied: a transaction is open from offset 60 on "
+    "(producer id 7, transactional id 'someone', age 12 s): end it, on P with "
+    "'kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic T --partition 0 "
+    "--start-offset 60', or move without them: "
+    "--accept-open-transactions (in the form: accept_open_transactions)"
+)
+GROUP = GroupFacts("g", "empty", (), "dead", (), (position(),))
+OPEN = GateFacts(
+    move_id="m1",
+    request=REQUEST,
+    topics=("T",),
+    groups=(GROUP,),
+    replication=(ReplicationFacts("T", 0, 100, 0, 100),),
+    routes={"topic:T": HELD, "group:g": HELD},
+    moving={},
+    now_ms=10_000,
+    held_ms=4_000,
+    report_age_ms=500,
+)
+
+
+def group(**changes):
+    return replace(OPEN, groups=(replace(GROUP, **changes),))
+
+
+def at(row):
+    return group(positions=(row,))
+
+
+def test_the_gate_is_open_when_everything_is_as_it_has_to_be():
+    status = decide(OPEN)
+
+    assert (status.ready, status.applied, status.open) == (True, True, True)
+    assert (status.blocking, status.unapplied, status.timed_out) == ((), (), False)
+    assert status.elapsed_seconds == 6
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        (group(source_state="active", source_members=("app@h",)), "still active on P (app@h)"),
+        (group(target_state="active", target_members=("app@h",)), "still active on B (app@h)"),
+        (group(source_state="unknown"), "still active on P (state unknown)"),
+        (group(source_state="unknown", source_reason="grant Describe"), "unknown: grant Describe"),
+        (group(unreadable="grant Describe on g"), "offsets of group g cannot be read: grant"),
+        (group(pending=(TopicPartition("T", 0),)), "offsets of T-0 in a transaction on P that is"),
+        (at(position("not-copied-yet", None, remaining=3)), "not copied yet, 3 to go"),
+        (at(position("map-behind", None, remaining=3)), "not copied yet, 3 to go"),
+        (at(position("no-map", None, reason="never copied")), "never copied; is the replication"),
+        (at(position("damaged-map", None, reason="block 7")), "block 7; restart the replicator"),
+        (at(position("no-target", None, reason="no P.T-0")), "no P.T-0; create it"),
+        (at(position("past-end", None, reason="ends at 5")), "ends at 5; reset that offset"),
+        (at(position("conflict", 10, 20)), "ahead of the translated 10"),
+        (
+            at(position(skipped=4, reason="as noted")),
+            "would skip 4 records it has still to read (as",
+        ),
+        (replace(OPEN, moving={"T": 7}), "still written to on P (7 offsets since the hold)"),
+        (replace(OPEN, moving={"T": 0}), "has to stand still on P"),
+        (replace(OPEN, routes={"group:g": HELD}), "topic:T is not held by this move"),
+        (
+            replace(OPEN, routes={"topic:T": HELD, "group:g": replace(HELD, move_id="m2")}),
+            "group:g is not held by this move (last set by m2)",
+        ),
+        (
+            replace(OPEN, routes={"topic:T": HELD, "group:g": replace(HELD, state="go")}),
+            "group:g is not held",
+        ),
+        (
+            replace(OPEN, replication=(ReplicationFacts("T", 0, 98, 0, 100),)),
+            "replication of T from P is 2 records behind",
+        ),
+        (
+            replace(OPEN, replication=(ReplicationFacts("T", 0, None, 5, 9),)),
+            "4 records behind",
+        ),
+        (
+            replace(OPEN, replication=(ReplicationFacts("T", 0, 1, 0, 9, "data lost"),)),
+            "T-0 is stopped: data lost",
+        ),
+        (
+            replace(OPEN, replication=(ReplicationFacts("T", 0, None, 0, 9, damage="block 7"),)),
+            "the offset map of T-0 cannot be used: block 7",
+        ),
+        (
+            replace(OPEN, replication=(HELD_BACK,)),
+            TRANSACTION_REASON,
+        ),
+        (
+            replace(OPEN, replication=(replace(HELD_BACK, transactions=(), hidden="no right"),)),
+            "open from offset 60 on, whose cannot be seen (no right)",
+        ),
+        (
+            replace(OPEN, replication=(ReplicationFacts("T", 0, 1, 0, 9),), report_age_ms=60_000),
+            "last reported 1 min ago: is it running",
+        ),
+    ],
+)
+def test_each_single_thing_out_of_place_closes_the_gate_and_is_named(facts, reason):
+    status = decide(facts)
+
+    assert not status.ready
+    assert not status.open
+    assert any(reason in line for line in status.blocking), status.blocking
+
+
+def test_offsets_still_to_be_applied_leave_the_move_ready_but_the_gate_closed():
+    status = decide(at(position(resume=10, there=9)))
+
+    assert (status.ready, status.applied, status.open) == (True, False, False)
+    assert status.unapplied == ("group g, P.T-0: offset on B is 9, intended is 10",)
+
+
+def test_what_the_request_accepts_does_not_block():
+    lenient = replace(REQUEST, accept_skips=True, overwrite=True)
+
+    assert decide(replace(at(position(skipped=4)), request=lenient)).ready
+    assert decide(replace(at(position("conflict", 10, 20)), request=lenient)).ready
+
+
+def test_records_that_an_open_transaction_holds_back_are_counted_when_they_are_accepted():
+    """What was copied up to the transaction still has to be: the flag is about nothing else."""
+    lenient = replace(OPEN, request=replace(REQUEST, accept_open_transactions=True))
+    ready = decide(replace(lenient, replication=(HELD_BACK,)))
+    behind = decide(replace(lenient, replication=(replace(HELD_BACK, source_next=58),)))
+
+    assert (ready.ready, ready.rpo_records) == (True, 40)
+    assert ready.missing == (
+        "T-0: 40 records missing on B from offset 60 on, 40 held back by open transactions",
+    )
+    assert behind.blocking[0] == "replication of T from P is 2 records behind"
+    assert behind.rpo_records == 42
+
+
+def test_records_that_were_never_copied_count_as_missing_on_the_target():
+    replication = ReplicationFacts("T", 0, 100, 0, 100, lost=20)
+    rows = (position(skipped=5, uncopied=5), position(skipped=9, uncopied=9))
+    groups = tuple(replace(GROUP, group=str(i), positions=(row,)) for i, row in enumerate(rows))
+    accepted = replace(REQUEST, accept_skips=True)
+    status = decide(replace(OPEN, request=accepted, groups=groups, replication=(replication,)))
+
+    assert status.rpo_records == 29
+    assert status.missing == (
+        "T-0: 20 records never copied to B, as noted",
+        "T-0: 9 offsets from before the first record copied to B",
+    )
+
+
+@given(
+    st.sampled_from(["empty", "dead", "active", "unknown"]),
+    st.sampled_from(["empty", "dead", "active", "unknown"]),
+    st.integers(0, 5),
+    st.integers(0, 5),
+    st.sampled_from(["translated", "no-commit", "not-copied-yet", "no-map", "conflict"]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_the_gate_opens_only_when_all_conditions_hold(
+    source_state, target_state, copied, end, state, applied, moving
+):
+    facts = replace(
+        OPEN,
+        groups=(
+            replace(
+                GROUP,
+                source_state=source_state,
+                target_state=target_state,
+                positions=(position(state, there=10 if applied else 3),),
+            ),
+        ),
+        replication=(ReplicationFacts("T", 0, copied, 0, end),),
+        moving={"T": 1} if moving else {},
+    )
+
+    expected = (
+        source_state in {"empty", "dead"}
+        and target_state in {"empty", "dead"}
+        and copied >= end
+        and state in {"translated", "no-commit"}
+        and not moving
+    )
+    assert decide(facts).ready == expected
+    assert decide(facts).open == (expected and applied)
+
+
+def test_a_wait_times_out_by_the_clock_since_the_hold():
+    closed = group(source_state="active")
+
+    assert not decide(closed).timed_out
+    assert decide(replace(closed, now_ms=4_000 + 60_001)).timed_out
+    assert not decide(replace(OPEN, now_ms=4_000 + 60_001)).timed_out
+
+
+def test_the_forecast_follows_the_rate_of_copying():
+    assert eta_seconds(((0, 100),), 10_000, 50) == 10
+    assert eta_seconds(((0, 100),), 10_000, 100) is None
+    assert eta_seconds((), 10_000, 50) is None

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from srm.domain.moves.gate.presence import (
+    ANNOUNCED_MS,
+    Presence,
+    StampedAck,
+    Writer,
+    Writers,
+    strangers,
+    unheld_producers,
+    unknown_writers,
+)
+from srm.domain.moves.routing.routes import Ack
+from srm.domain.names.topics import TopicPartition
+
+TP = TopicPartition("T", 0)
+
+
+def said(client, state="resumed", generation=0, stamped_ms=1_000, subject="topic:T"):
+    ack = Ack(subject, client, generation, state, "P", 0, kind="producer", host="h1")
+    return StampedAck(ack, stamped_ms)
+
+
+def present(*acks, now_ms=1_000):
+    return Presence.of(acks, now_ms)
+
+
+def test_what_a_client_said_last_counts_whichever_cluster_it_said_it_to():
+    presence = present(said("c", "held", 3, 5_000), said("c", "resumed", 0, 4_000), now_ms=5_000)
+
+    assert presence.not_held("topic:T", 3) == ()
+
+
+def test_what_a_client_said_of_a_later_generation_is_later_also_by_a_clock_that_is_behind():
+    presence = present(said("c", "held", 2, 9_000), said("c", "held", 3, 5_000), now_ms=9_000)
+
+    assert presence.not_held("topic:T", 3) == ()
+
+
+def test_a_client_that_stopped_announcing_itself_is_not_waited_for():
+    silent = said("c", stamped_ms=1_000)
+
+    assert present(silent, now_ms=1_000 + ANNOUNCED_MS).followers("topic:T") == (silent.ack,)
+    assert present(silent, now_ms=1_001 + ANNOUNCED_MS).followers("topic:T") == ()
+
+
+def test_a_producer_that_has_not_acknowledged_this_hold_keeps_the_gate_closed():
+    presence = present(said("old", "held", 2), said("ready", "held", 3), said("busy"))
+
+    reasons = list(unheld_producers(["T"], 3, presence))
+
+    assert {reason.split()[1] for reason in reasons} == {"old", "busy"}
+    assert any("producer busy on h1 of topic T has not stopped" in reason for reason in reasons)
+
+
+def test_members_that_announced_nothing_are_strangers():
+    presence = present(said("c1", subject="group:g"))
+
+    assert strangers("g", ("c1@10.0.0.1", "plain@10.0.0.2"), presence) == ("plain@10.0.0.2",)
+
+
+def test_members_of_a_supervised_program_go_by_the_id_it_was_given_and_more():
+    """Only under srm follow: of other clients, one whose name begins alike is another one."""
+    acks = [said("srm-follow-h-1-ab", subject="group:g"), said("shop", subject="group:g")]
+    names = (
+        "srm-follow-h-1-ab",
+        "srm-follow-h-1-ab-StreamThread-1",
+        "srm-follow-h-1-abc",
+        "shop-2",
+    )
+
+    assert strangers("g", [f"{name}@h" for name in names], present(*acks)) == (
+        "srm-follow-h-1-abc@h",
+        "shop-2@h",
+    )
+
+
+def test_a_slow_writer_is_seen_by_its_sequence_and_not_by_a_clock():
+    before = {"T-0#7": 10, "T-0#8": 3}
+    seen = Writers((Writer(TP, 7, 11, 0), Writer(TP, 8, 3, 0)), before, held_ms=10**9)
+
+    assert seen.wrote_since_hold("T") == {7}
+    assert seen.recent("T") == {7}
+
+
+def test_producer_ids_beyond_those_that_follow_are_counted():
+    seen = (Writer(TP, 7, 1, 990), Writer(TP, 8, 1, 995), Writer(TP, 9, 1, 10))
+    known = {writer.name: 1 for writer in seen}
+    writers = Writers(seen, known, held_ms=1_000, recent_ms=100)
+
+    assert unknown_writers("T", writers, present(said("c"))) == 1
+    assert unknown_writers("T", writers, present(said("c"), said("d"))) == 0
+    assert unknown_writers("other", writers, present()) == 0

@@ -1,0 +1,109 @@
+"""What a move makes of a translation, beside what the group has committed on the target."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.domain.groups.copy_history import COPY, ORIGINAL, History, histories
+
+from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.groups.translation import Log, Losses, PartitionFacts
+from srm.domain.moves.records.positions import GroupPosition, partition_move
+from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
+
+
+def drained(history: History) -> History:
+    """The same copy without an open transaction, and with whole logs."""
+    original = history.original[: history.copied]
+    return replace(history, original=original, stable=history.copied, starts=(0, 0))
+
+
+def unread(history: History, direction: str, start: int) -> int:
+    side = 0 if direction == "forward" else 1
+    return sum(pair[side] >= start for pair in history.pairs)
+
+
+@given(histories(), st.data())
+def test_lag_counts_records_never_markers_of_a_copy(history: History, data: st.DataObject) -> None:
+    committed = data.draw(st.none() | st.integers(0, len(history.copy)))
+    row = partition_move(GroupPosition(history.facts("reverse"), committed, None, False))
+
+    assert row.lag == unread(history, "reverse", max(committed or 0, history.starts[1]))
+
+
+@given(histories(), st.data())
+def test_applying_never_goes_back_over_records_a_consumer_on_the_target_has_committed(
+    history: History, data: st.DataObject
+) -> None:
+    history = drained(history)
+    committed = data.draw(st.integers(0, history.copied))
+    theirs = data.draw(st.integers(0, len(history.copy)))
+    row = partition_move(GroupPosition(history.facts("forward"), committed, theirs, False))
+
+    if row.resume is not None:
+        passed = [place for _, place in history.pairs if row.resume <= place < theirs]
+        assert (row.state == "conflict") == bool(passed)
+        assert row.re_read == len(passed)
+
+
+@given(histories(), st.data())
+def test_what_srm_itself_wrote_on_the_target_is_no_conflict(
+    history: History, data: st.DataObject
+) -> None:
+    committed = data.draw(st.integers(0, len(history.original)))
+    theirs = data.draw(st.integers(0, len(history.copy)))
+    row = partition_move(GroupPosition(history.facts("forward"), committed, theirs, True))
+
+    assert row.state != "conflict"
+
+
+def test_past_markers_only_the_consumers_own_commit_on_the_target_stays() -> None:
+    """After a failback a commit beyond a transaction marker is the same place, not a conflict."""
+    history = History(("record", "marker", "marker"), 0, 3, 3, (0,), 1, (0, 0))
+    row = partition_move(GroupPosition(history.facts("reverse"), 1, 3, False))
+
+    assert (row.state, row.resume, row.applied) == ("translated", 3, True)
+
+
+def test_a_partition_without_a_commit_is_left_to_the_clients_reset_policy() -> None:
+    history = History(("record", "record"), 0, 2, 2, (0, 1), 2, (0, 0))
+    row = partition_move(GroupPosition(history.facts("forward"), None, None, False))
+
+    assert (row.state, row.resume, row.lag, row.applied) == ("no-commit", None, 2, True)
+    assert row.left_to_reset
+    assert not replace(row, target_committed=1).left_to_reset
+
+
+def test_a_commit_in_an_empty_partition_waits_for_nothing() -> None:
+    history = History((), 0, 0, 0, (), 0, (0, 0))
+    facts = replace(history.facts("forward"), downstream_log=None)
+
+    assert partition_move(GroupPosition(facts, 0, None, False)).state == "no-commit"
+
+
+@pytest.mark.parametrize(
+    ("committed", "theirs", "passed"),
+    [
+        (50, None, 0),  # it reads them on the source
+        (60, None, 20),
+        (60, 55, 15),  # five of them were read there before the disaster
+        (60, 70, 0),
+    ],
+)
+def test_what_was_kept_on_a_returned_source_is_not_passed_over_in_silence(
+    committed: int, theirs: int | None, passed: int
+) -> None:
+    kept = PartitionNotes.decided("keep", "r", ("Payments", 0, "id"), (50, 70), "kept", 0)
+    facts = PartitionFacts(
+        *("reverse", COPY, ORIGINAL, "P", Log(0, 60, 60), Log(0, 80, 80)),
+        OffsetMap.of([Run(0, 0, 50), Run(70, 50, 10)], Position(80, 60, 80)),
+        losses=Losses.of([kept], None),
+    )
+
+    row = partition_move(GroupPosition(facts, committed, theirs, False))
+
+    assert row.passed_kept == passed
+    assert row.resume == (80 if committed == 60 else 50)

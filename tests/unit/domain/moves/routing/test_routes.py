@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srm.domain.moves.routing.routes import (
+    ERA,
+    Ack,
+    Route,
+    acks_of,
+    decode_route,
+    fold_routes,
+    home_route,
+    merge,
+    merge_tables,
+    next_generation,
+)
+from srm.errors import IntegrityError
+
+routes = st.builds(
+    Route,
+    st.integers(1, 4),
+    st.sampled_from(["P", "B"]),
+    st.sampled_from(["go", "hold"]),
+    st.sampled_from(["m1", "m2"]),
+    st.integers(0, 2),
+    st.booleans(),
+    st.sampled_from([0, 60_000]),
+    st.integers(0, 2),
+)
+maybe = st.none() | routes
+
+
+@given(maybe, maybe, maybe)
+def test_all_clients_merge_to_the_same_route_whatever_they_read_first(a, b, c):
+    assert merge(a, b) == merge(b, a)
+    assert merge(merge(a, b), c) == merge(a, merge(b, c))
+    assert merge(a, a) == a
+
+
+@given(routes, routes)
+def test_the_higher_generation_wins(a, b):
+    winner = merge(a, b)
+
+    assert winner.generation == max(a.generation, b.generation)
+
+
+def test_within_an_attempt_a_hold_is_followed_by_released_and_gone_is_the_highest():
+    hold = Route(3, "P", "hold", "m1", beat=9)
+    released, gone = Route(3, "P", "go", "m1"), Route(3, "B", "go", "m1", decided=True)
+
+    assert merge(hold, released) == released
+    assert merge(released, gone) == gone
+    assert merge(hold, gone) == gone
+
+
+def test_a_renewed_hold_is_the_later_one_whatever_its_time_says():
+    first = Route(3, "P", "hold", "m1", 900, lease_ms=60_000, beat=1)
+    renewed = Route(3, "P", "hold", "m1", 100, lease_ms=60_000, beat=2)
+
+    assert merge(first, renewed) == renewed
+
+
+@given(st.lists(maybe, max_size=4), st.integers(0, 6), routes)
+def test_a_new_attempt_overrides_everything_before_it(known, attempt, new):
+    after = replace(new, generation=next_generation(known, attempt))
+
+    assert after.generation > attempt
+    assert reduce(merge, known, after) == after
+
+
+@given(st.permutations([(1, "hold", 1), (1, "hold", 2), (1, "go", 0), (2, "hold", 1)]))
+def test_the_highest_rank_in_the_log_counts_not_the_last_record(log):
+    """A process that stalls between reading and writing writes late what it computed long ago."""
+    history = [Route(g, "P", state, "m1", beat=beat).value() for g, state, beat in log]
+
+    folded = fold_routes({b"group:g": history, b"ack:group:g:c": [b"{}"]}, pytest.fail)
+    assert folded == {"group:g": Route(2, "P", "hold", "m1", beat=1)}
+
+
+def test_a_damaged_record_is_reported_and_stops_nobody():
+    damaged = []
+    history = {b"group:g": [Route(1, "P", "hold").value(), b"?"], b"group:h": [b"?"]}
+
+    assert fold_routes(history, damaged.append) == {"group:g": Route(1, "P", "hold")}
+    assert [str(error).split()[2] for error in damaged] == ["group:g", "group:h"]
+    assert acks_of({b"ack:group:g:c": b"?"}, damaged.append) == ()
+    assert len(damaged) == 3
+
+
+def test_a_hold_that_has_lapsed_counts_as_go_where_the_clients_were():
+    lapsed = Route(3, "P", "hold", "m1", 7, lease_ms=60_000, beat=2).lapsed()
+
+    assert (lapsed.cluster, lapsed.state, lapsed.decided) == ("P", "go", False)
+
+
+def test_a_record_of_an_earlier_version_holds_without_a_limit():
+    value = b'{"generation":2,"cluster":"P","state":"hold","move_id":"m","time_ms":1}'
+
+    route = decode_route(b"group:g", value)
+    assert (route.lease_ms, route.beat, route.decided) == (0, 0, False)
+
+
+def test_without_a_record_clients_use_their_home_cluster():
+    assert home_route("P") == Route(0, "P", "go")
+    assert merge(home_route("P"), Route(1, "P", "hold")).state == "hold"
+
+
+@given(st.dictionaries(st.sampled_from(["group:a", "topic:b"]), routes))
+def test_a_cluster_that_was_away_cannot_send_clients_back(table):
+    newer = {k: Route(r.generation + 1, "B", "go", "m3") for k, r in table.items()}
+
+    assert merge_tables([table, newer]) == newer
+    assert merge_tables([newer, table]) == newer
+
+
+@given(routes)
+def test_a_route_survives_its_encoding(route):
+    history = {b"group:g": [route.value()], b"ack:group:g:c": [b"{}"]}
+
+    assert fold_routes(history, pytest.fail) == {"group:g": route}
+
+
+def test_an_acknowledgement_survives_its_encoding():
+    ack = Ack("group:g", "client-1", 4, "resumed", "B", 12, {"P.T-0": 7})
+
+    assert acks_of({ack.key(): ack.value(), b"group:g": b"{}"}) == (ack,)
+
+
+def test_an_acknowledgement_of_an_older_client_is_read():
+    value = (
+        b'{"subject": "group:g", "client": "c", "generation": 4, "state": "resumed", '
+        b'"cluster": "B", "time_ms": 12, "positions": {"P.T-0": 7}}'
+    )
+
+    [ack] = acks_of({b"ack:group:g:c": value})
+
+    assert (ack.kind, ack.host, ack.uncommitted, ack.ages_ms) == ("", "", {}, {})
+    assert ack.positions == {"P.T-0": 7}
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", b'{"generation": 1, "cluster": "P", "state": "x"}'])
+def test_a_damaged_route_is_an_integrity_error_that_names_the_subject(value):
+    with pytest.raises(IntegrityError, match="group:g"):
+        decode_route(b"group:g", value)
+
+
+def test_a_key_that_is_no_text_is_damage_like_any_other() -> None:
+    """Clients pass over damaged records: anything else would end the thread that reads them."""
+    with pytest.raises(IntegrityError, match="has no readable key"):
+        decode_route(b"group:\xff", Route(1, "P", "go").value())
+
+
+@pytest.mark.parametrize(
+    ("route", "given_up"),
+    [
+        (Route(ERA, "P", "hold"), {"P"}),
+        (Route(2 * ERA, "P", "hold"), {"P"}),
+        (Route(ERA, "B", "go", decided=True), {"P"}),
+        (Route(ERA, "P", "go"), set()),  # released
+        (Route(ERA, "P", "hold").lapsed(), set()),
+        (Route(ERA + 1, "P", "hold"), set()),
+        (Route(ERA - 1, "B", "go", decided=True), set()),
+        (home_route("P"), set()),
+    ],
+)
+def test_the_route_of_an_unplanned_move_gives_up_the_cluster_that_is_left(route, given_up):
+    assert {cluster for cluster in ("P", "B") if route.gives_up(cluster)} == given_up
+
+
+@given(routes, st.integers(0, 3))
+def test_what_is_given_up_is_never_where_a_route_sends_clients(route, era):
+    route = replace(route, generation=era * ERA)
+    assert route.state == "hold" or not route.gives_up(route.cluster)

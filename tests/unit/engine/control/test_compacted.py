@@ -1,0 +1,32 @@
+"""Topics that hold state of srm: how they are created."""
+
+from __future__ import annotations
+
+import pytest
+
+from srm.domain.names import internal_topics
+from srm.engine.control.compacted import compacted_spec, ensure_compacted
+from srm.engine.control.control_topics import create_control_topics
+from srm_lab.testing.fake_cluster import FakeCluster
+
+
+@pytest.mark.parametrize(
+    ("replicas", "in_sync"), [(3, "2"), (2, "2"), (1, "1"), (-1, None)], ids=str
+)
+def test_what_is_acknowledged_is_on_two_brokers_where_there_are_two_replicas(
+    replicas: int, in_sync: str | None
+) -> None:
+    """Of -1 the broker chooses both; with one replica its default of 2 would refuse all writes."""
+    assert compacted_spec("state", replicas).configs.get("min.insync.replicas") == in_sync
+
+
+def test_control_topics_and_tables_are_created_so() -> None:
+    cluster = FakeCluster("B")
+    create_control_topics(cluster, 3)
+    ensure_compacted(cluster, "table", 1, 3, {"retention.ms": "1000"})
+
+    names = [internal_topics.MOVES, internal_topics.ROUTING, internal_topics.LEDGER, "table"]
+    found = cluster.topic_configs(names)
+
+    assert {name: found[name]["min.insync.replicas"] for name in names} == dict.fromkeys(names, "2")
+    assert found["table"]["retention.ms"] == "1000"

@@ -1,0 +1,197 @@
+"""Remote topics like their sources: created, grown, configured, never shrunk or deleted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.pause import PAUSE_KEY, Pause
+from srm.domain.flow_state.replication_records import (
+    REPORTS,
+    STATE_PARTITIONS,
+    AssignedPartition,
+    Incarnation,
+    PartitionPosition,
+)
+from srm.domain.flow_state.slot_records import PositionGroup
+from srm.domain.names import internal_topics
+from srm.domain.offset_map.offset_map import Position
+from srm.engine.control.topic_sync import TopicSyncPlan, append, apply, plan_remote_topics, sync
+from srm.engine.flows.state_topic import StateTopic
+from srm.engine.ports import FlowContext, TopicDescription, TopicSpec
+from srm.errors import ConfigError, NotFoundError
+
+
+def described(name: str, partitions: int) -> dict[str, TopicDescription]:
+    return {name: TopicDescription(name, "id", partitions)}
+
+
+@pytest.fixture
+def config(sites):
+    return sites.flow("P->B").config
+
+
+def test_a_missing_remote_topic_gets_the_partitions_and_settings_of_its_source(config) -> None:
+    settings = {"retention.ms": "1000", "min.insync.replicas": "2"}
+
+    plan = plan_remote_topics(described("Payments", 3), {}, config, {"Payments": settings})
+
+    assert plan.create == (TopicSpec("P.Payments", 3, 1, {"retention.ms": "1000"}),)
+    assert (plan.selected, plan.is_empty) == (1, False)
+
+
+def test_a_remote_topic_grows_and_one_that_is_larger_is_left_and_named(config) -> None:
+    source = described("Payments", 3)
+
+    smaller = plan_remote_topics(source, described("P.Payments", 2), config, {})
+    larger = plan_remote_topics(source, described("P.Payments", 4), config, {})
+
+    assert smaller.grow == {"P.Payments": 3}
+    assert (larger.is_empty, larger.surplus) == (True, {"P.Payments": (3, 4)})
+
+
+def test_settings_follow_the_source_and_an_override_it_has_not_is_removed(config) -> None:
+    plan = plan_remote_topics(
+        described("Payments", 1),
+        described("P.Payments", 1),
+        config,
+        {"Payments": {"retention.ms": "1000", "cleanup.policy": "compact"}},
+        {"P.Payments": {"retention.ms": "5", "max.message.bytes": "7", "min.insync.replicas": "2"}},
+    )
+
+    assert plan.configs == {
+        "P.Payments": {
+            "cleanup.policy": "compact",
+            "retention.ms": "1000",
+            "max.message.bytes": None,
+        }
+    }
+
+
+def test_settings_of_existing_topics_stay_where_their_sync_is_off_or_they_were_not_read(
+    config,
+) -> None:
+    topics = (described("Payments", 1), described("P.Payments", 1))
+    settings = {"Payments": {"retention.ms": "1000"}}
+    off = replace(config, sync_topic_configs_enabled=False)
+
+    assert plan_remote_topics(*topics, config, settings).is_empty
+    assert plan_remote_topics(*topics, off, settings, {}).is_empty
+
+
+@pytest.mark.parametrize("name", ["Other", "__consumer_offsets", "B.Payments", "x.internal"])
+def test_topics_that_are_not_replicated_are_passed_over(config, name: str) -> None:
+    everything = replace(config, topics=("Payments|B.*|__.*|.*internal",), topics_exclude=())
+
+    assert plan_remote_topics(described(name, 1), {}, everything, {}).is_empty
+
+
+def test_a_sync_does_everything_once(sites) -> None:
+    source = sites.clusters["P"]
+    source.add_topic("Payments", 4, {"retention.ms": "1000"})
+    context = sites.flow("P->B")
+
+    plan = sync(context)
+
+    assert plan.grow == {"P.Payments": 4}
+    assert context.target.topics()["P.Payments"].partitions == 4
+    assert context.target.topic_configs(["P.Payments"])["P.Payments"] == {"retention.ms": "1000"}
+    assert sync(context).is_empty
+
+
+def test_while_a_flow_is_paused_its_copies_are_left_as_they_are(sites) -> None:
+    """A rebuilt source has other settings: a shorter retention would delete the only copy."""
+    context = sites.flow("P->B")
+    sync(context)
+    sites.clusters["B"].add_topic("srm-replication.P.internal", 2)
+    StateTopic(context.target, "P").write({PAUSE_KEY: Pause("r1", "ann", "P died", 1).value()})
+    sites.clusters["P"].delete_topic("Payments")
+    sites.clusters["P"].add_topic("Payments", 4, {"retention.ms": "1000"})
+
+    plan = sync(context)
+
+    assert plan.is_empty
+    assert plan.skipped == "P->B is paused: what becomes of its topics is decided first"
+    assert "retention.ms" not in context.target.topic_configs(["P.Payments"])["P.Payments"]
+
+    StateTopic(context.target, "P").write({PAUSE_KEY: None})
+    assert sync(context).grow == {"P.Payments": 4}
+
+
+def test_a_dry_run_changes_nothing(sites) -> None:
+    sites.clusters["B"].delete_topic("P.Payments")
+
+    plan = sync(sites.flow("P->B"), dry_run=True)
+
+    assert [spec.name for spec in plan.create] == ["P.Payments"]
+    assert "P.Payments" not in sites.clusters["B"].topics()
+
+
+def reported(context: FlowContext, *partitions: AssignedPartition) -> None:
+    """Let a slot report positions, as it does of copies that have begun."""
+    entries = tuple(
+        PartitionPosition(p.topic_id, p.partition, p.target_topic_id, Position(0, 9, 0), -1, 7, 1)
+        for p in partitions
+    )
+    group = PositionGroup("0", Incarnation(1, "a"), "0", entries)
+    topic = internal_topics.replication("P")
+    context.target.compacted(topic, REPORTS).write({group.key(): group.value()})
+
+
+def test_what_others_have_filled_is_decided_about_and_no_copy_that_has_begun(sites) -> None:
+    """Partition 0 is a copy, 1 holds records of others, 2 is empty."""
+    context, target = sites.flow("P->B"), sites.clusters["B"]
+    target.add_topic(internal_topics.replication("P"), STATE_PARTITIONS)
+    sites.clusters["P"].add_topic("Payments", 3)
+    sync(context)
+    for number in (0, 1):
+        target.produce("P.Payments", number, 5)
+    ids = context.source.topics()["Payments"].topic_id, target.topics()["P.Payments"].topic_id
+    here = [AssignedPartition("Payments", n, ids[0], "P.Payments", ids[1]) for n in range(3)]
+    reported(context, here[0])
+
+    assert append(context, ["Payments"], "ann", dry_run=True) == (here[1],)
+    assert StateTopic(target, "P").read_commands() == {}
+    assert append(context, ["Payments"], "ann") == (here[1],)
+
+    [note] = map(PartitionNotes.decode, StateTopic(target, "P").read_commands().values())
+    assert (note.decision, note.copy_id, note.time_ms) == (
+        *("after", here[1].copy_id),
+        context.now_ms(),
+    )
+    assert note.text.startswith("the copy begins after the records of others in P.Payments (by ")
+    assert append(context, ["Payments"], "bob") == (here[1],), "until a slot reports the copy"
+    assert len(StateTopic(target, "P").read_commands()) == 1
+
+
+def test_what_others_have_filled_can_be_decided_about_before_a_replicator_has_run(sites) -> None:
+    target = sites.clusters["B"]
+    target.produce("P.Payments", 0, 5)
+
+    [decided] = append(sites.flow("P->B"), ["Payments"], "ann")
+
+    assert target.topics()[internal_topics.replication("P")].partitions == STATE_PARTITIONS
+    [note] = map(PartitionNotes.decode, StateTopic(target, "P").read_commands().values())
+    assert note.copy_id == decided.copy_id
+
+
+def test_what_the_flow_does_not_copy_is_not_decided_about(sites) -> None:
+    with pytest.raises(NotFoundError, match=r"the flow copies no topic Other"):
+        append(sites.flow("P->B"), ["Payments", "Other"], "ann")
+
+
+def test_a_part_that_fails_keeps_none_of_the_others_from_being_done(sites) -> None:
+    context = sites.flow("P->B")
+    plan = TopicSyncPlan(
+        create=(TopicSpec("P.New", 1, 99, {}),),
+        grow={"P.Payments": 2},
+        configs={"P.Payments": {"retention.ms": "1"}},
+    )
+
+    with pytest.raises(ConfigError, match=r"topic sync of P->B: creating topics: .*P\.New"):
+        apply(context, plan)
+
+    assert context.target.topics()["P.Payments"].partitions == 2
+    assert context.target.topic_configs(["P.Payments"])["P.Payments"] == {"retention.ms": "1"}

@@ -1,0 +1,276 @@
+"""What it would cost if the source died now, at any moment and also when it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.unit.engine.copying_records import COPY, ORIGINAL, CopiedTopic
+
+from srm.domain.flow_state.pause import PAUSE_KEY, Pause
+from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport
+from srm.domain.offset_map.offset_map import Position
+from srm.engine.flows.loss_forecast import read_standing
+from srm.engine.flows.observing import observe
+from srm.engine.flows.status import FlowStatus, flow_status
+from srm.engine.flows.supervision import state_topic
+from srm.engine.groups.checkpoints import emit
+from srm.engine.ports import FlowContext
+from srm.errors import UnavailableError
+
+
+def running(world: CopiedTopic, heard_ms: int | None = None) -> None:
+    """Report what is copied, as a slot does."""
+    heard = world.clock() if heard_ms is None else heard_ms
+    done = world.waiting[0].offset if world.waiting else world.source_end
+    entry = PartitionPosition(
+        world.p.topics()["Topic"].topic_id,
+        0,
+        world.b.topics()["P.Topic"].topic_id,
+        Position(done, world.target_end, world.source_end),
+        0,
+        1,
+        0,
+    )
+    world.maps.reports = (SlotReport("0", 1, heard, (entry,), source_heard_ms=heard),)
+    world.put()
+
+
+@pytest.fixture
+def world() -> CopiedTopic:
+    """Ten copied records, three that are not; audit has two to read of what is copied."""
+    made = CopiedTopic.in_part()
+    made.commit("audit", 8)
+    running(made)
+    return made
+
+
+def test_the_line_says_what_is_lost_read_again_and_proven(world: CopiedTopic) -> None:
+    world.p.join("audit")
+    emit(world.forward)
+    world.clock.advance(3_000)
+    running(world)
+
+    status = flow_status(world.forward)
+
+    assert status.standing is not None
+    assert status.standing.line.startswith("if P died now: 3 records")
+    assert status.standing.line.endswith("lost, at most 2 read again, 1 of 1 groups proven 3 s ago")
+
+
+def test_a_source_that_nobody_has_heard_of_for_long_has_gone_on_and_the_line_says_so(
+    world: CopiedTopic,
+) -> None:
+    world.clock.advance(200_000)
+    world.p.fail()
+
+    standing = flow_status(world.forward).standing
+
+    assert standing is not None
+    assert standing.forecast.at_most is not None
+    assert standing.line.startswith(
+        f"if P died now: up to {standing.forecast.at_most:,} records lost "
+        "(3 when P was last heard of, 3 min 20 s ago), at most"
+    )
+
+
+@pytest.mark.parametrize("look", [flow_status, lambda context: observe(context).status])
+def test_while_the_source_answers_all_that_it_has_and_the_copy_has_not_is_lost(
+    world: CopiedTopic, look: Callable[[FlowContext], FlowStatus]
+) -> None:
+    """The replicator has stopped; what it told last is of when it was all copied."""
+    world.copy()
+    running(world)
+    world.clock.advance(20_000)
+    world.write(*(b"%d" % number for number in range(500)))
+
+    status = look(world.forward)
+
+    assert status.standing is not None
+    forecast = status.standing.forecast
+    assert (forecast.not_copied, forecast.at_most) == (status.remaining, 500)
+    assert "500 records (20 s) lost, at most" in status.standing.line
+
+
+@pytest.mark.parametrize("look", [flow_status, lambda context: observe(context).status])
+def test_a_topic_without_a_copy_is_lost_as_a_whole_and_heartbeats_are_no_loss(
+    world: CopiedTopic, look: Callable[[FlowContext], FlowStatus]
+) -> None:
+    world.settings = {"topics": ("T.*", "heartbeats")}
+    for topic in ("Tax", "heartbeats"):
+        world.p.add_topic(topic)
+        world.p.produce(topic, 0, 4)
+
+    status = look(world.forward)
+
+    assert status.standing is not None
+    forecast = status.standing.forecast
+    assert status.remaining == 3 + 4 + 4
+    assert {topic.topic: topic.not_copied for topic in forecast.topics} == {"Topic": 3, "Tax": 4}
+    assert forecast.topics[0].unknown == ("Tax-0 is not copied: its copy has not begun",)
+
+
+def test_groups_without_a_checkpoint_are_named_with_the_command(world: CopiedTopic) -> None:
+    before = flow_status(world.forward)
+    emit(world.forward)
+
+    [hint] = [line for line in before.hints if "no checkpoint yet of audit" in line]
+    assert "srm checkpoints emit --flow 'P->B'" in hint
+    assert not [line for line in flow_status(world.forward).hints if "no checkpoint" in line]
+
+
+def test_what_was_found_wrong_is_in_the_line(world: CopiedTopic) -> None:
+    world.b.mark("P.Topic")
+    world.write(b"13")
+    world.copy()
+    world.put(shift=1)
+    emit(world.forward)
+
+    status = flow_status(world.forward)
+
+    assert status.standing is not None
+    assert "0 of 1 groups proven" in status.standing.line
+    assert "WRONG in 1 partition" in status.standing.line
+
+
+def test_a_checkpoint_that_did_not_change_is_as_fresh_as_the_last_emission(world) -> None:
+    emit(world.forward)
+    world.clock.advance(60_000)
+    emit(world.forward)
+    world.clock.advance(2_000)
+
+    standing = flow_status(world.forward).standing
+
+    assert standing is not None
+    [group] = standing.forecast.groups
+    assert (group.group, group.age_ms) == ("audit", 2_000)
+
+
+def test_a_checkpoint_that_could_not_be_computed_again_is_as_old_as_its_record(world) -> None:
+    emit(world.forward)
+    world.clock.advance(60_000)
+    world.p.hide_group("audit")
+    world.forward.source.commit("other", {ORIGINAL: 1})
+    emit(world.forward, None)
+
+    standing = flow_status(world.forward).standing
+
+    assert standing is not None
+    ages = {group.group: group.age_ms for group in standing.forecast.groups}
+    assert ages["other"] == 0
+    assert ages["audit"] == 60_000
+
+
+@pytest.mark.parametrize("is_dead", [True, False])
+def test_once_it_is_given_up_the_way_back_is_said_and_not_to_give_it_up(
+    world: CopiedTopic, is_dead: bool
+) -> None:
+    why = Pause("r1", "ann", "unplanned failover m1: P is given up", 1)
+    world.b.add_topic("srm-replication.P.internal", 2)
+    state_topic(world.forward).write({PAUSE_KEY: why.value()})
+    if is_dead:
+        world.p.fail()
+
+    status = flow_status(world.forward)
+
+    assert status.pause == why
+    assert status.standing is None
+    assert "srm return status --flow 'P->B'" in status.hints[0]
+    assert "srm restore --from B --to P" in status.hints[0]
+    assert not any("--mode unplanned" in hint or "no checkpoint" in hint for hint in status.hints)
+
+
+def test_when_the_source_is_dead_the_target_answers_and_says_so(world: CopiedTopic) -> None:
+    emit(world.forward)
+    world.p.fail()
+    world.clock.advance(5_000)
+
+    status = flow_status(world.forward)
+
+    assert "does not answer" in status.source_error
+    assert "--mode unplanned --source P --target B" in status.hints[0]
+    assert status.standing is not None
+    assert "3 records" in status.standing.line
+    [topic] = status.topics
+    assert (topic.topic, topic.remote_topic, topic.copied, topic.remaining) == (
+        *("Topic", "P.Topic"),
+        *(10, 3),
+    )
+    [group] = status.groups
+    assert (group.group, group.source_state, group.partitions) == (
+        *("audit", "unknown"),
+        {"checkpoint": 1},
+    )
+
+
+def test_when_the_target_is_dead_it_says_so_as_ever(world: CopiedTopic) -> None:
+    world.b.fail()
+
+    with pytest.raises(UnavailableError, match="cluster B"):
+        flow_status(world.forward)
+
+
+@pytest.mark.parametrize("look", [flow_status, lambda context: observe(context).status])
+def test_what_a_group_that_nobody_runs_has_never_read_it_does_not_read_again(
+    world: CopiedTopic, look: Callable[[FlowContext], FlowStatus]
+) -> None:
+    """B holds ten records and audit has read eight: it finds two there, both of them new to it."""
+    emit(world.forward)
+
+    standing = look(world.forward).standing
+
+    assert standing is not None
+    assert standing.forecast.re_read == 0
+
+
+def test_what_it_has_committed_since_its_checkpoint_it_reads_again(world: CopiedTopic) -> None:
+    emit(world.forward)
+    world.commit("audit", 9)
+
+    standing = flow_status(world.forward).standing
+
+    assert standing is not None
+    assert standing.forecast.re_read == 1
+
+
+def test_of_a_group_with_members_or_without_the_source_it_is_all_behind_the_checkpoint(
+    world: CopiedTopic,
+) -> None:
+    emit(world.forward)
+    world.p.join("audit")
+    running_group = read_standing(world.forward)
+    world.p.leave("audit")
+    world.p.fail()
+
+    assert running_group.forecast.re_read == read_standing(world.forward).forecast.re_read == 2
+
+
+def test_what_groups_would_read_again_that_stood_still_is_told_apart(world: CopiedTopic) -> None:
+    """A backlog that nobody reads counts once the source cannot say that nobody has read it."""
+    world.commit("reader", 3)
+    emit(world.forward)
+    world.clock.advance(60_000)
+    world.commit("reader", 9)
+    emit(world.forward)
+    world.p.fail()
+
+    standing = read_standing(world.forward)
+
+    still = {group.group: group.stood_still for group in standing.forecast.groups}
+    assert still == {"audit": True, "reader": False}
+    assert standing.forecast.re_read == 2 + 1
+    told = "at most 3 read again, 2 of that by groups that stood still when last looked at, 2 of 2"
+    assert told in standing.line
+    assert "of that by groups that stood still" in standing.forecast.line("P")
+
+
+def test_no_group_is_asked_for_on_the_target(world: CopiedTopic, monkeypatch) -> None:
+    emit(world.forward)
+    asked = []
+    committed = world.b.committed
+    monkeypatch.setattr(world.b, "committed", lambda group: asked.append(group) or committed(group))
+
+    flow_status(world.forward)
+
+    assert asked == []
+    assert COPY not in world.b.committed("audit")

@@ -1,0 +1,507 @@
+"""The source is given up: everything is known from the target, and nobody is waited for."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import pytest
+from tests.unit.engine.moves.control.moving import REQUEST, Killed, busy_world
+from tests.unit.engine.moves.giving_up import COPY, UNPLANNED, Disaster, disaster
+
+from srm.domain.flow_state.replication_records import PartitionStatus
+from srm.domain.groups.mm2_records import Checkpoint
+from srm.domain.moves.records.positions import PartitionMove
+from srm.domain.moves.routing.routes import ERA, Ack
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine import moves
+from srm.engine.groups.checkpoints import emit
+from srm.engine.groups.group_sync import sync
+from srm.engine.moves.control.move_records import ensure_topics
+from srm.engine.moves.control.routes import RoutingTables
+from srm.errors import (
+    ConflictError,
+    GateClosedError,
+    NotFoundError,
+    UnavailableError,
+    UsageError,
+)
+
+__all__ = ["disaster"]
+
+
+def place(plan: moves.MovePlan, group: str = "near") -> PartitionMove:
+    """Return the place of a group in the copy of Payments."""
+    [positions] = [each.positions for each in plan.groups if each.group == group]
+    [position] = [each for each in positions if each.target == COPY]
+    return position
+
+
+def test_the_plan_says_what_is_lost_and_where_groups_go_on(disaster: Disaster) -> None:
+    disaster.world.p.fail()
+    disaster.world.passing(400)
+
+    plan = disaster.planned()
+
+    assert not plan.blocking
+    assert plan.forecast is not None
+    assert (plan.forecast.not_copied, plan.forecast.age_ms) == (7, 400)
+    near = next(group for group in plan.groups if group.group == "near")
+    position, empty = near.positions
+    assert (empty.name, empty.resume, empty.lag) == ("B.Payments-0", 0, 0)
+    assert (position.resume, position.committed, position.lag) == (96, 95, 5)
+    assert {g.group: g.re_read for g in plan.forecast.groups} == {"near": 5, "far": 91}
+    assert disaster.pause() is None
+
+
+def test_producers_that_would_find_no_topic_there_are_warned_of(disaster: Disaster) -> None:
+    disaster.world.p.fail()
+    disaster.world.b.delete_topic("Payments")
+
+    plan = disaster.planned()
+    disaster.world.b.add_topic("Payments")
+
+    assert any("topic Payments does not exist on B" in warning for warning in plan.warnings)
+    assert not any("does not exist on B" in warning for warning in disaster.planned().warnings)
+
+
+def test_a_whole_move_runs_without_the_source(disaster: Disaster) -> None:
+    world = disaster.world
+    disaster.planned()
+    world.p.fail()
+
+    report = moves.carry_out(disaster.context, "m1", poll_seconds=0.001)
+
+    assert world.offsets("B", "near")["P.Payments-0"] == 96
+    assert {(r.cluster, r.state) for r in world.routes("B").values()} == {("B", "go")}
+    assert report.rpo_records == 7
+    assert disaster.switch.sealed == [COPY]
+    pause = disaster.pause()
+    assert pause is not None
+    assert pause.move_id == "m1"
+
+
+def test_a_source_that_lives_is_neither_asked_nor_told(disaster: Disaster) -> None:
+    before = dict(disaster.world.p.topics())
+    disaster.planned()
+
+    moves.carry_out(disaster.context, "m1", poll_seconds=0.001)
+
+    assert disaster.world.p.topics() == before
+    assert disaster.world.routes("P") == {}
+
+
+def test_nothing_that_the_source_still_says_outranks_the_move(disaster: Disaster) -> None:
+    """Planned moves that the target never saw hold or moved the same clients on the source."""
+    world = disaster.world
+    context = world.context()
+    for number in range(5):
+        moves.plan(context, REQUEST, f"planned-{number}")
+        moves.hold(context, f"planned-{number}")
+        moves.release(context, f"planned-{number}")
+    known = max(route.generation for route in world.routes("P").values())
+
+    disaster.planned()
+    disaster.through("hold", "apply", "go")
+
+    mine = {route.generation for route in world.routes("B").values() if route.move_id == "m1"}
+    assert mine == {ERA}
+    assert known < ERA
+
+
+def test_the_next_unplanned_move_outranks_the_one_before(disaster: Disaster) -> None:
+    disaster.planned()
+    disaster.through("hold", "release", "hold")
+
+    assert {r.generation for r in disaster.world.routes("B").values()} == {2 * ERA}
+
+
+def test_the_flow_is_stopped_before_clients_are_told_anything(disaster: Disaster) -> None:
+    disaster.planned()
+    routes_at_seal: list[object] = []
+    disaster.switch.before_seal = lambda: routes_at_seal.extend(
+        (disaster.pause() is not None, disaster.world.routes("B"))
+    )
+
+    disaster.through("hold")
+
+    assert routes_at_seal == [True, {}]
+
+
+@pytest.mark.parametrize(("stopped_before_ms", "said"), [(500, 1), (-1, 0)])
+def test_a_partition_that_had_stopped_before_the_source_died_is_named(
+    disaster: Disaster, stopped_before_ms: int, said: int
+) -> None:
+    heard = disaster.world.clock()
+    status = PartitionStatus(
+        "Payments", 0, "stopped", "bad batch", None, None, heard - stopped_before_ms
+    )
+    disaster.world.maps[Flow("P", "B")].statuses[TopicPartition("Payments", 0)] = status
+
+    forecast = disaster.planned().forecast
+
+    assert forecast is not None
+    assert len(forecast.topics[0].unknown) == said
+
+
+def test_the_time_counts_from_the_trigger(disaster: Disaster) -> None:
+    disaster.planned()
+    disaster.switch.before_seal = lambda: disaster.world.passing(3_000)
+
+    disaster.through("hold", "apply", "go")
+
+    report = moves.report(disaster.context, "m1")
+    assert report.rto_seconds == report.rto_steps["hold"] == 3.0
+
+
+def test_a_copy_that_cannot_be_sealed_is_named_and_stops_nothing(disaster: Disaster) -> None:
+    disaster.planned()
+    disaster.switch.unsealable = {COPY: "no leader"}
+
+    disaster.through("hold", "apply", "go")
+
+    progress = moves.MoveStore(disaster.context).progress("m1")
+    assert progress.forecast is not None
+    assert any("no leader" in note for note in progress.forecast.notes)
+
+
+def test_a_group_that_somebody_has_started_there_already_keeps_nobody_waiting(
+    disaster: Disaster,
+) -> None:
+    disaster.world.start("far", "B", {"P.Payments": 3})
+    plan = disaster.planned(overwrite=True)
+    assert any("far is left as it is: it is active on B" in line for line in plan.warnings)
+
+    disaster.through("hold", "apply", "go")
+
+    assert disaster.world.offsets("B", "near")["P.Payments-0"] == 96
+    assert disaster.world.offsets("B", "far")["P.Payments-0"] == 3
+    report = moves.report(disaster.context, "m1")
+    assert any("far was left as it was" in problem for problem in report.problems)
+
+
+def test_a_group_known_by_name_only_is_told_to_go_and_left_to_its_reset(disaster: Disaster) -> None:
+    plan = disaster.planned(groups=("near", "ghost"))
+
+    assert plan.forecast is not None
+    assert plan.forecast.unseen == ("ghost",)
+    disaster.through("hold", "apply", "go")
+    assert disaster.world.routes("B")["group:ghost"].cluster == "B"
+
+
+def test_the_newer_of_checkpoint_and_own_write_counts(disaster: Disaster) -> None:
+    """Offset sync translates from newer maps than the last checkpoint run."""
+    world = disaster.world
+    world.passing(1_000)
+    world.p.commit("near", {TopicPartition("Payments", 0): 98})
+    forward = world.context().forward
+    sync(replace(forward, config=replace(forward.config, sync_group_offsets_enabled=True)))
+
+    position = place(disaster.planned())
+
+    assert position.resume == 99
+
+
+def test_an_own_write_of_the_checkpoints_place_leaves_known_where_that_is_on_the_source(
+    disaster: Disaster,
+) -> None:
+    """Group sync writes what was emitted, a moment later; each of them would hide the source's."""
+    world = disaster.world
+    before = place(disaster.planned())
+    world.passing(1_000)
+    forward = world.context().forward
+    sync(replace(forward, config=replace(forward.config, sync_group_offsets_enabled=True)))
+
+    after = place(disaster.planned())
+
+    assert before.committed is not None
+    assert (after.committed, after.resume) == (before.committed, before.resume)
+
+
+def test_a_group_that_retention_has_overtaken_keeps_nobody_waiting(disaster: Disaster) -> None:
+    """Any cluster has some that nobody uses; and nobody can catch up on a source that is dead."""
+    disaster.world.b.trim("P.Payments", 0, 98)
+
+    plan = disaster.planned()
+
+    assert not plan.blocking
+    assert plan.forecast is not None
+    assert {g.group: g.skipped for g in plan.forecast.groups} == {"near": 2, "far": 88}
+    [line] = [line for line in plan.warnings if "step over" in line]
+    assert line == (
+        "2 groups (far, near) step over 90 records that B does not hold any more and they may not "
+        "have read"
+    )
+    disaster.through("hold", "apply", "go")
+    assert disaster.world.offsets("B", "near")["P.Payments-0"] == 98
+
+
+def test_a_copy_without_a_leader_is_named_and_stops_nothing(disaster: Disaster) -> None:
+    """A broker of the target is away, too."""
+    disaster.world.b.leaderless = {COPY}
+
+    plan = disaster.planned()
+
+    assert not plan.blocking
+    assert any("P.Payments-0 on B has no leader now" in line for line in plan.warnings)
+    disaster.through("hold", "apply", "go")
+    progress = moves.MoveStore(disaster.context).progress("m1")
+    assert progress.forecast is not None
+    assert progress.forecast.not_copied == 7
+    assert any("no leader" in note for note in progress.forecast.notes)
+    assert disaster.switch.sealed == []
+    assert disaster.world.offsets("B", "near")["P.Payments-0"] == 96
+    assert not moves.verify(disaster.context, "m1").timed_out
+
+
+@pytest.mark.parametrize("step", ["apply", "go"])
+def test_no_step_is_done_before_the_one_that_it_needs(disaster: Disaster, step: str) -> None:
+    disaster.planned()
+    with pytest.raises(GateClosedError):
+        disaster.through(step)
+    assert disaster.world.routes("B") == {}
+
+
+def test_a_flow_that_never_copied_is_no_way_out(disaster: Disaster) -> None:
+    disaster.world.maps[Flow("P", "B")].reports = ()
+    plan = disaster.planned()
+    assert any("has never copied anything" in reason for reason in plan.blocking)
+    with pytest.raises(ConflictError, match="never copied"):
+        disaster.through("hold")
+    assert disaster.pause() is None
+
+
+@pytest.mark.parametrize(
+    ("topics", "error"), [(("Nowhere",), NotFoundError), (("P.Payments",), UsageError)]
+)
+def test_a_topic_that_cannot_be_moved_is_named(disaster: Disaster, topics, error) -> None:
+    with pytest.raises(error, match=topics[0]):
+        disaster.planned(topics=topics)
+
+
+def test_all_topics_and_groups_that_are_known_move_by_default(disaster: Disaster) -> None:
+    plan = disaster.planned(topics=(), groups=())
+
+    assert plan.topics == ("Payments",)
+    assert plan.group_names == ("far", "near")
+
+
+def test_what_was_named_and_works_there_already_is_told_and_the_others_move(
+    disaster: Disaster,
+) -> None:
+    disaster.planned(groups=("near",))
+    disaster.through("hold", "apply", "go")
+
+    plan = moves.plan(disaster.context, UNPLANNED, "m2", dry_run=True)
+
+    assert plan.group_names == ("far",)
+    assert plan.blocking == ()
+    assert "group:near is routed to B, so it cannot leave P" in plan.warnings
+    assert "topic:Payments is routed to B, so it cannot leave P" in plan.warnings
+
+
+def test_where_all_that_was_named_works_there_already_nothing_else_moves_instead(
+    disaster: Disaster,
+) -> None:
+    disaster.world.b.add_topic("P.Payments.late")
+    disaster.planned(groups=("near",))
+    disaster.through("hold", "apply", "go")
+
+    request = replace(UNPLANNED, topics=(), groups=("near",))
+    plan = moves.plan(disaster.context, request, "m2")
+
+    assert (plan.topics, plan.groups) == ((), ())
+    assert plan.blocking == ("group:near is routed to B, so it cannot leave P",)
+    with pytest.raises(ConflictError, match="m2 cannot start: group:near is routed to B"):
+        moves.hold(disaster.context, "m2")
+
+
+def test_what_works_there_already_and_was_not_named_is_no_news(disaster: Disaster) -> None:
+    disaster.planned(groups=("near",))
+    disaster.through("hold", "apply", "go")
+
+    plan = moves.plan(disaster.context, replace(UNPLANNED, topics=(), groups=()), dry_run=True)
+
+    assert plan.group_names == ("far",)
+    assert [line for line in (*plan.blocking, *plan.warnings) if "is routed" in line] == []
+
+
+def test_killed_at_any_write_and_run_again_it_ends_the_same(config) -> None:
+    counted = Disaster(busy_world(config))
+    counted.planned()
+    before = counted.world.writes.count
+    counted.through("hold", "apply", "go")
+    total = counted.world.writes.count - before
+    assert total > 3
+    for at in range(1, total + 1):
+        for after in (False, True):
+            disaster = Disaster(busy_world(config))
+            disaster.planned()
+            writes = disaster.world.writes
+            writes.die_at = (writes.count + at, after)
+            with pytest.raises(Killed):
+                disaster.through("hold", "apply", "go")
+            writes.die_at = None
+            disaster.through("hold", "apply", "go")
+
+            assert disaster.world.offsets("B", "near")["P.Payments-0"] == 96
+            assert {(r.cluster, r.state) for r in disaster.world.routes("B").values()} == {
+                ("B", "go")
+            }
+            assert disaster.pause() is not None
+
+
+def test_checkpoints_of_topics_that_do_not_move_are_left_alone(disaster: Disaster) -> None:
+    strange = Checkpoint("near", TopicPartition("P.Refunds", 0), 5, 5)
+    table = disaster.world.b.compacted("P.checkpoints.internal")
+    table.write({strange.key(): strange.value(), b"damaged": b"x"})
+
+    [near] = [group for group in disaster.planned().groups if group.group == "near"]
+
+    assert [position.name for position in near.positions] == ["Payments-0", "B.Payments-0"]
+
+
+def test_that_the_source_is_given_up_is_no_news_in_the_log(
+    disaster: Disaster, caplog: pytest.LogCaptureFixture
+) -> None:
+    disaster.planned()
+
+    moves.carry_out(disaster.context, "m1", poll_seconds=0.001)
+
+    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == []
+
+
+def test_followers_are_counted_by_what_they_told_the_target(disaster: Disaster) -> None:
+    ack = Ack("group:near", "c", 0, "resumed", "P", disaster.world.clock(), kind="consumer")
+    disaster.planned()
+    disaster.world.b.compacted(internal_topics.ROUTING).write({ack.key(): ack.value()})
+
+    disaster.through("hold")
+
+    members = moves.MoveStore(disaster.context).progress("m1").members_at_hold
+    assert members == {"far": 0, "near": 1}
+
+
+def test_while_the_source_lives_only_what_clients_told_it_counts_of_them(
+    disaster: Disaster,
+) -> None:
+    """What they told the target has the stamp of another clock."""
+    world = disaster.world
+    ensure_topics(world.context())
+    ack = Ack("group:near", "c", 0, "resumed", "P", world.clock(), kind="consumer")
+    for cluster in (world.p, world.b):
+        cluster.compacted(internal_topics.ROUTING).write({ack.key(): ack.value()})
+
+    tables = RoutingTables.read(world.context())
+
+    assert [one.ack for one in tables.announced] == [ack]
+    assert tables.on_target == ()
+
+
+def test_while_the_flow_is_paused_the_source_has_no_say_about_groups(disaster: Disaster) -> None:
+    """It may come back with old commits, while its groups have long gone on elsewhere."""
+    disaster.planned()
+    disaster.through("hold", "apply", "go")
+    world = disaster.world
+    world.p.leave("near")
+    world.p.commit("near", {TopicPartition("Payments", 0): 99})
+    forward = world.context().forward
+    forward = replace(forward, config=replace(forward.config, sync_group_offsets_enabled=True))
+
+    emitted, synced = emit(forward), sync(forward)
+
+    assert "paused" in emitted.skipped
+    assert "paused" in synced.skipped
+    assert world.offsets("B", "near")["P.Payments-0"] == 96
+
+
+def test_a_partition_that_has_stopped_is_named_once_with_its_reason(disaster: Disaster) -> None:
+    maps = disaster.world.maps[Flow("P", "B")]
+    stopped = PartitionStatus("Payments", 0, "stopped", "Payments-0: records 3 to 4 are gone")
+    maps.statuses[TopicPartition("Payments", 0)] = stopped
+
+    forecast = disaster.planned().forecast
+
+    assert forecast is not None
+    assert forecast.topics[0].unknown == ("Payments-0 is not copied: records 3 to 4 are gone",)
+
+
+def test_groups_start_at_the_first_record_of_topics_that_were_empty_there(
+    disaster: Disaster,
+) -> None:
+    """With auto.offset.reset=latest a group skips what producers write before its first poll."""
+    disaster.planned()
+    disaster.through("hold", "apply", "go")
+
+    assert disaster.world.offsets("B", "near") == {"P.Payments-0": 96, "Payments-0": 0}
+    assert disaster.world.offsets("B", "far")["Payments-0"] == 0
+
+
+def test_a_place_that_is_not_known_in_a_log_with_records_is_a_warning(disaster: Disaster) -> None:
+    disaster.world.b.produce("Payments", records=3)
+
+    plan = disaster.planned()
+
+    assert not plan.blocking
+    assert any("near has committed nothing for B.Payments-0" in line for line in plan.warnings)
+
+
+def test_a_group_keeps_its_own_later_commit_and_holds_up_no_other(disaster: Disaster) -> None:
+    disaster.world.b.commit("near", {COPY: 99})
+
+    plan = disaster.planned()
+
+    assert not plan.blocking
+    assert any("1 group (near) keep later commits of their own on B" in w for w in plan.warnings)
+    disaster.through("hold", "apply", "go")
+    assert disaster.world.offsets("B", "near")["P.Payments-0"] == 99
+    assert disaster.world.offsets("B", "far")["P.Payments-0"] == 10
+
+
+def test_with_overwrite_the_last_known_place_replaces_a_later_commit(disaster: Disaster) -> None:
+    disaster.world.b.commit("near", {COPY: 99})
+
+    near = place(disaster.planned(overwrite=True))
+
+    assert (near.state, near.resume, near.re_read) == ("conflict", 96, 3)
+
+
+def test_what_srm_wrote_in_a_former_move_never_replaces_a_later_commit(disaster: Disaster) -> None:
+    """A failover writes the start of an empty topic; the group then reads and commits there."""
+    world = disaster.world
+    disaster.planned()
+    disaster.through("hold", "apply", "go")
+    own = TopicPartition("Payments", 0)
+    world.b.produce("Payments", records=5)
+    world.b.commit("near", {own: 5})
+    routing = world.b.compacted(internal_topics.ROUTING)
+    routing.write(dict.fromkeys(routing.read()))
+
+    plan = moves.plan(disaster.context, UNPLANNED, "m2", dry_run=True)
+
+    assert not plan.blocking
+    [near] = [group for group in plan.groups if group.group == "near"]
+    assert {str(p.target): p.resume for p in near.positions} == {
+        "P.Payments-0": 96,
+        "Payments-0": 5,
+    }
+
+
+def test_a_group_whose_offsets_cannot_be_read_is_left_alone_and_named(disaster: Disaster) -> None:
+    read = disaster.world.b.committed
+
+    def committed(group: str) -> dict[TopicPartition, int]:
+        if group == "far":
+            raise UnavailableError("reading offsets of group 'far' on cluster B: no coordinator")
+        return read(group)
+
+    disaster.world.b.committed = committed
+
+    plan = disaster.planned()
+
+    assert not plan.blocking
+    assert any("far is left as it is: its offsets cannot be read" in w for w in plan.warnings)
+    disaster.through("hold", "apply", "go")
+    assert disaster.world.offsets("B", "near")["P.Payments-0"] == 96
+    assert "no coordinator" in moves.MoveStore(disaster.context).progress("m1").left_alone["far"]

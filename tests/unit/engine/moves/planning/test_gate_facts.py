@@ -1,0 +1,337 @@
+"""What may fool a gate: transactions, groups of other kinds, holes in the copy, missing rights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.engine.moves.control.moving import REQUEST, World, held
+
+from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.map_window import unread
+from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
+from srm.engine import moves
+from srm.engine.moves import MoveContext, MoveReport, MoveRequest
+from srm.engine.moves.planning.reading import read_facts
+from srm.errors import AuthorizationError, GateClosedError, UsageError
+
+PAYMENTS = TopicPartition("Payments", 0)
+NEAR = replace(REQUEST, groups=("near",))
+
+
+def finish(world: World, context: MoveContext, *groups: str) -> MoveReport:
+    """Go and report, with the members at work on B."""
+    moves.apply(context, "m1")
+    moves.go(context, "m1")
+    for group in groups:
+        world.b.join(group)
+    moves.verify(context, "m1")
+    return moves.report(context, "m1")
+
+
+def waiting(world: World, context: MoveContext) -> tuple[str, ...]:
+    moves.wait_status(context, "m1")
+    world.passing()
+    return moves.wait_status(context, "m1").blocking
+
+
+def test_an_open_transaction_does_not_hide_what_others_write(world: World) -> None:
+    world.p.produce_in("someone", "Payments", 0, 1, age_ms=9_000)
+    world.report("P", "B")
+    context = held(world)
+    world.p.produce("Payments", records=50)
+    status = moves.wait_status(context, "m1")
+
+    assert (
+        "topic Payments is still written to on P (50 offsets since the hold)" in status.blocking[0]
+    )
+    [reason] = [r for r in waiting(world, context) if "transaction" in r]
+    assert reason.startswith(
+        "51 records of Payments-0 on P cannot be copied: a transaction is open"
+    )
+    assert "from offset 100 on (producer id 1000, transactional id 'someone', age 9 s)" in reason
+    assert "kafka-transactions.sh" in reason
+    with pytest.raises(GateClosedError, match="transaction is open"):
+        moves.apply(context, "m1")
+
+    world.p.end_transaction("someone")
+    world.copy("P", "B")
+    assert waiting(world, context) == ()
+
+
+def test_a_busy_plain_producer_does_not_look_like_an_open_transaction(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ends of a log are read one after the other, and it grows in between."""
+    stable = world.p.log_ends
+    marks = world.p.high_watermarks
+
+    def writing(read):
+        def call(partitions):
+            world.p.produce("Payments", records=5)
+            return read(partitions)
+
+        return call
+
+    monkeypatch.setattr(world.p, "log_ends", writing(stable))
+    monkeypatch.setattr(world.p, "high_watermarks", writing(marks))
+    plan = moves.plan(world.context(), REQUEST, dry_run=True)
+
+    assert [warning for warning in plan.warnings if "transaction" in warning] == []
+
+
+def test_what_an_accepted_transaction_holds_back_is_in_the_report(world: World) -> None:
+    world.p.produce_in("someone", "Payments", 0, 1)
+    world.p.produce("Payments", records=50)
+    context = held(world, replace(REQUEST, accept_open_transactions=True))
+    assert waiting(world, context) == ()
+    report = finish(world, context, "near", "far")
+
+    assert (report.rpo_records, report.ok) == (51, False)
+    assert "Payments-0: 51 records missing on B from offset 100 on" in report.problems[1]
+
+
+def test_what_is_written_after_go_into_an_open_transactions_partition_is_residue(
+    world: World,
+) -> None:
+    world.p.produce_in("someone", "Payments", 0, 1)
+    context = held(world, replace(REQUEST, accept_open_transactions=True))
+    waiting(world, context)
+    finish(world, context, "near", "far")
+    world.p.produce("Payments", records=7)
+    moves.verify(context, "m1")
+
+    assert dict(moves.report(context, "m1").residue) == {"Payments": 7}
+
+
+def test_a_group_that_read_into_an_accepted_transaction_reads_that_part_again(
+    world: World,
+) -> None:
+    world.p.produce_in("someone", "Payments", 0, 1)
+    world.p.produce("Payments", records=50)
+    world.start("near", "P", {"Payments": 140})
+    plain = moves.plan(world.context(), NEAR, dry_run=True)
+    accepted = moves.plan(
+        world.context(), replace(NEAR, accept_open_transactions=True), dry_run=True
+    )
+
+    assert plain.groups[0].positions[0].state == "not-copied-yet"
+    row = accepted.groups[0].positions[0]
+    assert (row.state, row.resume, row.re_read) == ("translated", 101, 40)
+
+
+def test_rights_that_hide_the_transactions_do_not_open_the_gate(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise AuthorizationError("grant Read on topic Payments")
+
+    world.p.produce_in("someone", "Payments", 0, 1)
+    world.report("P", "B")
+    monkeypatch.setattr(world.p, "open_transactions", refuse)
+    context = held(world)
+
+    [reason] = waiting(world, context)
+    assert "whose cannot be seen (grant Read on topic Payments)" in reason
+
+
+def test_offsets_in_an_undecided_transaction_are_waited_for(world: World) -> None:
+    world.p.commit_in("app", "near", {PAYMENTS: 100})
+    context = held(world)
+
+    [reason] = waiting(world, context)
+    assert "group near has offsets of Payments-0 in a transaction on P" in reason
+    world.p.end_transaction("app")
+    assert waiting(world, context) == ()
+    moves.apply(context, "m1")
+    assert world.offsets("B", "near")["P.Payments-0"] == 101
+
+
+def test_the_first_commit_of_a_partition_may_be_the_undecided_one(world: World) -> None:
+    world.p.commit_in("app", "near", {TopicPartition("B.Payments", 0): 1})
+
+    assert "offsets of B.Payments-0 in a transaction" in waiting(world, held(world))[0]
+
+
+def test_a_live_streams_group_is_chosen_and_closes_the_gate(world: World) -> None:
+    world.p.join("app", "streams-1", kind="streams")
+    world.p.commit("app", {PAYMENTS: 10})
+    everything = moves.plan(world.context(), MoveRequest("failover", "P", "B"), dry_run=True)
+    context = held(world, replace(REQUEST, groups=("near", "far", "app")))
+
+    assert everything.group_names == ("app", "far", "near")
+    assert waiting(world, context) == (
+        "group app is still active on P (streams-1@127.0.0.1): stop it there",
+    )
+
+
+def test_an_absent_group_that_has_commits_may_have_members(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = held(world)
+    monkeypatch.setattr(world.p, "committed", lambda _: {PAYMENTS: 10})
+    world.p.expire_group("far")
+
+    [reason] = [r for r in waiting(world, context) if "far" in r]
+    assert "absent but has committed offsets" in reason
+
+
+def test_share_groups_are_named_as_not_moved(world: World) -> None:
+    world.p.join("queue", kind="share")
+    plan = moves.plan(world.context(), MoveRequest("failover", "P", "B"), dry_run=True)
+
+    assert plan.group_names == ("far", "near")
+    assert any("share group queue is not moved" in line for line in plan.warnings)
+    with pytest.raises(UsageError, match="'queue' on P cannot be moved"):
+        moves.plan(world.context(), replace(REQUEST, groups=("queue",)), dry_run=True)
+
+
+def holes(world: World, runs: list[Run], target_next: int, **notes: object) -> None:
+    reader = world.maps[Flow("P", "B")]
+    reader.maps[PAYMENTS] = OffsetMap.of(runs, Position(100, target_next, 100), open_end=False)
+    if notes:
+        note = PartitionNotes("0", "Payments", 0, "id", **notes)
+        reader.notes[PAYMENTS] = (note.with_loss(40, 60, "too large", 0),)
+
+
+@pytest.mark.parametrize(
+    ("runs", "notes", "missing", "why"),
+    [
+        (
+            [Run(0, 0, 40), Run(60, 40, 40)],
+            {"loss": ""},
+            20,
+            "20 offsets never copied, as noted",
+        ),
+        ([Run(60, 0, 40)], {}, 50, "50 offsets from before the first copied record"),
+    ],
+    ids=["refused", "before the first copied record"],
+)
+def test_records_that_were_never_copied_are_skipped_records(
+    world: World, runs: list[Run], notes: dict[str, object], missing: int, why: str
+) -> None:
+    holes(world, runs, 80, **notes)
+    world.p.leave("far")
+    request = replace(REQUEST, groups=("far",))
+    blocked = moves.plan(world.context(), request, dry_run=True)
+    world.p.join("far")
+
+    assert f"would skip {missing} records it has still to read ({why})" in blocked.blocking[0]
+    context = held(world, replace(request, accept_skips=True))
+    assert waiting(world, context) == ()
+    report = finish(world, context, "far")
+    assert (report.ok, report.rpo_records, report.groups["far"].skipped) == (
+        False,
+        missing,
+        missing,
+    )
+    assert any(f"Payments-0: {missing} " in problem for problem in report.problems)
+
+
+def test_noted_losses_count_as_far_as_the_log_holds_them_where_the_map_is_not_loaded(
+    world: World,
+) -> None:
+    holes(world, [Run(0, 0, 40), Run(60, 40, 40)], 80, loss="")
+    world.p.trim("Payments", 0, 50)
+    facts = read_facts(world.context(), NEAR, ("Payments",), ("near",))
+    maps = replace(facts.maps, maps={PAYMENTS: unread(Position(100, 80, 100))})
+
+    [partition] = replace(facts, maps=maps).replication()
+
+    assert partition.lost == 60 - 50
+
+
+def test_a_partition_of_the_target_without_a_copy_on_the_source_has_a_place_of_its_own(
+    world: World,
+) -> None:
+    world.b.create_partitions({"Payments": 2, "P.Payments": 2})
+
+    rows = read_facts(world.context(), NEAR, ("Payments",), ("near",)).positions("near")
+
+    assert [(row.target_topic, row.partition) for row in rows] == [
+        ("P.Payments", 0),
+        ("Payments", 0),
+        ("Payments", 1),
+    ]
+
+
+def test_a_damaged_map_is_no_missing_one(world: World) -> None:
+    world.maps[Flow("P", "B")].errors[PAYMENTS] = "block 7 is damaged"
+    [reason] = [r for r in moves.plan(world.context(), NEAR, dry_run=True).blocking if "near" in r]
+
+    assert "offset map of Payments-0 cannot be used: block 7 is damaged" in reason
+    assert "restart the replicator" in reason
+
+
+def test_a_move_back_asks_before_it_skips_what_the_original_has_dropped(world: World) -> None:
+    world.b.commit("back", {TopicPartition("P.Payments", 0): 10})
+    world.p.trim("Payments", 0, 50)
+    request = MoveRequest("failback", "B", "P", ("Payments",), ("back",))
+    blocked = moves.plan(world.context("B", "P"), request, dry_run=True)
+    accepted = moves.plan(
+        world.context("B", "P"), replace(request, accept_skips=True), dry_run=True
+    )
+
+    assert "would skip 40 records" in blocked.blocking[0]
+    [row] = [p for p in accepted.groups[0].positions if p.topic == "P.Payments"]
+    assert (accepted.blocking, row.resume, row.skipped) == ((), 50, 40)
+
+
+def test_what_producers_write_on_the_target_before_its_consumers_come_is_read(
+    world: World,
+) -> None:
+    """A first failover with Kafka's default auto.offset.reset=latest."""
+    world.b.produce("Payments", records=4)  # once, before any replication; now B starts at 2
+    world.b.trim("Payments", 0, 2)
+    world.maps[Flow("B", "P")].maps.clear()
+    context = held(world)
+    waiting(world, context)
+    moves.apply(context, "m1")
+
+    assert world.offsets("B", "near")["Payments-0"] == 2
+
+
+def test_a_group_that_knows_the_targets_own_topic_keeps_its_place_there(world: World) -> None:
+    world.b.commit("near", {TopicPartition("Payments", 0): 3})
+    context = held(world)
+    waiting(world, context)
+    moves.apply(context, "m1")
+
+    assert world.offsets("B", "near")["Payments-0"] == 3
+
+
+def test_partitions_left_to_the_reset_policy_are_a_warning(world: World) -> None:
+    world.b.produce("Payments", records=5)
+    world.copy("B", "P")
+    plan = moves.plan(world.context(), NEAR, dry_run=True)
+
+    warning = plan.warnings[-1]
+    assert "group near has committed nothing for B.Payments-0" in warning
+    assert "left to auto.offset.reset" in warning
+
+
+def test_a_group_that_may_not_be_read_has_its_own_reason_and_hides_no_other(world: World) -> None:
+    world.p.hide_group("near")
+    plan = moves.plan(world.context(), REQUEST, dry_run=True)
+
+    assert [len(group.positions) for group in plan.groups] == [2, 0]
+    assert all("near" in reason for reason in plan.blocking)
+    assert any("grant Describe on group near" in reason for reason in plan.blocking)
+
+
+def test_a_group_that_may_not_be_read_is_named_where_all_groups_move(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed = world.p.committed
+
+    def refuse(group: str) -> dict[TopicPartition, int]:
+        if group == "near":
+            raise AuthorizationError("grant Describe on group near")
+        return committed(group)
+
+    monkeypatch.setattr(world.p, "committed", refuse)
+    plan = moves.plan(world.context(), MoveRequest("failover", "P", "B"), dry_run=True)
+
+    assert plan.group_names == ("far",)
+    assert "group near is not moved: grant Describe on group near" in plan.warnings

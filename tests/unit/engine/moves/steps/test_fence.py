@@ -1,0 +1,379 @@
+"""fence = acl in memory: set once followers are held, lifted, and left behind by no crash."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.engine.moves.control.moving import REQUEST, Killed, World
+from tests.unit.engine.moves.giving_up import Disaster
+
+from srm.domain.moves.gate.fence import fences_in
+from srm.domain.moves.routing.routes import Ack
+from srm.engine import moves
+from srm.engine.moves import MoveContext
+from srm.engine.moves.control.move_records import ensure_topics
+from srm.engine.moves.steps.fence import lift_fence, set_fence
+from srm.errors import AuthorizationError, ConflictError, GateClosedError, UnavailableError
+
+FENCED = replace(REQUEST, fence="acl")
+BACK = replace(REQUEST, operation="failback", source="B", target="P")
+
+
+def held(world: World) -> MoveContext:
+    context = world.context()
+    moves.plan(context, FENCED, "m1")
+    moves.hold(context, "m1")
+    world.obey("near", "far")
+    world.passing(2_000)
+    return context
+
+
+def gone(world: World) -> MoveContext:
+    context = held(world)
+    moves.wait_status(context, "m1")
+    moves.wait_status(context, "m1")
+    moves.apply(context, "m1")
+    moves.go(context, "m1")
+    return context
+
+
+def denied(world: World, alias: str = "P") -> bool:
+    return bool(world.clusters[alias].write_denials(["Payments"]))
+
+
+def recorded(world: World, alias: str = "P") -> dict[str, bool]:
+    rows = world.clusters[alias].compacted("srm-moves.internal").read()
+    return {topic: fence.stands for topic, fence in fences_in(rows, _fail).items()}
+
+
+def test_writes_are_denied_before_offsets_are_applied_and_after_go(world):
+    context = held(world)
+    assert not denied(world)
+    with pytest.raises(GateClosedError, match="writes to Payments are not denied on P yet"):
+        moves.apply(context, "m1")
+
+    first = moves.wait_status(context, "m1")
+    assert "writes to Payments are not denied on P yet" in first.blocking
+    assert moves.wait_status(context, "m1").ready
+    moves.apply(context, "m1")
+    moves.go(context, "m1")
+
+    assert recorded(world) == {"Payments": True}
+    with pytest.raises(AuthorizationError):
+        world.p.produce("Payments", records=1)
+    world.b.produce("Payments", records=1)
+
+
+def test_a_producer_that_follows_may_write_what_it_has_before_the_fence_is_set(world):
+    context = world.context()
+    said = Ack("topic:Payments", "app", 0, "resumed", "P", world.clock(), kind="producer")
+    moves.plan(context, FENCED, "m1")
+    world.p.compacted("srm-routing.internal").write({said.key(): said.value()})
+    moves.hold(context, "m1")
+    world.obey("near", "far")
+
+    moves.wait_status(context, "m1")
+    world.p.produce("Payments", records=1)
+    flushed = replace(said, generation=1, state="held")
+    world.p.compacted("srm-routing.internal").write({flushed.key(): flushed.value()})
+    moves.wait_status(context, "m1")
+
+    assert denied(world)
+
+
+def test_a_release_lifts_it(world):
+    context = held(world)
+    moves.wait_status(context, "m1")
+
+    moves.release(context, "m1")
+
+    assert (denied(world), recorded(world)) == (False, {"Payments": False})
+
+
+def test_a_release_lifts_what_a_wait_beside_it_has_set_again(world):
+    """Whoever waits looks twice a second, and until the release is written it sees a hold."""
+    context = held(world)
+    moves.wait_status(context, "m1")
+    looked: list[bool] = []
+
+    def look() -> None:
+        moves.wait_status(world.context(), "m1")
+        looked.append(denied(world))
+
+    world.writes.before[world.writes.count + 2] = look  # after the lifting, before the release
+
+    assert moves.release(context, "m1").step == "released"
+
+    assert looked == [True]
+    assert (denied(world), recorded(world)) == (False, {"Payments": False})
+
+
+def test_a_move_back_lifts_it_before_anybody_is_sent_there(world):
+    gone(world)
+    for group in ("near", "far"):
+        world.b.join(group)
+    world.copy("B", "P")
+    context = world.context("B", "P")
+    seen: list[bool] = []
+
+    moves.plan(context, BACK, "m2")
+    moves.hold(context, "m2")
+    world.obey("near", "far", alias="B")
+    world.passing(2_000)
+    moves.wait_status(context, "m2")
+    moves.apply(context, "m2")
+    assert denied(world)
+
+    def watch() -> None:
+        if world.routes("P")["topic:Payments"].cluster == "P":
+            seen.append(denied(world))
+
+    world.writes.watch = watch
+    moves.go(context, "m2")
+
+    assert seen
+    assert not any(seen)
+    assert recorded(world) == {"Payments": False}
+
+
+def test_a_rule_that_somebody_else_has_set_stays(world):
+    world.p.deny_writes(["Payments", "Refunds"])
+    context = held(world)
+    moves.wait_status(context, "m1")
+
+    moves.release(context, "m1")
+
+    assert denied(world)
+    assert recorded(world) == {}
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_crash_around_the_record_leaves_nothing_that_a_release_does_not_find(world, after):
+    context = held(world)
+    real, world.p.deny_writes = world.p.deny_writes, lambda topics: _die(after, real, topics)
+
+    with pytest.raises(Killed):
+        moves.wait_status(context, "m1")
+    world.p.deny_writes = real
+    assert denied(world) == after
+    assert recorded(world) == {"Payments": True}
+    moves.release(world.context(), "m1")
+
+    assert (denied(world), recorded(world)) == (False, {"Payments": False})
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_crash_while_it_is_lifted_is_finished_by_the_next_release(world, after):
+    context = held(world)
+    moves.wait_status(context, "m1")
+    real, world.p.allow_writes = world.p.allow_writes, lambda topics: _die(after, real, topics)
+
+    with pytest.raises(Killed):
+        moves.release(context, "m1")
+    world.p.allow_writes = real
+    moves.release(world.context(), "m1")
+
+    assert (denied(world), recorded(world)) == (False, {"Payments": False})
+
+
+def test_who_sets_it_after_a_release_takes_it_away_again(world):
+    context = held(world)
+    real = world.p.deny_writes
+
+    def late(topics) -> None:
+        moves.release(world.context(), "m1")
+        real(topics)
+
+    world.p.deny_writes = late
+    moves.wait_status(context, "m1")
+
+    assert not denied(world)
+
+
+def back_on_p(world: World) -> None:
+    """Other processes finish m1 and move everybody back by m2."""
+    context = world.context()
+    for _ in range(4):
+        world.passing()
+        moves.wait_status(context, "m1")
+    moves.apply(context, "m1")
+    moves.go(context, "m1")
+    for group in ("near", "far"):
+        world.start(group, "B", {"P.Payments": 101})
+    world.copy("B", "P")
+    back = world.context("B", "P")
+    moves.plan(back, BACK, "m2")
+    moves.hold(back, "m2")
+    world.obey("near", "far", alias="B")
+    world.passing()
+    moves.wait_status(back, "m2")
+    moves.apply(back, "m2")
+    moves.go(back, "m2")
+
+
+@pytest.mark.parametrize("stalled_before", ["the record", "the rule"])
+def test_a_process_that_wakes_up_after_the_failback_closes_no_topic_on_the_active_cluster(
+    world, monkeypatch, stalled_before
+):
+    context = held(world)
+    others = []
+
+    def sleep() -> None:
+        if not others:
+            others.append("at work")
+            back_on_p(world)
+
+    deny, open_writer = world.p.deny_writes, world.p.control_writer
+
+    def late_rule(topics) -> None:
+        sleep()
+        deny(topics)
+
+    def late_record(transactional_id):
+        sleep()
+        return open_writer(transactional_id)
+
+    if stalled_before == "the rule":
+        monkeypatch.setattr(world.p, "deny_writes", late_rule)
+    else:
+        monkeypatch.setattr(world.p, "control_writer", late_record)
+    moves.wait_status(context, "m1")
+
+    assert others
+    assert world.routes("P")["topic:Payments"].cluster == "P"
+    assert (denied(world), any(recorded(world).values())) == (False, False)
+
+
+def test_a_rule_that_a_late_process_sets_and_leaves_before_the_decision_is_lifted_after_it(world):
+    gone(world)
+    for group in ("near", "far"):
+        world.b.join(group)
+    world.copy("B", "P")
+    back = world.context("B", "P")
+    moves.plan(back, BACK, "m2")
+    moves.hold(back, "m2")
+    world.obey("near", "far", alias="B")
+    world.passing(2_000)
+    moves.wait_status(back, "m2")
+    moves.apply(back, "m2")
+
+    def watch() -> None:  # its process is killed right after it
+        if recorded(world) == {"Payments": False} and world.routes("P")["topic:Payments"].beat:
+            world.p.deny_writes(["Payments"])
+
+    world.writes.watch = watch
+    moves.go(back, "m2")
+
+    assert not denied(world)
+
+
+def test_a_release_that_comes_after_the_decision_leaves_it_in_place(world):
+    context = held(world)
+    moves.wait_status(context, "m1")
+    moves.wait_status(context, "m1")
+    moves.apply(context, "m1")
+    real = world.p.allow_writes
+
+    def decided_meanwhile(topics) -> None:
+        world.p.allow_writes = real
+        moves.go(world.context(), "m1")
+        real(topics)
+
+    world.p.allow_writes = decided_meanwhile
+    with pytest.raises(ConflictError, match="has sent clients to B already"):
+        moves.release(context, "m1")
+
+    assert denied(world)
+
+
+def test_a_plan_that_cannot_be_fenced_is_blocked_in_one_line(world):
+    world.p.take_authorizer_away()
+
+    plan = moves.plan(world.context(), FENCED)
+
+    assert plan.blocking == (
+        "fence acl is not possible: the brokers have no authorizer: move without it (--fence none)",
+    )
+    assert not moves.plan(world.context(), REQUEST).blocking
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_an_unplanned_move_fences_the_source_if_it_answers_and_goes_on_if_not(world, answers):
+    disaster = Disaster(world)
+    ensure_topics(world.context())
+    if not answers:
+        world.p.fail()
+    context = replace(disaster.context, condemned=world.p)
+
+    moves.plan(context, replace(FENCED, mode="unplanned"), "m1")
+    moves.hold(context, "m1")
+    moves.apply(context, "m1")
+    moves.go(context, "m1")
+    world.p.recover()
+
+    assert denied(world) == answers
+    assert world.routes("B")["topic:Payments"].cluster == "B"
+
+
+def test_an_unplanned_move_lifts_what_an_earlier_one_has_fenced_on_its_target(world):
+    disaster = Disaster(world)
+    ensure_topics(world.context())
+    set_fence(world.b, ["Payments"], "earlier", 1)
+
+    disaster.planned()
+    disaster.through("hold", "apply", "go")
+
+    assert not denied(world, "B")
+
+
+def test_a_person_may_lift_what_stands_of_a_topic(world):
+    ensure_topics(world.context())
+    set_fence(world.p, ["Payments"], "m9", 1)
+
+    assert lift_fence(world.p, 2, lambda fence: fence.topic == "Refunds") == ()
+    assert lift_fence(world.p, 2, lambda fence: fence.topic == "Payments") == ("Payments",)
+    assert lift_fence(world.p, 3) == ()
+    world.p.deny_writes(["Payments", "Refunds"])  # by a process that was killed right after it
+    assert lift_fence(world.p, 3) == ()
+    assert lift_fence(world.p, 3, since_ms=0) == ("Payments",)
+    assert not denied(world)
+    assert world.p.write_denials(["Refunds"])
+
+
+def test_a_release_goes_on_where_the_fence_cannot_be_lifted_and_says_how_it_can(world):
+    context = held(world)
+    moves.wait_status(context, "m1")
+    real, world.p.allow_writes = world.p.allow_writes, _refuse
+
+    with pytest.raises(
+        UnavailableError, match="released, but writes may still be denied on P, 'sr"
+    ):
+        moves.release(context, "m1")
+    assert world.routes("P")["topic:Payments"].state == "go"
+    world.p.allow_writes = real
+    moves.release(context, "m1")
+
+    assert not denied(world)
+
+
+def test_a_damaged_record_of_a_fence_stops_nobody(world):
+    ensure_topics(world.context())
+    world.b.compacted("srm-moves.internal").write({b"fence:Other": b"{"})
+    gone(world)
+
+    assert world.routes("B")["topic:Payments"].cluster == "B"
+
+
+def _fail(error: Exception) -> None:
+    raise error
+
+
+def _refuse(_topics) -> None:
+    raise AuthorizationError("Alter is missing")
+
+
+def _die(after: bool, real, topics) -> None:
+    if after:
+        real(topics)
+    raise Killed

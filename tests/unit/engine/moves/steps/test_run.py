@@ -1,0 +1,216 @@
+"""A whole move by one call: what ends it before go releases the hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+from tests.unit.engine.moves.control.moving import REQUEST, World, held
+
+from srm.cli.moves.failover_view import MoveView
+from srm.engine import moves
+from srm.engine.moves import MoveReport, RunEvent
+from srm.engine.moves.control.move_records import MoveStore
+from srm.errors import ConflictError, GateClosedError, UnavailableError
+from srm.pages.moves import plan_view, report_view
+
+
+class Clients:
+    """Obeys a hold, and a go, when the move looks; time passes with each look."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.steps: list[str] = []
+        self.obedient = True
+        self.seen: list[RunEvent] = []
+
+    def __call__(self, event: RunEvent) -> None:
+        self.seen.append(event)
+        if event.step not in self.steps:
+            self.steps.append(event.step)
+        self.world.passing(1_000)
+        if event.step == "wait" and self.obedient:
+            self.world.obey("near", "far")
+        if event.step == "verify":
+            self.world.start("near", "B", {})
+            self.world.start("far", "B", {})
+
+
+def run(world: World, clients: Clients, request: moves.MoveRequest = REQUEST) -> MoveReport:
+    context = world.context()
+    moves.plan(context, request, "m1")
+    return moves.carry_out(context, "m1", clients, poll_seconds=0.001)
+
+
+def states(world: World) -> set[tuple[str, str]]:
+    return {(r.cluster, r.state) for r in world.routes("P").values()}
+
+
+def test_a_move_runs_from_hold_to_report(world: World) -> None:
+    clients = Clients(world)
+    report = run(world, clients)
+
+    assert report.ok, report.problems
+    assert clients.steps == ["hold", "wait", "apply", "go", "verify", "report"]
+    assert states(world) == {("B", "go")}
+
+
+def test_a_move_that_somebody_else_releases_ends_at_once_and_says_so(world: World) -> None:
+    clients = Clients(world)
+    clients.obedient = False
+
+    def show(event: RunEvent) -> None:
+        clients(event)
+        if event.step == "wait":
+            moves.release(world.context(), "m1", "somebody changed his mind")
+
+    moves.plan(world.context(), REQUEST, "m1")
+    with pytest.raises(ConflictError, match="m1 was released meanwhile, clients stay on P"):
+        moves.carry_out(world.context(), "m1", show, poll_seconds=0.001)
+
+    found = MoveStore(world.context()).progress("m1")
+    assert (found.step, found.reason) == ("released", "somebody changed his mind")
+    assert [event.step for event in clients.seen].count("wait") == 1
+
+
+def test_each_step_is_done_inside_of_what_the_caller_puts_around_it(world: World) -> None:
+    clients, told = Clients(world), list[str]()
+
+    @contextmanager
+    def around(step: str) -> Iterator[None]:
+        told.append(f"{step} begins")
+        yield
+        assert clients.steps[-1] == step, "it is shown by now"
+        told.append(f"{step} ends")
+
+    context = world.context()
+    moves.plan(context, REQUEST, "m1")
+    moves.carry_out(context, "m1", clients, poll_seconds=0.001, around=around)
+
+    steps = ("hold", "wait", "apply", "go", "verify", "report")
+    assert told == [f"{step} {word}" for step in steps for word in ("begins", "ends")]
+
+
+def test_a_time_out_releases_the_hold_and_says_what_was_waited_for(world: World) -> None:
+    clients = Clients(world)
+    clients.obedient = False
+
+    with pytest.raises(GateClosedError, match=r"clients stay on P: .*far is still active on P"):
+        run(world, clients, replace(REQUEST, wait_seconds=5))
+    assert states(world) == {("P", "go")}
+
+
+@pytest.mark.parametrize("step", ["hold", "wait", "apply", "go"])
+def test_an_interruption_before_go_releases_the_hold(world: World, step: str) -> None:
+    clients = Clients(world)
+
+    def interrupt(event: RunEvent) -> None:
+        clients(event)
+        if event.step == step:
+            raise KeyboardInterrupt
+
+    context = world.context()
+    moves.plan(context, REQUEST, "m1")
+    with pytest.raises(KeyboardInterrupt):
+        moves.carry_out(context, "m1", interrupt, poll_seconds=0.001)
+    assert states(world) <= {("P", "go")}
+
+
+def test_an_interruption_after_go_leaves_clients_on_the_target(world: World) -> None:
+    clients = Clients(world)
+
+    def interrupt(event: RunEvent) -> None:
+        if event.step == "verify":
+            raise KeyboardInterrupt
+        clients(event)
+
+    context = world.context()
+    moves.plan(context, REQUEST, "m1")
+    with pytest.raises(KeyboardInterrupt):
+        moves.carry_out(context, "m1", interrupt, poll_seconds=0.001)
+    assert states(world) == {("B", "go")}
+    assert moves.carry_out(context, "m1", clients, poll_seconds=0.001).ok
+
+
+def test_a_cluster_that_is_away_for_a_moment_only_delays(world: World) -> None:
+    clients = Clients(world)
+
+    def outage(event: RunEvent) -> None:
+        clients(event)
+        if event.step == "hold":
+            return
+        if event.step == "wait" and len(clients.seen) == 2:
+            wait_status = world.b.topics
+            world.b.topics = lambda: recovering(world, wait_status)
+
+    assert run(world, outage).ok
+
+
+def recovering(world: World, topics: object) -> object:
+    world.b.topics = topics
+    raise UnavailableError("cluster B does not answer")
+
+
+@pytest.mark.parametrize("step", ["apply", "go"])
+def test_a_record_that_comes_between_two_steps_is_waited_for(world: World, step: str) -> None:
+    """Seen with a writer of one record in two seconds: the move gave up and released."""
+    clients = Clients(world)
+    late = [step]
+
+    def show(event: RunEvent) -> None:
+        clients(event)
+        if event.step in late:
+            late.remove(event.step)
+            world.p.produce("Payments", records=1)
+        elif event.step == "wait":
+            world.copy("P", "B")
+
+    context = world.context()
+    moves.plan(context, REQUEST, "m1")
+    report = moves.carry_out(context, "m1", show, poll_seconds=0.001)
+
+    assert not late
+    assert report.ok, report.problems
+    assert states(world) == {("B", "go")}
+
+
+def test_apply_and_go_in_one_call_wait_for_a_late_record_too(world: World) -> None:
+    context = held(world)
+    moves.wait_status(context, "m1")
+    world.p.produce("Payments", records=1)
+    world.copy("P", "B")
+    world.writes.watch = lambda: world.passing(500)
+
+    assert moves.apply_and_go(context, "m1").step == "gone"
+    assert states(world) == {("B", "go")}
+
+
+def test_a_blocked_move_touches_nobody(world: World) -> None:
+    world.b.join("far", "early")
+
+    with pytest.raises(ConflictError, match="active on B"):
+        run(world, Clients(world))
+    assert states(world) == set()
+
+
+def test_plan_progress_and_report_are_shown_in_words(world: World) -> None:
+    clients = Clients(world)
+    world.p.produce("Payments")
+    world.report("P", "B")
+    console = Console(record=True, width=140)
+    plan = moves.plan(world.context(), REQUEST, "m1")
+    console.print(plan_view(plan))
+    world.copy("P", "B")
+    console.print(report_view(run(world, clients)))
+    for event in clients.seen:
+        console.print(MoveView(plan, event))
+
+    text = console.export_text()
+    assert "warning: replication of Payments is 1 record behind" in text
+    assert "failover P->B: clean" in text
+    assert "RPO 0 records" in text
+    assert "waits: group far is still active on P" in text
+    assert "waits: group far has no members on B yet" in text

@@ -1,0 +1,55 @@
+"""An unplanned move after topics were deleted and created again on both sides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.unit.engine.moves.giving_up import COPY, Disaster, disaster
+
+from srm.domain.groups.mm2_records import Checkpoint, TopicIds
+from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.offset_map import Position
+from srm.engine import moves
+from srm.engine.groups.checkpoints import emit
+from srm.engine.groups.group_sync import apply_exact
+
+__all__ = ["disaster"]
+
+
+def test_a_group_that_has_not_run_since_begins_at_the_start_of_the_new_log(
+    disaster: Disaster,
+) -> None:
+    world = disaster.world
+    ids = TopicIds("former topic", "former copy").metadata()
+    old = Checkpoint("old", COPY, 5000, 5100, ids)
+    world.b.compacted("P.checkpoints.internal").write({old.key(): old.value()})
+    apply_exact(world.context().forward, {"old": {COPY: 90}}, operation="former move")
+    world.b.delete_topic("P.Payments")
+    world.b.add_topic("P.Payments")
+    world.b.produce("P.Payments", 0, 101)
+    disaster.copied(Position(100, 101, 107), heard_ms=world.clock())
+    world.b.trim("P.Payments", 0, 3)
+    world.p.fail()
+
+    [group] = disaster.planned(groups=("old",)).groups
+    disaster.through("hold", "apply", "go")
+
+    position, _empty = group.positions
+    assert (position.resume, position.skipped, position.lag) == (3, 3, 98)
+    assert world.offsets("B", "old") == {"P.Payments-0": 3, "Payments-0": 0}
+    assert moves.report(disaster.context, "m1").ok
+
+
+def test_the_clock_of_the_host_that_wrote_for_a_group_decides_nothing(disaster: Disaster) -> None:
+    world = disaster.world
+    forward = world.context().forward
+    ahead = replace(forward, now_ms=lambda: world.clock() + 3_600_000)
+    apply_exact(ahead, {"near": {COPY: 40}})
+    world.passing()
+    world.p.commit("near", {TopicPartition("Payments", 0): 90})
+    emit(forward)
+    world.p.fail()
+
+    [near] = [group for group in disaster.planned().groups if group.group == "near"]
+
+    assert [position.resume for position in near.positions] == [91, 0]

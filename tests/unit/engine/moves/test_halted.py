@@ -1,0 +1,199 @@
+"""A planned move that would wait for copying in vain: it is refused before any client is held."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.engine.moves.control.moving import REQUEST, World
+
+from srm.domain.flow_state.replication_records import (
+    DRIVER_KEY,
+    REQUEST_KEY,
+    DriverHeartbeat,
+    DriverRequest,
+    PartitionStatus,
+    State,
+)
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine import moves
+from srm.engine.moves import MovePlan
+from srm.errors import ConflictError
+
+PAYMENTS = TopicPartition("Payments", 0)
+GONE = "records 100 to 107 are gone: retention passed them"
+CONTINUE = "set data.loss.policy=continue to record the loss and continue"
+
+
+@pytest.fixture
+def behind(world: World) -> World:
+    """Seven records on P that are not on B, and a slot that lives."""
+    world.p.produce("Payments", records=7)
+    world.report("P", "B")
+    return world
+
+
+def dry_run(world: World) -> MovePlan:
+    return moves.plan(world.context(), REQUEST, dry_run=True)
+
+
+def say(world: World, state: State, reason: str = GONE) -> None:
+    """Let the slot say of Payments-0 how it is."""
+    world.maps[Flow("P", "B")].statuses[PAYMENTS] = PartitionStatus(
+        "Payments", 0, state, reason, action=CONTINUE
+    )
+
+
+def end_replicator(world: World) -> None:
+    """Let somebody stop the replicator, which ends in good order."""
+    beat = DriverHeartbeat("d-1", "local-1", "host-7", 42, world.clock(), ended=True)
+    asked = DriverRequest("r-1", "stop", "alice", world.clock())
+    state = internal_topics.replication("P")
+    world.b.add_topic(state, 2)
+    world.b.compacted(state).write({DRIVER_KEY: beat.value(), REQUEST_KEY: asked.value()})
+
+
+def test_what_a_slot_that_lives_has_still_to_copy_is_waited_for(behind: World) -> None:
+    plan = dry_run(behind)
+
+    assert plan.blocking == ()
+    assert "replication of Payments is 7 records behind: the move will wait for it" in plan.warnings
+
+
+def test_a_partition_that_is_stopped_and_holds_records_back_is_a_reason_not_to_start(
+    behind: World,
+) -> None:
+    say(behind, "stopped")
+
+    plan = dry_run(behind)
+
+    assert plan.blocking == (f"replication of Payments-0 is stopped: {GONE}",)
+    assert [warning for warning in plan.warnings if "will wait" in warning] == []
+
+
+def test_a_partition_that_is_stopped_and_holds_nothing_back_is_none(world: World) -> None:
+    world.report("P", "B")
+    say(world, "stopped")
+
+    assert dry_run(world).blocking == ()
+
+
+@pytest.mark.parametrize("state", ["waiting", "claiming"])
+def test_a_partition_that_waits_by_itself_is_none(behind: World, state: State) -> None:
+    say(behind, state, "no leader now")
+
+    assert dry_run(behind).blocking == ()
+
+
+def test_where_nobody_copies_and_records_are_missing_the_move_does_not_start(behind: World) -> None:
+    """Even in the first seconds, in which its slots were heard of a moment ago."""
+    end_replicator(behind)
+
+    plan = dry_run(behind)
+
+    [reason] = plan.blocking
+    assert reason == (
+        "not copied: 7 records of Payments, and nobody copies: alice has stopped the "
+        "replicator, 0 s ago"
+    )
+    assert [warning for warning in plan.warnings if "will wait" in warning] == []
+
+
+def test_where_a_map_cannot_be_used_nobody_knows_what_is_missing(behind: World) -> None:
+    end_replicator(behind)
+    maps = behind.maps[Flow("P", "B")]
+    maps.maps.clear()
+    maps.errors[PAYMENTS] = "a block is damaged"
+
+    assert [reason for reason in dry_run(behind).blocking if "not copied:" in reason] == []
+
+
+def test_where_nobody_copies_and_nothing_is_missing_the_move_can_start(world: World) -> None:
+    end_replicator(world)
+
+    assert dry_run(world).blocking == ()
+
+
+def test_what_an_open_transaction_holds_back_needs_somebody_who_copies_unless_it_is_accepted(
+    world: World,
+) -> None:
+    world.p.produce_in("someone", "Payments", 0, 1)
+    accepted = replace(REQUEST, accept_open_transactions=True)
+
+    assert "no replicator was ever seen" in dry_run(world).blocking[0]
+    assert moves.plan(world.context(), accepted, dry_run=True).blocking == ()
+
+
+def beat(world: World) -> None:
+    """Let the driver say that it lives."""
+    state = internal_topics.replication("P")
+    world.b.add_topic(state, 2)
+    alive = DriverHeartbeat("d-1", "local-1", "host-7", 42, world.clock())
+    world.b.compacted(state).write({DRIVER_KEY: alive.value()})
+
+
+def make_looks_slow(
+    world: World, monkeypatch: pytest.MonkeyPatch, milliseconds: int = 20_000
+) -> None:
+    """Let time pass in each look between the slots' reports and its end; the driver goes on."""
+    ask = world.p.active_producers
+
+    def slowly(places: Collection[TopicPartition]) -> Mapping[TopicPartition, Any]:
+        world.passing(milliseconds)
+        beat(world)
+        return ask(places)
+
+    monkeypatch.setattr(world.p, "active_producers", slowly)
+
+
+def test_the_time_that_a_plan_takes_is_no_silence_of_the_replicator(
+    behind: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beat(behind)
+    make_looks_slow(behind, monkeypatch)
+
+    plan = dry_run(behind)
+
+    assert plan.blocking == ()
+    assert [warning for warning in plan.warnings if "last reported" in warning] == []
+
+
+def test_slots_that_were_silent_before_a_slow_plan_asked_them_are_seen(
+    behind: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    behind.passing(11_000)
+    make_looks_slow(behind, monkeypatch)
+
+    [reason] = dry_run(behind).blocking
+
+    assert reason.endswith("and nobody copies: the replicator has no slot that is alive")
+
+
+def test_the_time_that_a_look_of_the_gate_takes_is_no_silence_of_the_replicator(
+    behind: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = behind.context()
+    moves.plan(context, REQUEST, "m1")
+    moves.hold(context, "m1")
+    behind.report("P", "B")
+    make_looks_slow(behind, monkeypatch)
+
+    waits = moves.wait_status(context, "m1").blocking
+
+    assert "replication of Payments from P is 7 records behind" in waits
+    assert [reason for reason in waits if "the replicator" in reason] == []
+
+
+def test_a_partition_that_stops_after_the_plan_keeps_the_hold_from_touching_anybody(
+    behind: World,
+) -> None:
+    context = behind.context()
+    moves.plan(context, REQUEST, "m1")
+    say(behind, "stopped")
+
+    with pytest.raises(ConflictError, match="cannot start: replication of Payments-0 is stopped"):
+        moves.hold(context, "m1")
+    assert behind.routes("P") == {}

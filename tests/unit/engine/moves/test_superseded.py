@@ -1,0 +1,157 @@
+"""A move whose clients a later one leads says so, and is an error where it moves nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.engine.moves.control.moving import REQUEST, World, held
+
+from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport
+from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.routing.routes import ERA, Route
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine import moves
+from srm.engine.control.control_records import CONTROL_ID
+from srm.engine.flows.cluster_absence import away_cluster
+from srm.engine.moves import MoveReport
+from srm.errors import ConflictError
+from srm_lab.testing.fake_switch import FakeSwitch
+
+BACK = replace(REQUEST, operation="failback", source="B", target="P")
+
+
+def carry_out(world: World, request: MoveRequest, move_id: str, copy: str) -> MoveReport:
+    """Run all steps of a move, with clients that obey and work on the target."""
+    context = world.context(request.source, request.target)
+    moves.plan(context, request, move_id)
+    moves.hold(context, move_id)
+    world.obey("near", "far", alias=request.source)
+    world.passing()
+    moves.wait_status(context, move_id)
+    moves.apply(context, move_id)
+    moves.go(context, move_id)
+    for group in ("near", "far"):
+        resumed = max(world.offsets(request.target, group).values())
+        world.start(group, request.target, {copy: resumed})
+    world.passing(11_000)
+    moves.verify(context, move_id)
+    return moves.report(context, move_id)
+
+
+def there_and_back(world: World) -> None:
+    assert carry_out(world, REQUEST, "m1", "P.Payments").ok
+    world.copy("B", "P")
+    assert carry_out(world, BACK, "m2", "Payments").ok
+    world.passing(90 * 86_400_000)
+
+
+def test_a_plan_under_the_id_of_a_move_that_was_undone_since_is_refused(world: World) -> None:
+    """A run that is cleared, or a run id that is used again, would be green and move nothing."""
+    there_and_back(world)
+
+    with pytest.raises(
+        ConflictError,
+        match=r"m1 ended at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC, superseded by move m2; nothing was",
+    ):
+        moves.plan(world.context(), REQUEST, "m1")
+
+
+def test_a_plan_of_a_move_that_is_in_force_is_returned_again(world: World) -> None:
+    carry_out(world, REQUEST, "m1", "P.Payments")
+
+    assert moves.plan(world.context(), REQUEST, "m1").move_id == "m1"
+
+
+def test_a_go_that_is_repeated_after_a_later_move_is_an_error(world: World) -> None:
+    there_and_back(world)
+
+    with pytest.raises(ConflictError, match="superseded by move m2"):
+        moves.go(world.context(), "m1")
+
+    assert moves.report(world.context(), "m1").ok  # it did what it was for, then
+
+
+def decide_during_go(world: World, *subjects: str) -> None:
+    """Let another engineer send clients to P while this go has written its intent there."""
+    route = Route(ERA, "P", "go", "m2", world.clock(), decided=True)
+    records = {subject.encode(): route.value() for subject in subjects}
+
+    def decide() -> None:
+        world.p.control_writer(CONTROL_ID).write({"srm-routing.internal": records})
+
+    # go renews the hold on B and P, and writes its intent on P.
+    world.writes.before[world.writes.count + 4] = decide
+
+
+def test_a_go_during_an_unplanned_move_that_leads_all_its_clients_is_an_error(world: World) -> None:
+    context = held(world)
+    moves.apply(context, "m1")
+    decide_during_go(world, "topic:Payments", "group:near", "group:far")
+
+    with pytest.raises(ConflictError, match="superseded by move m2; nothing was moved"):
+        moves.go(context, "m1")
+
+    status, report = moves.verify(context, "m1"), moves.report(context, "m1")
+    assert world.routes("B")["group:near"].move_id == "m1"
+    assert status.done
+    assert not report.ok
+    assert (
+        "superseded by move m2, which leads group:far, group:near, topic:Payments"
+        in report.problems
+    )
+
+
+def test_a_go_during_an_unplanned_move_of_some_of_its_clients_names_them(world: World) -> None:
+    context = held(world)
+    moves.apply(context, "m1")
+    decide_during_go(world, "group:near")
+
+    assert moves.go(context, "m1").step == "gone"
+
+    assert "superseded by move m2, which leads group:near" in moves.report(context, "m1").problems
+
+
+def give_up(world: World, source: str, target: str, move_id: str) -> None:
+    """Move everybody to the only cluster that an engineer can reach."""
+    topic, copy = world.clusters[source].topics()["Payments"], f"{source}.Payments"
+    reached = world.clusters[target]
+    reached.add_topic(f"{source}.checkpoints.internal")
+    reached.add_topic(f"srm-replication.{source}.internal", 2)
+    maps = world.maps[Flow(source, target)]
+    position = maps.load(["Payments"]).get(TopicPartition("Payments", 0)).position
+    entry = PartitionPosition(topic.topic_id, 0, reached.topics()[copy].topic_id, position, 0, 1, 0)
+    now_ms = world.clock()
+    maps.reports = (SlotReport("0", 1, now_ms, (entry,), source_heard_ms=now_ms),)
+    whole, gone = world.context(source, target), away_cluster(source)
+    context = replace(
+        whole,
+        forward=replace(whole.forward, source=gone, switch=FakeSwitch(reached, source)),
+        reverse=replace(whole.reverse, target=gone),
+    )
+    request = MoveRequest("failover", source, target, ("Payments",), mode="unplanned")
+    moves.plan(context, request, move_id)
+    for step in (moves.hold, moves.apply, moves.go):
+        step(context, move_id)
+
+
+@pytest.mark.parametrize(("to_b", "to_p"), [("a", "z"), ("z", "a")])
+def test_of_two_unplanned_moves_that_did_not_see_each_other_the_later_decision_counts(
+    world: World, to_b: str, to_p: str
+) -> None:
+    """Whatever their ids are: the names of Airflow's runs sort after those of the shell."""
+    give_up(world, "P", "B", to_b)
+    world.passing()
+    give_up(world, "B", "P", to_p)
+    assert world.routes("B")["topic:Payments"].cluster == "B"
+
+    reports = {
+        to_b: moves.report(world.context("P", "B"), to_b),
+        to_p: moves.report(world.context("B", "P"), to_p),
+    }
+
+    for alias in ("P", "B"):
+        route = world.routes(alias)["topic:Payments"]
+        assert (route.generation, route.cluster, route.move_id) == (ERA, "P", to_p)
+    assert any(f"move {to_p} sent clients of this one to P" in p for p in reports[to_b].problems)
+    assert any(f"move {to_b} sent clients of this one to B" in p for p in reports[to_p].problems)

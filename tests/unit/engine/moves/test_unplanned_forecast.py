@@ -1,0 +1,114 @@
+"""What giving the source up would cost: what is lost for certain, and at most."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.engine.moves.giving_up import Disaster, disaster
+
+from srm.domain.names.topics import Flow
+from srm.domain.offset_map.offset_map import Position
+from srm.engine import moves
+
+__all__ = ["disaster"]
+
+
+def test_what_the_source_may_have_taken_since_it_was_heard_is_a_bound(disaster: Disaster) -> None:
+    last_ms = disaster.world.clock() - 1_400
+    disaster.world.b.produce("P.Payments", records=50, timestamp_ms=last_ms)  # 5 a second
+    disaster.world.passing(2_000)
+
+    forecast = disaster.planned().forecast
+
+    assert forecast is not None
+    assert (forecast.not_copied, forecast.at_most, forecast.seconds) == (7, 17, 1.4)
+    assert "7 records (1.4 s) of P not copied, 17 at most" in forecast.line("P")
+
+
+def test_the_forecast_is_made_again_when_the_copies_are_sealed(disaster: Disaster) -> None:
+    disaster.planned()
+    world = disaster.world
+    heard = world.clock()
+    disaster.switch.before_seal = lambda: disaster.copied(Position(104, 105, 107), heard)
+
+    disaster.through("hold")
+
+    progress = moves.MoveStore(disaster.context).progress("m1")
+    assert progress.forecast is not None
+    assert progress.forecast.not_copied == 3
+
+
+def test_traffic_that_was_over_long_before_the_source_was_last_heard_is_not_in_the_bound(
+    disaster: Disaster,
+) -> None:
+    last_ms = disaster.world.clock() - 20 * 60_000
+    disaster.world.b.produce("P.Payments", records=3_500, timestamp_ms=last_ms)  # 350 a second
+    disaster.world.passing(56_000)
+
+    forecast = disaster.planned().forecast
+
+    assert forecast is not None
+    assert (forecast.not_copied, forecast.at_most, forecast.rate) == (7, 7, 0)
+
+
+@pytest.mark.parametrize("behind_ms", [45_000, -3_600_000])
+def test_a_producer_whose_clock_is_a_little_behind_or_ahead_is_in_the_bound(
+    disaster: Disaster, behind_ms: int
+) -> None:
+    last_ms = disaster.world.clock() - behind_ms
+    disaster.world.b.produce("P.Payments", records=50, timestamp_ms=last_ms)  # 5 a second
+    disaster.world.passing(2_000)
+
+    forecast = disaster.planned().forecast
+
+    assert forecast is not None
+    assert forecast.at_most == 17
+
+
+def test_a_burst_that_has_just_begun_is_in_the_bound(disaster: Disaster) -> None:
+    """The copy has seen nothing of it yet, but the slot has seen the source grow."""
+    maps = disaster.world.maps[Flow("P", "B")]
+    maps.reports = tuple(replace(report, source_growth=400) for report in maps.reports)
+    disaster.world.passing(2_000)
+
+    forecast = disaster.planned().forecast
+
+    assert forecast is not None
+    assert (forecast.not_copied, forecast.at_most, forecast.topics[0].at_most) == (7, 807, 807)
+
+
+def test_what_stands_behind_a_transaction_that_is_open_on_the_source_is_not_copied(
+    disaster: Disaster,
+) -> None:
+    """The copy cannot go on behind it: 'caught up' would hide all that others wrote since."""
+    maps = disaster.world.maps[Flow("P", "B")]
+    held = ((disaster.world.b.topics()["P.Payments"].topic_id, 0, 107 + 500),)
+    maps.reports = tuple(replace(report, held_back=held) for report in maps.reports)
+
+    forecast = disaster.planned().forecast
+
+    assert forecast is not None
+    assert forecast.not_copied == 507
+    assert forecast.topics[0].unknown == (
+        "Payments-0 is not copied: 500 offsets stood behind an open transaction",
+    )
+
+
+def test_the_seal_of_a_copy_is_no_sign_of_a_quiet_source(disaster: Disaster) -> None:
+    """Its marker is the newest of the log: the rate, and so seconds and bound, are of before."""
+    world, last_ms = disaster.world, disaster.world.clock() - 1_400
+    world.b.produce("P.Payments", records=50, timestamp_ms=last_ms)  # 5 a second
+    world.passing(60_000)
+    planned = disaster.planned().forecast
+    disaster.switch.before_seal = lambda: world.b.produce(
+        "P.Payments", records=1, timestamp_ms=world.clock()
+    )
+
+    disaster.through("hold")
+
+    final = moves.MoveStore(disaster.context).progress("m1").forecast
+    assert planned is not None
+    assert final is not None
+    assert (planned.seconds, planned.at_most) == (1.4, 307)
+    assert (final.seconds, final.at_most) == (1.4, 307)

@@ -1,0 +1,153 @@
+"""Several moves that give the same source up, and their ends: they share its pause."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.engine.moves.control.moving import REQUEST
+from tests.unit.engine.moves.giving_up import UNPLANNED, Disaster, disaster
+
+from srm.domain.flow_state.pause import Pause
+from srm.engine import moves
+from srm.errors import ConflictError
+
+__all__ = ["disaster"]
+
+
+def test_a_move_that_holds_the_same_clients_is_taken_over_from(disaster: Disaster) -> None:
+    context = disaster.world.context()
+    moves.plan(context, REQUEST, "stuck")
+    moves.hold(context, "stuck")
+
+    plan = disaster.planned()
+    disaster.through("hold", "apply", "go")
+
+    assert any("move stuck holds clients" in line for line in plan.warnings)
+    assert {(r.move_id, r.state) for r in disaster.world.routes("B").values()} == {("m1", "go")}
+
+
+def test_a_release_before_go_lets_the_flow_go_on(disaster: Disaster) -> None:
+    disaster.planned()
+    disaster.through("hold")
+
+    released = moves.release(disaster.context, "m1")
+
+    assert released.step == "released"
+    assert disaster.pause() is None
+
+
+def test_a_release_leaves_a_pause_of_somebody_else(disaster: Disaster) -> None:
+    disaster.planned()
+    disaster.through("hold")
+    other = disaster.pause()
+    assert other is not None
+    disaster.switch.pause(replace(other, move_id="another"))
+
+    moves.release(disaster.context, "m1")
+
+    assert disaster.pause() is not None
+
+
+@pytest.mark.parametrize("ends_with", ["release", "killed before its hold"])
+def test_the_source_stays_given_up_when_a_second_move_of_other_groups_is_released(
+    disaster: Disaster, ends_with: str
+) -> None:
+    """A group that was left out of the first move is moved later, and that is given up."""
+    disaster.planned(groups=("near",))
+    disaster.through("hold", "apply", "go")
+    moves.plan(disaster.context, replace(UNPLANNED, groups=("far",)), "m2")
+    if ends_with == "release":
+        moves.hold(disaster.context, "m2")
+    else:
+        disaster.switch.pause(Pause("r2", "bob", "m2", 2, "m2"))
+
+    moves.release(disaster.context, "m2")
+
+    pause = disaster.pause()
+    assert pause is not None
+    assert pause.moves == ("m1",)
+
+
+@pytest.mark.parametrize("steps", [("hold",), ("hold", "apply", "go"), ("hold", "release")])
+def test_a_move_that_another_one_has_taken_over_from_does_not_say_that_its_clients_went(
+    disaster: Disaster, steps: tuple[str, ...]
+) -> None:
+    """Two engineers at once: the routes of the later hold outrank what the earlier one says."""
+    disaster.planned()
+    disaster.through("hold", "apply")
+    moves.plan(disaster.context, UNPLANNED, "m2")
+    for step in steps:
+        getattr(moves, step)(disaster.context, "m2")
+    before = disaster.world.routes("B")
+
+    with pytest.raises(ConflictError, match="m2"):
+        disaster.through("go")
+
+    assert disaster.world.routes("B") == before
+    assert not moves.MoveStore(disaster.context).progress("m1").decided
+    disaster.through("release")
+    assert disaster.world.routes("B") == before
+    disaster.through("hold", "apply", "go")
+    assert {(r.move_id, r.state) for r in disaster.world.routes("B").values()} == {("m1", "go")}
+
+
+def test_a_release_while_the_copies_are_being_sealed_ends_the_hold(disaster: Disaster) -> None:
+    """Sealing takes its time where a broker is away; the flow would go on under the move."""
+    disaster.planned()
+    disaster.switch.before_seal = lambda: disaster.through("release")
+
+    with pytest.raises(ConflictError, match="released meanwhile"):
+        disaster.through("hold")
+
+    assert disaster.pause() is None
+    assert disaster.world.routes("B") == {}
+    disaster.switch.before_seal = lambda: None
+    disaster.through("hold", "apply", "go")
+
+
+def test_a_hold_that_was_released_before_it_paused_the_flow_lets_it_go_on(
+    disaster: Disaster,
+) -> None:
+    disaster.planned()
+    pause = disaster.switch.pause
+
+    def late(wanted: Pause) -> None:
+        disaster.through("release")
+        pause(wanted)
+
+    disaster.switch.pause = late  # type: ignore[method-assign]
+
+    with pytest.raises(ConflictError, match="released meanwhile"):
+        disaster.through("hold")
+
+    assert disaster.pause() is None
+
+
+def test_nobody_is_sent_away_while_the_flow_from_the_source_goes_on(disaster: Disaster) -> None:
+    """The source has answered, and somebody has settled its return before the decision."""
+    disaster.planned()
+    disaster.through("hold", "apply")
+    assert disaster.switch.resume()
+
+    with pytest.raises(ConflictError, match="not paused for move m1"):
+        disaster.through("go")
+
+    assert {r.state for r in disaster.world.routes("B").values()} == {"hold"}
+
+
+def test_a_flow_goes_on_when_the_last_move_that_had_paused_it_is_released(
+    disaster: Disaster,
+) -> None:
+    disaster.planned(groups=("near",))
+    moves.plan(disaster.context, replace(UNPLANNED, groups=("far",)), "m2")
+    disaster.through("hold")
+    moves.hold(disaster.context, "m2")
+
+    disaster.through("release")
+    pause = disaster.pause()
+    assert pause is not None
+    assert pause.moves == ("m2",)
+    moves.release(disaster.context, "m2")
+
+    assert disaster.pause() is None

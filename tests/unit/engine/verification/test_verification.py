@@ -1,0 +1,189 @@
+"""Planning a verification from both clusters' state, and keeping its latest results."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.offset_map import Run
+from srm.domain.verification.verification import (
+    PartitionVerification,
+    VerificationSummary,
+    merge,
+    verdict,
+)
+from srm.engine.ports import FlowMaps
+from srm.engine.verification import verification
+from srm.engine.verification.verification import VerificationRequest
+from srm.errors import IntegrityError, NotFoundError, UnavailableError
+
+FLOW = Flow("P", "B")
+
+
+@pytest.fixture
+def empty(new_sites):
+    return new_sites()
+
+
+@pytest.fixture
+def copied(empty):
+    empty.produce("P", 100)
+    empty.copy("P->B", claim=1)
+    return empty
+
+
+def test_everything_copied_is_planned(copied):
+    plan = verification.plan(copied.flow("P->B"))
+
+    (payments,) = plan.ranges
+    assert (payments.topic, payments.partition, payments.remote_topic) == (
+        "Payments",
+        0,
+        "P.Payments",
+    )
+    assert (payments.source_start, payments.source_end) == (0, 100)
+    assert (payments.target_start, payments.target_end) == (0, 101)
+    assert payments.runs == (Run(0, 1, 100),)
+    assert (payments.compacted, payments.timestamps) == (False, True)
+    assert plan.unverified == ()
+
+
+def test_only_the_newest_records_are_planned_when_asked_for_few(copied):
+    (payments,) = verification.plan(copied.flow("P->B"), VerificationRequest(max_records=10)).ranges
+
+    assert payments.runs == (Run(90, 91, 10),)
+
+
+def test_what_both_logs_no_longer_hold_is_not_planned(copied):
+    copied.clusters["P"].trim("Payments", 0, 20)
+    copied.clusters["B"].trim("P.Payments", 0, 31)
+
+    (payments,) = verification.plan(copied.flow("P->B")).ranges
+
+    assert payments.runs == (Run(30, 31, 70),)
+    assert (payments.source_start, payments.target_start) == (30, 31)
+
+
+def test_what_was_discarded_is_excused_while_the_source_holds_it_and_no_longer(copied):
+    source = copied.clusters["P"]
+    place = "Payments", 0, source.topics()["Payments"].topic_id
+    copied.maps[FLOW].notes[TopicPartition("Payments", 0)] = (
+        PartitionNotes.decided("discard", "r", place, (50, 60), "discarded", 1, epoch=0),
+    )
+
+    def excused() -> bool:
+        [payments] = verification.plan(copied.flow("P->B")).ranges
+        return "50 to 59" in payments.left_out
+
+    assert excused()
+    log = source._existing(TopicPartition("Payments", 0))
+    log.truncate(55)
+    log.grow(45, 0)
+    assert not excused()
+
+
+def test_what_a_topic_of_the_same_name_left_before_is_no_part_of_the_copy_and_told(empty):
+    empty.clusters["B"].produce("P.Payments", 0, 7)
+    empty.produce("P", 10)
+    empty.copy("P->B", claim=1)
+    noted = PartitionNotes("0", "Payments", 0, "id").with_begin(7, 0)
+    empty.maps[FLOW].notes[TopicPartition("Payments", 0)] = (noted,)
+
+    (payments,) = verification.plan(empty.flow("P->B")).ranges
+
+    assert (payments.target_start, payments.target_end) == (7, 18)
+    assert "target offsets 0 to 6 are of the former" in payments.left_out
+    assert payments.left_out == merge(payments, [], 0).reason
+
+
+def test_what_the_map_knows_is_compared_though_a_copy_began_later_in_a_former_remote_topic(copied):
+    noted = PartitionNotes("0", "Payments", 0, "id").with_begin(50, 0)
+    copied.maps[FLOW].notes[TopicPartition("Payments", 0)] = (noted,)
+
+    (payments,) = verification.plan(copied.flow("P->B")).ranges
+
+    assert payments.target_start <= payments.runs[0].target_start == 1
+
+
+def test_a_partition_whose_next_records_are_gone_is_not_called_equal(copied):
+    copied.produce("P", 20)
+    copied.clusters["P"].trim("Payments", 0, 110)
+
+    plan = verification.plan(copied.flow("P->B"))
+
+    (payments,) = plan.unverified
+    assert plan.ranges == ()
+    assert "srm status" in payments.reason
+
+
+@pytest.mark.parametrize("side", ["P", "B"])
+def test_a_compacted_topic_on_either_side_is_planned_as_such(copied, side):
+    topic = {"P": "Payments", "B": "P.Payments"}[side]
+    copied.clusters[side].alter_topic_configs({topic: {"cleanup.policy": "compact,delete"}})
+
+    assert verification.plan(copied.flow("P->B")).ranges[0].compacted
+
+
+def test_timestamps_are_not_compared_where_the_target_stamps_records(copied):
+    copied.clusters["B"].alter_topic_configs(
+        {"P.Payments": {"message.timestamp.type": "LogAppendTime"}}
+    )
+
+    assert not verification.plan(copied.flow("P->B")).ranges[0].timestamps
+
+
+def test_partitions_without_a_copy_are_unverified_with_the_reason(empty):
+    empty.produce("P", 5)
+    (not_copied,) = verification.plan(empty.flow("P->B")).unverified
+    empty.clusters["B"].delete_topic("P.Payments")
+    (no_topic,) = verification.plan(empty.flow("P->B")).unverified
+
+    assert (not_copied.outcome, no_topic.outcome) == ("unverified", "unverified")
+    assert "is the replicator running" in not_copied.reason
+    assert "P.Payments-0 does not exist" in no_topic.reason
+
+
+def test_a_map_that_cannot_be_trusted_fails_the_partition(copied):
+    class Damaged:
+        def load(self, topics, wanted):
+            assert (topics, [*wanted]) == (("Payments",), [copied.payments])
+            return FlowMaps({}, errors={copied.payments: "block 7 is damaged"})
+
+    plan = verification.plan(replace(copied.flow("P->B"), maps=Damaged()))
+
+    assert plan.ranges == ()
+    assert plan.unverified[0].outcome == "failed"
+    assert "block 7 is damaged" in plan.unverified[0].reason
+
+
+def test_a_topic_that_the_flow_does_not_copy_is_refused(copied):
+    with pytest.raises(NotFoundError, match="does not copy Orders"):
+        verification.plan(copied.flow("P->B"), VerificationRequest(("Payments", "Orders")))
+
+
+def test_the_latest_result_of_each_partition_is_kept(copied):
+    context = copied.flow("P->B")
+    copied.clusters["B"].add_topic(internal_topics.verification("P"))
+    old, new = (PartitionVerification("Payments", 0, "P.Payments", "equal", t) for t in (1, 2))
+    other = PartitionVerification("Payments", 1, "P.Payments", "unverified", 1, reason="why")
+
+    verification.record(context, (old, other))
+    verification.record(context, (new,))
+
+    assert verification.latest(context.target, FLOW) == VerificationSummary(FLOW, (new, other))
+
+
+def test_the_verdict_puts_differences_before_failures_and_pardons_what_is_not_copied():
+    def of(*outcomes: str) -> VerificationSummary:
+        return VerificationSummary(
+            FLOW,
+            tuple(PartitionVerification("t", n, "P.t", o, 1) for n, o in enumerate(outcomes)),  # type: ignore[arg-type]
+        )
+
+    assert verdict(of("equal", "unverified")) is None
+    assert isinstance(verdict(of("equal", "failed")), UnavailableError)
+    assert isinstance(verdict(of("failed", "different")), IntegrityError)

@@ -1,0 +1,91 @@
+"""The clients of a cluster that does not answer."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from concurrent.futures import Future
+
+import pytest
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient
+from tests.waiting import DEADLINE_S
+
+from srm.errors import UnavailableError
+from srm.kafka.admin import clients as module
+from srm.kafka.admin.clients import Clients, answer_of
+from srm.kafka.tables.compacted import KafkaCompactedTopic
+from srm_lab.stack.ports import LOOPBACK, free_port
+
+
+@pytest.fixture
+def clients() -> Clients:
+    props = {"bootstrap.servers": f"{LOOPBACK}:{free_port()}"}
+    return Clients("P", props, props, props, timeout_s=1)
+
+
+def test_closing_does_not_wait_for_a_thread_that_waits_for_the_cluster(clients: Clients) -> None:
+    reads, has_answer = threading.Event(), threading.Event()
+
+    def read() -> None:
+        with clients.reader_lock:
+            reads.set()
+            has_answer.wait()
+
+    clients.reader()
+    reading = threading.Thread(target=read)
+    closing = threading.Thread(target=clients.close)
+    reading.start()
+    reads.wait()
+    closing.start()
+    closing.join(DEADLINE_S)
+    waits = closing.is_alive()
+    has_answer.set()
+    reading.join(DEADLINE_S)
+    closing.join(DEADLINE_S)
+
+    assert not waits
+
+
+def test_who_waits_for_the_cluster_in_vain_is_told(clients: Clients) -> None:
+    with pytest.raises(UnavailableError):
+        KafkaCompactedTopic(clients, "table", 0).read()
+    clients.close()
+
+
+def test_a_client_that_another_thread_discards_ends_no_request_under_way(clients: Clients) -> None:
+    with socket.create_server((LOOPBACK, 0)) as silent:
+        props = {"bootstrap.servers": f"{LOOPBACK}:{silent.getsockname()[1]}"}
+        clients = Clients("P", props, props, props, timeout_s=1)
+        told: list[Exception | None] = []
+
+        def request(limit_s: float) -> None:
+            asked = clients.admin().describe_topics(TopicCollection(["t"]), request_timeout=limit_s)
+            discarding = threading.Thread(target=clients.discard_admin)
+            discarding.start()
+            discarding.join()
+            told.append(asked["t"].exception(DEADLINE_S))
+
+        clients.call("describing", request)
+
+    assert "_TIMED_OUT" in str(told[0])  # not _DESTROY: it had all of its time
+    clients.close()
+
+
+def test_no_client_outlives_what_was_asked_of_it(clients: Clients) -> None:
+    asked: list[AdminClient] = []
+    clients.call("asking", lambda _limit_s: asked.append(clients.admin()))
+    clients.discard_admin()
+
+    assert sys.getrefcount(asked[0]) == sys.getrefcount(object()) + 1  # the list's
+    clients.close()
+
+
+def test_an_answer_that_never_comes_is_not_waited_for_for_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_OVERDUE_S", 0.01)
+
+    with pytest.raises(UnavailableError, match="never got its answer"):
+        answer_of(Future[None](), 0.01)

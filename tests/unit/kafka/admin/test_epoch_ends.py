@@ -1,0 +1,71 @@
+"""What leaders say of leader epochs, and what of it can be relied on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+
+from srm.domain.names.topics import TopicPartition
+from srm.errors import UnavailableError
+from srm.kafka.admin.clients import Clients
+from srm.kafka.admin.epoch_ends import epoch_ends
+
+PLACE = TopicPartition("pay", 0)
+_NOT_LEADER = 6
+
+
+@dataclass
+class Answer:
+    topics: list[tuple[str, list[tuple[int, int, int, int]]]]
+
+
+@dataclass
+class Brokers:
+    """One broker that leads the partition; it answers with an error, an epoch and its end."""
+
+    error: int
+    epoch: int
+    end: int
+
+    async def look(self, topics: list[str]) -> dict[str, Any]:
+        partitions = [{"partition": 0, "leader": 1}]
+        return {"topics": [{"topic": t, "error_code": 0, "partitions": partitions} for t in topics]}
+
+    async def call(self, _node: int, _request: object) -> Answer:
+        return Answer([("pay", [(self.error, 0, self.epoch, self.end)])])
+
+
+class Asked(Clients):
+    """Clients of such a broker."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        super().__init__("P", {}, {}, {})
+        self.brokers = brokers
+
+    def read_brokers(
+        self, _doing: str, request: Callable[[Any], Awaitable[Any]], _needs: object = None
+    ) -> Any:
+        return asyncio.run(cast("Any", request(self.brokers)))
+
+
+def test_an_epoch_ends_where_the_leader_says() -> None:
+    assert epoch_ends(Asked(Brokers(0, 5, 1000)), {PLACE: 5}) == {PLACE: 1000}
+
+
+@pytest.mark.parametrize("end", [800, 1200])
+def test_the_end_of_an_older_epoch_is_none_of_the_epoch_that_was_asked_for(end: int) -> None:
+    """A leader that was elected uncleanly never had epoch 5, and more under epoch 4 than others."""
+    assert epoch_ends(Asked(Brokers(0, 4, end)), {PLACE: 5}) == {PLACE: -1}
+
+
+def test_an_epoch_that_the_leader_knows_nothing_of_has_no_end() -> None:
+    assert epoch_ends(Asked(Brokers(0, -1, -1)), {PLACE: 5}) == {PLACE: -1}
+
+
+def test_a_partition_that_moves_is_asked_again() -> None:
+    with pytest.raises(UnavailableError, match="moves"):
+        epoch_ends(Asked(Brokers(_NOT_LEADER, -1, -1)), {PLACE: 5})

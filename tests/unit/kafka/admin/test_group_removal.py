@@ -1,0 +1,76 @@
+"""Removal of members: an answer that is an error as a whole does not count as success."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+from aiokafka.protocol.api import RequestStruct
+
+from srm.errors import UnavailableError
+from srm.kafka.admin import groups
+from srm.kafka.admin.clients import Clients
+from srm.kafka.wire.group_messages import DESCRIBE_CLASSIC, DESCRIBE_CONSUMER, LEAVE_GROUP
+
+NOT_COORDINATOR, UNSUPPORTED_VERSION = 16, 35
+MEMBER = {"member": "m-1", "instance_id": None, "client_id": "worker-1"}
+
+
+@dataclass
+class Brokers:
+    """A coordinator with one member in the group, and error codes by request."""
+
+    errors: dict[type[RequestStruct], int]
+    nodes: tuple[int, ...] = (1,)
+    coordinators: dict[str, int] = field(default_factory=lambda: {"shop": 1})
+    left: int = 0
+
+    async def serves(self, _node: int, _request: object) -> bool:
+        return True
+
+    async def ask(self, _node: int, request: RequestStruct) -> dict[str, Any]:
+        code = self.errors.get(type(request), 0)
+        if isinstance(request, LEAVE_GROUP):
+            self.left += not code
+            members = [] if code else [{"member": "m-1", "instance_id": None, "error_code": 0}]
+            return {"error_code": code, "members": members}
+        members = [] if code or isinstance(request, DESCRIBE_CONSUMER) else [MEMBER]
+        return {"groups": [{"group": "shop", "error_code": code, "members": members}]}
+
+
+class Asked(Clients):
+    """Clients of such a broker."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        super().__init__("P", {}, {}, {})
+        self.brokers = brokers
+
+    def ask(
+        self, _doing: str, request: Callable[[Any], Awaitable[Any]], _needs: object = None
+    ) -> Any:
+        return asyncio.run(cast("Any", request(self.brokers)))
+
+
+def remove(brokers: Brokers) -> None:
+    groups.remove_members(Asked(brokers), "shop", lambda name: name == "worker-1")
+
+
+@pytest.mark.parametrize("request_", [DESCRIBE_CLASSIC, LEAVE_GROUP])
+def test_a_coordinator_that_has_moved_has_removed_no_member(request_: type[RequestStruct]) -> None:
+    brokers = Brokers({request_: NOT_COORDINATOR})
+
+    with pytest.raises(UnavailableError, match="removing members of group 'shop'"):
+        remove(brokers)
+
+    assert brokers.left == 0
+
+
+def test_a_broker_without_groups_of_one_kind_removes_members_of_the_other() -> None:
+    brokers = Brokers({DESCRIBE_CONSUMER: UNSUPPORTED_VERSION})
+
+    remove(brokers)
+
+    assert brokers.left == 1

@@ -1,0 +1,50 @@
+"""Records of payments as files that grow while they are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from srm.errors import IntegrityError
+from srm_lab.demo.record import Entry, RecordReader, RecordWriter, read_record
+
+ENTRY = Entry(1_700_000_000_000, "P", "B.Payments", 3, 42, "shop-00000001")
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "below" / "ledger.tsv"
+    with RecordWriter(path) as record:
+        record.write(ENTRY)
+        record.write(ENTRY)
+
+        assert read_record(path) == [ENTRY, ENTRY]  # while the writer still has it open
+
+
+def test_an_application_that_starts_again_appends(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.tsv"
+    for _ in range(2):
+        with RecordWriter(path) as record:
+            record.write(ENTRY)
+
+    assert len(read_record(path)) == 2
+
+
+def test_a_reader_returns_only_what_is_new_and_only_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.tsv"
+    reader = RecordReader(path)
+    assert list(reader.new()) == []  # there is no file yet
+
+    line = ENTRY.line()
+    path.write_bytes(line + line[:10])
+    assert list(reader.new()) == [ENTRY]
+    assert list(reader.new()) == []
+
+    with path.open("ab") as file:
+        file.write(line[10:])
+    assert list(reader.new()) == [ENTRY]
+
+
+def test_a_damaged_line_is_an_error_that_shows_it() -> None:
+    with pytest.raises(IntegrityError, match="nonsense"):
+        Entry.parse("nonsense\tP")

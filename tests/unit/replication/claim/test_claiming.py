@@ -1,0 +1,555 @@
+"""What a partition asks of the logs before it claims, and what it does not claim for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+from tests.batches import Record, marker, stored
+from tests.unit.replication.batches.test_legacy import message_set
+from tests.unit.replication.resume.two_logs import FOREIGN, OURS, Log, walked
+from tests.waiting import until
+
+from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.names.topics import TopicPartition
+from srm.replication import clock, codes
+from srm.replication.batches.transform import ClusterIds
+from srm.replication.claim.claim import LAST_EPOCH, Claim, ClaimLifetime
+from srm.replication.copy import lifecycle
+from srm.replication.copy.lifecycle import Lifecycle
+from srm.replication.copy.partition import PartitionCopy, Phase
+from srm.replication.copy.quota import Quota
+from srm.replication.ports import EpochEnd, Fetched, FetchedPartition, ProducerId
+from srm.replication.resume.resume import Start, Walked
+from srm.replication.resume.source_lookahead import Comparison
+from srm_lab.testing.flows import flow_config
+
+ASSIGNED = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")
+LIFETIME_S = 6 * 3600.0
+LEADER_EPOCH = 4
+
+
+class Silent:
+    """A fetch session without news."""
+
+    def want(self, partition: object) -> None: ...
+
+    def forget(self, topic_id: bytes, partition: int) -> None: ...
+
+    async def poll(self, *, max_wait_ms: int, max_bytes: int) -> Fetched:
+        del max_wait_ms, max_bytes
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+class Cluster(Log):
+    """A cluster of one partition, whose coordinator gives out one claim after the other."""
+
+    alias = "B"
+
+    def __init__(self, stored_batches: Sequence[bytes], claims: Sequence[ProducerId] = ()) -> None:
+        super().__init__(stored_batches)
+        self._next = list(claims)
+        self.claimed = 0
+        self.on_claim: Callable[[], None] = lambda: None
+
+    def leaders_changed(self) -> None:
+        """Nothing to ask again."""
+
+    async def connect(self, node: int) -> None:
+        """It is connected."""
+
+    def fetch_session(self, node: int, *, read_committed: bool) -> Silent:
+        del node, read_committed
+        return Silent()
+
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
+        del partition
+        return EpochEnd(epoch, self.end)
+
+    async def init_producer_id(self, transactional_id: str) -> ProducerId:
+        del transactional_id
+        self.claimed += 1
+        self.on_claim()
+        return self._next.pop(0)
+
+    async def abort_empty_transaction(
+        self, transactional_id: str, producer: ProducerId, partition: TopicPartition
+    ) -> None:
+        del transactional_id, partition
+        raw = bytearray(marker(self.end, producer.id, producer.epoch))
+        raw[12:16] = LEADER_EPOCH.to_bytes(4, "big")
+        self.append(bytes(raw))
+
+
+class Told:
+    """Notes what is told, as the reporter would."""
+
+    accepts_loss = False
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.ended: dict[str, int] = {}
+
+    def over(self, copy: PartitionCopy) -> None:
+        self.ended = dict(copy.over)
+
+    def strange(self, copy: PartitionCopy, what: str) -> None:
+        del copy
+        self.notes.append(what)
+
+
+class Site:
+    """Lifecycle of one slot between two logs."""
+
+    def __init__(self, source: Cluster, target: Cluster, cut: Start | None = None) -> None:
+        self.target = target
+        self.told = Told()
+        self.cuts: list[int] = []
+        self._cut = cut
+        self._tasks: set[asyncio.Task[None]] = set()
+
+        async def configs() -> dict[str, str]:
+            return {}
+
+        async def read() -> None:
+            """The assignment is read."""
+
+        self.lifecycle = Lifecycle(
+            flow_config(),
+            cast("Any", source),
+            cast("Any", target),
+            cast("Any", self.told),
+            lambda: 0,
+            ClaimLifetime(configs),
+            Quota(None),
+            ClusterIds("", ""),
+            read_assignment=read,
+            load_again=lambda assigned: None,
+            cut_map=self._cut_map,
+            spawn=self._spawn,
+        )
+
+    async def _cut_map(self, assigned: AssignedPartition, target_end: int) -> Start:
+        assert assigned == ASSIGNED
+        assert self._cut is not None
+        self.cuts.append(target_end)
+        return self._cut
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    @property
+    def copy(self) -> PartitionCopy:
+        return self.lifecycle.copies[ASSIGNED]
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        await until(condition)
+
+    async def claim(self) -> None:
+        """Claim once, as if there were a batch to write."""
+        await self.until(lambda: self.copy.phase is Phase.IDLE)
+        attempt = self.copy.attempt
+        self.lifecycle.claim(self.copy)
+        await self.until(
+            lambda: self.copy.attempt > attempt and self.copy.phase is not Phase.CLAIMING
+        )
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+
+def run(site: Callable[[], Site], scenario: Callable[[Site], Awaitable[None]]) -> Site:
+    async def all_of_it() -> Site:
+        place = site()
+        try:
+            await scenario(place)
+        finally:
+            place.close()
+        return place
+
+    return asyncio.run(all_of_it())
+
+
+def source_of(count: int) -> Cluster:
+    return Cluster([stored([Record(i, 1, b"k", b"%d" % i)]) for i in range(count)])
+
+
+def copies(count: int, epoch: int = 0) -> list[bytes]:
+    """Return a claim's marker, and so many copies."""
+    found = [marker(0, OURS, epoch)]
+    for i in range(count):
+        raw = bytearray(stored([Record(1 + i, 1, b"k", b"%d" % i)], producer_id=OURS))
+        raw[51:57] = epoch.to_bytes(2, "big") + i.to_bytes(4, "big")
+        found.append(bytes(raw))
+    return found
+
+
+def test_a_target_that_fell_short_is_cut_before_anything_is_written_to_it() -> None:
+    known = Start(5, 6, frozenset({OURS}), written_by=ProducerId(OURS, 0), target_epoch=0)
+    left = Start(3, 4, frozenset({OURS}), written_by=ProducerId(OURS, 0))
+    target = Cluster(copies(3), [ProducerId(OURS, 1)])
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, known)
+        await site.until(lambda: site.copy.target_next == 4)
+        assert target.claimed == 0
+        await site.claim()
+
+    site = run(lambda: Site(source_of(5), target, cut=left), scenario)
+
+    assert site.cuts == [4]
+    assert (site.copy.phase, site.copy.source_next) == (Phase.COPYING, 3)
+    assert site.copy.position().target_leader_epoch == LEADER_EPOCH
+    [note] = site.told.notes
+    assert "offsets 4 to 5 are gone or not ours; copied again from source offset 3" in note
+
+
+def test_an_undecidable_position_is_claimed_once_and_then_only_looked_at() -> None:
+    other = Cluster([stored([Record(0, 1, b"other", b"other")])])
+    target = Cluster(copies(3), [ProducerId(OURS, 1)])
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, Start(0, 1, frozenset({OURS})))
+        for _ in range(3):
+            await site.claim()
+            assert site.copy.phase is Phase.STOPPED
+            assert "undecidable" in site.copy.reason
+            site.copy.take_up()
+
+    run(lambda: Site(other, target), scenario)
+
+    assert target.claimed == 1
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        stored([Record(0, 1, b"k", b"0")], producer_id=FOREIGN),
+        message_set(1, 0, 0, [(1, b"k", b"0")]),
+    ],
+    ids=["of today", "of a format before Kafka 0.11"],
+)
+def test_a_target_that_others_have_filled_is_claimed_once_and_copied_to_when_that_is_decided(
+    theirs: bytes,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    target = Cluster([theirs], [ProducerId(OURS, 1), ProducerId(OURS, 2)])
+    decided = PartitionNotes.after_others(ASSIGNED, "ann", 0)
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, None)
+        for _ in range(2):
+            await site.until(lambda: site.copy.phase is Phase.STOPPED)
+            assert "holds records that srm did not copy, at target offsets 0 to 0" in (
+                site.copy.reason
+            )
+            assert "srm topics append --flow 'P->B' --topic T" in site.copy.action
+            site.lifecycle.hear([replace(decided, target_topic_id="another topic")])
+            assert site.copy.phase is Phase.STOPPED
+            site.lifecycle.claim(site.copy)
+        assert target.claimed == 1
+        await site.until(lambda: site.copy.phase is Phase.STOPPED)
+        site.lifecycle.hear([decided])
+        await site.until(lambda: site.copy.phase is Phase.COPYING)
+
+    site = run(lambda: Site(source_of(1), target), scenario)
+
+    assert (site.copy.source_next, site.copy.target_next) == (0, 3)
+    assert site.told.notes == ["foreign records at target offsets 0 to 0"]
+    warnings = [one for one in caplog.records if one.levelno == logging.WARNING]
+    assert sum("holds records that srm did not copy" in one.message for one in warnings) == 1
+
+
+def test_a_partition_that_a_decision_takes_up_is_not_taken_up_again_by_its_retry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second look at logs that answer late would move a partition that copies already."""
+    source = source_of(1)
+    looks = 0
+
+    async def late(partition: TopicPartition) -> tuple[int, int]:
+        nonlocal looks
+        looks += 1
+        await asyncio.Event().wait()
+        raise AssertionError(partition)
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, None)
+        await site.until(lambda: site.copy.phase is Phase.STOPPED)
+        attempt = site.copy.attempt
+        monkeypatch.setattr(source, "log_range", late)
+        site.lifecycle.hear([PartitionNotes.after_others(ASSIGNED, "ann", 0)])
+        site.lifecycle._retry(site.copy, attempt)
+        await site.until(lambda: looks)
+
+    theirs = stored([Record(0, 1, b"k", b"0")], producer_id=FOREIGN)
+    run(lambda: Site(source, Cluster([theirs], [ProducerId(OURS, 1)])), scenario)
+
+    assert looks == 1
+
+
+def test_the_last_claim_under_a_producer_id_that_is_used_up_is_waited_out() -> None:
+    target = Cluster(copies(3, LAST_EPOCH), [ProducerId(9, epoch) for epoch in range(3)])
+    now = 1000.0
+
+    async def scenario(site: Site) -> None:
+        nonlocal now
+        start = Start(3, 4, frozenset({OURS}), written_by=ProducerId(OURS, LAST_EPOCH))
+        site.lifecycle.begin(ASSIGNED, start)
+        for passed in (0, LIFETIME_S - 1):
+            now = 1000 + passed
+            await site.claim()
+            assert site.copy.phase is Phase.STOPPED
+            assert f"may write for {LIFETIME_S - passed:.0f} s yet" in site.copy.reason
+            site.copy.take_up()
+        now = 1000 + LIFETIME_S
+        await site.claim()
+        assert site.copy.phase is Phase.COPYING
+
+    with clock.using(lambda: now):
+        run(lambda: Site(source_of(3), target), scenario)
+
+
+def test_a_walk_under_a_new_producer_id_tells_nothing_before_the_old_one_has_lapsed() -> None:
+    """Whoever reads a position under the new id no longer knows that there is one to wait for."""
+    known = Start(0, 1, frozenset({OURS}), written_by=ProducerId(OURS, LAST_EPOCH))
+    target = Cluster([*copies(3), marker(4, 20, 0)])
+    told: list[Walked] = []
+    seconds = iter(range(0, 100_000, 2))
+
+    with clock.using(lambda: float(next(seconds))):
+        resumed = walked(
+            source_of(5),
+            target,
+            known,
+            Comparison(),
+            Claim(ProducerId(20, 0), float("inf")),
+            progress=told.append,
+        )
+
+    assert told
+    assert [walk.settled for walk in told if walk.settled] == []
+    assert (resumed.has_rotated, resumed.source_next, len(resumed.runs)) == (True, 3, 1)
+
+
+def older_log(copy: PartitionCopy, epoch: int) -> FetchedPartition:
+    """Return a batch at the copy's position, written under a leader epoch."""
+    raw = bytearray(stored([Record(copy.source_next, 1, b"k", b"v")]))
+    raw[12:16] = epoch.to_bytes(4, "big")
+    return FetchedPartition(copy.source_id, 0, 0, 9, 9, 0, (), memoryview(raw))
+
+
+@pytest.mark.parametrize("accepts_loss", [False, True])
+def test_a_source_that_was_restored_from_an_older_copy_is_told(accepts_loss: bool) -> None:
+    known = Start(3, 4, frozenset({OURS}), source_epoch=7, written_by=ProducerId(OURS, 0))
+
+    async def scenario(site: Site) -> None:
+        site.told.accepts_loss = accepts_loss
+        site.lifecycle.begin(ASSIGNED, known)
+        site.copy.accept(older_log(site.copy, 5), None, 3, read_committed=True)
+        site.lifecycle.on_data(site.copy)
+        await site.until(lambda: site.told.notes or site.copy.phase is Phase.STOPPED)
+
+    site = run(lambda: Site(source_of(9), Cluster(copies(3))), scenario)
+
+    if accepts_loss:
+        assert "epochs have gone back" in site.told.notes[0]
+        assert (site.copy.phase, site.copy.fetch_offset) == (Phase.IDLE, 3)
+        site.copy.accept(older_log(site.copy, 5), None, 3, read_committed=True)
+        assert site.copy.needs_claim, "it is not asked again and again"
+    else:
+        assert "P->B.data.loss.policy = continue in srm.properties" in site.copy.reason
+        assert site.copy.action.endswith("then run srm replicator restart --flow 'P->B'")
+
+
+class SlowCoordinator(Cluster):
+    """Before a claim is answered the log loses its end, and its old owner copies that again."""
+
+    async def init_producer_id(self, transactional_id: str) -> ProducerId:
+        if not self.claimed:
+            self._batches = [b for b, end in zip(self._batches, self._ends, strict=True) if end < 5]
+            self._ends = self._ends[: len(self._batches)]
+            self.append(marker(4, OURS, 1))
+            for at, sequence in ((5, 0), (6, 1)):
+                self.append(equal_copy(at, 1, sequence))
+        return await super().init_producer_id(transactional_id)
+
+
+def equal_copy(at: int, epoch: int, sequence: int) -> bytes:
+    """Return a copy of one of many equal records, written under a claim of some epoch."""
+    raw = bytearray(stored([Record(at, 1, b"k", b"same")], producer_id=OURS))
+    raw[51:57] = epoch.to_bytes(2, "big") + sequence.to_bytes(4, "big")
+    return bytes(raw)
+
+
+def test_a_target_that_lost_its_end_while_the_claim_was_taken_is_cut_too() -> None:
+    """All records are equal, so the logs alone would agree: one offset further than is copied."""
+    same = [stored([Record(i, 1, b"k", b"same")]) for i in range(7)]
+    copied = [marker(0, OURS, 0), *(equal_copy(1 + i, 0, i) for i in range(5))]
+    target = SlowCoordinator(copied, [ProducerId(OURS, 2), ProducerId(OURS, 3)])
+    known = Start(5, 6, frozenset({OURS}), written_by=ProducerId(OURS, 0), target_epoch=0)
+    left = Start(3, 4, frozenset({OURS}), cut=True)
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, known)
+        site.lifecycle.claim(site.copy)
+        await site.until(lambda: site.copy.phase is Phase.COPYING)
+
+    site = run(lambda: Site(Cluster(same), target, cut=left), scenario)
+
+    assert site.cuts == [4]
+    assert site.copy.source_next == 5, "the record there is not copied yet"
+
+
+def test_a_look_at_one_target_that_fails_unexpectedly_ends_no_other_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lifecycle, "_WATCH_S", 0.01)
+    target = Cluster(copies(3))
+    answer, looks = target.log_range, 0
+
+    async def nonsense(partition: TopicPartition) -> tuple[int, int]:
+        nonlocal looks
+        looks += 1
+        if looks == 1:  # as it is placed
+            return await answer(partition)
+        raise KeyError(partition)
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, Start(3, 4, frozenset({OURS})))
+        await site.until(lambda: looks == 1)
+        watching = asyncio.create_task(site.lifecycle.watch_targets())
+        await site.until(lambda: looks > 4 or watching.done())
+        assert not watching.done()
+        watching.cancel()
+
+    monkeypatch.setattr(target, "log_range", nonsense)
+    run(lambda: Site(source_of(3), target), scenario)
+
+
+@pytest.mark.parametrize(("topic_id", "known"), [(None, 9), (bytes(16), 3)])
+def test_how_far_the_source_is_is_known_of_what_has_stopped(
+    monkeypatch: pytest.MonkeyPatch, topic_id: bytes | None, known: int
+) -> None:
+    """Nothing is fetched of it, and its lag is that of its topic and flow all the same."""
+    monkeypatch.setattr(lifecycle, "_WATCH_S", 0.01)
+    source = source_of(9)
+    looks = 0
+
+    async def id_of(topic: str) -> bytes:
+        nonlocal looks
+        looks += 1
+        assert topic == "T"
+        return topic_id or PartitionCopy(ASSIGNED, Start(3, 4)).source_id
+
+    monkeypatch.setattr(source, "topic_id", id_of, raising=False)
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, Start(3, 4, frozenset({OURS})))
+        site.copy.rest(Phase.STOPPED, "the target refused it")
+        watching = asyncio.create_task(site.lifecycle.watch_ends())
+        await site.until(lambda: looks > 2 or watching.done())
+        watching.cancel()
+
+    site = run(lambda: Site(source, Cluster(copies(3))), scenario)
+
+    assert site.copy.position().position.source_end == known
+    assert site.copy.known_end == known
+
+
+def test_copies_that_the_source_lost_are_passed_where_that_was_decided() -> None:
+    """Two of them are behind the last report, which the decision was about."""
+    decided = Start(
+        3, 7, frozenset({OURS}), written_by=ProducerId(OURS, 0), cut=True, truncated=True
+    )
+    target = Cluster(copies(8), [ProducerId(OURS, 1)])
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, decided)
+        await site.until(lambda: site.copy.phase in (Phase.COPYING, Phase.STOPPED))
+
+    site = run(lambda: Site(source_of(3), target), scenario)
+
+    assert (site.copy.phase, site.copy.reason) == (Phase.COPYING, "")
+    assert (site.copy.source_next, site.copy.target_next) == (3, 10)
+    assert not site.copy.accepts_loss, "it was decided about those alone"
+
+
+def discarded(first: int, end: int, epoch: int = -1) -> PartitionNotes:
+    place = ASSIGNED.topic, ASSIGNED.partition, ASSIGNED.topic_id
+    request = f"r{first}"
+    return PartitionNotes.decided("discard", request, place, (first, end), "why", 0, epoch=epoch)
+
+
+class Rewritten(Cluster):
+    """A source whose log holds epoch 4 up to offset 7, and goes on under a later one."""
+
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
+        del partition
+        return EpochEnd(4, 7) if epoch >= 4 else EpochEnd(epoch, 3)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "left_out", "over"),
+    [
+        (4, [(5, 7)], {"discard-r5": 7}),
+        (3, [], {"discard-r5": 3}),
+        (5, [], {"discard-r5": 0}),
+        (-1, [(5, 9)], {}),
+    ],
+    ids=["in part", "before it", "not held", "not known"],
+)
+def test_what_was_decided_counts_as_far_as_the_log_still_holds_its_epoch(
+    epoch: int, left_out: list[tuple[int, int]], over: dict[str, int]
+) -> None:
+    """Other records have the offsets after that, which nobody has decided about."""
+    start = Start(
+        *(5, 6, frozenset({OURS})),
+        written_by=ProducerId(OURS, 0),
+        left_out=(discarded(5, 9, epoch),),
+    )
+    source = Rewritten([stored([Record(i, 1, b"k", b"%d" % i)]) for i in range(10)])
+    target = Cluster(copies(5), [ProducerId(OURS, 1)])
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, start)
+        await site.claim()
+
+    site = run(lambda: Site(source, target), scenario)
+
+    assert (site.copy.phase, site.copy.limits.left_out) == (Phase.COPYING, left_out)
+    assert site.told.ended == over
+
+
+def test_what_retention_took_of_a_range_that_is_left_out_stops_nothing() -> None:
+    decided = Start(
+        5,
+        6,
+        frozenset({OURS}),
+        written_by=ProducerId(OURS, 0),
+        left_out=(discarded(5, 7), discarded(7, 9)),
+    )
+    source = Cluster([stored([Record(9, 1, b"k", b"9")])])
+    source.start = 9
+    target = Cluster(copies(5), [ProducerId(OURS, 1)])
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, decided)
+        for _ in range(2):  # both logs are walked before a loss is believed
+            await site.until(lambda: site.copy.phase in (Phase.IDLE, Phase.COPYING))
+            site.lifecycle.on_fetch_trouble(site.copy, codes.OFFSET_OUT_OF_RANGE, "")
+            await site.until(lambda: not site.copy.in_doubt)
+        await site.until(lambda: site.copy.source_next == 9 or site.copy.phase is Phase.STOPPED)
+
+    site = run(lambda: Site(source, target), scenario)
+
+    assert (site.copy.source_next, site.copy.reason) == (9, "")

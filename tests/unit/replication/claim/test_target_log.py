@@ -1,0 +1,259 @@
+"""Before a claim the target is asked what it still holds: a loss is seen, an election is none."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.batches import Record, marker, stored
+
+from srm.domain.names.topics import TopicPartition
+from srm.errors import UnavailableError
+from srm.replication import codes
+from srm.replication.batches.batch import batches
+from srm.replication.claim.target_log import HeldLog, held_log
+from srm.replication.ports import EpochEnd, Fetched, FetchedPartition, FetchFrom, ProducerId
+from srm.replication.resume.log_reader import LogReader
+from srm.replication.resume.resume import Start
+
+OURS, STRANGER = 7, 8
+
+
+class TargetLog:
+    """A partition with leader epochs, as its leader answers for it."""
+
+    def __init__(self) -> None:
+        self.stored: list[bytes] = []
+        self.epochs: list[tuple[int, int]] = []
+        self.epoch = 0
+        self.start = 0
+        self.end = 0
+
+    def append(self, batch: bytes, count: int) -> None:
+        raw = bytearray(batch)
+        struct.pack_into(">qii", raw, 0, self.end, len(raw) - 12, self.epoch)
+        if not self.epochs or self.epochs[-1][0] != self.epoch:
+            self.epochs.append((self.epoch, self.end))
+        self.stored.append(bytes(raw))
+        self.end += count
+
+    def claim(self, epoch: int) -> None:
+        self.append(marker(0, OURS, epoch), 1)
+
+    def copied(self, count: int, sequence: int, epoch: int = 1, producer: int = OURS) -> None:
+        raw = bytearray(stored([Record(i, 1, b"k", b"v") for i in range(count)]))
+        struct.pack_into(">qhi", raw, 43, producer, epoch, sequence)
+        self.append(bytes(raw), count)
+
+    def elect(self, truncated_to: int | None = None) -> None:
+        self.epoch += 1
+        if truncated_to is not None:
+            self.stored = [
+                raw for raw in self.stored if self._header(raw).base_offset < truncated_to
+            ]
+            self.epochs = [(epoch, at) for epoch, at in self.epochs if at < truncated_to]
+            self.end = truncated_to
+
+    def boundaries(self) -> list[int]:
+        return [self._header(raw).last_offset + 1 for raw in self.stored]
+
+    def _header(self, raw: bytes) -> Any:
+        return next(batches(memoryview(raw)))
+
+    async def leader(self, partition: TopicPartition) -> int:
+        del partition
+        return 1
+
+    async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
+        del partition
+        return self.start, self.end
+
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
+        """As Kafka's LeaderEpochFileCache.endOffsetFor."""
+        del partition
+        if not self.epochs or epoch < 0 or epoch > self.epoch:
+            return EpochEnd(-1, -1)
+        held = max((one for one, _ in self.epochs if one <= epoch), default=epoch)
+        later = [at for later, at in self.epochs if later > epoch]
+        return EpochEnd(held, max(self.start, later[0]) if later else self.end)
+
+    async def fetch(self, node: int, partitions: Sequence[FetchFrom], **options: Any) -> Fetched:
+        del node, options
+        [wanted] = partitions
+        error = 0 if self.start <= wanted.offset <= self.end else codes.OFFSET_OUT_OF_RANGE
+        found = [r for r in self.stored if self._header(r).last_offset >= wanted.offset]
+        records = memoryview(bytearray(b"" if error else b"".join(found[:1])))
+        part = FetchedPartition(b"", 0, error, self.end, self.end, self.start, (), records)
+        return Fetched([part], None)
+
+
+def held(log: TargetLog, start: Start) -> HeldLog:
+    reader = LogReader(log, TopicPartition("T", 0), b"", False)  # type: ignore[arg-type]
+    return asyncio.run(held_log(reader, start))
+
+
+def copy_of(sizes: Sequence[int], elections: Sequence[int] = ()) -> tuple[TargetLog, Start]:
+    """Claim, and copy batches of so many records, with elections that lose nothing."""
+    log = TargetLog()
+    log.claim(1)
+    sequence = 0
+    for index, size in enumerate(sizes):
+        if index in elections:
+            log.elect()
+        log.copied(size, sequence)
+        sequence += size
+    known = Start(1000, log.end, frozenset({OURS}), target_epoch=0, written_by=ProducerId(OURS, 1))
+    return log, known
+
+
+sizes = st.lists(st.integers(1, 5), min_size=1, max_size=12)
+elections = st.lists(st.integers(0, 11), max_size=4)
+
+
+@settings(deadline=None)
+@given(sizes, elections, st.integers(0, 3))
+def test_elections_that_lose_nothing_are_no_loss(
+    batch_sizes: list[int], at: list[int], markers: int
+) -> None:
+    log, start = copy_of(batch_sizes, at)
+    for number in range(markers):  # attempts of ours or others that wrote nothing else
+        log.elect()
+        log.claim(2 + number)
+
+    assert held(log, start).end == start.target_next
+
+
+@settings(deadline=None)
+@given(sizes, elections, st.data())
+def test_the_place_where_the_log_was_cut_is_found_however_it_grew_again(
+    batch_sizes: list[int], at: list[int], data: st.DataObject
+) -> None:
+    log, start = copy_of(batch_sizes, at)
+    cut = data.draw(st.sampled_from([0, *log.boundaries()[:-1]]))
+    log.elect(truncated_to=cut)
+    for kind in data.draw(st.lists(st.sampled_from(["claim", "astray", "stranger", "elect"]))):
+        if kind == "claim":
+            log.claim(2)
+        elif kind == "astray":  # the producer's state is gone with the records: any sequence goes
+            log.copied(2, sequence=sum(batch_sizes))
+        elif kind == "stranger":
+            log.copied(3, sequence=0, producer=STRANGER)
+        else:
+            log.elect()
+
+    assert held(log, start).end == cut
+
+
+def test_what_a_leader_wrote_that_the_next_one_never_saw_is_not_taken_for_the_copy() -> None:
+    """It came back without what was copied after it: the map tells of the other log's offsets."""
+    log, _ = copy_of([3, 3])
+    log.elect()
+    begun = log.end
+    log.copied(3, sequence=6)
+    log.copied(3, sequence=9)  # these were in flight when it fell
+    known = Start(1000, log.end, frozenset({OURS}), target_epoch=2, written_by=ProducerId(OURS, 2))
+    log.epoch = 3
+    log.claim(3)
+
+    assert held(log, known).end == begun
+
+
+def test_what_a_leader_lost_with_its_whole_epoch_is_lost_from_there_on() -> None:
+    log, _ = copy_of([3, 3])
+    left = log.end
+    log.epoch = 3
+    log.claim(3)
+
+    assert held(log, Start(1000, left + 6, frozenset({OURS}), target_epoch=2)).end == left
+
+
+def test_a_log_that_never_saw_any_epoch_of_the_copy_is_trusted_in_nothing() -> None:
+    log, start = copy_of([3, 3])
+    log.epoch = 3
+    log.claim(3)
+
+    assert held(log, replace(start, target_epoch=2)).end == log.start
+
+
+@pytest.mark.parametrize("lost", [1, 2, 5])
+def test_without_known_epochs_markers_of_later_claims_do_not_cover_up_a_loss(lost: int) -> None:
+    log, start = copy_of([1] * 8)
+    log.elect(truncated_to=start.target_next - lost)
+    for number in range(lost):
+        log.claim(2 + number)
+
+    assert held(log, replace(start, target_epoch=-1)).end == start.target_next - lost
+
+
+def test_a_position_ahead_of_the_log_ends_where_the_log_does() -> None:
+    log, start = copy_of([3, 3])
+    bare = Start(1000, start.target_next + 9)
+
+    assert held(log, bare).end == log.end
+
+
+def test_a_stranger_before_the_position_is_passed_on_the_way_back() -> None:
+    log, start = copy_of([3, 3])
+    log.elect(truncated_to=4)
+    log.copied(5, sequence=0, producer=STRANGER)
+
+    assert held(log, replace(start, target_epoch=-1, written_by=None)).end == 4
+
+
+def test_a_target_that_retention_has_emptied_is_no_loss() -> None:
+    log, start = copy_of([3, 3])
+    log.start = log.end
+
+    assert held(log, start) == HeldLog(start.target_next, log.end, log.end)
+
+
+def test_a_batch_that_compaction_has_removed_proves_nothing_and_hides_nothing() -> None:
+    log, start = copy_of([3, 3])
+    del log.stored[-1]
+    log.claim(2)
+
+    assert held(log, start).end == start.target_next
+
+
+def test_a_log_that_changes_while_it_is_read_is_asked_again() -> None:
+    class Changing(TargetLog):
+        async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
+            answer = await super().log_range(partition)
+            self.elect(truncated_to=1)
+            return answer
+
+    log, start = copy_of([3, 3])
+    log.__class__ = Changing
+
+    with pytest.raises(UnavailableError, match="changes at the moment"):
+        held(log, replace(start, target_epoch=-1))
+
+
+def test_a_target_that_was_created_anew_has_lost_nothing_of_its_end() -> None:
+    class CreatedAnew(TargetLog):
+        def leaders_changed(self) -> None:
+            """Nothing to ask again."""
+
+        async def fetch(
+            self, node: int, partitions: Sequence[FetchFrom], **options: Any
+        ) -> Fetched:
+            fetched = await super().fetch(node, partitions, **options)
+            fetched.partitions[0].error = max(codes.TOPIC_GONE)
+            return fetched
+
+    _, start = copy_of([3, 3])
+
+    with pytest.raises(UnavailableError, match="error 103"):
+        held(CreatedAnew(), start)
+
+
+def test_without_a_position_there_is_nothing_to_compare() -> None:
+    log, start = copy_of([3])
+
+    assert held(log, replace(start, has_position=False, target_next=0)).end == 0

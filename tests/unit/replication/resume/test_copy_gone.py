@@ -1,0 +1,64 @@
+"""A remote topic that was deleted is created and filled again, and somebody is told of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.replication.claim.test_claiming import ASSIGNED, Cluster, Site, run, source_of
+
+from srm.domain.flow_state.replication_records import (
+    REPORTS,
+    STATE_PARTITIONS,
+    AssignedPartition,
+    Incarnation,
+    PartitionPosition,
+)
+from srm.domain.flow_state.slot_records import PositionGroup
+from srm.domain.names import internal_topics
+from srm.domain.offset_map.offset_map import Position
+from srm.kafka.state.map_starts import MapStarts
+from srm.replication.resume.resume import NOWHERE, Start
+from srm_lab.testing.fake_cluster import FakeCluster
+from srm_lab.testing.flows import P_TO_B
+
+FORMER = replace(ASSIGNED, target_topic_id="C" * 21 + "g")
+
+
+def reported(target_next: int, of: AssignedPartition = FORMER) -> FakeCluster:
+    """A target on which a slot has told how far it was, and the remote topic is empty."""
+    target = FakeCluster("B")
+    target.add_topic(internal_topics.replication("P"), STATE_PARTITIONS)
+    target.add_topic("P.T", 1, topic_id=ASSIGNED.target_topic_id)
+    position = Position(target_next, target_next, target_next)
+    entry = PartitionPosition(of.topic_id, 0, of.target_topic_id, position, -1, 7, 1)
+    group = PositionGroup("0", Incarnation(1, "a"), "0", (entry,))
+    table = target.compacted(internal_topics.replication("P"), REPORTS)
+    table.write({group.key(): group.value()})
+    return target
+
+
+def test_what_was_copied_to_a_topic_that_is_gone_is_known_to_be_copied_again() -> None:
+    found = MapStarts(P_TO_B, reported(9)).load([ASSIGNED])
+
+    assert found == {ASSIGNED: replace(NOWHERE, copy_is_gone=True)}
+
+
+def test_a_topic_that_was_never_copied_has_lost_no_copy() -> None:
+    assert MapStarts(P_TO_B, reported(0)).load([ASSIGNED]) == {}
+
+
+@pytest.mark.parametrize(
+    ("start", "told"),
+    [
+        (replace(NOWHERE, copy_is_gone=True), ["P.T-0 is another topic than was copied to before"]),
+        (NOWHERE, []),
+    ],
+)
+def test_a_copy_that_begins_anew_is_told_of(start: Start, told: list[str]) -> None:
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, start)
+
+    site = run(lambda: Site(source_of(3), Cluster([])), scenario)
+
+    assert [note.split(":")[0] for note in site.told.notes] == told

@@ -1,0 +1,73 @@
+"""Under which claim a position is told, and that an older one of another process does not win."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.replication.mapping.map_world import ASSIGNED
+
+from srm.domain.flow_state.replication_records import PartitionPosition
+from srm.domain.flow_state.reported_positions import newest_position
+from srm.domain.flow_state.stale_positions import GoneTopics, is_superseded
+from srm.domain.offset_map.map_reach import NO_BLOCKS
+from srm.domain.offset_map.map_rebuild import Rebuilt
+from srm.domain.offset_map.offset_map import Position, Translated
+from srm.replication.copy.partition import PartitionCopy
+from srm.replication.mapping.known_maps import KnownMap
+from srm.replication.ports import ProducerId
+from srm.replication.resume.resume import Start
+from srm.replication.resume.start_positions import cut_start, start_of
+
+LEFT = PartitionPosition(*ASSIGNED.copy_id, Position(40, 50, 40), 1, 7, 3, 2, NO_BLOCKS)
+
+
+def start_after(*told: PartitionPosition) -> Start:
+    found = start_of(KnownMap(Rebuilt()), told)
+    assert found is not None
+    return found
+
+
+def is_out_of_use(entry: PartitionPosition, told: PartitionPosition) -> bool:
+    return is_superseded(entry, {ASSIGNED.copy_id: [told]}, GoneTopics(), {})
+
+
+@given(st.integers(0, 5))
+def test_a_successor_that_has_claimed_nothing_tells_its_predecessors_claim_and_wins(
+    passed: int,
+) -> None:
+    copy = PartitionCopy(ASSIGNED, start_after(LEFT))
+    copy.source_next += passed  # markers, say: nothing is written for them
+    told = copy.position()
+
+    assert (told.producer_id, told.producer_epoch) == (7, 3)
+    assert newest_position([told, LEFT]) is told
+    assert newest_position([LEFT, told]) is (told if passed else LEFT)
+    assert is_out_of_use(LEFT, told)
+
+
+@given(st.permutations([1, 2, 3, 4]))
+def test_of_all_that_left_the_last_owner_wins_in_any_order(order: list[int]) -> None:
+    left = [
+        replace(LEFT, producer_epoch=epoch, position=Position(10 * epoch, 10 * epoch, 10 * epoch))
+        for epoch in order
+    ]
+    copy = PartitionCopy(ASSIGNED, start_after(*left))
+
+    assert copy.written_by == ProducerId(7, 4)
+    assert all(is_out_of_use(entry, copy.position()) for entry in left)
+
+
+def test_after_a_cut_the_old_position_counts_until_the_claim_and_not_after_it() -> None:
+    """Until then nothing was written, and whoever comes next finds the same cut again."""
+    copy = PartitionCopy(ASSIGNED, cut_start(start_after(LEFT), Translated(20), 30))
+    before = copy.position()
+    assert newest_position([before, LEFT]) is LEFT
+    assert not is_out_of_use(LEFT, before)
+
+    copy.written_by = ProducerId(7, 4)  # as a claim leaves it
+    after = copy.position()
+    assert after.position.target_next < LEFT.position.target_next
+    assert newest_position([LEFT, after]) is after
+    assert is_out_of_use(LEFT, after)

@@ -1,0 +1,103 @@
+"""Which batches of the target are copies of ours, and what others have written."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.batches import Record, marker, stored
+from tests.unit.replication.batches.test_legacy import message_set
+from tests.unit.replication.resume.two_logs import FOREIGN, OURS, Log
+
+from srm.domain.names.topics import TopicPartition
+from srm.replication.batches.batch import BatchHeader, batches
+from srm.replication.resume.log_reader import LogReader
+from srm.replication.resume.walk_start import OurBatches, records_of_others
+from srm.replication.takeover.sealing import begins_with_records
+
+FORGOTTEN = 9
+
+
+def one(data: bytes) -> BatchHeader:
+    [found] = batches(memoryview(bytearray(data)))
+    return found
+
+
+def copy_at(offset: int) -> BatchHeader:
+    return one(stored([Record(offset, 1000, None, b"v")], producer_id=OURS))
+
+
+def test_a_batch_at_the_first_offset_of_an_unknown_log_is_a_stray_until_a_claim() -> None:
+    ours = OurBatches({OURS}, fresh=True)
+    assert [ours.is_copy(copy_at(offset)) for offset in (0, 1)] == [False, False]
+    assert not ours.is_copy(one(marker(2, OURS)))
+    assert ours.is_copy(copy_at(3))
+
+
+def test_a_batch_at_the_first_offset_of_a_log_that_has_held_copies_is_ours() -> None:
+    assert OurBatches({OURS}, fresh=False).is_copy(copy_at(0))
+
+
+def of(producer_id: int, offset: int) -> bytes:
+    return stored([Record(offset, 1000, None, b"v")], producer_id=producer_id)
+
+
+def reader_of(log: Log) -> LogReader:
+    return LogReader(log, TopicPartition("P.T", 0), b"", False)  # type: ignore[arg-type]
+
+
+def others_in(log: Log, known: tuple[int, int] | None = None) -> tuple[int, int] | None:
+    return asyncio.run(records_of_others(reader_of(log), {OURS}, known))
+
+
+@pytest.mark.parametrize(
+    ("held", "found"),
+    [
+        ([marker(0, OURS)], None),
+        ([of(FOREIGN, 0), of(-1, 1), marker(2, OURS), marker(3, OURS)], (0, 2)),
+        ([marker(0, FOREIGN), of(-1, 1), marker(2, OURS)], (1, 2)),
+        ([marker(0, OURS), of(FOREIGN, 1), marker(2, OURS)], None),
+        ([of(OURS, 0), of(FOREIGN, 1), marker(2, OURS)], None),
+        ([of(FOREIGN, 0), marker(1, OURS), of(OURS, 2), marker(3, OURS)], None),
+        ([of(FOREIGN, 0), marker(1, FORGOTTEN), of(FORGOTTEN, 2), marker(3, OURS)], None),
+    ],
+    ids=[
+        "a claim alone",
+        "others, then claims of ours",
+        "a marker of others says nothing",
+        "others after a claim",
+        "a copy that was on its way",
+        "copies after others",
+        "copies of a forgotten claim",
+    ],
+)
+def test_records_of_others_are_those_in_a_log_without_a_trace_of_ours(
+    held: list[bytes], found: tuple[int, int] | None
+) -> None:
+    assert others_in(Log(held)) == found
+
+
+def test_of_a_log_that_has_lost_its_end_only_what_it_holds_counts() -> None:
+    assert others_in(Log([of(FOREIGN, 0)]), (0, 9)) == (0, 1)
+    assert others_in(Log([]), (0, 9)) is None
+
+
+def test_a_log_begins_with_records_of_any_format() -> None:
+    old = Log([message_set(1, 0, 0, [(1, b"k", b"v")])])
+    assert asyncio.run(begins_with_records(reader_of(old)))
+
+
+def test_of_a_log_that_was_looked_at_before_only_what_follows_is_read() -> None:
+    log = Log([of(FOREIGN, number) for number in range(100)])
+    assert others_in(log) == (0, 100)
+    read = log.fetches
+    log.append(of(FOREIGN, 100))
+
+    assert others_in(log, (0, 100)) == (0, 101)
+    assert log.fetches - read <= 3
+
+
+def test_records_of_others_that_are_deleted_are_no_longer_found() -> None:
+    log = Log([of(FOREIGN, 0), of(FOREIGN, 1), marker(2, OURS)], log_start=2)
+
+    assert others_in(log, (0, 2)) is None

@@ -1,0 +1,159 @@
+"""Looking goes on whatever happens: a look that fails says so, and the next one follows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.service_views import config_of
+from tests.unit.engine.moves.control.moving import busy_world, config_in, planned
+from tests.waiting import DEADLINE_S, eventually
+
+from srm.domain.names.topics import Flow
+from srm.engine import moves
+from srm.engine.control import control_lists
+from srm.engine.drill.leftovers import read_drills
+from srm.engine.moves.control.control import ControlTables
+from srm.service.shutdown import end_all
+from srm.service.views import watching
+from srm.service.views.flow_rows import summary
+from srm.service.views.watching import TargetWatch
+from srm_lab.testing.fake_cluster import FakeCluster
+
+FLOW = Flow("P", "B")
+
+
+class Followed(FakeCluster):
+    """A cluster whose tables somebody follows."""
+
+    def follow(self, topic: str, sink: object) -> None: ...
+
+
+def opened(alias: str, *_: object) -> AbstractContextManager[FakeCluster]:
+    return nullcontext(Followed(alias))
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[TargetWatch]:
+    monkeypatch.setattr(watching, "following_cluster", opened)
+    monkeypatch.setattr(watching, "kafka_cluster", opened)
+    monkeypatch.setattr(watching, "_AGAIN_S", 0.0)
+    # It looks again when it is told to.
+    config = config_of(FLOW)
+    config = replace(config, service=replace(config.service, refresh=timedelta(minutes=10)))
+    made = TargetWatch(config, "B", (FLOW,))
+    yield made
+    end_all([made])
+
+
+class Broken:
+    """Fails as nobody has expected, so many times."""
+
+    def __init__(self, function: Any, times: int) -> None:
+        self.function = function
+        self.left = times
+
+    def __call__(self, *arguments: object) -> Any:
+        self.left -= 1
+        if self.left >= 0:
+            raise TypeError("nobody has expected this")
+        return self.function(*arguments)
+
+
+def test_a_look_at_a_flow_that_fails_in_an_unknown_way_is_an_error_and_not_the_last_one(
+    watch: TargetWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = Broken(control_lists.load, 1)
+    monkeypatch.setattr(control_lists, "load", broken)
+
+    watch.start()
+    eventually(lambda: "(TypeError)" in watch.look.flows[FLOW].error, "the state of the look")
+    watch.refresh()
+    eventually(lambda: watch.look.flows[FLOW].view is not None, "the state of the look")
+    assert watch.look.flows[FLOW].error == ""
+
+
+def test_what_the_target_keeps_of_moves_may_fail_so_too(
+    watch: TargetWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "read_drills", Broken(read_drills, 1))
+
+    watch.start()
+    eventually(lambda: "(TypeError)" in watch.look.error, "the state of the look")
+    watch.refresh()
+    eventually(lambda: watch.look.looked_ms > 0 and not watch.look.error, "the state of the look")
+
+
+def test_what_is_seen_of_a_flow_is_shown_while_the_rest_hangs(
+    watch: TargetWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+    monkeypatch.setattr(watching, "read_drills", lambda _target: goes_on.wait(DEADLINE_S) and ())
+
+    watch.start()
+    try:
+        eventually(lambda: watch.look.flows[FLOW].view is not None, "the state of the flow")
+        assert not watch.look.looked_ms
+    finally:
+        goes_on.set()
+
+
+def test_a_target_that_cannot_be_opened_is_tried_again_and_says_why_meanwhile(
+    watch: TargetWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = Broken(opened, 10**9)
+    monkeypatch.setattr(watching, "following_cluster", broken)
+
+    watch.start()
+    eventually(lambda: "(TypeError)" in watch.look.error, "the state of the look")
+    assert not watch.look.looked_ms
+    broken.left = 0
+    eventually(lambda: bool(watch.look.looked_ms), "the state of the look")
+    assert not watch.look.error
+
+
+def test_a_look_that_hangs_makes_its_flow_unknown_and_not_what_it_was(
+    watch: TargetWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the call to a broker that hangs has failed: many seconds in which all looks well."""
+    monkeypatch.setattr(watching, "_SLOW_S", 0.0)
+    monkeypatch.setattr(watching, "now_ms", lambda: 1_000)  # as in two looks of one millisecond
+    watch.start()
+    eventually(lambda: watch.look.flows[FLOW].view is not None, "a first look")
+    goes_on = threading.Event()
+    load = control_lists.load
+    monkeypatch.setattr(
+        control_lists, "load", lambda *given: goes_on.wait(DEADLINE_S) and load(*given)
+    )
+
+    watch.refresh()
+    try:
+        eventually(lambda: "P or B hangs" in watch.look.flows[FLOW].error, "the state of the flow")
+        assert watch.look is watch.look  # rows are made of each look once
+        assert summary(watch.look.flows[FLOW]).state == "UNKNOWN"
+    finally:
+        goes_on.set()
+    eventually(lambda: not watch.look.flows[FLOW].error, "the state of the flow")
+
+
+def test_a_move_that_holds_clients_is_seen_with_what_it_waits_for(tmp_path: Path) -> None:
+    world = busy_world(config_in(tmp_path))
+    context = planned(world)
+    moves.hold(context, "m1")
+    world.passing()
+    moves.wait_status(context, "m1")
+
+    [look] = watching._moves(ControlTables.read_moves(world.b))
+    assert any("group far is still active on P" in reason for reason in look.waits)
+    assert look.waits_ms == context.now_ms()
+
+    moves.release(context, "m1")
+    [look] = watching._moves(ControlTables.read_moves(world.b))
+    assert look.waits == ()
+    assert "group far is still active on P" in look.progress.reason
