@@ -89,13 +89,13 @@ EVERYTHING: Final = (
 )
 """A change of one of these selects every group."""
 
-_MOVES: Final = ("src/srm/domain/move/*", "src/srm/engine/move/*")
+_MOVES: Final = ("src/srm/domain/moves/*", "src/srm/engine/moves/*")
 _COPYING: Final = ("src/srm/replication/*", "src/srm/kafka/wire*")
 
 GROUPS: Final = (
     Group("bench", ("integration/test_bench.py",), ("bench/*",)),
-    Group("demo", ("integration/test_demo.py",), ("src/srm/demo/*", "src/srm/stack/*")),
-    Group("stack", ("integration/test_stack.py",), ("src/srm/stack/*", "src/srm/cli/stack*")),
+    Group("demo", ("integration/test_demo.py",), ("src/srm_lab/demo/*", "src/srm_lab/stack/*")),
+    Group("stack", ("integration/test_stack.py",), ("src/srm_lab/stack/*", "src/srm_lab/cli/stack*")),
     Group(
         "browser",
         ("browser/*",),
@@ -113,20 +113,12 @@ GROUPS: Final = (
         (
             "docs/spec/*",
             *(
-                f"src/srm/engine/move/{name}*"
-                for name in (
-                    "calls",
-                    "control",
-                    "decision",
-                    "holding",
-                    "redirect",
-                    "registers",
-                    "steps",
-                    "store",
-                )
+                f"src/srm/engine/moves/steps/{name}*"
+                for name in ("decision", "holding", "redirect", "steps")
             ),
-            "src/srm/domain/move/routes*",
-            "src/srm/domain/move/progress*",
+            "src/srm/domain/moves/records/progress*",
+            "src/srm/domain/moves/routing/*",
+            "src/srm/engine/moves/control/*",
         ),
     ),
     Group(
@@ -138,7 +130,7 @@ GROUPS: Final = (
             "integration/test_java_example.py",
             "integration/test_kafka_broker.py",
         ),
-        ("examples/*", "src/srm/kafka/*", "src/srm/stack/jars*", "src/srm/stack/kafka*"),
+        ("examples/*", "src/srm/kafka/*", "src/srm_lab/stack/jars*", "src/srm_lab/stack/kafka*"),
     ),
     Group(
         "damage",
@@ -157,11 +149,13 @@ GROUPS: Final = (
         ),
         (
             *_COPYING,
-            "src/srm/domain/*map*",
-            "src/srm/engine/comeback/*",
-            "src/srm/engine/map*",
-            "src/srm/kafka/*table*",
-            "src/srm/kafka/map*",
+            "src/srm/domain/flow_state/*",
+            "src/srm/domain/offset_map/*",
+            "src/srm/domain/recovery/*",
+            "src/srm/engine/offset_map/*",
+            "src/srm/engine/recovery/*",
+            "src/srm/kafka/state/*",
+            "src/srm/kafka/tables/*",
         ),
     ),
     Group(
@@ -176,10 +170,7 @@ GROUPS: Final = (
         ),
         (
             *_COPYING,
-            "src/srm/spark/application*",
-            "src/srm/spark/replicator*",
-            "src/srm/spark/slot*",
-            "src/srm/spark/supervisor*",
+            "src/srm/spark/replication/*",
         ),
     ),
     Group(
@@ -187,7 +178,7 @@ GROUPS: Final = (
         ("integration/blackbox/*",),
         (
             *_MOVES,
-            "src/srm/cli/failover*",
+            "src/srm/cli/moves/failover*",
             "src/srm/client/*",
             "src/srm/follow/*",
             "src/srm/redirect/*",
@@ -203,10 +194,10 @@ GROUPS: Final = (
         ),
         (
             "spark_jobs/*",
-            "src/srm/domain/metrics*",
-            "src/srm/domain/windows*",
-            "src/srm/engine/*metrics*",
-            "src/srm/engine/verif*",
+            "src/srm/domain/metrics/*",
+            "src/srm/domain/verification/*",
+            "src/srm/engine/metrics/*",
+            "src/srm/engine/verification/*",
             "src/srm/spark/*",
         ),
     ),
@@ -231,10 +222,8 @@ GROUPS: Final = (
             "src/srm/config/*access*",
             "src/srm/config/*client*",
             "src/srm/config/*security*",
-            "src/srm/kafka/*acl*",
-            "src/srm/kafka/wire*sasl*",
-            "src/srm/kafka/wire*sec*",
-            "src/srm/kafka/wire*token*",
+            "src/srm/kafka/admin/acls*",
+            "src/srm/kafka/wire/auth/*",
         ),
     ),
     Group(
@@ -253,10 +242,12 @@ GROUPS: Final = (
         (
             *_MOVES,
             "src/srm/client/*",
-            "src/srm/engine/*checkpoint*",
+            "src/srm/domain/groups/*",
+            "src/srm/domain/names/*",
+            "src/srm/engine/control/*",
             "src/srm/engine/drill/*",
-            "src/srm/engine/group*",
-            "src/srm/engine/supervision*",
+            "src/srm/engine/flows/supervision*",
+            "src/srm/engine/groups/*",
         ),
     ),
     Group(

@@ -205,8 +205,6 @@ def _unchecked(_: Any) -> Any:
     return position
 
 
-UNIT: Final = "tests/unit/replication/slot"
-SLOT: Final = "srm.replication.slot"
 RESTORE: Final = "srm.replication.restore"
 PROVING: Final = "tests/unit/engine/groups/test_proving.py"
 DRILL: Final = "tests/unit/engine/drill/test_drill.py"
@@ -215,16 +213,16 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "a claim of one's own",
         "all owners claim a partition under one transactional id",
-        ((f"{SLOT}.claim:transactional_id", _own_name),),
+        (("srm.replication.claim.claim:transactional_id", _own_name),),
         faults="stop slot,two workers,cut off",
     ),
     Mutant(
         "no marker",
         "a claim is in force once its marker is in the log",
         (
-            (f"{SLOT}.claiming:take", _without_marker),
-            (f"{SLOT}.claiming:until_in_force", _async(None)),
-            (f"{SLOT}.claiming:resume", _to_the_end),
+            ("srm.replication.claim.claiming:take", _without_marker),
+            ("srm.replication.claim.claiming:until_in_force", _async(None)),
+            ("srm.replication.claim.claiming:resume", _to_the_end),
         ),
         faults="stop slot,two workers",
     ),
@@ -233,86 +231,86 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "behind the marker of a claim nothing of an older owner comes: it is waited for, the walk "
         "ends at it, and what it meets later is seen by an offset that was not expected",
         (
-            (f"{SLOT}.claiming:until_in_force", _async(None)),
-            (f"{SLOT}.claiming:resume", _to_the_end),
-            (f"{SLOT}.partition:PartitionCopy.acknowledged", _takes_any_offset),
+            ("srm.replication.claim.claiming:until_in_force", _async(None)),
+            ("srm.replication.claim.claiming:resume", _to_the_end),
+            ("srm.replication.copy.partition:PartitionCopy.acknowledged", _takes_any_offset),
         ),
         faults="two workers,cut connections,stop slot",
     ),
     Mutant(
         "a claim for ever",
         "a claim is used for a quarter of the time that brokers remember producers",
-        ((f"{SLOT}.claim:Claim.holds", _always(True)),),
+        (("srm.replication.claim.claim:Claim.holds", _always(True)),),
         faults="sleep long",
     ),
     Mutant(
         "no walk",
         "resume finds what the map does not know",
-        ((f"{SLOT}.claiming:resume", _no_walk),),
+        (("srm.replication.claim.claiming:resume", _no_walk),),
         faults="kill slot",
     ),
     Mutant(
         "records of others in the target do not matter",
         "a target that others have filled is not filled a second time",
-        ((f"{SLOT}.claiming:records_of_others", _async(None)),),
+        (("srm.replication.claim.claiming:records_of_others", _async(None)),),
         faults="filled",
     ),
     Mutant(
         "one sequence number",
         "sequence numbers keep the order of batches in flight",
-        ((f"{SLOT}.send_queue:next_sequence", lambda _: lambda sequence, count: sequence),),
+        (("srm.replication.copy.send_queue:next_sequence", lambda _: lambda sequence, count: sequence),),
     ),
     Mutant(
         "any base offset will do",
         "an acknowledged batch stands where it was expected",
-        ((f"{SLOT}.partition:PartitionCopy.acknowledged", _takes_any_offset),),
+        (("srm.replication.copy.partition:PartitionCopy.acknowledged", _takes_any_offset),),
         faults="truncate target,foreign record,cut connections",
     ),
     Mutant(
         "answers of former attempts count",
         "an answer to a claim that was given up says nothing",
         (
-            (f"{SLOT}.partition:PartitionCopy.begin_claiming", _same_attempt),
-            (f"{SLOT}.partition:PartitionCopy.rest", _same_attempt),
+            ("srm.replication.copy.partition:PartitionCopy.begin_claiming", _same_attempt),
+            ("srm.replication.copy.partition:PartitionCopy.rest", _same_attempt),
         ),
-        killer=f"{UNIT}/test_claiming.py",
+        killer="tests/unit/replication/claim/test_claiming.py",
     ),
     Mutant(
         "position before its blocks",
         "a position is written after the blocks that it rests on",
-        ((f"{SLOT}.map_log:MapLog.write", _positions_first),),
-        killer=f"{UNIT}/test_reporting.py",
+        (("srm.replication.mapping.map_log:MapLog.write", _positions_first),),
+        killer="tests/unit/replication/report/test_reporting.py",
     ),
     Mutant(
         "a run is always open",
         "the block says whether its last run may still grow",
-        ((f"{SLOT}.map_writer:MapWriter._block", _open),),
-        killer=f"{UNIT}/test_map_writer.py",
+        (("srm.replication.mapping.map_writer:MapWriter._block", _open),),
+        killer="tests/unit/replication/mapping/test_map_writer.py",
     ),
     Mutant(
         "blocks without their owner",
         "an owner that wakes up late overwrites no block of its successor",
         (("srm.domain.offset_map.map_records:MapBlock.block_key", _no_owner),),
-        killer=f"{UNIT}/test_map_writer.py",
+        killer="tests/unit/replication/mapping/test_map_writer.py",
     ),
     Mutant(
         "no found run",
         "a new owner writes down what only its predecessor's report told",
-        ((f"{SLOT}.starts:_beyond", _always(None)),),
+        (("srm.replication.resume.start_positions:_beyond", _always(None)),),
         faults="kill slot",
     ),
     Mutant(
         "a hole in the map",
         "a position counts only where its map is whole: what is missing is walked again",
-        ((f"{SLOT}.starts:_rests_on_map", _always(True)),),
+        (("srm.replication.resume.start_positions:_rests_on_map", _always(True)),),
         faults="lose map,lose last block",
     ),
     Mutant(
         "leader epochs of the source say nothing",
         "a source that was truncated is noticed though it has grown again",
         (
-            (f"{SLOT}.partition:epoch_of", _always(_Equal())),
-            (f"{SLOT}.fetching:FetchFrom", _without_epoch),
+            ("srm.replication.copy.partition:epoch_of", _always(_Equal())),
+            ("srm.replication.copy.fetching:FetchFrom", _without_epoch),
         ),
         faults="truncate source",
     ),
@@ -320,61 +318,61 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "the target is never short",
         "before a claim the target's end and epochs are compared with the position",
         (
-            (f"{SLOT}.claiming:held_log", _whole),
-            (f"{SLOT}.lifecycle:Lifecycle._has_end_moved", _async(False)),
+            ("srm.replication.claim.claiming:held_log", _whole),
+            ("srm.replication.copy.lifecycle:Lifecycle._has_end_moved", _async(False)),
         ),
         faults="truncate target",
     ),
     Mutant(
         "any place will do",
         "a record of the source is passed with evidence only",
-        ((f"{SLOT}.evidence:Place.allows", _always(True)),),
-        killer=f"{UNIT}/test_walk_evidence.py",
+        (("srm.replication.resume.evidence:Place.allows", _always(True)),),
+        killer="tests/unit/replication/resume/test_walk_evidence.py",
     ),
     Mutant(
         "what is not found was compacted",
         "a copy whose record is gone needs evidence",
         (
-            (f"{SLOT}.steps:Steps._is_compacted", _async(True)),
-            (f"{SLOT}.walk:SourceWalk._is_possible", _always(True)),
+            ("srm.replication.resume.record_matching:Steps._is_compacted", _async(True)),
+            ("srm.replication.resume.walk:SourceWalk._is_possible", _always(True)),
         ),
         faults="truncate source,compact source",
     ),
     Mutant(
         "an assignment of before the claim will do",
         "around a claim the assignment is read to where its log ends at that moment",
-        ((f"{SLOT}.slot:Slot._read_assignment", _async(None)),),
-        killer=f"{UNIT}/test_read_assignment.py",
+        (("srm.replication.copy.slot:Slot._read_assignment", _async(None)),),
+        killer="tests/unit/replication/copy/test_read_assignment.py",
     ),
     Mutant(
         "positions before notes",
         "no position passes a loss that was not told",
-        ((f"{SLOT}.reporting:Reporter._write_first", _always(None)),),
-        killer=f"{UNIT}/test_reporting.py",
+        (("srm.replication.report.reporting:Reporter._write_first", _always(None)),),
+        killer="tests/unit/replication/report/test_reporting.py",
     ),
     Mutant(
         "a cut is told under the old claim",
         "that a log was cut is told under a claim of its own",
-        ((f"{SLOT}.partition:PartitionCopy.needs_claim", _property(False)),),
-        killer=f"{UNIT}/test_map_cut.py",
+        (("srm.replication.copy.partition:PartitionCopy.needs_claim", _property(False)),),
+        killer="tests/unit/replication/mapping/test_map_cut.py",
     ),
     Mutant(
         "one bad partition ends the slot",
         "whatever is wrong with one partition stops that one only",
-        ((f"{SLOT}.lifecycle:Lifecycle._guard", _reraised),),
+        (("srm.replication.copy.lifecycle:Lifecycle._guard", _reraised),),
         faults="contradict,truncate source,elect",
     ),
     Mutant(
         "what the source lost is undecidable whatever was decided",
         "a decision about lost records holds for copies behind the last report, too",
-        ((f"{SLOT}.partition:PartitionCopy.accepts_loss", _property(False)),),
-        killer=f"{UNIT}/test_claiming.py",
+        (("srm.replication.copy.partition:PartitionCopy.accepts_loss", _property(False)),),
+        killer="tests/unit/replication/claim/test_claiming.py",
     ),
     Mutant(
         "a decision does not cover retention",
         "what retention takes of a range that is left out stops nothing",
         (("srm.replication.batches.target_limits:TargetLimits.leaves_out", _always(False)),),
-        killer=f"{UNIT}/test_claiming.py",
+        killer="tests/unit/replication/claim/test_claiming.py",
     ),
     Mutant(
         "a paused driver takes note of what it sees",
@@ -451,8 +449,8 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "what was decided counts whatever the log holds",
         "a decision about a range ends where the source's log has other records",
-        ((f"{SLOT}.log_reader:LogReader.held_to", _async(sys.maxsize)),),
-        killer=f"{UNIT}/test_claiming.py",
+        (("srm.replication.resume.log_reader:LogReader.held_to", _async(sys.maxsize)),),
+        killer="tests/unit/replication/claim/test_claiming.py",
     ),
     Mutant(
         "a killed drill leaves its groups",

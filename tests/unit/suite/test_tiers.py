@@ -9,12 +9,18 @@ from tests.again import ROOT
 from tests.tiers import FAST, GROUPS, MIXED_FOLDERS, SEARCHES, matches
 
 TESTS = ROOT / "tests"
-SOURCE = ROOT / "src" / "srm"
+SOURCE = ROOT / "src"
 FILES = [path.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")]
 PLAYED_BY_THE_FAST_TIER = {
-    "src/srm/testing",
-    "src/srm/testing/simulation",
-    "src/srm/testing/simulation/moves",
+    "src/srm/cli",
+    "src/srm/cli/flows",
+    "src/srm/domain",
+    "src/srm/domain/text",
+    "src/srm/engine",
+    "src/srm_lab",
+    "src/srm_lab/testing",
+    "src/srm_lab/testing/simulation",
+    "src/srm_lab/testing/simulation/moves",
 }
 QUARANTINE = re.compile(r"mark\.quarantined\b(?P<given>(\([^)]*\))?)")
 UNTIL = re.compile(r'until="(\d{4}-\d\d-\d\d)"')
