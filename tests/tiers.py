@@ -95,7 +95,9 @@ _COPYING: Final = ("src/srm/replication/*", "src/srm/kafka/wire*")
 GROUPS: Final = (
     Group("bench", ("integration/test_bench.py",), ("bench/*",)),
     Group("demo", ("integration/test_demo.py",), ("src/srm_lab/demo/*", "src/srm_lab/stack/*")),
-    Group("stack", ("integration/test_stack.py",), ("src/srm_lab/stack/*", "src/srm_lab/cli/stack*")),
+    Group(
+        "stack", ("integration/test_stack.py",), ("src/srm_lab/stack/*", "src/srm_lab/cli/stack*")
+    ),
     Group(
         "browser",
         ("browser/*",),

@@ -159,7 +159,6 @@ def test_parsing_imports_neither_kafka_clients_nor_spark_nor_pandas() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
     )
     assert json.loads(found.stdout.splitlines()[-1]) == [[], False, {}]
 

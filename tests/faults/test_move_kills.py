@@ -80,7 +80,6 @@ def kill(site: Site, request: MoveRequest, move_id: str, number: int, moment: st
     run = subprocess.run(
         [sys.executable, "-m", "tests.faults.move_runner", *arguments],
         cwd=ROOT,
-        timeout=300,
         capture_output=True,
         check=False,
     )

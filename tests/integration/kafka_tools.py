@@ -11,16 +11,13 @@ from srm_lab.stack.java import find_java
 from srm_lab.stack.kafka import quick_start
 
 
-def run_tool(
-    main: str, *arguments: str, check: bool = True, timeout_s: float = 180.0
-) -> subprocess.CompletedProcess[str]:
+def run_tool(main: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run a class of Kafka, or a Java file beside its jars, in a small JVM; keep its output."""
     return subprocess.run(
         _command(main, arguments),
         check=check,
         capture_output=True,
         text=True,
-        timeout=timeout_s,
     )
 
 

@@ -44,7 +44,7 @@ def context(pair: Pair) -> Iterator[FlowContext]:
 def translated_by_kafka(pair: Pair, group: str) -> set[str]:
     """Return what RemoteClusterUtils says of a group."""
     place = pair.servers[pair.b], pair.p, group
-    said = run_tool(str(PROBE), *place, check=False, timeout_s=120).stdout.splitlines()
+    said = run_tool(str(PROBE), *place, check=False).stdout.splitlines()
     return {line for line in said if line.startswith("offset ")}
 
 

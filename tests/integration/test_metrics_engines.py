@@ -75,7 +75,7 @@ class QuietFlow:
         """Run the Spark job as a process; return what it prints."""
         done = subprocess.run(
             [sys.executable, str(JOB), "--config", str(self.file), "--flow", str(self.flow)],
-            env={**os.environ, **environment}, capture_output=True, text=True, timeout=300,
+            env={**os.environ, **environment}, capture_output=True, text=True,
             check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -122,7 +122,7 @@ def test_each_engine_finds_nothing_to_do_where_another_one_has_been(
 def test_work_is_spread_over_the_workers_of_a_connect_server(remote: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SPREAD], env={**os.environ, REMOTE: remote},
-        capture_output=True, text=True, timeout=300, check=False,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
 
     assert done.stdout == "2 True False\n", done.stderr

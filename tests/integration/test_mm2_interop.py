@@ -32,9 +32,7 @@ PROBE = Path(__file__).with_name("RemoteClusterProbe.java")
 
 def _srm(*arguments: str) -> str:
     srm = Path(sys.executable).parent / "srm"
-    done = subprocess.run(
-        [srm, *arguments], capture_output=True, text=True, timeout=300, check=False
-    )
+    done = subprocess.run([srm, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -77,7 +75,7 @@ def test_existing_tools_see_hops_remote_topics_and_translated_offsets(
     )
 
     place = clusters["B"].bootstrap, source, group
-    probe = run_tool(str(PROBE), *place, check=False, timeout_s=120)
+    probe = run_tool(str(PROBE), *place, check=False)
     seen = set(probe.stdout.splitlines())
     # Before the first copied record stands a marker for each claim: of one, or more.
     copied = read_log(clusters["B"].bootstrap, f"{source}.{topic}", 0)

@@ -240,7 +240,6 @@ def test_openssls_own_file_limits_librdkafka_as_the_page_says(
         check=True,
         capture_output=True,
         text=True,
-        timeout=300,
         env={**os.environ, "OPENSSL_CONF": str(limits)},
     )
 

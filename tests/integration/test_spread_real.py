@@ -110,7 +110,6 @@ def test_the_job_runs_under_spark_submit_and_prints_its_summary(config):
         [*command, "--config", config.path, "--flow", "P->B"],
         capture_output=True,
         text=True,
-        timeout=300,
         check=False,
         env=environ,
     )

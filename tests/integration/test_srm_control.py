@@ -92,7 +92,6 @@ def test_the_installed_program_reaches_the_cluster(
         check=True,
         capture_output=True,
         text=True,
-        timeout=120,
         cwd=tmp_path,
     )
 
@@ -211,4 +210,4 @@ def test_kafkas_own_tool_takes_the_exported_offsets(
 def _consumer_groups(broker: KafkaBroker, *arguments: str) -> subprocess.CompletedProcess[str]:
     tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
     where = "--bootstrap-server", broker.bootstrap
-    return run_tool(tool, *where, *arguments, check=False, timeout_s=120)
+    return run_tool(tool, *where, *arguments, check=False)

@@ -51,9 +51,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 
 def srm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [SRM, *arguments], capture_output=True, text=True, timeout=400, check=False
-    )
+    return subprocess.run([SRM, *arguments], capture_output=True, text=True, check=False)
 
 
 def stack_json(command: str, home: Path, *options: str) -> Any:

@@ -39,7 +39,6 @@ def srm(collector: Collector, *arguments: str, **environ: str) -> subprocess.Com
         [sys.executable, "-c", PATIENT, *arguments],
         capture_output=True,
         text=True,
-        timeout=240,
         check=False,
         env=variables,
     )

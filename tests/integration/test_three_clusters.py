@@ -274,7 +274,6 @@ def test_until_caught_up_ends_with_the_flow_that_cannot_start_after_the_others_a
         [SRM, "replicate", "--config", tmp_path / "srm.properties", "--until-caught-up"],
         capture_output=True,
         text=True,
-        timeout=600,
         check=False,
     )
 

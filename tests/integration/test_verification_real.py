@@ -263,7 +263,6 @@ def test_the_command_names_the_first_difference_and_ends_with_exit_code_8(
         [sys.executable, "-m", "srm.cli.main", "verify", "--json", *options],
         capture_output=True,
         text=True,
-        timeout=300,
         check=False,
     )
 

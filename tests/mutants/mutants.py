@@ -258,7 +258,12 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "one sequence number",
         "sequence numbers keep the order of batches in flight",
-        (("srm.replication.copy.send_queue:next_sequence", lambda _: lambda sequence, count: sequence),),
+        (
+            (
+                "srm.replication.copy.send_queue:next_sequence",
+                lambda _: lambda sequence, count: sequence,
+            ),
+        ),
     ),
     Mutant(
         "any base offset will do",

@@ -53,9 +53,7 @@ def test_a_program_started_by_spark_submit_knows_what_that_was_given(tmp_path: P
 
     environ = {**os.environ, "PYSPARK_PYTHON": sys.executable}
 
-    printed = subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=200, env=environ
-    )
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, env=environ)
 
     assert f"'spark.master': '{master}'" in printed.stdout
 

@@ -180,7 +180,6 @@ def test_a_program_starts_where_the_living_cluster_says_while_its_home_is_dead(
         check=False,
         capture_output=True,
         text=True,
-        timeout=240,
     )
 
     assert done.stdout == f"Living {1 << 33} T,Dead.T\n"

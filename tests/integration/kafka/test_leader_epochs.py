@@ -130,4 +130,4 @@ def _leader_epoch_of_log(props: Mapping[str, str], topic: str) -> int:
 def _java_reads(bootstrap: str, name: str, records: int) -> list[str]:
     servers = ("--bootstrap-server", bootstrap, "--topic", name, "--group", name)
     limits = ("--max-messages", str(records), "--timeout-ms", "150000")
-    return run_tool(CONSUMER, *servers, *limits, timeout_s=200).stdout.split()
+    return run_tool(CONSUMER, *servers, *limits).stdout.split()
