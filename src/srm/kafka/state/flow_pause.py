@@ -12,20 +12,17 @@ from typing import Final, TypeVar
 from srm.domain.flow_state.pause import Pause, read_pause
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.engine.control.control_records import until_not_fenced
 from srm.engine.flows.state_topic import StateTopic
 from srm.engine.ports import Cluster
 from srm.errors import NotFoundError, SrmError
 from srm.kafka.state.driver_log import KafkaDriverLog
-from srm.kafka.wire.cluster import WireCluster
-from srm.replication.claim.claim import take
-from srm.replication.claim.marker import until_in_force
+from srm.kafka.wire.cluster import open_wire
 from srm.replication.driver import pausing
 from srm.replication.driver.driver_log import DriverLog
-from srm.replication.resume.log_reader import LogReader
+from srm.replication.resume.log_reader import LogReader, of_each_log
+from srm.replication.takeover.sealing import outbid
 
-_AT_ONCE: Final = 64
 _SEAL_S: Final = 10.0
 _T = TypeVar("_T")
 
@@ -82,7 +79,21 @@ class KafkaFlowSwitch:
 
     def seal(self, copies: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         """See the port."""
-        return asyncio.run(self._seal(sorted(copies))) if copies else {}
+        if not copies:
+            return {}
+        ids = {name: found.topic_id for name, found in self._target.topics().items()}
+        there = {copy: ids[copy.topic] for copy in sorted(copies) if copy.topic in ids}
+
+        async def attempt(copy: LogReader) -> str:
+            try:
+                async with asyncio.timeout(_SEAL_S):
+                    await outbid(copy, self._flow)
+            except (SrmError, TimeoutError) as error:
+                return str(error) or f"no answer in {_SEAL_S:g} s"
+            return ""
+
+        wire = open_wire(self._flow.target, self._producer_props)
+        return {copy: why for copy, why in of_each_log(wire, there, attempt).items() if why}
 
     def _standing(self) -> Pause | None:
         return read_pause(StateTopic(self._target, self._flow.source).read_commands())
@@ -98,32 +109,3 @@ class KafkaFlowSwitch:
                 log.close()
 
         return until_not_fenced(f"taking flow {self._flow} from its driver", attempt)
-
-    async def _seal(self, copies: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        ids = {name: found.topic_id for name, found in self._target.topics().items()}
-        permits = asyncio.Semaphore(_AT_ONCE)
-        wire = WireCluster(self._flow.target, self._producer_props)
-
-        async def seal(copy: TopicPartition) -> str:
-            try:
-                async with permits, asyncio.timeout(_SEAL_S):
-                    await self._seal_one(wire, copy, ids[copy.topic])
-            except (SrmError, TimeoutError) as error:
-                return str(error) or f"no answer in {_SEAL_S:g} s"
-            return ""
-
-        await wire.start()
-        try:
-            there = [copy for copy in copies if copy.topic in ids]
-            reasons = await asyncio.gather(*(seal(copy) for copy in there))
-        finally:
-            await wire.close()
-        return {copy: why for copy, why in zip(there, reasons, strict=True) if why}
-
-    async def _seal_one(self, wire: WireCluster, copy: TopicPartition, topic_id: str) -> None:
-        """Raise the epoch of a copy's claim as its next owner would, and see it in the log."""
-        _, end = await wire.log_range(copy)
-        # The claim is never written under: how long it may be used is of no consequence.
-        claim = await take(wire, self._flow, copy, _SEAL_S)
-        reader = LogReader(wire, copy, topic_id_bytes(topic_id), read_committed=False)
-        await until_in_force(reader, end, claim)

@@ -7,7 +7,8 @@ producer ids) takes aiokafka's requests, in versions that are negotiated with th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -355,3 +356,19 @@ class WireCluster:
             with attempt:
                 return await once()
         raise UnavailableError(f"{self._alias}: gave up")
+
+
+@asynccontextmanager
+async def open_wire(alias: str, properties: Mapping[str, str]) -> AsyncIterator[WireCluster]:
+    """Connect to a cluster, and close the connections at the end.
+
+    Raises:
+        ConfigError: as :class:`WireCluster`.
+        UnavailableError: no broker answers.
+    """
+    wire = WireCluster(alias, properties)
+    try:
+        await wire.start()
+        yield wire
+    finally:
+        await wire.close()

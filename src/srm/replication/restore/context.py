@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from srm.config.restoring import restoring
-from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.filters import NameFilter
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.recovery.restore import TopicPlan
 from srm.engine.ports import FlowContext, FlowSwitch
-from srm.errors import SrmError
-from srm.replication.copy.slot import Predecessor
+from srm.replication.copy.slot import StartReader
 from srm.replication.report.reporting import Reporter
-from srm.replication.resume.resume import Start
-from srm.replication.takeover.sealing import Sealed
+from srm.replication.resume.log_reader import Connect, of_each_log
+from srm.replication.takeover.sealing import Sealed, begins_with_records, first_record_in, seal
 
 
-class Logs(Protocol):
-    """Looks into logs, and claims them. Calls block; partitions come with the ids of topics.
+class RestoreLogs:
+    """Looks into logs of both clusters, and claims them. Calls block; topics come with their ids.
 
     Every call raises UnavailableError or AuthorizationError as they occur.
+
+    Args:
+        connect: connects to a cluster as a producer. Who claims is a producer, in the eyes of
+            brokers too, and what it reads it reads as such.
+        rebuilt: alias of the cluster that holds the originals.
     """
+
+    def __init__(self, connect: Connect, rebuilt: str) -> None:
+        self._connect = connect
+        self._rebuilt = rebuilt
 
     def seal(
         self, flow: Flow, partitions: Mapping[TopicPartition, str]
@@ -33,33 +39,25 @@ class Logs(Protocol):
         Raises:
             FencedError: somebody else does the same at this moment.
         """
-        ...
+        return of_each_log(self._connect(flow.target), partitions, lambda log: seal(log, flow))
 
     def begin_with_records(
         self, partitions: Mapping[TopicPartition, str]
     ) -> frozenset[TopicPartition]:
         """Return those originals that begin with a record, and not with the marker of a claim."""
-        ...
+        found = of_each_log(self._connect(self._rebuilt), partitions, begins_with_records)
+        return frozenset(place for place, begins in found.items() if begins)
 
     def first_record_in(
         self, partition: TopicPartition, topic_id: str, ranges: Iterable[tuple[int, int]]
     ) -> int | None:
         """Return the first offset of an original, in these ranges, at which a record stands."""
-        ...
-
-
-class Starts(Protocol):
-    """Reads what the flow that goes on knows of partitions; see the slot's port."""
-
-    def load(
-        self, partitions: Sequence[AssignedPartition]
-    ) -> Mapping[AssignedPartition, Start | SrmError]:
-        """Return where each partition would start."""
-        ...
-
-    def predecessor(self, slot: str) -> Predecessor:
-        """Return who was a slot of that name."""
-        ...
+        found = of_each_log(
+            self._connect(self._rebuilt),
+            {partition: topic_id},
+            lambda log: first_record_in(log, ranges),
+        )
+        return found[partition]
 
 
 @dataclass(frozen=True)
@@ -84,8 +82,8 @@ class RestoreContext:
     switch: FlowSwitch
     own_switch: FlowSwitch
     clusters: Collection[str]
-    logs: Logs
-    starts: Starts
+    logs: RestoreLogs
+    starts: StartReader
     reporter: Callable[[], Reporter]
     copy: Callable[[Collection[str]], None]
     by: str

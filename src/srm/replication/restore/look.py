@@ -17,7 +17,7 @@ from srm.domain.recovery.restore import (
 )
 from srm.engine.ports import Cluster, TopicDescription
 from srm.errors import NotFoundError, UsageError
-from srm.replication.restore.context import Logs, RestoreContext
+from srm.replication.restore.context import RestoreContext, RestoreLogs
 from srm.replication.restore.flow_state import FlowState
 
 _logger = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ def _is_former(
 
 
 def _begin_foreign(
-    logs: Logs,
+    logs: RestoreLogs,
     original: TopicDescription | None,
     restored: Mapping[int, Position | None],
     original_logs: Mapping[TopicPartition, tuple[int, int]],

@@ -1,13 +1,16 @@
-"""Reading one partition on its own, for the resume walk."""
+"""Reading partitions on their own: for the resume walk, or many at once."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.errors import DataLossError, UnavailableError
 from srm.replication import codes
 from srm.replication.batches import legacy
@@ -21,6 +24,12 @@ ONE_BATCH: Final = 1
 WAIT_MS: Final = 50
 _ELECTED_S: Final = 3.0
 _PAUSE_S: Final = 0.2
+_AT_ONCE: Final = 64
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+Connect = Callable[[str], AbstractAsyncContextManager[Wire]]
+"""Connects to the cluster of an alias."""
 
 
 class OutOfRangeError(DataLossError):
@@ -140,3 +149,44 @@ class LogReader:
             return await self.batch_at(at - 1) is not None
         except OutOfRangeError:
             return False
+
+
+async def some_at_once(
+    work: Callable[[_T], Awaitable[_R]], items: Iterable[_T], at_once: int = _AT_ONCE
+) -> list[_R]:
+    """Do work for all items, so many at a time; the first failure ends all."""
+    permits = asyncio.Semaphore(at_once)
+
+    async def one(item: _T) -> _R:
+        async with permits:
+            return await work(item)
+
+    return await asyncio.gather(*(one(item) for item in items))
+
+
+def of_each_log(
+    wire: AbstractAsyncContextManager[Wire],
+    topic_ids: Mapping[TopicPartition, str],
+    ask: Callable[[LogReader], Awaitable[_R]],
+) -> dict[TopicPartition, _R]:
+    """Connect, and return an answer for each partition; blocks.
+
+    Args:
+        wire: connects to the cluster.
+        topic_ids: the partitions, with the ids of their topics.
+        ask: called with a reader of uncommitted records, for some partitions at once.
+
+    Raises:
+        SrmError: as ``ask`` raises it, or a broker does not answer.
+    """
+
+    async def answers() -> list[_R]:
+        async with wire as connected:
+
+            async def one(place: TopicPartition) -> _R:
+                topic_id = topic_id_bytes(topic_ids[place])
+                return await ask(LogReader(connected, place, topic_id, read_committed=False))
+
+            return await some_at_once(one, topic_ids)
+
+    return dict(zip(topic_ids, asyncio.run(answers()), strict=True))

@@ -16,6 +16,7 @@ from srm.replication.resume.log_reader import ONE_BATCH, LogReader, OutOfRangeEr
 from srm.replication.resume.resume import is_marker
 
 _NOT_USED_S: Final = 0.0
+"""Nothing is written under such a claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,18 @@ class Sealed:
     leader_epoch: int
 
 
+async def outbid(target: LogReader, flow: Flow) -> Claim:
+    """Raise the epoch of a copy's claim as its next owner would, and see it in the log.
+
+    Raises:
+        UnavailableError: a broker does not answer.
+    """
+    _, end = await target.wire.log_range(target.partition)
+    claim = await take(target.wire, flow, target.partition, _NOT_USED_S)
+    await until_in_force(target, end, claim)
+    return claim
+
+
 async def seal(target: LogReader, flow: Flow) -> Sealed:
     """Shut out whoever may still write to a copy; while its flow is paused, nobody else claims it.
 
@@ -37,9 +50,7 @@ async def seal(target: LogReader, flow: Flow) -> Sealed:
         FencedError: somebody claims it, or writes to it, at this moment.
         UnavailableError: a broker does not answer.
     """
-    _, end = await target.wire.log_range(target.partition)
-    claim = await take(target.wire, flow, target.partition, _NOT_USED_S)
-    await until_in_force(target, end, claim)
+    claim = await outbid(target, flow)
     _, log_end = await target.wire.log_range(target.partition)
     last = await _batch_at(target, log_end - 1)
     if last is None or not is_marker(last, claim):

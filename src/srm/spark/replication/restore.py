@@ -13,11 +13,11 @@ from srm.domain.recovery.restore import SLOT, restore_flow
 from srm.engine.control import control_lists
 from srm.errors import SrmError
 from srm.kafka.state.flow_pause import KafkaFlowSwitch
-from srm.kafka.state.restore_logs import KafkaLogs
 from srm.kafka.state.slot_state import KafkaStartReader
 from srm.kafka.state.state_log import KafkaStateLog
+from srm.kafka.wire.cluster import open_wire
 from srm.replication.report.reporting import Reporter
-from srm.replication.restore.context import RestoreContext
+from srm.replication.restore.context import RestoreContext, RestoreLogs
 from srm.spark.replication.replicator import Replicator
 from srm.wiring import flow_context, now_ms, open_cluster
 
@@ -57,6 +57,7 @@ def open_restore(
         lists = control_lists.load(intact, forward)
         clients = config.cluster_clients(forward.target, forward)
         to_rebuilt = both.cluster_clients(back.target, back)
+        producers = {forward.target: clients.producer, forward.source: to_rebuilt.producer}
         going_on = control_lists.effective(config.flow(forward), lists)
         # What is handed over are positions of the past: MirrorMaker's syncs are of what is copied.
         telling = replace(going_on, emit_offset_syncs_enabled=False)
@@ -71,10 +72,7 @@ def open_restore(
             switch=KafkaFlowSwitch(forward, intact, clients.consumer, clients.producer),
             own_switch=KafkaFlowSwitch(back, rebuilt, to_rebuilt.consumer, to_rebuilt.producer),
             clusters=config.clusters,
-            logs=KafkaLogs(
-                {forward.target: clients.producer, forward.source: to_rebuilt.producer},
-                forward.source,
-            ),
+            logs=RestoreLogs(lambda alias: open_wire(alias, producers[alias]), forward.source),
             starts=KafkaStartReader(forward, intact),
             reporter=reporter,
             copy=copy,

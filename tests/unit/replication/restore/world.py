@@ -28,7 +28,7 @@ from srm.replication.claim.claim import Claim
 from srm.replication.copy.slot import Predecessor
 from srm.replication.ports import Place, ProducerId, Settled
 from srm.replication.report.reporting import Reporter
-from srm.replication.restore.context import RestoreContext
+from srm.replication.restore.context import RestoreContext, RestoreLogs
 from srm.replication.takeover.handover import Handover, hand_over
 from srm.replication.takeover.sealing import Sealed
 from srm_lab.testing.fake_cluster import FakeCluster
@@ -152,7 +152,7 @@ class Switch:
         self._table.write({PAUSE_KEY: value})
 
 
-class World:
+class World(RestoreLogs):
     """What both clusters hold, in both of its forms: the fakes, and what stands at each offset.
 
     ``logs`` are by alias and partition. On B there are copies of topics that a former P had.
