@@ -25,8 +25,10 @@ from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S
 from srm.kafka.admin.cluster import KafkaCluster
 from srm.kafka.state.flow_pause import KafkaFlowSwitch
-from srm.kafka.state.returned_logs import KafkaReturnedLogs
+from srm.kafka.state.slot_state import KafkaStartReader
+from srm.kafka.wire.cluster import open_wire
 from srm.redirect import callers
+from srm.replication.takeover.copy_end import ReturnedLogs
 
 log = logging.getLogger(__name__)
 
@@ -217,24 +219,25 @@ def notary(config: Config) -> Notary:
 
 
 @contextmanager
-def open_return(config: Config, flow: Flow) -> Iterator[tuple[FlowContext, KafkaReturnedLogs]]:
+def open_return(config: Config, flow: Flow) -> Iterator[tuple[FlowContext, ReturnedLogs]]:
     """Give access to a flow whose source has returned, and to both its logs.
 
     Raises:
         ConfigError: the flow names a cluster that the configuration does not list.
         UnavailableError: the target, which holds the lists, does not answer.
     """
+    properties = {
+        flow.source: config.cluster_clients(flow.source, flow).consumer,
+        flow.target: config.cluster_clients(flow.target, flow).producer,
+    }
     with open_flow(config, flow) as context:
-        yield (
-            context,
-            KafkaReturnedLogs(
-                context.config,
-                config.cluster_clients(flow.source, flow),
-                config.cluster_clients(flow.target, flow),
-                context.target,
-                lambda: (context.source.cluster_id(), context.target.cluster_id()),
-            ),
+        logs = ReturnedLogs(
+            context.config,
+            lambda alias: open_wire(alias, properties[alias]),
+            KafkaStartReader(flow, context.target),
+            lambda: (context.source.cluster_id(), context.target.cluster_id()),
         )
+        yield context, logs
 
 
 def _condemned(config: Config, alias: str) -> KafkaCluster:

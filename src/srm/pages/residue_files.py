@@ -130,7 +130,7 @@ class _Parquet:
                 "topic": record.topic,
                 "partition": record.partition,
                 "offset": record.offset,
-                "time": None if record.time_ms < 0 else record.time_ms,
+                "time": None if record.timestamp < 0 else record.timestamp,
                 "key": record.key,
                 "value": record.value,
                 "headers": [{"name": name, "value": value} for name, value in record.headers],

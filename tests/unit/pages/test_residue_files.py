@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from tests.unit.domain.recovery.test_residue import bytes_of
 
-from srm.domain.recovery.residue import ResidueRecord, bytes_of
+from srm.domain.recovery.residue import ResidueRecord
 from srm.errors import UsageError
 from srm.pages.residue_files import ResidueFiles
 
 RECORDS = [
     ResidueRecord(
-        "Payments", 0, 7, 1_700_000_000_123, b"k", b"\xff\x00", (("h", None), ("h", b"1"))
+        "Payments", 0, 7, 1_700_000_000_123, b"k", b"\xff\x00", [("h", None), ("h", b"1")]
     ),
     ResidueRecord("Payments", 0, 9, -1, None, None),
 ]

@@ -146,7 +146,7 @@ def _print(console: Console, record: ResidueRecord, *, as_json: bool) -> None:
         sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
         return
     place = f"[bold]{row['topic']}-{row['partition']}[/bold] {row['offset']}"
-    parts = [f"{place}  {at(record.time_ms)}"]
+    parts = [f"{place}  {at(record.timestamp)}"]
     parts += [f"{name}={escape(_readable(row, name))}" for name in ("key", "value")]
     if row["headers"]:
         headers = (f"{one['name']}={_readable(one, 'value')}" for one in row["headers"])

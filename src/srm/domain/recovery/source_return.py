@@ -23,6 +23,7 @@ from typing import Final, Literal
 from srm.domain.flow_state.pause import Pause
 from srm.domain.flow_state.stale_positions import CopiedTopic
 from srm.domain.moves.records.outcome import GroupOutcome
+from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import amount
 
 Shape = Literal["same", "shorter", "rebuilt", "missing", "new"]
@@ -94,14 +95,23 @@ class PartitionReturn:
     @property
     def name(self) -> str:
         """Topic and partition."""
-        return f"{self.topic}-{self.partition}"
+        return str(self.place)
+
+    @property
+    def place(self) -> TopicPartition:
+        """The source partition."""
+        return TopicPartition(self.topic, self.partition)
 
     @property
     def residue(self) -> tuple[int, int] | None:
         """Source offsets [from, to) that hold records which were not copied, None without any."""
-        if not self.records:
-            return None
-        return max(self.copied_to, self.log_start), self.log_end
+        return self.tail if self.records else None
+
+    @property
+    def tail(self) -> tuple[int, int] | None:
+        """Source offsets [from, to) after the copy, None without any, or where they are unknown."""
+        start = max(self.copied_to, self.log_start)
+        return None if self.error or start >= self.log_end else (start, self.log_end)
 
     @property
     def has_open_transaction(self) -> bool:

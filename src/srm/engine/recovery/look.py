@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from types import MappingProxyType
 
-from srm.domain.flow_state.anomalies import PartitionNotes, in_force
-from srm.domain.flow_state.pause import Pause
 from srm.domain.flow_state.replication_records import AssignedPartition
-from srm.domain.flow_state.replication_state import ReplicationState, decode_state
-from srm.domain.flow_state.reported_positions import positions_by_copy
-from srm.domain.flow_state.stale_positions import COPIED_PREFIX, CopiedTopic
 from srm.domain.moves.records.outcome import GroupOutcome
 from srm.domain.moves.routing.routes import topic_subject
 from srm.domain.names.filters import NameFilter
@@ -33,37 +28,16 @@ from srm.domain.recovery.source_return import (
 from srm.domain.verification.offset_ranges import OffsetRange
 from srm.engine.control.topic_sync import selected_topics
 from srm.engine.flows.loss_forecast import as_move
-from srm.engine.flows.state_topic import StateTopic
-from srm.engine.flows.supervision import standing_pause
 from srm.engine.groups.checkpoints import read_ledger
 from srm.engine.groups.group_listing import groups_with_offsets
 from srm.engine.moves.control.routes import RoutingTables
 from srm.engine.ports import FlowContext, TopicDescription
-from srm.engine.recovery.ports import ReturnedLogs, Wanted
-from srm.errors import IntegrityError, NotFoundError, SrmError
-
-log = logging.getLogger(__name__)
+from srm.errors import NotFoundError, SrmError
+from srm.replication.batches.rebuild import Record
+from srm.replication.restore.flow_state import FlowState
+from srm.replication.takeover.copy_end import ReturnedLogs, Wanted
 
 Show = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class _Known:
-    """What the target knows of the flow."""
-
-    state: ReplicationState
-    copied: tuple[CopiedTopic, ...]
-    topics: Mapping[str, TopicDescription]
-
-    @property
-    def ids(self) -> frozenset[str]:
-        """Ids of the source topics of which a position is known."""
-        return frozenset(copy_id[0] for copy_id in positions_by_copy(self.state.reports))
-
-    @property
-    def lately(self) -> frozenset[str]:
-        """Topics that were copied until the pause: of one that was deleted before, no status is."""
-        return frozenset(status.topic for status in self.state.statuses)
 
 
 def look_at_source(
@@ -90,10 +64,10 @@ def look_at_source(
         SrmError: a cluster does not answer.
     """
     show("topics of both clusters")
-    known, pause = _known(context), standing_pause(context)
-    now = context.source.topics()
+    known = FlowState.read(context.target, context.config.flow)
+    there, now = context.target.topics(), context.source.topics()
     shapes = _shapes(context, known, now, only)
-    assigned = {topic: _assigned(context, known, now[topic]) for topic in shapes if topic in now}
+    assigned = {topic: _assigned(context, there, now[topic]) for topic in shapes if topic in now}
     everything = [entry for entries in assigned.values() for entry in entries]
     ends = logs.copy_ends(
         everything, lambda done: show(f"ends of the copies: {done:,} of {len(everything):,}")
@@ -116,53 +90,55 @@ def look_at_source(
         )
         for name, told in shapes.items()
     )
-    return _put_together(context, known, topics, read, unread, pause)
+    return _put_together(context, known, topics, read, unread)
 
 
-def left_ranges(
-    context: FlowContext, topics: Collection[str] = ()
-) -> tuple[tuple[AssignedPartition, PartitionNotes], ...]:
-    """Return the ranges that earlier decisions left on the source, of topics that still exist.
+def count(
+    logs: ReturnedLogs,
+    wanted: Sequence[Wanted],
+    counts: Sequence[Counting],
+    show: Show,
+    left_out: Mapping[AssignedPartition, Sequence[tuple[int, int]]] = MappingProxyType({}),
+) -> Sequence[Counting]:
+    """Count the records of ranges, but for offsets that were left out; return the counts.
 
     Raises:
-        SrmError: a cluster does not answer.
+        SrmError: a partition cannot be read.
     """
-    state = decode_state(StateTopic(context.target, context.config.flow.source).read())
-    ids = {name: topic.topic_id for name, topic in context.source.topics().items()}
-    return tuple(
-        (AssignedPartition(note.topic, note.partition, note.topic_id, "", ""), note)
-        for place, notes in sorted(state.noted(ids).items())
-        if not topics or place.topic in topics
-        for note in sorted(in_force(notes), key=lambda note: note.lost_from or 0)
-        if note.left_out is not None
-    )
+    done, all_of_it = 0, sum(one.size for _, one in wanted)
+    lasts = [one.start for _, one in wanted]
 
+    def visit(index: int, records: Sequence[Record]) -> bool:
+        nonlocal done
+        without = left_out.get(wanted[index][0], ())
+        kept = [r for r in records if not any(a <= r.offset < b for a, b in without)]
+        counts[index].take([r.offset for r in kept], [r.timestamp for r in kept])
+        end = records[-1].offset + 1
+        done += end - lasts[index]
+        lasts[index] = end
+        show(f"residue: {done:,} of {all_of_it:,} offsets")
+        return True
 
-def _known(context: FlowContext) -> _Known:
-    table = StateTopic(context.target, context.config.flow.source).read()
-    copied = []
-    for key, value in table.items():
-        if key.startswith(COPIED_PREFIX):
-            try:
-                copied.append(CopiedTopic.decode(value))
-            except IntegrityError as error:
-                log.warning("%s", error)
-    return _Known(decode_state(table), tuple(copied), context.target.topics())
+    logs.read(wanted, visit)
+    return counts
 
 
 def _shapes(
     context: FlowContext,
-    known: _Known,
+    known: FlowState,
     now: Mapping[str, TopicDescription],
     only: Collection[str],
 ) -> dict[str, tuple[Shape, str]]:
     """Return the shape and the evidence of each topic of the flow."""
     config = context.config
     chosen = NameFilter(config.topics, config.topics_exclude)
+    # Those that were copied until the pause: of one that was deleted before, no status is.
+    lately = {status.topic for status in known.state.statuses}
+    copied_ids = {copy_id[0] for copy_id in known.positions}
     missing = {
         entry.topic
-        for entry in known.copied
-        if entry.topic not in now and chosen.matches(entry.topic) and entry.topic in known.lately
+        for entry in known.state.copied
+        if entry.topic not in now and chosen.matches(entry.topic) and entry.topic in lately
     }
     names = {*selected_topics(now, config), *missing}
     unknown = set(only) - names
@@ -170,7 +146,7 @@ def _shapes(
         raise NotFoundError(f"flow {config.flow} copies no topic {', '.join(sorted(unknown))}")
     return {
         name: topic_shape(
-            name, now[name].topic_id if name in now else None, known.copied, known.ids
+            name, now[name].topic_id if name in now else None, known.state.copied, copied_ids
         )
         for name in sorted(names)
         if not only or name in only
@@ -190,12 +166,12 @@ def _routed_by(context: FlowContext, topics: Collection[str]) -> dict[str, str]:
 
 
 def _assigned(
-    context: FlowContext, known: _Known, topic: TopicDescription
+    context: FlowContext, topics: Mapping[str, TopicDescription], topic: TopicDescription
 ) -> list[AssignedPartition]:
     """Return the partitions of a topic; those without a copy have no target topic id."""
     config = context.config
     remote = config.policy.format_remote_topic(config.flow.source, topic.name)
-    there = known.topics.get(remote)
+    there = topics.get(remote)
     return [
         AssignedPartition(
             topic.name,
@@ -242,48 +218,30 @@ def _counted(
     show: Show,
 ) -> tuple[_Found, dict[str, GroupOutcome]]:
     """Count the records of the residue, and those before each commit."""
-    wanted: list[Wanted] = []
-    counts: list[Counting] = []
-    of_partition = defaultdict[TopicPartition, list[int]](list)
+    wanted = [
+        (assigned, OffsetRange(*entry.place, *entry.tail))
+        for assigned, entry in found.items()
+        if entry.tail
+    ]
+    marks = defaultdict[TopicPartition, set[int]](set)
     for offsets in commits.values():
         for place, offset in offsets.items():
-            of_partition[place].append(offset)
-    for assigned, entry in found.items():
-        start = max(entry.copied_to, entry.log_start)
-        if entry.error or start >= entry.log_end:
-            continue
-        one = OffsetRange(entry.topic, entry.partition, start, entry.log_end)
-        wanted.append((assigned, one))
-        counts.append(Counting(of_partition[TopicPartition(entry.topic, entry.partition)]))
-    done, all_of_it = 0, sum(one.size for _, one in wanted)
-    lasts = [one.start for _, one in wanted]
-
-    def visit(index: int, offsets: Sequence[int], times: Sequence[int]) -> None:
-        nonlocal done
-        left_out = _left_out(ends.get(wanted[index][0]))
-        kept = [i for i, at in enumerate(offsets) if not any(a <= at < b for a, b in left_out)]
-        counts[index].take([offsets[i] for i in kept], [times[i] for i in kept])
-        done += offsets[-1] + 1 - lasts[index]
-        lasts[index] = offsets[-1] + 1
-        show(f"residue: {done:,} of {all_of_it:,} offsets")
-
-    logs.count(wanted, visit)
+            marks[place].add(offset)
+    counts = count(
+        logs,
+        wanted,
+        [Counting(marks[found[assigned].place]) for assigned, _ in wanted],
+        show,
+        {place: end.left_out for place, end in ends.items() if isinstance(end, CopyEnd)},
+    )
     below: dict[TopicPartition, Mapping[int, int]] = {}
     counted = dict(found)
-    for (assigned, one), counting in zip(wanted, counts, strict=True):
-        total = counting.found
+    for (assigned, _), total in zip(wanted, counts, strict=True):
         counted[assigned] = replace(
-            found[assigned],
-            records=total.records,
-            first_ms=total.first_ms,
-            last_ms=total.last_ms,
+            found[assigned], records=total.records, first_ms=total.first_ms, last_ms=total.last_ms
         )
-        below[TopicPartition(one.topic, one.partition)] = total.below
+        below[found[assigned].place] = total.below
     return counted, _group_reads(commits, below)
-
-
-def _left_out(end: CopyEnd | SrmError | None) -> tuple[tuple[int, int], ...]:
-    return end.left_out if isinstance(end, CopyEnd) else ()
 
 
 def _group_reads(
@@ -309,12 +267,8 @@ def _commits(
 
     Also the groups that cannot be read, with the reason.
     """
-    behind = {
-        TopicPartition(entry.topic, entry.partition): max(entry.copied_to, entry.log_start)
-        for entry in found.values()
-        if not entry.error and max(entry.copied_to, entry.log_start) < entry.log_end
-    }
-    if not behind:
+    ends = {entry.place: entry.tail[0] for entry in found.values() if entry.tail}
+    if not ends:
         return {}, ()
     ours = read_ledger(context.source, context.source.topics())
     commits: dict[str, dict[TopicPartition, int]] = {}
@@ -324,7 +278,7 @@ def _commits(
         theirs = {
             place: offset
             for place, offset in committed.items()
-            if offset > behind.get(place, offset)
+            if offset > ends.get(place, offset)
             and not ((mine := ours.entry(group, place)) and mine.owns(offset))
         }
         if theirs:
@@ -335,7 +289,7 @@ def _commits(
 def _with_only_copied(context: FlowContext, found: _Found) -> _Found:
     """Count the records that the target holds and the source has lost."""
     cut = {
-        TopicPartition(entry.topic, entry.partition): (entry.cut_from or 0, entry.cut_to or 0)
+        entry.place: (entry.cut_from or 0, entry.cut_to or 0)
         for entry in found.values()
         if entry.cut_from is not None
     }
@@ -350,23 +304,20 @@ def _with_only_copied(context: FlowContext, found: _Found) -> _Found:
         if place not in maps.errors and place not in maps.gaps
     }
     return {
-        assigned: replace(
-            entry, only_copied=counted.get(TopicPartition(entry.topic, entry.partition))
-        )
+        assigned: replace(entry, only_copied=counted.get(entry.place))
         for assigned, entry in found.items()
     }
 
 
 def _put_together(
     context: FlowContext,
-    known: _Known,
+    known: FlowState,
     topics: tuple[TopicReturn, ...],
     read: Mapping[str, GroupOutcome],
     unread: tuple[str, ...],
-    pause: Pause | None,
 ) -> SourceReturn:
     names = {topic.topic for topic in topics}
-    was = sorted({entry.source_cluster for entry in known.copied if entry.topic in names})
+    was = sorted({entry.source_cluster for entry in known.state.copied if entry.topic in names})
     cluster_id = context.source.cluster_id()
     before = cluster_id if cluster_id in was else " or ".join(was)
     shape = worst(topic.shape for topic in topics)
@@ -380,5 +331,5 @@ def _put_together(
         topics,
         read,
         unread,
-        pause,
+        known.pause,
     )

@@ -6,13 +6,16 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from srm.domain.flow_state.anomalies import in_force
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.recovery.residue import Counting, ResidueRecord
 from srm.domain.verification.offset_ranges import OffsetRange
 from srm.engine.flows.supervision import standing_pause
 from srm.engine.ports import FlowContext
-from srm.engine.recovery.look import Show, left_ranges, look_at_source
-from srm.engine.recovery.ports import ReturnedLogs
+from srm.engine.recovery.look import Show, count, look_at_source
+from srm.replication.batches.rebuild import Record
+from srm.replication.restore.flow_state import FlowState
+from srm.replication.takeover.copy_end import ReturnedLogs, Wanted
 
 ResidueState = Literal["undecided", "kept", "discarded"]
 
@@ -36,7 +39,7 @@ class ResidueRange:
     note: str = ""
 
     @property
-    def wanted(self) -> tuple[AssignedPartition, OffsetRange]:
+    def wanted(self) -> Wanted:
         """The range as logs are asked for it."""
         return (
             AssignedPartition(self.topic, self.partition, self.topic_id, "", ""),
@@ -64,31 +67,25 @@ def residue_ranges(
         found = look_at_source(context, logs, show, topics, groups=False)
         undecided = [
             ResidueRange(
-                entry.topic,
-                entry.partition,
-                topic.topic_id,
-                "undecided",
+                *(entry.topic, entry.partition, topic.topic_id, "undecided"),
                 *entry.residue,
-                entry.records,
-                entry.first_ms,
-                entry.last_ms,
+                records=entry.records,
+                first_ms=entry.first_ms,
+                last_ms=entry.last_ms,
             )
             for topic in found.topics
             for entry in topic.partitions
             if entry.residue is not None
         ]
-    left = [
-        ResidueRange(
-            note.topic,
-            note.partition,
-            note.topic_id,
-            "kept" if note.decision == "keep" else "discarded",
-            *(note.left_out or (0, 0)),
-            note=note.loss,
-        )
-        for _, note in left_ranges(context, topics)
-    ]
-    ranges = [*undecided, *(one for one in _counted(logs, left, show) if one.records)]
+    left = _left(context, topics)
+    show(f"counting {len(left):,} ranges that were left")
+    counts = count(logs, [one.wanted for one in left], [Counting() for _ in left], show)
+    counted = (
+        replace(one, records=found.records, first_ms=found.first_ms, last_ms=found.last_ms)
+        for one, found in zip(left, counts, strict=True)
+        if found.records
+    )
+    ranges = [*undecided, *counted]
     return tuple(
         sorted(
             (one for one in ranges if partition is None or one.partition == partition),
@@ -109,29 +106,37 @@ def read_residue(
     """
     reads_on = True
 
-    def take(index: int, records: Sequence[ResidueRecord]) -> bool:
+    def take(index: int, records: Sequence[Record]) -> bool:
         nonlocal reads_on
-        reads_on = reads_on and visit(ranges[index], records)
+        one = ranges[index]
+        reads_on = reads_on and visit(one, [_whole(one, record) for record in records])
         return reads_on
 
-    logs.read([one.wanted for one in ranges], take)
+    logs.read([one.wanted for one in ranges], take, at_once=1)
 
 
-def _counted(
-    logs: ReturnedLogs, ranges: Sequence[ResidueRange], show: Show
-) -> tuple[ResidueRange, ...]:
-    counts = [Counting() for _ in ranges]
-    show(f"counting {len(ranges):,} ranges that were left")
-    logs.count(
-        [one.wanted for one in ranges],
-        lambda index, offsets, times: counts[index].take(offsets, times),
+def _whole(of: ResidueRange, record: Record) -> ResidueRecord:
+    return ResidueRecord(
+        *(of.topic, of.partition, record.offset, record.timestamp),
+        None if record.key is None else bytes(record.key),
+        None if record.value is None else bytes(record.value),
+        list(record.headers),
     )
-    return tuple(
-        replace(
-            one,
-            records=counting.found.records,
-            first_ms=counting.found.first_ms,
-            last_ms=counting.found.last_ms,
+
+
+def _left(context: FlowContext, topics: Collection[str]) -> list[ResidueRange]:
+    """Return the ranges that earlier decisions left on the source, of topics that still exist."""
+    state = FlowState.read(context.target, context.config.flow).state
+    ids = {name: topic.topic_id for name, topic in context.source.topics().items()}
+    return [
+        ResidueRange(
+            *(note.topic, note.partition, note.topic_id),
+            "kept" if note.decision == "keep" else "discarded",
+            *note.left_out,
+            note=note.loss,
         )
-        for one, counting in zip(ranges, counts, strict=True)
-    )
+        for place, notes in state.noted(ids).items()
+        if not topics or place.topic in topics
+        for note in in_force(notes)
+        if note.left_out is not None
+    ]

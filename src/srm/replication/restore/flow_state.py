@@ -36,11 +36,12 @@ class FlowState:
 
     def position(self, source: TopicDescription, number: int, target_id: str) -> Position | None:
         """Return how far a partition is copied, None where nobody tells."""
-        newest = newest_position(self._told.get((source.topic_id, number, target_id), ()))
+        newest = newest_position(self.positions.get((source.topic_id, number, target_id), ()))
         return newest.position if newest else None
 
     @cached_property
-    def _told(self) -> Mapping[CopyId, list[PartitionPosition]]:
+    def positions(self) -> Mapping[CopyId, list[PartitionPosition]]:
+        """What slots have reported of each copy."""
         return positions_by_copy(self.state.reports)
 
     @property

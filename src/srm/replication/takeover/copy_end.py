@@ -8,26 +8,45 @@ asked of the source before that is what a slot asks when its log does not look a
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Final
 
+from srm.config.model import FlowConfig
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.recovery.source_return import CopyEnd
 from srm.domain.verification.offset_ranges import OffsetRange
-from srm.errors import IntegrityError, UnavailableError
+from srm.errors import IntegrityError, SrmError, UnavailableError
 from srm.replication.batches import legacy
 from srm.replication.batches.aborted import AbortedTransactions
 from srm.replication.batches.batch import BatchHeader, batches, verify
 from srm.replication.batches.rebuild import Record
-from srm.replication.batches.transform import Transform
+from srm.replication.batches.transform import ClusterIds, Transform
+from srm.replication.claim.target_log import held_log
 from srm.replication.clock import now_s
-from srm.replication.ports import FetchedPartition
+from srm.replication.copy.slot import StartReader
+from srm.replication.ports import FetchedPartition, Wire
 from srm.replication.resume.batch_decoding import Turns, records_of
-from srm.replication.resume.log_reader import ONE_BATCH, WAIT_MS, LogReader, OutOfRangeError
+from srm.replication.resume.log_reader import (
+    ONE_BATCH,
+    WAIT_MS,
+    Connect,
+    LogReader,
+    OutOfRangeError,
+    some_at_once,
+)
 from srm.replication.resume.resume import Start, resume
 from srm.replication.resume.source_lookahead import Comparison
 
 _SILENT_S: Final = 30.0
+_AT_ONCE: Final = 16
+
+Wanted = tuple[AssignedPartition, OffsetRange]
+"""A range of source offsets of a partition."""
 
 
 async def find_copy_end(
@@ -151,3 +170,153 @@ def data_batches(fetched: FetchedPartition, *, read_committed: bool) -> Iterator
     for batch in batches(fetched.records, legacy.convert):
         if not (aborted.drops(batch) or batch.is_control):
             yield batch
+
+
+class ReturnedLogs:
+    """Both logs of the partitions of one flow. Calls block, may take long, and connect again.
+
+    Args:
+        config: of the flow.
+        connect: connects to its clusters as the replicator does, with the same rights.
+        starts: reads what the target knows of the copies.
+        cluster_ids: Kafka's ids of source and target.
+    """
+
+    def __init__(
+        self,
+        config: FlowConfig,
+        connect: Connect,
+        starts: StartReader,
+        cluster_ids: Callable[[], tuple[str, str]],
+    ) -> None:
+        self._config = config
+        self._connect = connect
+        self._starts = starts
+        self._cluster_ids = cluster_ids
+        self._ids: ClusterIds | None = None
+
+    def copy_ends(
+        self, partitions: Sequence[AssignedPartition], show: Callable[[int], None]
+    ) -> dict[AssignedPartition, CopyEnd | SrmError]:
+        """Walk the logs and return where each copy ends, or why that cannot be told.
+
+        Nothing is written. What it returns is final while nobody writes to the copies.
+
+        Args:
+            partitions: source partitions, without a target topic id where there is no copy.
+            show: called with the number of those that are done.
+
+        Raises:
+            SrmError: a cluster does not answer.
+        """
+        if not partitions:
+            return {}
+        starts = self._starts.load([one for one in partitions if one.target_topic_id])
+        return asyncio.run(self._copy_ends(partitions, starts, show))
+
+    def read(
+        self,
+        wanted: Sequence[Wanted],
+        visit: Callable[[int, Sequence[Record]], bool],
+        at_once: int = _AT_ONCE,
+    ) -> None:
+        """Show the records of ranges that the flow would copy: markers are none.
+
+        Args:
+            wanted: the ranges.
+            visit: called with the index of a range and some records; False ends that range.
+            at_once: how many ranges are read at once; each is read in order.
+
+        Raises:
+            SrmError: a partition cannot be read.
+        """
+        if wanted:
+            asyncio.run(self._read(wanted, visit, at_once))
+
+    async def _copy_ends(
+        self,
+        partitions: Sequence[AssignedPartition],
+        starts: Mapping[AssignedPartition, Start | SrmError],
+        show: Callable[[int], None],
+    ) -> dict[AssignedPartition, CopyEnd | SrmError]:
+        done, flow = 0, self._config.flow
+        async with self._connect(flow.source) as source, self._connect(flow.target) as target:
+
+            async def find(assigned: AssignedPartition) -> CopyEnd | SrmError:
+                nonlocal done
+                try:
+                    return await self._copy_end(assigned, starts.get(assigned), source, target)
+                except SrmError as error:
+                    return error
+                finally:
+                    done += 1
+                    show(done)
+
+            found = await some_at_once(find, partitions, _AT_ONCE)
+        return dict(zip(partitions, found, strict=True))
+
+    async def _copy_end(
+        self,
+        assigned: AssignedPartition,
+        start: Start | SrmError | None,
+        source: Wire,
+        target: Wire,
+    ) -> CopyEnd:
+        if isinstance(start, SrmError):
+            raise start
+        target_reader = None
+        if assigned.target_topic_id:
+            target_reader = LogReader(
+                target,
+                TopicPartition(assigned.target_topic, assigned.partition),
+                topic_id_bytes(assigned.target_topic_id),
+                read_committed=False,
+            )
+        if start is not None and target_reader is not None:
+            held = await held_log(target_reader, start)
+            if held.end < start.target_next:  # what it lost is copied again, and so is residue
+                start = await asyncio.to_thread(self._starts.cut, assigned, held.end)
+        reader = self._reader(source, assigned)
+        left = start.left_out if start is not None else ()
+        decided = [note.up_to(await reader.held_to(note)) for note in left]
+        comparison = Comparison(
+            self._config.records.added,
+            self._config.data_loss_policy == "continue",
+            self._transform(assigned),
+            [note.left_out for note in decided if note and note.left_out],
+        )
+        return await find_copy_end(reader, target_reader, start, comparison)
+
+    async def _read(
+        self,
+        wanted: Sequence[Wanted],
+        visit: Callable[[int, Sequence[Record]], bool],
+        at_once: int,
+    ) -> None:
+        async with self._connect(self._config.flow.source) as source:
+
+            async def read(index: int) -> None:
+                assigned, one = wanted[index]
+                pieces = read_range(self._reader(source, assigned), one, self._transform(assigned))
+                async with aclosing(pieces):
+                    async for piece in pieces:
+                        if not visit(index, piece):
+                            break
+
+            await some_at_once(read, range(len(wanted)), at_once)
+
+    def _reader(self, source: Wire, assigned: AssignedPartition) -> LogReader:
+        return LogReader(
+            source,
+            TopicPartition(assigned.topic, assigned.partition),
+            topic_id_bytes(assigned.topic_id),
+            read_committed=self._config.isolation_level == "read_committed",
+        )
+
+    def _transform(self, assigned: AssignedPartition) -> Transform | None:
+        settings = self._config.records
+        if settings.does_nothing:
+            return None
+        self._ids = self._ids or ClusterIds(*self._cluster_ids())
+        alias = self._config.flow.source
+        return Transform(settings, self._ids, alias, assigned.topic, assigned.target_topic)

@@ -36,7 +36,6 @@ from srm.engine.moves import MoveContext, kept_outcome
 from srm.engine.moves.control.control import read_routes
 from srm.engine.ports import Cluster, FlowContext
 from srm.engine.recovery.look import look_at_source
-from srm.engine.recovery.ports import Wanted
 from srm.engine.recovery.residue import read_residue, residue_ranges
 from srm.engine.recovery.settle import plan_return, settle_return, store_outcome
 from srm.errors import (
@@ -46,6 +45,7 @@ from srm.errors import (
     SrmError,
     UnavailableError,
 )
+from srm.replication.takeover.copy_end import Wanted
 
 PAYMENTS = TopicPartition("Payments", 0)
 COPY = TopicPartition("P.Payments", 0)
@@ -108,20 +108,13 @@ class Logs:
         show(len(partitions))
         return {p: self.ends[TopicPartition(p.topic, p.partition)] for p in partitions}
 
-    def count(
+    def read(
         self,
         wanted: Sequence[Wanted],
-        visit: Callable[[int, Sequence[int], Sequence[int]], None],
+        visit: Callable[[int, Sequence[ResidueRecord]], bool],
+        at_once: int = 1,
     ) -> None:
-        for index, (_, one) in enumerate(wanted):
-            offsets = range(one.start, one.end)
-            for part in (offsets[: len(offsets) // 2], offsets[len(offsets) // 2 :]):
-                if part:
-                    visit(index, part, part)
-
-    def read(
-        self, wanted: Sequence[Wanted], visit: Callable[[int, Sequence[ResidueRecord]], bool]
-    ) -> None:
+        del at_once
         for index, (_, one) in enumerate(wanted):
             for at in range(one.start, one.end):
                 record = ResidueRecord(one.topic, one.partition, at, at, None, b"%d" % at)

@@ -33,8 +33,9 @@ from srm.engine.control.control_topics import create_control_topics
 from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.moves import MoveContext
 from srm.engine.ports import Cluster, FlowContext, FlowMaps
-from srm.engine.recovery.ports import Wanted
 from srm.errors import SrmError
+from srm.replication.batches.rebuild import Record
+from srm.replication.takeover.copy_end import ReturnedLogs, Wanted
 from srm_lab.testing.clock import FakeClock
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.fake_maps import FakeMapReader
@@ -162,8 +163,8 @@ class SiteSwitch(FakeSwitch):
         return super().seal(copies)
 
 
-class SiteLogs:
-    """Both logs of a flow (implements the comeback's ReturnedLogs)."""
+class SiteLogs(ReturnedLogs):
+    """Both logs of a flow in memory."""
 
     def __init__(self, sites: Sites, copier: Copier) -> None:
         self._sites = sites
@@ -172,7 +173,7 @@ class SiteLogs:
     def copy_ends(
         self, partitions: Sequence[AssignedPartition], show: Callable[[int], None]
     ) -> dict[AssignedPartition, CopyEnd | SrmError]:
-        """See the port."""
+        """Return where copies end; nothing is walked."""
         show(len(partitions))
         source = self._sites.clusters[self._copier.flow.source]
         found: dict[AssignedPartition, CopyEnd | SrmError] = {}
@@ -187,26 +188,21 @@ class SiteLogs:
             )
         return found
 
-    def count(
+    def read(
         self,
         wanted: Sequence[Wanted],
-        visit: Callable[[int, Sequence[int], Sequence[int]], None],
+        visit: Callable[[int, Sequence[Record]], bool],
+        at_once: int = 1,
     ) -> None:
-        """See the port."""
+        """Show records without content: no residue is exported here."""
+        del at_once
         source = self._sites.clusters[self._copier.flow.source]
         for index, (_, one) in enumerate(wanted):
             offsets = source.readable(TopicPartition(one.topic, one.partition), one.start)
             held = [offset for offset in offsets if offset < one.end]
             if held:
-                visit(index, held, [0] * len(held))
-
-    def read(
-        self,
-        wanted: Sequence[Wanted],
-        visit: Callable[[int, Sequence[ResidueRecord]], bool],
-    ) -> None:
-        """See the port; no residue is exported here."""
-        raise AssertionError((wanted, visit))
+                place = one.topic, one.partition
+                visit(index, [ResidueRecord(*place, at, 0, None, None) for at in held])
 
 
 class _Maps:
