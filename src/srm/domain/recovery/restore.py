@@ -137,14 +137,12 @@ class PartitionFacts:
 
     Attributes:
         copy_log: first offset and end of the copy.
-        original_log: the same of the original, None where it does not exist.
         restored: how far the restore has copied, None where it has not begun.
         forward: how far the flow that goes on is told to have copied, None where it is not.
         begins_foreign: the original begins with records, and not with the marker of a claim.
     """
 
     copy_log: tuple[int, int]
-    original_log: tuple[int, int] | None = None
     restored: Position | None = None
     forward: Position | None = None
     begins_foreign: bool = False

@@ -34,7 +34,7 @@ from srm.engine.moves.control.routes import RoutingTables
 from srm.engine.ports import FlowContext, TopicDescription
 from srm.errors import NotFoundError, SrmError
 from srm.replication.batches.rebuild import Record
-from srm.replication.restore.flow_state import FlowState
+from srm.replication.restore.look import FlowState
 from srm.replication.takeover.copy_end import ReturnedLogs, Wanted
 
 Show = Callable[[str], None]

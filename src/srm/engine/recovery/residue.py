@@ -14,7 +14,7 @@ from srm.engine.flows.supervision import standing_pause
 from srm.engine.ports import FlowContext
 from srm.engine.recovery.look import Show, count, look_at_source
 from srm.replication.batches.rebuild import Record
-from srm.replication.restore.flow_state import FlowState
+from srm.replication.restore.look import FlowState
 from srm.replication.takeover.copy_end import ReturnedLogs, Wanted
 
 ResidueState = Literal["undecided", "kept", "discarded"]

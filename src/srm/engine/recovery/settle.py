@@ -25,7 +25,7 @@ from srm.engine.moves.control.registers import level
 from srm.engine.ports import FlowContext, FlowSwitch
 from srm.engine.recovery.look import Show, look_at_source
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
-from srm.replication.restore.unfinished import unfinished
+from srm.replication.restore.look import unfinished
 from srm.replication.takeover.copy_end import ReturnedLogs
 
 log = logging.getLogger(__name__)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from srm.config.restoring import restoring
-from srm.domain.names.filters import NameFilter
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.recovery.restore import TopicPlan
 from srm.engine.ports import FlowContext, FlowSwitch
 from srm.replication.copy.slot import StartReader
 from srm.replication.report.reporting import Reporter
@@ -87,13 +84,3 @@ class RestoreContext:
     reporter: Callable[[], Reporter]
     copy: Callable[[Collection[str]], None]
     by: str
-
-    def copying_only(self, plans: Iterable[TopicPlan]) -> FlowContext:
-        """Return the flow that brings copies back, of these topics alone."""
-        return replace(self.copying, config=restoring(self.copying.config, [p.copy for p in plans]))
-
-    @property
-    def chosen(self) -> NameFilter:
-        """Which topics the forward flow copies."""
-        config = self.forward.config
-        return NameFilter(config.topics, config.topics_exclude)

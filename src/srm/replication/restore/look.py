@@ -1,66 +1,78 @@
-"""Find out what is there of the originals, of their copies and of earlier restores."""
+"""Find out what is there of the originals, of their copies and of restores, broken off or not."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
-from srm.domain.names.topics import TopicPartition
+from srm.domain.flow_state.pause import Pause, read_pause
+from srm.domain.flow_state.replication_records import CopyId, PartitionPosition
+from srm.domain.flow_state.replication_state import ReplicationState, decode_state
+from srm.domain.flow_state.reported_positions import newest_position, positions_by_copy
+from srm.domain.names.filters import NameFilter
+from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.recovery.restore import (
+    RESTORE_KEY,
     PartitionFacts,
     RestorePlan,
+    RestoreRecord,
     TopicFacts,
     copies_of,
     plan_topic,
+    restore_flow,
 )
-from srm.engine.ports import Cluster, TopicDescription
-from srm.errors import NotFoundError, UsageError
-from srm.replication.restore.context import RestoreContext, RestoreLogs
-from srm.replication.restore.flow_state import FlowState
+from srm.engine.flows.state_topic import StateTopic
+from srm.engine.ports import Cluster, FlowContext, TopicDescription
+from srm.errors import IntegrityError, NotFoundError, UsageError
+from srm.replication.restore.context import RestoreContext
 
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Looked:
-    """All that a plan is made of."""
+class FlowState:
+    """What the state topic of a flow says."""
 
-    forward: FlowState
-    copying: FlowState
-    copies: Mapping[str, TopicDescription]
-    originals: Mapping[str, TopicDescription]
-    names: Mapping[str, str] = field(default_factory=dict)
-    """Originals by the names of their copies."""
+    records: Mapping[bytes, bytes]
+    state: ReplicationState
 
+    @classmethod
+    def read(cls, target: Cluster, flow: Flow) -> FlowState:
+        """Read it."""
+        records = StateTopic(target, flow.source).read()
+        return cls(records, decode_state(records))
 
-def look(context: RestoreContext) -> Looked:
-    """Read both clusters.
+    def position(self, source: TopicDescription, number: int, target_id: str) -> Position | None:
+        """Return how far a partition is copied, None where nobody tells."""
+        newest = newest_position(self.positions.get((source.topic_id, number, target_id), ()))
+        return newest.position if newest else None
 
-    Raises:
-        UnavailableError: one of them does not answer.
-        NotFoundError: the flow has never copied anything.
-    """
-    flow, target, source = (
-        context.forward.config.flow,
-        context.forward.target,
-        context.forward.source,
-    )
-    copies = target.topics()
-    forward = FlowState.read(target, flow)
-    if not forward.records:
-        raise NotFoundError(
-            f"{flow} has never copied anything: {flow.target} holds nothing to restore "
-            f"{flow.source} from"
-        )
-    names = copies_of(copies, context.forward.config, context.chosen, context.clusters)
-    own = FlowState.read(source, context.copying.config.flow)
-    return Looked(forward, own, copies, source.topics(), names)
+    @cached_property
+    def positions(self) -> Mapping[CopyId, list[PartitionPosition]]:
+        """What slots have reported of each copy."""
+        return positions_by_copy(self.state.reports)
+
+    @property
+    def pause(self) -> Pause | None:
+        """Why nothing is copied."""
+        return read_pause(self.records)
+
+    @property
+    def restoring(self) -> RestoreRecord | None:
+        """What a restore has written when it began; one that is damaged is none."""
+        try:
+            value = self.records.get(RESTORE_KEY)
+            return RestoreRecord.decode(value) if value is not None else None
+        except IntegrityError as error:
+            _logger.warning("passed over: %s", error)
+            return None
 
 
 def plan(context: RestoreContext, topics: Collection[str] = ()) -> RestorePlan:
-    """Say what a restore would do; changes nothing.
+    """Look at both clusters and say what a restore would do; changes nothing.
 
     Args:
         context: both flows.
@@ -68,89 +80,133 @@ def plan(context: RestoreContext, topics: Collection[str] = ()) -> RestorePlan:
 
     Raises:
         SrmError: a cluster does not answer.
+        NotFoundError: the flow has never copied anything.
         UsageError: a topic has no copy.
     """
-    flow, looked = context.forward.config.flow, look(context)
-    unknown = sorted(set(topics) - set(looked.names.values()))
+    config, target, source = context.forward.config, context.forward.target, context.forward.source
+    flow, copies = config.flow, target.topics()
+    forward = FlowState.read(target, flow)
+    if not forward.records:
+        raise NotFoundError(
+            f"{flow} has never copied anything: {flow.target} holds nothing to restore "
+            f"{flow.source} from"
+        )
+    chosen = NameFilter(config.topics, config.topics_exclude)
+    names = copies_of(copies, config, chosen, context.clusters)
+    own, originals = FlowState.read(source, context.copying.config.flow), source.topics()
+    unknown = sorted(set(topics) - set(names.values()))
     if unknown:
-        known = ", ".join(sorted(looked.names.values())) or "none"
+        known = ", ".join(sorted(names.values())) or "none"
         raise UsageError(
             f"{flow.target} holds no copy of {', '.join(unknown)} that {flow} would go on with; "
             f"it does of: {known}"
         )
-    plans = {
-        original: plan_topic(_facts(context, looked, copy, original), flow.target, flow.source)
-        for copy, original in looked.names.items()
-    }
-    chosen = tuple(each for name, each in plans.items() if name in topics or not topics)
-    done = {each.topic for each in chosen}
+    plans = {}
+    for copy, name in names.items():
+        facts = _facts(context, forward, own, copies[copy], originals.get(name), name)
+        plans[name] = plan_topic(facts, flow.target, flow.source)
+    wanted = tuple(each for name, each in plans.items() if name in topics or not topics)
+    done = {each.topic for each in wanted}
     return RestorePlan(
         flow,
-        looked.forward.pause,
-        chosen,
+        forward.pause,
+        wanted,
         tuple(n for n, each in plans.items() if n not in done and each.state != "restored"),
-        context.forward.target.cluster_id(),
-        context.forward.source.cluster_id(),
-        tuple(sorted({each.source_cluster for each in looked.forward.state.copied})),
+        target.cluster_id(),
+        source.cluster_id(),
+        tuple(sorted({each.source_cluster for each in forward.state.copied})),
     )
 
 
-def _facts(context: RestoreContext, looked: Looked, copy: str, original: str) -> TopicFacts:
-    here, there = looked.copies[copy], looked.originals.get(original)
-    numbers = range(here.partitions)
-    copy_logs = _logs(context.forward.target, [TopicPartition(copy, n) for n in numbers])
-    names = [TopicPartition(original, n) for n in numbers]
-    original_logs = _logs(context.forward.source, names) if there else {}
-    restored = {}
-    forward = {}
-    if there is not None:
-        restored = {n: looked.copying.position(here, n, there.topic_id) for n in numbers}
-        forward = {n: looked.forward.position(there, n, here.topic_id) for n in numbers}
-    foreign = _begin_foreign(context.logs, there, restored, original_logs)
-    pause, begun = looked.forward.pause, looked.copying.restoring
+def unfinished(forward: FlowContext) -> tuple[str, ...]:
+    """Say of which topics of a flow's source a restore was begun and not handed over.
+
+    If the flow went on now, it would copy what is restored a second time. Where the topic on the
+    source was deleted since, nothing is left of its restore.
+
+    Raises:
+        SrmError: a cluster does not answer.
+    """
+    flow = forward.config.flow
+    own = FlowState.read(forward.source, restore_flow(flow))
+    if own.restoring is None:
+        return ()
+    known, policy = FlowState.read(forward.target, flow), forward.config.policy
+    begun = own.restoring.topics if own.restoring.is_for(known.pause) else {}
+    copies, originals = forward.target.topics(), forward.source.topics()
+    return tuple(
+        f"the restore of topic {name} was broken off: finish it (srm restore --from {flow.target} "
+        f"--to {flow.source} --topic {name}), or delete the topic on {flow.source}"
+        for name, original in sorted(originals.items())
+        if (copy := copies.get(policy.format_remote_topic(flow.source, name))) is not None
+        and (
+            begun.get(name) == original.topic_id
+            or any(position for position, _ in _progress(own, known, original, copy))
+        )
+        and not all(
+            PartitionFacts((0, 0), *both).is_handed_over
+            for both in _progress(own, known, original, copy)
+        )
+    )
+
+
+def _progress(
+    own: FlowState, forward: FlowState, original: TopicDescription, copy: TopicDescription
+) -> list[tuple[Position | None, Position | None]]:
+    """Return how far each partition is restored, and how far the flow that goes on has copied."""
+    return [
+        (own.position(copy, n, original.topic_id), forward.position(original, n, copy.topic_id))
+        for n in range(copy.partitions)
+    ]
+
+
+def _facts(
+    context: RestoreContext,
+    known: FlowState,
+    own: FlowState,
+    copy: TopicDescription,
+    original: TopicDescription | None,
+    name: str,
+) -> TopicFacts:
+    numbers = range(copy.partitions)
+    copy_logs = _logs(context.forward.target, [TopicPartition(copy.name, n) for n in numbers])
+    progress: Sequence[tuple[Position | None, Position | None]] = [(None, None)] * len(numbers)
+    foreign = frozenset[TopicPartition]()
+    if original is not None:
+        progress = _progress(own, known, original, copy)
+        unknown = [TopicPartition(name, n) for n in numbers if progress[n][0] is None]
+        logs = _logs(context.forward.source, unknown) if unknown else {}
+        # They hold something although no restore has told of it.
+        filled = {place: original.topic_id for place, (start, end) in logs.items() if end > start}
+        foreign = context.logs.begin_with_records(filled) if filled else foreign
+    begun = own.restoring
     return TopicFacts(
-        original,
-        copy,
+        name,
+        copy.name,
         tuple(
             PartitionFacts(
-                copy_logs[TopicPartition(copy, n)],
-                original_logs.get(names[n]),
-                restored.get(n),
-                forward.get(n),
-                names[n] in foreign,
+                copy_logs[TopicPartition(copy.name, n)],
+                *progress[n],
+                begins_foreign=TopicPartition(name, n) in foreign,
             )
             for n in numbers
         ),
-        there is not None,
-        there is not None and _is_former(looked, there, forward),
-        begun is not None and begun.is_for(pause),
+        original is not None,
+        original is not None and _is_former(known, own, original, [told for _, told in progress]),
+        begun is not None and begun.is_for(known.pause),
     )
 
 
 def _is_former(
-    looked: Looked, original: TopicDescription, forward: Mapping[int, Position | None]
+    known: FlowState,
+    own: FlowState,
+    original: TopicDescription,
+    forward: Collection[Position | None],
 ) -> bool:
     """Whether the flow has copied from exactly this topic: then it is not a new one."""
-    if any(each.topic_id == original.topic_id for each in looked.forward.state.copied):
+    if any(each.topic_id == original.topic_id for each in known.state.copied):
         return True
-    return looked.copying.restoring is None and any(forward.values())
-
-
-def _begin_foreign(
-    logs: RestoreLogs,
-    original: TopicDescription | None,
-    restored: Mapping[int, Position | None],
-    original_logs: Mapping[TopicPartition, tuple[int, int]],
-) -> frozenset[TopicPartition]:
-    """Look at what holds something although no restore has told of it."""
-    if original is None:
-        return frozenset()
-    unknown = {
-        place: original.topic_id
-        for place, (start, end) in original_logs.items()
-        if end > start and restored.get(place.partition) is None
-    }
-    return logs.begin_with_records(unknown) if unknown else frozenset()
+    return own.restoring is None and any(forward)
 
 
 def _logs(

@@ -21,26 +21,31 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from srm.config.restoring import restoring
 from srm.domain.flow_state.pause import Pause
+from srm.domain.groups.mm2_records import TopicIds
 from srm.domain.moves.records.outcome import Outcome
+from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.map_wanted import Wanted
+from srm.domain.offset_map.offset_map import Translated
 from srm.domain.recovery.restore import RESTORE_KEY, RestorePlan, RestoreRecord
 from srm.domain.text.amount import amount
 from srm.engine.control import topic_sync
 from srm.engine.flows.state_topic import StateTopic
 from srm.engine.flows.supervision import standing_pause
-from srm.engine.ports import TopicDescription
+from srm.engine.groups.checkpoints import read_checkpoints
+from srm.engine.ports import FlowContext, TopicDescription
 from srm.engine.recovery.settle import store_outcome
 from srm.errors import ConflictError, UnavailableError
 from srm.replication.driver.discovery import Discovery
-from srm.replication.restore.checkpoints import renew_checkpoints
 from srm.replication.restore.context import RestoreContext
-from srm.replication.restore.flow_state import FlowState
-from srm.replication.restore.look import plan
+from srm.replication.restore.look import FlowState, plan
 from srm.replication.restore.topic_handover import Tell, Work, hand_topic_over
 from srm.replication.takeover.sealing import Sealed
 
@@ -160,14 +165,16 @@ def _begin(
     Raises:
         ConflictError: the pause has ended, or another one has replaced it.
     """
-    copying = context.copying_only(planned.wanted.values())
+    copies = [each.copy for each in planned.wanted.values()]
+    config = restoring(context.copying.config, copies)
+    copying = replace(context.copying, config=config)
     source = context.forward.source
     Discovery(copying, copying.config).prepare()
     context.own_switch.resume()  # an earlier restore, of other topics, has ended there
     tell(f"creating {', '.join(planned.wanted)} on {source.alias}, as their copies are")
     topic_sync.sync(copying)
-    copies = context.forward.target.topics()
-    wanted = {name: copies[each.copy].partitions for name, each in planned.wanted.items()}
+    there = context.forward.target.topics()
+    wanted = {name: there[each.copy].partitions for name, each in planned.wanted.items()}
     originals = _until_there(context, wanted)
     flow = copying.config.flow
     known, new = FlowState.read(source, flow).restoring, replace(pause, request=uuid.uuid4().hex)
@@ -177,7 +184,7 @@ def _begin(
     StateTopic(source, flow.source).write({RESTORE_KEY: record.value()})
     context.switch.pause(new, pause.request)
     plans = planned.wanted.items()
-    return [Work(each, copies[each.copy], originals[name]) for name, each in plans], new
+    return [Work(each, there[each.copy], originals[name]) for name, each in plans], new
 
 
 def _until_there(
@@ -218,3 +225,45 @@ def _end(context: RestoreContext, pause: Pause, works: Collection[Work], tell: T
     originals = {place: topic_id for work in works for place, topic_id in work.originals.items()}
     tell(f"sealing {amount(len(originals), 'partition')} on {context.forward.source.alias}")
     context.logs.seal(flow, originals)
+
+
+def renew_checkpoints(forward: FlowContext, originals: Mapping[str, str]) -> int:
+    """Write checkpoints of restored topics again, with offsets of the new log; return how many.
+
+    Where a group stands on the target is still true, and the new map says what that is on the
+    source. A later failover reads them: an offset of the old log would be taken for one of the new.
+
+    Args:
+        forward: the flow; its map must be handed over.
+        originals: topics of the source by the names of their copies.
+
+    Raises:
+        SrmError: a cluster does not answer.
+    """
+    config = forward.config
+    topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
+    target, sources = forward.target, forward.source.topics()
+    found = read_checkpoints(target, topic, target.topics())
+    places = {
+        one.checkpoint: TopicPartition(originals[place.topic], place.partition)
+        for one in found
+        if (place := one.checkpoint.topic_partition).topic in originals
+    }
+    if not places:
+        return 0
+    downstream = defaultdict[TopicPartition, set[int]](set)
+    for each, source in places.items():
+        downstream[source].add(each.downstream_offset)
+    wanted = {place: Wanted.of((), offsets) for place, offsets in downstream.items()}
+    maps = forward.maps.load(set(originals.values()), wanted)
+    changed: dict[bytes, bytes | None] = {}
+    for each, source in places.items():
+        offset, ids = maps.get(source).backward(each.downstream_offset), each.topic_ids
+        if isinstance(offset, Translated):
+            now = ids and TopicIds(sources[source.topic].topic_id, ids.target).metadata()
+            renewed = replace(each, upstream_offset=offset.offset, metadata=now or each.metadata)
+            if renewed != each:
+                changed[each.key()] = renewed.value()
+    if changed:
+        target.compacted(topic).write(changed)
+    return len(changed)

@@ -1,23 +1,38 @@
-"""Hand one topic over: the flow that goes on gets the map of its restore, the other way round."""
+"""Hand one topic over: the flow that goes on gets the map of its restore, the other way round.
+
+It is what a slot writes when it has walked the logs, only that the runs are known already. So it
+may be killed anywhere, and what the next one finds is the beginning of a map, from where it goes
+on; a position is written last, and tells that the map is whole.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.flow_state.slot_records import next_incarnation
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position
-from srm.domain.recovery.restore import SLOT, TopicPlan, holes, inverted
+from srm.domain.offset_map.runs import Runs
+from srm.domain.recovery.restore import SLOT, TopicPlan, holes, inverted, runs_from
 from srm.domain.text.amount import amount
 from srm.engine.ports import TopicDescription
-from srm.errors import ConflictError, FencedError, IntegrityError, SrmError
+from srm.errors import ConflictError, FencedError, IntegrityError, SrmError, UnavailableError
+from srm.replication.copy.partition import PartitionCopy
+from srm.replication.report.reporting import Reporter
 from srm.replication.restore.context import RestoreContext
-from srm.replication.takeover.handover import Handover, hand_over
+from srm.replication.resume.resume import Resumed, Start, Walked
+from srm.replication.resume.walk import Settled
 from srm.replication.takeover.sealing import Sealed
 
 Tell = Callable[[str], None]
+
+RUNS_AT_ONCE: Final = 1 << 12
+RUNS_PER_REPORT: Final = 1 << 16
+_TRIES: Final = 15
+"""Reports until something is not to be had: each waits some seconds for its acknowledgement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +165,7 @@ def _check_read(
     found = context.forward.maps.load([topic])
     for place, wanted in expected.items():
         read = found.maps.get(place)
-        if read is None or read.runs != wanted.runs or not _reaches(read, wanted):
+        if read is None or read.runs != wanted.runs or _end(read) != _end(wanted):
             why = found.errors.get(place) or found.gaps.get(place) or "it is another one"
             raise IntegrityError(
                 f"the offset map of {place} that was handed over does not read as it was written: "
@@ -158,11 +173,77 @@ def _check_read(
             )
 
 
-def _reaches(read: OffsetMap, wanted: OffsetMap) -> bool:
-    told, mine = read.position, wanted.position
-    return (
-        told is not None
-        and mine is not None
-        and told.source_next == mine.source_next
-        and told.target_next == mine.target_next
+def _end(of: OffsetMap) -> tuple[int, int] | None:
+    return (of.position.source_next, of.position.target_next) if of.position else None
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """One partition: what is known of it, all that was copied, and how far that is.
+
+    ``sealed`` is our claim on the target partition.
+    """
+
+    assigned: AssignedPartition
+    start: Start | None
+    runs: Runs
+    position: Position
+    sealed: Sealed
+
+
+def hand_over(handovers: Sequence[Handover], reporter: Reporter) -> None:
+    """Write maps, then positions; safe to repeat.
+
+    Raises:
+        UnavailableError: the topics with the state cannot be written.
+    """
+    copies = [_stand(each, reporter) for each in handovers]
+    for copy in copies:
+        copy.leave()
+    leaving: Sequence[PartitionCopy] = copies
+    for _ in range(_TRIES):
+        reporter.prepare((), leaving)()
+        leaving = ()
+        if reporter.has_told_all:
+            return
+    raise UnavailableError("the offset map or the positions are not acknowledged in time; retry")
+
+
+def _stand(handover: Handover, reporter: Reporter) -> PartitionCopy:
+    """Return a copy that stands at the end, with the runs that are not written yet."""
+    known = handover.start
+    if known is None:
+        known = Start(0, 0, fresh=True)
+    elif known.tree.last is None:
+        known = Start(0, 0, known.producer_ids, fresh=True, garbage=known.garbage)
+    known = replace(known, at_rest=None)  # it stands where it shall: there is no trouble any more
+    sealed, copy = handover.sealed, PartitionCopy(handover.assigned, known)
+    copy.begin_claiming()
+    end = sealed.marker + 1
+    written = 0
+    for piece in _pieces(runs_from(handover.runs, known.source_next)):
+        last = piece[-1]
+        settled = Settled(tuple(piece), last.source_end, last.target_end, -1)
+        copy.note_walk(sealed.claim, Walked(last.target_end, end, settled, sealed.leader_epoch))
+        written += len(piece)
+        if written >= RUNS_PER_REPORT:
+            _report(copy, reporter)
+            written = 0
+    position = handover.position
+    copy.begin_copying(
+        sealed.claim,
+        Resumed(position.source_next, position.target_next, (), (), -1, sealed.leader_epoch),
     )
+    return copy
+
+
+def _pieces(runs: Runs) -> Iterable[Runs]:
+    return (runs[at : at + RUNS_AT_ONCE] for at in range(0, len(runs), RUNS_AT_ONCE))
+
+
+def _report(copy: PartitionCopy, reporter: Reporter) -> None:
+    for _ in range(_TRIES):
+        reporter.prepare((copy,))()
+        if reporter.is_written(copy.assigned):
+            return
+    raise UnavailableError(f"the offset map of {copy.source} is not acknowledged in time; retry")

@@ -28,11 +28,9 @@ from srm.domain.offset_map.offset_map import Translated
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.errors import ConflictError, FencedError
 from srm.replication.mapping import index_writer, map_writer
-from srm.replication.restore.flow_state import FlowState
-from srm.replication.restore.look import plan
+from srm.replication.restore import topic_handover
+from srm.replication.restore.look import FlowState, plan, unfinished
 from srm.replication.restore.steps import Restored, check, restore
-from srm.replication.restore.unfinished import unfinished
-from srm.replication.takeover import handover
 
 FIRST = [MARKER, 0, 1, HOLE, 2, MARKER, 3, 4]
 PAYMENTS = [
@@ -48,8 +46,8 @@ def _small_records() -> Iterator[None]:
     with (
         patch.object(map_writer, "RUNS_PER_BLOCK", 2),
         patch.object(index_writer, "ENTRIES_PER_CHUNK", 2),
-        patch.object(handover, "RUNS_AT_ONCE", 1),
-        patch.object(handover, "RUNS_PER_REPORT", 3),
+        patch.object(topic_handover, "RUNS_AT_ONCE", 1),
+        patch.object(topic_handover, "RUNS_PER_REPORT", 3),
     ):
         yield
 

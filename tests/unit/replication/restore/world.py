@@ -29,7 +29,7 @@ from srm.replication.copy.slot import Predecessor
 from srm.replication.ports import Place, ProducerId, Settled
 from srm.replication.report.reporting import Reporter
 from srm.replication.restore.context import RestoreContext, RestoreLogs
-from srm.replication.takeover.handover import Handover, hand_over
+from srm.replication.restore.topic_handover import Handover, hand_over
 from srm.replication.takeover.sealing import Sealed
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.fake_compacted import FakeCompactedTopic
