@@ -10,7 +10,7 @@ import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import typer
 from rich.console import Console
@@ -18,7 +18,7 @@ from rich.console import Console
 from srm import logs
 from srm.domain.names.topics import Flow
 from srm.domain.text.documents import encode
-from srm.errors import SrmError
+from srm.errors import SrmError, UsageError
 
 ConfigOption = Annotated[
     Path | None,
@@ -56,8 +56,11 @@ FlowsOption = Annotated[
     ),
 ]
 
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for approval.")]
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
+_T = TypeVar("_T")
 _UNWRAPPED: Final = 10_000
 """Columns of a file or pipe; rich would take 80."""
 
@@ -76,6 +79,29 @@ def emit(value: object, as_json: bool, render: Callable[[Console], None]) -> Non
         sys.stdout.write(encode(value, indent=2).decode() + "\n")
     else:
         render(open_console())
+
+
+def choose(option: str, text: str, choices: tuple[_T, ...]) -> _T:
+    """Return the choice that an option gives.
+
+    Raises:
+        UsageError: it is none of them.
+    """
+    for choice in choices:
+        if text == choice:
+            return choice
+    *some, last = map(str, choices)
+    raise UsageError(f"{option} {text}: say {', '.join(some)} or {last}")
+
+
+def require_terminal(*, as_json: bool) -> None:
+    """Make sure that a person can approve what is planned.
+
+    Raises:
+        UsageError: nobody can.
+    """
+    if as_json or not sys.stdin.isatty():
+        raise UsageError("no terminal to confirm on: review with --dry-run, then pass --yes")
 
 
 def open_console(*, stderr: bool = False) -> Console:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any, Final
 
@@ -18,6 +19,13 @@ _UNLIMITED: Final = 1_000_000
 _BENEATH: Final = (0, 0, 0, 4)
 
 
+def moment(time_ms: int | None) -> str:
+    """Render a record's timestamp, in UTC to the millisecond."""
+    if time_ms is None or time_ms < 0:
+        return "-"
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+
+
 class Listing(Table):
     """A table without lines, which in a narrow place wraps prose and breaks no word.
 
@@ -26,13 +34,16 @@ class Listing(Table):
     in the place of its end.
     """
 
-    def __init__(self, *headers: str, **settings: Any) -> None:
-        """Begin with some columns."""
+    def __init__(self, *headers: str, right: Collection[str] = (), **settings: Any) -> None:
+        """Begin with some columns, numbers to the ``right``."""
+        self._right = right
         super().__init__(*headers, **{"box": None, "header_style": "bold", **settings})
 
-    def add_column(self, *arguments: Any, **settings: Any) -> None:
+    def add_column(self, header: RenderableType = "", *arguments: Any, **settings: Any) -> None:
         """Add a column."""
-        super().add_column(*arguments, **{"overflow": "fold", **settings})
+        justify = "right" if header in self._right else "left"
+        settings = {"overflow": "fold", "justify": justify, **settings}
+        super().add_column(header, *arguments, **settings)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Render as one table where all fits, else with what does not beneath each row."""

@@ -12,14 +12,13 @@ from rich.text import Text
 
 from srm.cli.console import ConfigOption, FlowsOption, JsonOption
 from srm.cli.flows.for_flows import counts, cut, for_each_flow
-from srm.cli.moves.source_return_view import at
 from srm.cli.watching import Looked, WatchCommand, WatchOption, show
 from srm.domain.text.amount import ago, amount
 from srm.domain.text.reason import Reason
 from srm.engine.flows.health import Health, State, document, flow_health, topic_health
 from srm.engine.flows.loss_forecast import Standing
 from srm.engine.flows.status import FlowStatus, flow_status
-from srm.pages.tables import Listing
+from srm.pages.tables import Listing, moment
 from srm.wiring import PATIENCE_S
 
 _COLOURS = {
@@ -111,7 +110,7 @@ def _what_is_wrong(flow: FlowStatus, health: Health) -> Iterator[Text]:
             yield Text.assemble(*_reason(reason))
         return
     if flow.pause is not None:
-        since = f"paused since {at(flow.pause.time_ms)}, by {flow.pause.by}"
+        since = f"paused since {moment(flow.pause.time_ms)}, by {flow.pause.by}"
         yield Text(f"{since}: {flow.pause.reason}", style="red")
     if flow.source_error:
         yield Text(flow.source_error, style="red")

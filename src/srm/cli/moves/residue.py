@@ -12,17 +12,15 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from srm.cli.console import ConfigOption, FlowOption, JsonOption, emit
+from srm.cli.console import ConfigOption, FlowOption, JsonOption, choose, emit
 from srm.cli.flows.for_flows import cut
 from srm.cli.moves.source_return import showing
-from srm.cli.moves.source_return_view import at
 from srm.config.loader import load_config
 from srm.domain.recovery.residue import ResidueRecord, json_row
 from srm.domain.text.amount import amount
 from srm.engine.recovery.residue import ResidueRange, read_residue, residue_ranges
-from srm.errors import UsageError
 from srm.pages.residue_files import Format, ResidueFiles
-from srm.pages.tables import Listing
+from srm.pages.tables import Listing, moment
 from srm.wiring import open_return
 
 app = typer.Typer(
@@ -107,7 +105,7 @@ def export(
     Columns: topic, partition, offset, time, key, value, headers. In JSON lines bytes that are no
     UTF-8 stand in base64 under key_base64 and value_base64; in Parquet bytes are bytes.
     """
-    kind = _format(file_format)
+    kind = choose("--format", file_format, get_args(Format))
     done = 0
     with open_return(load_config(config), flow) as (context, logs), showing() as tell:
         ranges = residue_ranges(context, logs, topic or (), partition, tell)
@@ -132,21 +130,13 @@ def export(
     )
 
 
-def _format(text: str) -> Format:
-    for known in get_args(Format):
-        if text == known:
-            found: Format = known
-            return found
-    raise UsageError(f"--format {text}: say jsonl or parquet")
-
-
 def _print(console: Console, record: ResidueRecord, *, as_json: bool) -> None:
     row = json_row(record)
     if as_json:
         sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
         return
     place = f"[bold]{row['topic']}-{row['partition']}[/bold] {row['offset']}"
-    parts = [f"{place}  {at(record.timestamp)}"]
+    parts = [f"{place}  {moment(record.timestamp)}"]
     parts += [f"{name}={escape(_readable(row, name))}" for name in ("key", "value")]
     if row["headers"]:
         headers = (f"{one['name']}={_readable(one, 'value')}" for one in row["headers"])
@@ -164,16 +154,12 @@ def _render(console: Console, ranges: tuple[ResidueRange, ...]) -> None:
     if not ranges:
         console.print("No record is on the source alone.")
         return
-    table = Listing()
-    table.add_column("partition")
-    for name in ("from", "to", "records"):
-        table.add_column(name, justify="right")
-    for name in ("first", "last", "state", ""):
-        table.add_column(name)
+    columns = "partition", "from", "to", "records", "first", "last", "state", ""
+    table = Listing(*columns, right=columns[1:4])
     for one in cut(ranges, console):
         table.add_row(
             f"{one.topic}-{one.partition}",
             *(str(one.offset_from), str(one.offset_to - 1), f"{one.records:,}"),
-            *(at(one.first_ms), at(one.last_ms), one.state, escape(one.note)),
+            *(moment(one.first_ms), moment(one.last_ms), one.state, escape(one.note)),
         )
     console.print(table)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from srm.cli.console import ConfigOption, JsonOption, emit, open_console
+from srm.cli.console import (
+    ConfigOption,
+    JsonOption,
+    YesOption,
+    emit,
+    open_console,
+    require_terminal,
+)
 from srm.cli.flows.checkpoints import DryRunOption
 from srm.cli.flows.replicate import MasterOption, replication_view
 from srm.config.loader import load_config
@@ -20,7 +26,6 @@ from srm.domain.names.topics import Flow
 from srm.domain.recovery.restore import RestorePlan, TopicState
 from srm.domain.text.amount import amount
 from srm.engine.flows.operator import operator
-from srm.errors import UsageError
 from srm.pages.tables import Listing
 from srm.replication.restore.look import plan
 from srm.replication.restore.steps import Restored, check
@@ -41,7 +46,6 @@ TopicOption = Annotated[
         "--topic", "-t", help="Original topic, several times; all that have a copy by default."
     ),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 _STATES: dict[TopicState, str] = {
     "missing": "is created and copied",
@@ -93,8 +97,8 @@ def restore(
 
     forward = Flow.parse(f"{rebuilt}->{holds_copies}")
     wanted = tuple(dict.fromkeys(topic or ()))
-    if not (dry_run or yes) and (as_json or not sys.stdin.isatty()):
-        raise UsageError("there is nobody to ask: give --yes, or --dry-run to see the plan")
+    if not (dry_run or yes):
+        require_terminal(as_json=as_json)
     with open_restore(load_config(config), forward, operator(), run, master) as context:
         planned = plan(context, wanted)
         if dry_run:
@@ -106,17 +110,13 @@ def restore(
         check(planned)
         if not (yes or planned.is_over):
             typer.confirm("Restore?", abort=True)
-        done = carry_out(context, wanted, _teller(console, as_json=as_json))
+        done = carry_out(context, wanted, (lambda _: None) if as_json else partial(_say, console))
     outcome = RestoreOutcome(planned, done)
     emit(outcome, as_json, lambda out: _show_done(out, planned, done))
 
 
-def _teller(console: Console, *, as_json: bool) -> Callable[[str], None]:
-    def tell(line: str) -> None:
-        if not as_json:
-            console.print(escape(line), soft_wrap=True)
-
-    return tell
+def _say(console: Console, line: str) -> None:
+    console.print(escape(line), soft_wrap=True)
 
 
 def _show_plan(console: Console, planned: RestorePlan) -> None:
@@ -128,46 +128,30 @@ def _show_plan(console: Console, planned: RestorePlan) -> None:
         soft_wrap=True,
     )
     state = "not paused" if pause is None else f"paused by {pause.by}: {pause.reason}"
-    console.print(escape(f"{flow} is {state}"), soft_wrap=True)
-    table = Listing()
-    for name in ("topic", "from", "partitions", "offsets to copy", "what"):
-        right = name in ("partitions", "offsets to copy")
-        table.add_column(name, justify="right" if right else "left")
+    _say(console, f"{flow} is {state}")
+    columns = "topic", "from", "partitions", "offsets to copy", "what"
+    table = Listing(*columns, right=columns[2:4])
     for each in planned.topics:
         what = _STATES[each.state] + (f": {each.reason}" if each.reason else "")
         cells = each.topic, each.copy, str(each.partitions), f"{each.offsets:,}", what
         table.add_row(*(escape(cell) for cell in cells))
     console.print(table)
     if planned.unrestored:
-        console.print(
-            escape(
-                f"{flow} stays paused: {', '.join(planned.unrestored)} would still be to be "
-                "restored"
-            ),
-            soft_wrap=True,
-        )
+        left = ", ".join(planned.unrestored)
+        _say(console, f"{flow} stays paused: {left} would still be to be restored")
 
 
 def _show_done(console: Console, planned: RestorePlan, done: Restored) -> None:
     flow = planned.forward
-    console.print(
-        escape(
-            f"restored: {', '.join(done.topics) or 'nothing'} ({amount(done.records, 'record')} "
-            f"handed over now, {amount(done.checkpoints, 'checkpoint')} written anew)"
-        ),
-        soft_wrap=True,
+    _say(
+        console,
+        f"restored: {', '.join(done.topics) or 'nothing'} ({amount(done.records, 'record')} "
+        f"handed over now, {amount(done.checkpoints, 'checkpoint')} written anew)",
     )
     if done.goes_on:
         back = f"--operation failback --source {flow.target} --target {flow.source}"
-        console.print(
-            escape(f"{flow} goes on. Next: srm status, then srm failover plan {back}"),
-            soft_wrap=True,
-        )
+        _say(console, f"{flow} goes on. Next: srm status, then srm failover plan {back}")
     else:
-        console.print(
-            escape(
-                f"{flow} stays paused until {', '.join(done.unrestored)} is restored, too, or "
-                "decided with srm return"
-            ),
-            soft_wrap=True,
-        )
+        left = ", ".join(done.unrestored)
+        wanted = "is restored, too, or decided with srm return"
+        _say(console, f"{flow} stays paused until {left} {wanted}")

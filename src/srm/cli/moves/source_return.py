@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, get_args
 
@@ -11,16 +10,33 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from srm.cli.console import ConfigOption, FlowOption, JsonOption, emit, open_console
-from srm.cli.moves.source_return_view import render_found, render_settled
+from srm.cli.console import (
+    ConfigOption,
+    FlowOption,
+    JsonOption,
+    YesOption,
+    choose,
+    emit,
+    open_console,
+    require_terminal,
+)
+from srm.cli.flows.for_flows import cut
 from srm.config.loader import load_config
 from srm.domain.moves.records.outcome import Choice
 from srm.domain.recovery.settlement import read_choices
+from srm.domain.recovery.source_return import (
+    PartitionReturn,
+    SourceReturn,
+    TopicReturn,
+    explain_gone,
+)
+from srm.domain.text.amount import amount
 from srm.engine.flows.operator import operator
 from srm.engine.flows.supervision import standing_pause
 from srm.engine.recovery.look import look_at_source
 from srm.engine.recovery.settle import Settled, plan_return, settle_return
-from srm.errors import GateClosedError, UsageError
+from srm.errors import GateClosedError
+from srm.pages.tables import Listing, moment
 from srm.wiring import open_return
 
 app = typer.Typer(
@@ -78,7 +94,7 @@ def settle(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be decided; write nothing.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for approval.")] = False,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Decide what becomes of the residue, topic by topic, and let the flow go on.
@@ -89,7 +105,7 @@ def settle(
     Exit code 5 where a topic is undecided, or something cannot be settled yet.
     """
     named = read_choices(merge or (), keep or (), discard or ())
-    chosen = _default(default)
+    chosen = None if default is None else choose("--default", default, get_args(Choice))
     by = operator()
     with open_return(load_config(config), flow) as (context, logs), showing() as show:
         if standing_pause(context) is None:
@@ -109,24 +125,13 @@ def settle(
         raise GateClosedError(f"not settled: {'; '.join(done.settlement.blocked)}")
 
 
-def _default(text: str | None) -> Choice | None:
-    if text is None:
-        return None
-    for choice in get_args(Choice):
-        if text == choice:
-            found: Choice = choice
-            return found
-    raise UsageError(f"--default {text}: say merge, keep or discard")
-
-
 def _approval(
     *, ask: bool, as_json: bool, show: Callable[[str], None]
 ) -> Callable[[Settled], bool]:
     def approve(planned: Settled) -> bool:
         if not ask:
             return True
-        if as_json or not sys.stdin.isatty():
-            raise UsageError("nobody can be asked here: look with --dry-run, then say --yes")
+        require_terminal(as_json=as_json)
         show("")
         render_settled(open_console(stderr=True), planned)
         return typer.confirm("Settle it so?", err=True)
@@ -147,3 +152,81 @@ def showing() -> Iterator[Callable[[str], None]]:
                 line.stop()
 
         yield show
+
+
+def render_found(console: Console, found: SourceReturn) -> None:
+    """Say which return it is, and show the residue by partition."""
+    console.print(f"[bold]{found.flow}: {found.shape}[/bold]. {escape(found.evidence)}")
+    if found.pause is None:
+        console.print("The flow is not paused: what is not copied yet is copied by itself.")
+    else:
+        console.print(
+            f"Paused by {escape(found.pause.by)}, {moment(found.pause.time_ms)}: "
+            f"{escape(found.pause.reason)}"
+        )
+    for topic in found.topics:
+        for line in _topic_lines(topic, found.flow):
+            console.print(line)
+    _partition_table(console, found.partitions)
+    console.print(f"{amount(found.records, 'record')} only on the source.")
+    for name, group in found.groups.items():
+        console.print(
+            f"Group {escape(name)} had read {group.records:,} of them before: "
+            + ", ".join(f"{place} {count:,}" for place, count in group.already_read.items())
+        )
+    for text in found.unread_groups:
+        console.print(f"[yellow]Not known of group {escape(text)}[/yellow]")
+
+
+def render_settled(console: Console, done: Settled) -> None:
+    """Show what was, or would be, decided, and what that means."""
+    if not done.applied:
+        render_found(console, done.found)
+    table = Listing("topic", "choice", "means")
+    chosen = [row for row in done.settlement.topics if row.choice or row.open]
+    told = [row for row in done.settlement.topics if not row.choice and row.shape == "shorter"]
+    for row in cut([*chosen, *(row for row in told if row not in chosen)], console):
+        choice = row.choice or ("[red]open[/red]" if row.open else "-")
+        table.add_row(row.topic, choice, escape(row.means))
+    if table.row_count:
+        console.print(table)
+    if not done.applied:
+        console.print("Nothing was written: the flow is paused as before.")
+        return
+    console.print(f"Settled: {done.found.flow} goes on.")
+    if done.outcome.move_id:
+        console.print(f"The outcome is stored beside the forecast of {done.outcome.move_id}.")
+
+
+def _topic_lines(topic: TopicReturn, flow: str) -> Iterable[str]:
+    if topic.shape != "same":
+        yield f"  {topic.topic}: [yellow]{topic.shape}[/yellow], {escape(topic.evidence)}"
+    if topic.shape in ("rebuilt", "missing") and not topic.is_heartbeats:
+        source, _, target = flow.partition("->")
+        yield f"    srm restore --from {target} --to {source} --topic {topic.topic}"
+
+
+def _partition_table(console: Console, partitions: Iterable[PartitionReturn]) -> None:
+    columns = "partition", "from", "to", "residue", "first", "last", ""
+    table = Listing(*columns, right=columns[1:4])
+    rows = [entry for entry in partitions if entry.records or _remarks(entry)]
+    for entry in cut(rows, console):
+        first, end = entry.residue or (entry.copied_to, entry.copied_to)
+        table.add_row(
+            entry.name,
+            *(str(first), str(end), f"{entry.records:,}"),
+            *(moment(entry.first_ms), moment(entry.last_ms)),
+            escape("; ".join(_remarks(entry))),
+        )
+    if rows:
+        console.print(table)
+
+
+def _remarks(entry: PartitionReturn) -> list[str]:
+    said = [entry.error, explain_gone(entry)]
+    if entry.cut_from is not None:
+        only = "?" if entry.only_copied is None else f"{entry.only_copied:,}"
+        said.append(f"its log ends at {entry.cut_from}: {only} records are on the copy alone")
+    if entry.has_open_transaction:
+        said.append(f"a transaction is open from {entry.log_end} on")
+    return [text for text in said if text]

@@ -13,7 +13,7 @@ from tests.unit.cli.filled import filled, long
 
 from srm.cli.console import open_console
 from srm.cli.flows import checkpoints, groups, metrics, replicator, status, topics, verify, why
-from srm.cli.moves import failover_status, residue, restore, source_return_view
+from srm.cli.moves import failover_status, residue, restore, source_return
 from srm.domain.metrics.metrics import WindowMetric
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.progress import MoveProgress
@@ -102,7 +102,7 @@ VIEWS: Final[Mapping[str, tuple[Render, tuple[str, ...]]]] = {
         ("topic", "copy", "reason"),
     ),
     "return status": (
-        lambda console: source_return_view.render_found(console, filled(SourceReturn)),
+        lambda console: source_return.render_found(console, filled(SourceReturn)),
         ("topic",),
     ),
 }
