@@ -132,7 +132,7 @@ def holes(runs: Runs, end: int) -> Iterator[tuple[int, int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionFacts:
+class RestoredPartition:
     """What is known of one partition.
 
     Attributes:
@@ -177,7 +177,7 @@ class TopicFacts:
 
     topic: str
     copy: str
-    partitions: tuple[PartitionFacts, ...]
+    partitions: tuple[RestoredPartition, ...]
     exists: bool
     is_former: bool
     is_begun: bool

@@ -16,7 +16,7 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.recovery.restore import (
     RESTORE_KEY,
-    PartitionFacts,
+    RestoredPartition,
     RestorePlan,
     RestoreRecord,
     TopicFacts,
@@ -144,7 +144,7 @@ def unfinished(forward: FlowContext) -> tuple[str, ...]:
             or any(position for position, _ in _progress(own, known, original, copy))
         )
         and not all(
-            PartitionFacts((0, 0), *both).is_handed_over
+            RestoredPartition((0, 0), *both).is_handed_over
             for both in _progress(own, known, original, copy)
         )
     )
@@ -184,7 +184,7 @@ def _facts(
         name,
         copy.name,
         tuple(
-            PartitionFacts(
+            RestoredPartition(
                 copy_logs[TopicPartition(copy.name, n)],
                 *progress[n],
                 begins_foreign=TopicPartition(name, n) in foreign,

@@ -22,7 +22,7 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -113,7 +113,8 @@ def restore(
     records = 0
     if planned.wanted:
         works, pause = _begin(context, planned, pause, tell)
-        sealed = _seal(context, works, tell)
+        copies = [work.places(work.copy) for work in works]
+        sealed = _seal(context, context.forward, copies, tell)
         tell(f"copying {amount(sum(each.plan.offsets for each in works), 'offset')}")
         context.copy([each.plan.copy for each in works])
         _end(context, pause, works, tell)
@@ -206,25 +207,24 @@ def _until_there(
         pause.wait(_LOOK_S)
 
 
-def _seal(
-    context: RestoreContext, works: Collection[Work], tell: Tell
-) -> dict[TopicPartition, Sealed]:
-    """Make the ends of the copies final."""
-    flow = context.forward.config.flow
-    copies = {place: topic_id for work in works for place, topic_id in work.copies.items()}
-    tell(f"sealing {amount(len(copies), 'partition')} on {context.forward.target.alias}")
-    return context.logs.seal(flow, copies)
-
-
 def _end(context: RestoreContext, pause: Pause, works: Collection[Work], tell: Tell) -> None:
     """Shut out whoever may still copy back: once P->B goes on, copies have records of P again."""
-    flow = context.copying.config.flow
     reason = "the restore has ended"
     ended = Pause(uuid.uuid4().hex, context.by, reason, context.copying.now_ms(), pause.move_id)
     context.own_switch.pause(ended)
-    originals = {place: topic_id for work in works for place, topic_id in work.originals.items()}
-    tell(f"sealing {amount(len(originals), 'partition')} on {context.forward.source.alias}")
-    context.logs.seal(flow, originals)
+    _seal(context, context.copying, [work.places(work.original) for work in works], tell)
+
+
+def _seal(
+    context: RestoreContext,
+    flow: FlowContext,
+    topics: Iterable[Mapping[TopicPartition, str]],
+    tell: Tell,
+) -> dict[TopicPartition, Sealed]:
+    """Make the ends of a flow's copies final."""
+    places = {place: topic_id for topic in topics for place, topic_id in topic.items()}
+    tell(f"sealing {amount(len(places), 'partition')} on {flow.target.alias}")
+    return context.logs.seal(flow.config.flow, places)
 
 
 def renew_checkpoints(forward: FlowContext, originals: Mapping[str, str]) -> int:

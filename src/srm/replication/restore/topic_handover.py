@@ -43,22 +43,13 @@ class Work:
     copy: TopicDescription
     original: TopicDescription
 
-    @property
-    def copies(self) -> dict[TopicPartition, str]:
-        """The partitions of the copy, with its id."""
-        return self._of(self.copy)
-
-    @property
-    def originals(self) -> dict[TopicPartition, str]:
-        """The partitions of the original that the copy has, with its id."""
-        return self._of(self.original)
-
     def assigned(self, number: int) -> AssignedPartition:
         """Return a partition as the forward flow is assigned it."""
         here, there = self.original, self.copy
         return AssignedPartition(here.name, number, here.topic_id, there.name, there.topic_id)
 
-    def _of(self, topic: TopicDescription) -> dict[TopicPartition, str]:
+    def places(self, topic: TopicDescription) -> dict[TopicPartition, str]:
+        """Return the partitions of the copy or the original that the copy has, with the id."""
         numbers = range(self.copy.partitions)
         return {TopicPartition(topic.name, n): topic.topic_id for n in numbers}
 
@@ -126,8 +117,9 @@ def _check_seals(
     Raises:
         FencedError: somebody has: another restore, or the flow goes on already.
     """
-    ends = context.forward.target.high_watermarks(list(work.copies))
-    taken = sorted(p for p in work.copies if ends.get(p) != sealed[p].marker + 1)
+    copies = work.places(work.copy)
+    ends = context.forward.target.high_watermarks(list(copies))
+    taken = sorted(p for p in copies if ends.get(p) != sealed[p].marker + 1)
     if taken:
         raise FencedError(
             f"{taken[0]} on {context.forward.target.alias} was claimed by somebody else meanwhile, "

@@ -10,9 +10,10 @@ from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.verification.verification import RangeResult
 from srm.domain.verification.verification_plan import RangePlan
 from srm.errors import SrmError
-from srm.kafka.wire.cluster import WireCluster
+from srm.kafka.wire.cluster import open_wire
 from srm.replication.equal_ranges import prove_equal
 from srm.replication.native.library import NativeLibrary, native_library
+from srm.replication.ports import Wire
 from srm.replication.resume.log_reader import LogReader
 
 
@@ -41,33 +42,23 @@ async def _prove(
     target: Mapping[str, str],
     ranges: Sequence[RangePlan],
 ) -> list[RangeResult | None]:
-    wires = WireCluster("source", source), WireCluster("target", target)
-    try:
-        for wire in wires:
-            await wire.start()
-        return [await _prove_one(native, wires, plan) for plan in ranges]
-    finally:
-        for wire in wires:
-            await wire.close()
+    async with open_wire("source", source) as one, open_wire("target", target) as other:
+        return [await _prove_one(native, one, other, plan) for plan in ranges]
 
 
 async def _prove_one(
-    native: NativeLibrary, wires: tuple[WireCluster, WireCluster], plan: RangePlan
+    native: NativeLibrary, source: Wire, target: Wire, plan: RangePlan
 ) -> RangeResult | None:
     if not plan.source_id or not plan.target_id:
         return None
-    source, target = (
-        LogReader(
-            wire,
-            TopicPartition(topic, plan.partition),
-            topic_id_bytes(topic_id),
-            read_committed=True,
-        )
-        for wire, topic, topic_id in zip(
-            wires,
-            (plan.topic, plan.remote_topic),
-            (plan.source_id, plan.target_id),
-            strict=True,
-        )
+
+    def reader(wire: Wire, topic: str, topic_id: str) -> LogReader:
+        place = TopicPartition(topic, plan.partition)
+        return LogReader(wire, place, topic_id_bytes(topic_id), read_committed=True)
+
+    return await prove_equal(
+        plan,
+        reader(source, plan.topic, plan.source_id),
+        reader(target, plan.remote_topic, plan.target_id),
+        native,
     )
-    return await prove_equal(plan, source, target, native)

@@ -13,7 +13,7 @@ from srm.domain.names.policy import RestoringPolicy
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run, Runs, Translated
 from srm.domain.recovery.restore import (
-    PartitionFacts,
+    RestoredPartition,
     RestoreRecord,
     TopicFacts,
     copies_of,
@@ -115,7 +115,7 @@ def test_a_record_of_a_restore_survives_its_encoding() -> None:
         RestoreRecord.decode(b"{}")
 
 
-COPIED = PartitionFacts((0, 12), Position(12, 11, 12), Position(11, 12, 11))
+COPIED = RestoredPartition((0, 12), Position(12, 11, 12), Position(11, 12, 11))
 NEW = TopicFacts("T", "P.T", (COPIED, COPIED), exists=True, is_former=False, is_begun=True)
 HALF = replace(COPIED, forward=Position(6, 7, 6))
 
@@ -123,8 +123,8 @@ HALF = replace(COPIED, forward=Position(6, 7, 6))
 @pytest.mark.parametrize(
     ("facts", "state", "offsets"),
     [
-        (replace(NEW, exists=False, partitions=(PartitionFacts((2, 12)),)), "missing", 10),
-        (replace(NEW, partitions=(PartitionFacts((0, 12)),)), "empty", 12),
+        (replace(NEW, exists=False, partitions=(RestoredPartition((2, 12)),)), "missing", 10),
+        (replace(NEW, partitions=(RestoredPartition((0, 12)),)), "empty", 12),
         (replace(NEW, partitions=(COPIED, replace(COPIED, forward=None))), "begun", 0),
         (replace(NEW, partitions=(COPIED, HALF)), "begun", 0),
         (replace(NEW, partitions=(replace(HALF, restored=Position(9, 8, 9)),)), "begun", 3),
@@ -133,7 +133,7 @@ HALF = replace(COPIED, forward=Position(6, 7, 6))
         (replace(NEW, is_former=True, is_begun=False), "refused", 0),
         (replace(NEW, is_begun=False), "begun", 0),
         (
-            replace(NEW, partitions=(PartitionFacts((0, 12), begins_foreign=True),)),
+            replace(NEW, partitions=(RestoredPartition((0, 12), begins_foreign=True),)),
             "refused",
             12,
         ),
