@@ -28,7 +28,7 @@ from srm.kafka.state.flow_pause import KafkaFlowSwitch
 from srm.kafka.state.slot_state import KafkaStartReader
 from srm.kafka.wire.cluster import open_wire
 from srm.redirect import callers
-from srm.replication.takeover.copy_end import ReturnedLogs
+from srm.replication.takeover.copy_end import WalkedLogs
 
 log = logging.getLogger(__name__)
 
@@ -219,7 +219,7 @@ def notary(config: Config) -> Notary:
 
 
 @contextmanager
-def open_return(config: Config, flow: Flow) -> Iterator[tuple[FlowContext, ReturnedLogs]]:
+def open_return(config: Config, flow: Flow) -> Iterator[tuple[FlowContext, WalkedLogs]]:
     """Give access to a flow whose source has returned, and to both its logs.
 
     Raises:
@@ -231,7 +231,7 @@ def open_return(config: Config, flow: Flow) -> Iterator[tuple[FlowContext, Retur
         flow.target: config.cluster_clients(flow.target, flow).producer,
     }
     with open_flow(config, flow) as context:
-        logs = ReturnedLogs(
+        logs = WalkedLogs(
             context.config,
             lambda alias: open_wire(alias, properties[alias]),
             KafkaStartReader(flow, context.target),

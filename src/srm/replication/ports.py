@@ -13,6 +13,37 @@ from typing import NamedTuple, Protocol
 from srm.domain.names.topics import TopicPartition
 from srm.errors import SrmError, UnavailableError
 
+Header = tuple[str, bytes | None]
+
+
+class Record(Protocol):
+    """One record as aiokafka decodes it."""
+
+    @property
+    def offset(self) -> int:
+        """Offset in the log it was read from."""
+        ...
+
+    @property
+    def timestamp(self) -> int:
+        """Epoch milliseconds, -1 for none."""
+        ...
+
+    @property
+    def key(self) -> bytes | None:
+        """Its key."""
+        ...
+
+    @property
+    def value(self) -> bytes | None:
+        """Its value, None for a tombstone."""
+        ...
+
+    @property
+    def headers(self) -> list[Header]:
+        """Its headers, in order."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class FetchFrom:

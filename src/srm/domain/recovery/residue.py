@@ -12,6 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.verification.offset_ranges import OffsetRange
+
+Wanted = tuple[AssignedPartition, OffsetRange]
+"""A range of source offsets of a partition."""
+
 
 @dataclass(frozen=True, slots=True)
 class ResidueRecord:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Final, Protocol
 
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.moves.records.outcome import GroupOutcome
@@ -13,7 +14,7 @@ from srm.domain.moves.routing.routes import topic_subject
 from srm.domain.names.filters import NameFilter
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_wanted import Wanted as WantedOffsets
-from srm.domain.recovery.residue import Counting
+from srm.domain.recovery.residue import Counting, Wanted
 from srm.domain.recovery.source_return import (
     CopyEnd,
     PartitionReturn,
@@ -33,11 +34,49 @@ from srm.engine.groups.group_listing import groups_with_offsets
 from srm.engine.moves.control.routes import RoutingTables
 from srm.engine.ports import FlowContext, TopicDescription
 from srm.errors import NotFoundError, SrmError
-from srm.replication.batches.rebuild import Record
-from srm.replication.restore.look import FlowState
-from srm.replication.takeover.copy_end import ReturnedLogs, Wanted
+from srm.replication.ports import Record
+from srm.replication.restore.flow_state import FlowState
 
 Show = Callable[[str], None]
+_AT_ONCE: Final = 16
+
+
+class ReturnedLogs(Protocol):
+    """Both logs of the partitions of one flow. Calls block, and may take long."""
+
+    def copy_ends(
+        self, partitions: Sequence[AssignedPartition], show: Callable[[int], None]
+    ) -> dict[AssignedPartition, CopyEnd | SrmError]:
+        """Walk the logs and return where each copy ends, or why that cannot be told.
+
+        Nothing is written. What it returns is final while nobody writes to the copies.
+
+        Args:
+            partitions: source partitions, without a target topic id where there is no copy.
+            show: called with the number of those that are done.
+
+        Raises:
+            SrmError: a cluster does not answer.
+        """
+        ...
+
+    def read(
+        self,
+        wanted: Sequence[Wanted],
+        visit: Callable[[int, Sequence[Record]], bool],
+        at_once: int,
+    ) -> None:
+        """Show the records of ranges that the flow would copy: markers are none.
+
+        Args:
+            wanted: the ranges.
+            visit: called with the index of a range and some records; False ends that range.
+            at_once: how many ranges are read at once; each is read in order.
+
+        Raises:
+            SrmError: a partition cannot be read.
+        """
+        ...
 
 
 def look_at_source(
@@ -119,7 +158,7 @@ def count(
         show(f"residue: {done:,} of {all_of_it:,} offsets")
         return True
 
-    logs.read(wanted, visit)
+    logs.read(wanted, visit, _AT_ONCE)
     return counts
 
 

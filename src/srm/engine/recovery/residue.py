@@ -8,14 +8,13 @@ from typing import Literal
 
 from srm.domain.flow_state.anomalies import in_force
 from srm.domain.flow_state.replication_records import AssignedPartition
-from srm.domain.recovery.residue import Counting, ResidueRecord
+from srm.domain.recovery.residue import Counting, ResidueRecord, Wanted
 from srm.domain.verification.offset_ranges import OffsetRange
 from srm.engine.flows.supervision import standing_pause
 from srm.engine.ports import FlowContext
-from srm.engine.recovery.look import Show, count, look_at_source
-from srm.replication.batches.rebuild import Record
-from srm.replication.restore.look import FlowState
-from srm.replication.takeover.copy_end import ReturnedLogs, Wanted
+from srm.engine.recovery.look import ReturnedLogs, Show, count, look_at_source
+from srm.replication.ports import Record
+from srm.replication.restore.flow_state import FlowState
 
 ResidueState = Literal["undecided", "kept", "discarded"]
 

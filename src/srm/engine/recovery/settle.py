@@ -23,10 +23,9 @@ from srm.engine.flows.loss_forecast import as_move
 from srm.engine.flows.supervision import standing_pause
 from srm.engine.moves.control.registers import level
 from srm.engine.ports import FlowContext, FlowSwitch
-from srm.engine.recovery.look import Show, look_at_source
+from srm.engine.recovery.look import ReturnedLogs, Show, look_at_source
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
-from srm.replication.restore.look import unfinished
-from srm.replication.takeover.copy_end import ReturnedLogs
+from srm.replication.restore.flow_state import unfinished
 
 log = logging.getLogger(__name__)
 

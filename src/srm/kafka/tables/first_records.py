@@ -26,8 +26,8 @@ from srm.kafka.wire.fetch_by_name import fetch_one, fetched_of
 from srm.replication.batches.aborted import AbortedTransactions
 from srm.replication.batches.batch import batches, verify
 from srm.replication.batches.legacy import convert
-from srm.replication.batches.rebuild import Record as Decoded
 from srm.replication.batches.rebuild import decode
+from srm.replication.ports import Record as Decoded
 
 _AT_ONCE: Final = 2000  # places: so many are read within the time of one call
 _UNDER_WAY: Final = 32

@@ -12,48 +12,18 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
 from srm.errors import IntegrityError
 from srm.replication.batches.batch import BatchHeader, correct_checksum, header_checksum
-
-Header = tuple[str, bytes | None]
+from srm.replication.ports import Header, Record
 
 NO_LIMIT: Final = 2**31 - 1
 _TIMESTAMPS: Final = struct.Struct(">qq")
 _TIMESTAMPS_AT: Final = 27
-
-
-class Record(Protocol):
-    """One record as aiokafka decodes it."""
-
-    @property
-    def offset(self) -> int:
-        """Offset in the log it was read from."""
-        ...
-
-    @property
-    def timestamp(self) -> int:
-        """Epoch milliseconds, -1 for none."""
-        ...
-
-    @property
-    def key(self) -> bytes | None:
-        """Its key."""
-        ...
-
-    @property
-    def value(self) -> bytes | None:
-        """Its value, None for a tombstone."""
-        ...
-
-    @property
-    def headers(self) -> list[Header]:
-        """Its headers, in order."""
-        ...
 
 
 HeadersOf = Callable[[Record], list[Header]]

@@ -25,9 +25,9 @@ from srm.errors import IntegrityError
 from srm.replication import codes
 from srm.replication.batches import legacy
 from srm.replication.batches.batch import BatchHeader, batches
-from srm.replication.batches.rebuild import NO_LIMIT, Record
+from srm.replication.batches.rebuild import NO_LIMIT
 from srm.replication.clock import now_s
-from srm.replication.ports import Produced
+from srm.replication.ports import Produced, Record
 
 _FORGET_S: Final = 600.0
 """The target's limit may have been raised: large batches are tried again after that time."""

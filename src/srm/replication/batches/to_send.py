@@ -18,11 +18,11 @@ from srm.replication.batches.aborted import AbortedTransactions
 from srm.replication.batches.batch import BatchHeader, Path, batches, verify
 from srm.replication.batches.merging import Merging
 from srm.replication.batches.outgoing import BatchToSend, Dropped
-from srm.replication.batches.rebuild import NO_LIMIT, Record, decode, encode
+from srm.replication.batches.rebuild import NO_LIMIT, decode, encode
 from srm.replication.batches.renumber import renumber
 from srm.replication.batches.target_limits import TargetLimits
 from srm.replication.batches.transform import Transform
-from srm.replication.ports import FetchedPartition
+from srm.replication.ports import FetchedPartition, Record
 
 _MERGED_BYTES: Final = 1 << 18
 """Tiny batches are merged up to this size where the native library is missing."""

@@ -14,7 +14,8 @@ from srm.domain.names.record_headers import (
     RecordSettings,
     with_source_offset,
 )
-from srm.replication.batches.rebuild import Header, HeadersOf, Record
+from srm.replication.batches.rebuild import HeadersOf
+from srm.replication.ports import Header, Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,8 @@ from srm.engine.recovery.settle import store_outcome
 from srm.errors import ConflictError, UnavailableError
 from srm.replication.driver.discovery import Discovery
 from srm.replication.restore.context import RestoreContext
-from srm.replication.restore.look import FlowState, plan
+from srm.replication.restore.flow_state import FlowState
+from srm.replication.restore.look import plan
 from srm.replication.restore.topic_handover import Tell, Work, hand_topic_over
 from srm.replication.takeover.sealing import Sealed
 

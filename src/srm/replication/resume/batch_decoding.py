@@ -11,8 +11,8 @@ from aiokafka.record.memory_records import MemoryRecords
 
 from srm.errors import IntegrityError
 from srm.replication.batches.batch import BatchHeader
-from srm.replication.batches.rebuild import Record
 from srm.replication.clock import now_s
+from srm.replication.ports import Record
 
 _PIECE: Final = 512
 """Records decoded at once: about a millisecond."""

@@ -28,9 +28,8 @@ from srm.replication.batches import legacy
 from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.batches.content_hash import content_hash
 from srm.replication.batches.outgoing import BatchToSend
-from srm.replication.batches.rebuild import Record
 from srm.replication.batches.to_send import batches_to_send
-from srm.replication.ports import FetchedPartition
+from srm.replication.ports import FetchedPartition, Record
 from srm.replication.resume.batch_decoding import Turns, records_of
 from srm.replication.resume.log_reader import LogReader, OutOfRangeError
 

@@ -20,8 +20,8 @@ from srm.replication.batches import legacy
 from srm.replication.batches.aborted import AbortedTransactions
 from srm.replication.batches.batch import BatchHeader, batches, verify
 from srm.replication.batches.content_hash import content_hash
-from srm.replication.batches.rebuild import Record
 from srm.replication.batches.transform import Transform
+from srm.replication.ports import Record
 from srm.replication.resume.batch_decoding import Turns, records_of
 from srm.replication.resume.log_reader import WAIT_MS, LogReader, OutOfRangeError
 

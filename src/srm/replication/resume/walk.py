@@ -39,8 +39,8 @@ from typing import Final
 from srm.domain.offset_map.offset_map import Run
 from srm.replication.batches.batch import MAX_SEQUENCE, BatchHeader, next_sequence
 from srm.replication.batches.content_hash import content_hash
-from srm.replication.batches.rebuild import Record
 from srm.replication.native.library import native_library
+from srm.replication.ports import Record
 from srm.replication.resume.batch_decoding import Turns, records_of
 from srm.replication.resume.batch_matching import WholeBatches
 from srm.replication.resume.evidence import (

@@ -18,18 +18,18 @@ from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
+from srm.domain.recovery.residue import Wanted
 from srm.domain.recovery.source_return import CopyEnd
 from srm.domain.verification.offset_ranges import OffsetRange
 from srm.errors import IntegrityError, SrmError, UnavailableError
 from srm.replication.batches import legacy
 from srm.replication.batches.aborted import AbortedTransactions
 from srm.replication.batches.batch import BatchHeader, batches, verify
-from srm.replication.batches.rebuild import Record
 from srm.replication.batches.transform import ClusterIds, Transform
 from srm.replication.claim.target_log import held_log
 from srm.replication.clock import now_s
 from srm.replication.copy.slot import StartReader
-from srm.replication.ports import FetchedPartition, Wire
+from srm.replication.ports import FetchedPartition, Record, Wire
 from srm.replication.resume.batch_decoding import Turns, records_of
 from srm.replication.resume.log_reader import (
     ONE_BATCH,
@@ -44,9 +44,6 @@ from srm.replication.resume.source_lookahead import Comparison
 
 _SILENT_S: Final = 30.0
 _AT_ONCE: Final = 16
-
-Wanted = tuple[AssignedPartition, OffsetRange]
-"""A range of source offsets of a partition."""
 
 
 async def find_copy_end(
@@ -172,8 +169,8 @@ def data_batches(fetched: FetchedPartition, *, read_committed: bool) -> Iterator
             yield batch
 
 
-class ReturnedLogs:
-    """Both logs of the partitions of one flow. Calls block, may take long, and connect again.
+class WalkedLogs:
+    """Both logs of a flow (implements ReturnedLogs of the engine); each call connects again.
 
     Args:
         config: of the flow.
@@ -198,17 +195,7 @@ class ReturnedLogs:
     def copy_ends(
         self, partitions: Sequence[AssignedPartition], show: Callable[[int], None]
     ) -> dict[AssignedPartition, CopyEnd | SrmError]:
-        """Walk the logs and return where each copy ends, or why that cannot be told.
-
-        Nothing is written. What it returns is final while nobody writes to the copies.
-
-        Args:
-            partitions: source partitions, without a target topic id where there is no copy.
-            show: called with the number of those that are done.
-
-        Raises:
-            SrmError: a cluster does not answer.
-        """
+        """See the port."""
         if not partitions:
             return {}
         starts = self._starts.load([one for one in partitions if one.target_topic_id])
@@ -218,18 +205,9 @@ class ReturnedLogs:
         self,
         wanted: Sequence[Wanted],
         visit: Callable[[int, Sequence[Record]], bool],
-        at_once: int = _AT_ONCE,
+        at_once: int,
     ) -> None:
-        """Show the records of ranges that the flow would copy: markers are none.
-
-        Args:
-            wanted: the ranges.
-            visit: called with the index of a range and some records; False ends that range.
-            at_once: how many ranges are read at once; each is read in order.
-
-        Raises:
-            SrmError: a partition cannot be read.
-        """
+        """See the port."""
         if wanted:
             asyncio.run(self._read(wanted, visit, at_once))
 

@@ -14,8 +14,8 @@ from typing import Final
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from srm.replication.batches.batch import batches, seal, verify
-from srm.replication.batches.rebuild import Record, decode
-from srm.replication.ports import EpochEnd, Produced
+from srm.replication.batches.rebuild import decode
+from srm.replication.ports import EpochEnd, Produced, Record
 
 NONE: Final = 0
 OUT_OF_RANGE: Final = 1

@@ -27,7 +27,7 @@ from srm.domain.moves.routing.routes import ERA, Route, topic_subject
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Position
-from srm.domain.recovery.residue import ResidueRecord
+from srm.domain.recovery.residue import ResidueRecord, Wanted
 from srm.domain.recovery.restore import RESTORE_KEY, RestoreRecord, restore_flow
 from srm.domain.recovery.source_return import CopyEnd
 from srm.engine.control.compacted import ensure_compacted
@@ -45,7 +45,6 @@ from srm.errors import (
     SrmError,
     UnavailableError,
 )
-from srm.replication.takeover.copy_end import Wanted
 
 PAYMENTS = TopicPartition("Payments", 0)
 COPY = TopicPartition("P.Payments", 0)
@@ -112,7 +111,7 @@ class Logs:
         self,
         wanted: Sequence[Wanted],
         visit: Callable[[int, Sequence[ResidueRecord]], bool],
-        at_once: int = 1,
+        at_once: int,
     ) -> None:
         del at_once
         for index, (_, one) in enumerate(wanted):

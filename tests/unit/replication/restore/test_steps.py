@@ -29,7 +29,8 @@ from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.errors import ConflictError, FencedError
 from srm.replication.mapping import index_writer, map_writer
 from srm.replication.restore import topic_handover
-from srm.replication.restore.look import FlowState, plan, unfinished
+from srm.replication.restore.flow_state import FlowState, unfinished
+from srm.replication.restore.look import plan
 from srm.replication.restore.steps import Restored, check, restore
 
 FIRST = [MARKER, 0, 1, HOLE, 2, MARKER, 3, 4]

@@ -26,7 +26,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_wanted import WantedOffsets
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
-from srm.domain.recovery.residue import ResidueRecord
+from srm.domain.recovery.residue import ResidueRecord, Wanted
 from srm.domain.recovery.source_return import CopyEnd
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.control.control_topics import create_control_topics
@@ -34,8 +34,7 @@ from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.moves import MoveContext
 from srm.engine.ports import Cluster, FlowContext, FlowMaps
 from srm.errors import SrmError
-from srm.replication.batches.rebuild import Record
-from srm.replication.takeover.copy_end import ReturnedLogs, Wanted
+from srm.replication.ports import Record
 from srm_lab.testing.clock import FakeClock
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.fake_maps import FakeMapReader
@@ -163,8 +162,8 @@ class SiteSwitch(FakeSwitch):
         return super().seal(copies)
 
 
-class SiteLogs(ReturnedLogs):
-    """Both logs of a flow in memory."""
+class SiteLogs:
+    """Both logs of a flow in memory (implements the comeback's ReturnedLogs)."""
 
     def __init__(self, sites: Sites, copier: Copier) -> None:
         self._sites = sites
@@ -192,7 +191,7 @@ class SiteLogs(ReturnedLogs):
         self,
         wanted: Sequence[Wanted],
         visit: Callable[[int, Sequence[Record]], bool],
-        at_once: int = 1,
+        at_once: int,
     ) -> None:
         """Show records without content: no residue is exported here."""
         del at_once

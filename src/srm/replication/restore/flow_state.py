@@ -1,0 +1,107 @@
+"""State topics of both flows of a restore: what they say of it, and whether it was broken off."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from srm.domain.flow_state.pause import Pause, read_pause
+from srm.domain.flow_state.replication_records import CopyId, PartitionPosition
+from srm.domain.flow_state.replication_state import ReplicationState, decode_state
+from srm.domain.flow_state.reported_positions import newest_position, positions_by_copy
+from srm.domain.names.topics import Flow
+from srm.domain.offset_map.offset_map import Position
+from srm.domain.recovery.restore import (
+    RESTORE_KEY,
+    RestoredPartition,
+    RestoreRecord,
+    restore_flow,
+)
+from srm.engine.flows.state_topic import StateTopic
+from srm.engine.ports import Cluster, FlowContext, TopicDescription
+from srm.errors import IntegrityError
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class FlowState:
+    """What the state topic of a flow says."""
+
+    records: Mapping[bytes, bytes]
+    state: ReplicationState
+
+    @classmethod
+    def read(cls, target: Cluster, flow: Flow) -> FlowState:
+        """Read it."""
+        records = StateTopic(target, flow.source).read()
+        return cls(records, decode_state(records))
+
+    def position(self, source: TopicDescription, number: int, target_id: str) -> Position | None:
+        """Return how far a partition is copied, None where nobody tells."""
+        newest = newest_position(self.positions.get((source.topic_id, number, target_id), ()))
+        return newest.position if newest else None
+
+    @cached_property
+    def positions(self) -> Mapping[CopyId, list[PartitionPosition]]:
+        """What slots have reported of each copy."""
+        return positions_by_copy(self.state.reports)
+
+    @property
+    def pause(self) -> Pause | None:
+        """Why nothing is copied."""
+        return read_pause(self.records)
+
+    @property
+    def restoring(self) -> RestoreRecord | None:
+        """What a restore has written when it began; one that is damaged is none."""
+        try:
+            value = self.records.get(RESTORE_KEY)
+            return RestoreRecord.decode(value) if value is not None else None
+        except IntegrityError as error:
+            _logger.warning("passed over: %s", error)
+            return None
+
+
+def unfinished(forward: FlowContext) -> tuple[str, ...]:
+    """Say of which topics of a flow's source a restore was begun and not handed over.
+
+    If the flow went on now, it would copy what is restored a second time. Where the topic on the
+    source was deleted since, nothing is left of its restore.
+
+    Raises:
+        SrmError: a cluster does not answer.
+    """
+    flow = forward.config.flow
+    own = FlowState.read(forward.source, restore_flow(flow))
+    if own.restoring is None:
+        return ()
+    known, policy = FlowState.read(forward.target, flow), forward.config.policy
+    begun = own.restoring.topics if own.restoring.is_for(known.pause) else {}
+    copies, originals = forward.target.topics(), forward.source.topics()
+    return tuple(
+        f"the restore of topic {name} was broken off: finish it (srm restore --from {flow.target} "
+        f"--to {flow.source} --topic {name}), or delete the topic on {flow.source}"
+        for name, original in sorted(originals.items())
+        if (copy := copies.get(policy.format_remote_topic(flow.source, name))) is not None
+        and (
+            begun.get(name) == original.topic_id
+            or any(position for position, _ in progress(own, known, original, copy))
+        )
+        and not all(
+            RestoredPartition((0, 0), *both).is_handed_over
+            for both in progress(own, known, original, copy)
+        )
+    )
+
+
+def progress(
+    own: FlowState, forward: FlowState, original: TopicDescription, copy: TopicDescription
+) -> list[tuple[Position | None, Position | None]]:
+    """Return how far each partition is restored, and how far the flow that goes on has copied."""
+    return [
+        (own.position(copy, n, original.topic_id), forward.position(original, n, copy.topic_id))
+        for n in range(copy.partitions)
+    ]
