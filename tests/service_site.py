@@ -29,11 +29,10 @@ from srm.domain.moves.records.revisions import KeptReport
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.recovery.drill import Drill, DrillGroup
 from srm.domain.text.reason import set_key
-from srm.engine.flows.health import flow_health
 from srm.engine.flows.loss_forecast import Standing
-from srm.engine.flows.observing import FlowView, PartitionState, PartitionView, observe
+from srm.engine.flows.observing import FlowState, observe
 from srm.engine.flows.replicator_status import DriverStatus, SlotStatus
-from srm.engine.flows.status import FlowStatus, TopicStatus
+from srm.engine.flows.status import FlowStatus, PartitionState, PartitionView, TopicStatus
 from srm.engine.groups.checkpoints import emit
 from srm.engine.moves.planning.facts import Away, MoveFacts, TopicPair
 from srm.engine.moves.planning.outlook import Outlook
@@ -251,7 +250,7 @@ def _look(
     status = replace(status, standing=None if status.pause else _standing(standing, groups=groups))
     outlook = replace(seen.outlook, facts=_facts(seen.outlook, at, groups=groups), proof=None)
     status = replace(status, heard_ms=at - 1 * _S)
-    view = FlowView(status, flow_health(status), partitions, outlook)
+    view = FlowState(status, partitions, outlook)
     return FlowLook(flow, flow_config(flow), view, at - 2 * _S)
 
 
@@ -259,7 +258,7 @@ def _standing(standing: Standing, *, groups: bool) -> Standing:
     return standing if groups else replace(standing, line="if it died now: 0 records lost")
 
 
-def _seen() -> FlowView:
+def _seen() -> FlowState:
     world = CopiedTopic()
     world.write(b"0", b"1")
     world.copy()

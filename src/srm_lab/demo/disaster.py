@@ -21,7 +21,7 @@ from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.report.report import MoveReport
 from srm.domain.names.topics import Flow
 from srm.engine import moves
-from srm.engine.flows.status import flow_status
+from srm.engine.flows.observing import flow_status
 from srm.engine.groups import checkpoints, group_sync
 from srm.engine.ports import TopicSpec
 from srm.engine.recovery.settle import Settled, settle_return

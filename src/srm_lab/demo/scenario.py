@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from srm.domain.verification.verification import VerificationSummary
-from srm.engine.flows.status import FlowStatus, flow_status
+from srm.engine.flows.observing import flow_status
+from srm.engine.flows.status import FlowStatus
 from srm.engine.metrics import metrics
 from srm.engine.ports import TopicSpec
 from srm.engine.verification import verification

@@ -17,7 +17,8 @@ from srm.domain.text.amount import ago, amount
 from srm.domain.text.reason import Reason
 from srm.engine.flows.health import Health, State, document, flow_health, topic_health
 from srm.engine.flows.loss_forecast import Standing
-from srm.engine.flows.status import FlowStatus, flow_status
+from srm.engine.flows.observing import flow_status
+from srm.engine.flows.status import FlowStatus
 from srm.pages.tables import Listing, moment
 from srm.wiring import PATIENCE_S
 

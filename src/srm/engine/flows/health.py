@@ -15,16 +15,18 @@ OFF        the configuration has switched it off
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from srm.config.model import FlowConfig
 from srm.domain.flow_state.pause import Pause
+from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount, some
 from srm.domain.text.documents import encode
 from srm.domain.text.reason import Reason
-from srm.engine.flows.replicator_status import down_reasons
+from srm.engine.flows.replicator_status import DriverStatus, down_reasons
 from srm.engine.flows.status import FlowStatus, TopicStatus
 from srm.engine.flows.supervision import FlowSigns
 
@@ -105,6 +107,82 @@ def off_reason(flow: Flow) -> Reason:
 def pause_reason(flow: Flow, pause: Pause) -> Reason:
     """Say why a flow is paused."""
     return Reason(pause.reason, f"srm return status --flow '{flow}'")
+
+
+def hints(
+    config: FlowConfig, found: FlowStatus, outcomes: Sequence[CheckpointOutcome]
+) -> Iterator[str]:
+    """Say what keeps a flow from doing its work, each with the command or key that helps; pure."""
+    flow = found.flow
+    if found.pause is not None:
+        yield (
+            f"nothing is copied until it is decided what becomes of {flow.source}, when it "
+            f"answers: srm return status --flow '{flow}', or, rebuilt and empty, "
+            f"srm restore --from {flow.target} --to {flow.source}"
+        )
+    if not found.source_error:
+        yield from _copying_hints(config, found)
+        yield from _group_hints(config, found, outcomes)
+    elif found.pause is None:
+        yield (
+            f"{flow.source} does not answer: this is what {flow.target} knows; to go on without "
+            f"it: srm failover run --mode unplanned --source {flow.source} --target {flow.target}"
+        )
+
+
+def _copying_hints(config: FlowConfig, found: FlowStatus) -> Iterator[str]:
+    flow = found.flow
+    if not config.enabled:
+        yield f"the flow is off: set {flow}.enabled=true"
+    if not found.topics:
+        ends = f"--source {flow.source} --target {flow.target}"
+        yield f"no topic is selected: srm-control topics {ends} --add 'TOPIC'"
+    elif found.driver is None or not found.driver.alive:
+        yield _start_hint(flow, found.driver)
+
+
+def _group_hints(
+    config: FlowConfig, found: FlowStatus, outcomes: Sequence[CheckpointOutcome]
+) -> Iterator[str]:
+    flow, standing = found.flow, found.standing
+    if not config.groups or not found.groups:
+        none = without_groups(config)
+        yield f"{none.text}: {none.action}" if none.action else none.text
+    if found.groups and not config.sync_group_offsets_enabled:
+        yield f"offsets are not written for groups: set {flow}.sync.group.offsets.enabled"
+    replicas = (
+        outcome.reason
+        for outcome in outcomes
+        if outcome.state == "not-selected"
+        and config.policy.topic_source(outcome.upstream.topic) == flow.target
+    )
+    yield from dict.fromkeys(replicas)
+    known = {group.group for group in standing.forecast.groups} if standing else set[str]()
+    missing = sorted(group.group for group in found.groups if group.group not in known)
+    if standing is not None and missing:
+        yield (
+            f"no checkpoint yet of {some(missing)}: if {flow.source} died now, auto.offset.reset "
+            f"would decide where to begin: srm checkpoints emit --flow '{flow}', or the DAG "
+            "srm_checkpoints"
+        )
+
+
+def without_groups(config: FlowConfig) -> Reason:
+    """Say of a flow without groups why it has none, and what to do where there is something."""
+    if config.groups:
+        return Reason("no selected group has committed offsets on a selected topic")
+    ends = f"--source {config.flow.source} --target {config.flow.target}"
+    return Reason("no group is selected", f"srm-control groups {ends} --add 'GROUP'")
+
+
+def _start_hint(flow: Flow, driver: DriverStatus | None) -> str:
+    if driver is not None and driver.stopped_by:
+        return (
+            f"{driver.stopped_by} has stopped the replicator: srm replicator restart --flow "
+            f"'{driver.stopped_flow}' lets srm_replication start it, srm replicate --flow '{flow}' "
+            "starts it here"
+        )
+    return f"no replicator is running: srm replicate --flow '{flow}'"
 
 
 def _idle_reasons(found: FlowStatus) -> Iterator[Reason]:

@@ -1,76 +1,56 @@
-"""One look at a flow for whoever shows it: what its target knows, and how far its source has gone.
+"""The one look at a flow: fetches what both clusters know of it, once.
 
-Unlike :func:`.flow_status` it makes requests for a bounded number of groups, so it can be repeated
-every few seconds: groups stand where their checkpoints say, see :mod:`.outlook`.
+It makes requests for a bounded number of groups, so it can be repeated every few seconds: groups
+are where their checkpoints say, see :mod:`.outlook`. Only :func:`flow_status` reads every group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
 
-from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.domain.flow_state.replication_records import AT_REST, PartitionStatus
-from srm.domain.flow_state.replication_records import State as ReportedState
+from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.proof_records import FlowProof
 from srm.domain.moves.records.plan import GroupPlan
 from srm.domain.names.topics import TopicPartition
-from srm.engine.flows.health import Health, flow_health
+from srm.engine.flows.health import Health, flow_health, hints
 from srm.engine.flows.loss_forecast import read_known, standing_of, with_commits
 from srm.engine.flows.source_look import (
     SourceLook,
     look_at_source,
-    partitions_of,
+    served,
     topics_by_copies,
     topics_of_source,
 )
-from srm.engine.flows.status import FlowStatus, Logs, copying_status, given_up, told_ends
-from srm.engine.flows.supervision import standing_pause
+from srm.engine.flows.status import (
+    FlowFacts,
+    FlowStatus,
+    GroupStatus,
+    PartitionView,
+    as_waiting,
+    status_of,
+)
+from srm.engine.flows.supervision import state_topic
+from srm.engine.groups.checkpoints import Survey, survey
 from srm.engine.moves.planning.outlook import Outlook
-from srm.engine.ports import FlowContext, FlowMaps, TopicDescription
-from srm.errors import UnavailableError
-
-PartitionState = ReportedState | Literal["unknown"]
-"""That of a partition; unknown: no slot has ever reported it."""
-GOING_ON: Final[frozenset[PartitionState]] = frozenset({"claiming", "copying"})
-IN_TROUBLE: Final[frozenset[PartitionState]] = AT_REST
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionView:
-    """One partition: where its copy is, in what state and why, what to do, what people must know.
-
-    ``source_next``, ``target_next`` are None where nobody has told a position. ``lag`` are source
-    offsets still to copy. ``since_ms`` is when the state began, 0: not known.
-    """
-
-    topic: str
-    partition: int
-    state: PartitionState
-    source_next: int | None
-    source_end: int | None
-    target_next: int | None
-    lag: int
-    since_ms: int = 0
-    reason: str = ""
-    notes: tuple[PartitionNotes, ...] = ()
-    action: str = ""
+from srm.engine.moves.planning.problems import unsettled_problems
+from srm.engine.ports import FlowContext, GroupDescription, TopicDescription
+from srm.errors import SrmError, UnavailableError
 
 
 @dataclass(frozen=True)
-class FlowView:
-    """A flow at one moment: its status and health, its partitions and what is known of groups."""
+class FlowState:
+    """A flow at one moment: its status, its partitions and what is known of its groups."""
 
     status: FlowStatus
-    health: Health
     partitions: Mapping[str, tuple[PartitionView, ...]] = field(default_factory=dict)
     outlook: Outlook | None = None
 
     @property
-    def heard_ms(self) -> int:
-        """When the source last answered a slot, epoch milliseconds; 0: never, or unknown."""
-        return self.status.heard_ms
+    def health(self) -> Health:
+        """The health of the flow."""
+        return flow_health(self.status)
 
     @property
     def proof(self) -> FlowProof | None:
@@ -79,40 +59,58 @@ class FlowView:
 
     @property
     def groups(self) -> tuple[GroupPlan, ...]:
-        """Where each group would go on, were the source given up now."""
+        """The place of each group on the target, were the source given up now."""
         return self.outlook.plans if self.outlook is not None else ()
 
 
-def observe(context: FlowContext) -> FlowView:
+def flow_status(context: FlowContext) -> FlowStatus:
+    """Look at a flow once, with all its groups and with hints; errors as :func:`observe`."""
+    status = _look(context, with_groups=True).status
+    if status.standing is None or status.source_error:
+        return status
+    unsettled = tuple(problem.text for problem in unsettled_problems(context))
+    return replace(status, hints=(*status.hints, *unsettled))
+
+
+def observe(context: FlowContext) -> FlowState:
     """Look at a flow once; a source that does not answer leaves what the target knows.
 
     Raises:
         SrmError: the target does not answer.
     """
-    now_ms = context.now_ms()
-    pause = standing_pause(context)
-    selected, error = _ask_topics(context)
-    known = read_known(context, also=selected)
-    source = _ask_source(context, selected, error, known)
-    if not source.error:
-        known = with_commits(context, known)
-    standing = standing_of(context, known, None if source.error else source)
-    maps = known.facts.maps
-    ends = _ends(source, maps, source.topics)
-    logs = Logs(maps, known.facts.target.topics, ends, source.starts, known.copy_starts)
-    topics = [topic for _, topic in sorted(source.topics.items())]
-    status = replace(copying_status(context, now_ms, topics, logs, source.error), standing=standing)
-    if pause is not None:
-        status = given_up(status, pause)
-    return FlowView(
-        status,
-        flow_health(status),
-        {
-            name: tuple(partition_views(topic, maps, ends, source.starts, idle_reason(status)))
-            for name, topic in source.topics.items()
-        },
-        known,
+    return _look(context, with_groups=False)
+
+
+def _look(context: FlowContext, *, with_groups: bool) -> FlowState:
+    now_ms, commands = context.now_ms(), state_topic(context).read_commands()
+    topics, error = _ask_topics(context)
+    known, errors = _read_known(context, topics)
+    maps = context.maps.load(topics, {}) if known is None else known.facts.maps
+    source, surveyed = SourceLook.of_reports(topics, maps, error), None
+    if not error:
+        try:
+            source = look_at_source(context, topics, maps)
+            surveyed = survey(context) if with_groups else None
+        except UnavailableError as silent:
+            source = SourceLook.of_reports(topics, maps, str(silent))
+    on_target = context.target.topics() if known is None else known.facts.target.topics
+    starts = _copy_starts(context, topics, on_target, known)
+    status, reported = status_of(
+        FlowFacts(context.config, now_ms, commands, maps, source, on_target, starts)
     )
+    if known is not None:
+        known = known if source.error else with_commits(context, known)
+    status = replace(
+        status,
+        errors={**status.errors, **errors},
+        standing=None
+        if known is None or status.pause is not None
+        else standing_of(context, known, None if source.error else source),
+    )
+    if with_groups:
+        status = _with_groups(context, status, known, surveyed)
+    partitions = {name: as_waiting(status, views) for name, views in reported.items()}
+    return FlowState(status, partitions, known)
 
 
 def _ask_topics(context: FlowContext) -> tuple[dict[str, TopicDescription], str]:
@@ -123,69 +121,88 @@ def _ask_topics(context: FlowContext) -> tuple[dict[str, TopicDescription], str]
         return topics_by_copies(context), str(error)
 
 
-def _ask_source(
-    context: FlowContext, selected: Mapping[str, TopicDescription], error: str, known: Outlook
-) -> SourceLook:
-    """Ask how far the source is, or say why it does not answer."""
-    if not error:
-        try:
-            return look_at_source(context, selected, known.facts.maps)
-        except UnavailableError as silent:
-            error = str(silent)
-    return SourceLook(selected, error=error)
+def _read_known(
+    context: FlowContext, topics: Collection[str]
+) -> tuple[Outlook | None, dict[str, str]]:
+    """Read what the forecast is made from; the rest is reported without it, with the reason."""
+    try:
+        return read_known(context, also=topics), {}
+    except UnavailableError:
+        raise
+    except SrmError as error:
+        return None, {"forecast": str(error)}
 
 
-def _ends(
-    source: SourceLook, maps: FlowMaps, topics: Mapping[str, TopicDescription]
-) -> Mapping[TopicPartition, int]:
-    """Return the ends of the source's logs: those it says, else those it said last."""
-    if not source.error:
-        return source.ends
-    return told_ends(maps, partitions_of(topics, sorted(topics)))
+def _copy_starts(
+    context: FlowContext,
+    topics: Collection[str],
+    on_target: Mapping[str, TopicDescription],
+    known: Outlook | None,
+) -> dict[TopicPartition, int]:
+    """Return where the logs of copies begin, heartbeats among them, which do not move."""
+    policy, source = context.config.policy, context.config.flow.source
+    remotes = [policy.format_remote_topic(source, name) for name in topics]
+    starts = {} if known is None else dict(known.copy_starts)
+    places = [place for name in remotes if name in on_target for place in served(on_target[name])]
+    unread = [place for place in places if place not in starts]
+    return {**starts, **(context.target.log_starts(unread) if unread else {})}
 
 
-def partition_views(
-    topic: TopicDescription,
-    maps: FlowMaps,
-    ends: Mapping[TopicPartition, int],
-    starts: Mapping[TopicPartition, int],
-    idle: str = "",
-) -> Iterator[PartitionView]:
-    """Say where each partition of a topic stands; pure.
+def _with_groups(
+    context: FlowContext, status: FlowStatus, known: Outlook | None, surveyed: Survey | None
+) -> FlowStatus:
+    """Add all groups, by their commits if the source answers, else by their checkpoints."""
+    outcomes = () if surveyed is None else surveyed.outcomes
+    groups = _groups(context, outcomes)
+    if status.source_error and known is not None:
+        groups = _groups_by_checkpoints(context, known)
+    unread = {} if surveyed is None else surveyed.errors
+    found = replace(
+        status,
+        groups=groups,
+        errors={**status.errors, **{f"group {name}": why.text for name, why in unread.items()}},
+    )
+    return replace(found, hints=tuple(hints(context.config, found, outcomes)))
 
-    Where nobody copies (``idle`` says why), what was said last of one that went on is said no more:
-    it waits, even if nothing is left to copy.
-    """
-    for number in range(topic.partitions):
-        place = TopicPartition(topic.name, number)
-        at, end = maps.get(place).position, ends.get(place)
-        status, damage = (maps.statuses or {}).get(place), maps.errors.get(place)
-        view = PartitionView(
-            topic.name,
-            number,
-            _state(status, told=at is not None),
-            at.source_next if at else None,
-            end,
-            at.target_next if at else None,
-            max(0, (end or 0) - (at.source_next if at else starts.get(place, end or 0))),
-            status.time_ms if status else 0,
-            damage or (status.what if status else ""),
-            maps.notes.get(place, ()),
-            status.action if status and not damage else "",
+
+def _groups(
+    context: FlowContext, outcomes: Collection[CheckpointOutcome]
+) -> tuple[GroupStatus, ...]:
+    by_group = defaultdict[str, list[CheckpointOutcome]](list)
+    for outcome in outcomes:
+        by_group[outcome.group].append(outcome)
+    if not by_group:
+        return ()
+    source = context.source.groups(sorted(by_group))
+    target = context.target.groups(sorted(by_group))
+    return tuple(
+        GroupStatus(
+            group,
+            _state_of(source, group),
+            _state_of(target, group),
+            dict(sorted(Counter(outcome.state for outcome in found).items())),
+            sum(outcome.remaining for outcome in found),
+            sum(outcome.skipped for outcome in found),
         )
-        if view.state in GOING_ON and idle:
-            view = replace(view, state="waiting", since_ms=0, reason=view.reason or idle)
-        yield view
+        for group, found in sorted(by_group.items())
+    )
 
 
-def idle_reason(status: FlowStatus) -> str:
-    """Say why nobody copies a flow, empty where somebody does."""
-    if status.source_error:
-        return f"{status.flow.source} does not answer"
-    return "" if status.is_copied else "nobody copies it now"
+def _groups_by_checkpoints(context: FlowContext, known: Outlook) -> tuple[GroupStatus, ...]:
+    names = known.facts.groups
+    described = context.target.groups(names) if names else {}
+    return tuple(
+        GroupStatus(
+            plan.group,
+            "unknown",
+            _state_of(described, plan.group),
+            {"checkpoint": len(known.places(plan.group))},
+            0,
+            plan.skipped,
+        )
+        for plan in known.plans
+    )
 
 
-def _state(status: PartitionStatus | None, *, told: bool) -> PartitionState:
-    if status is not None:
-        return status.state
-    return "copying" if told else "unknown"
+def _state_of(groups: Mapping[str, GroupDescription], group: str) -> str:
+    return groups[group].state if group in groups else "unknown"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from srm.domain.flow_state.liveness_thresholds import is_silent
@@ -15,8 +15,7 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import ago
 from srm.domain.text.reason import Reason
-from srm.engine.flows.supervision import read_request, state_topic
-from srm.engine.ports import FlowContext
+from srm.engine.flows.supervision import read_request
 from srm.errors import IntegrityError
 
 
@@ -55,9 +54,13 @@ class SlotStatus:
     alive: bool
 
 
-def driver_status(context: FlowContext, now_ms: int) -> tuple[DriverStatus | None, dict[str, str]]:
-    """Say who drives a flow, and what cannot be read of that; None: nobody ever did."""
-    records = state_topic(context).read_commands()
+def driver_status(
+    records: Mapping[bytes, bytes], flow: Flow, now_ms: int
+) -> tuple[DriverStatus | None, dict[str, str]]:
+    """Say who drives a flow by the commands in its state topic, and what of them is damaged; pure.
+
+    None: no replicator ever drove it.
+    """
     value = records.get(DRIVER_KEY)
     if value is None:
         return None, {}
@@ -72,7 +75,7 @@ def driver_status(context: FlowContext, now_ms: int) -> tuple[DriverStatus | Non
     alive = not beat.ended and not is_silent(age_ms)
     stopped = beat.stopped_by, beat.stopped_flow
     if request is not None and request.action == "stop":
-        stopped = request.by, str(context.config.flow)
+        stopped = request.by, str(flow)
     return (
         DriverStatus(
             *(beat.driver, beat.application_id, beat.host, beat.pid, age_ms, alive),

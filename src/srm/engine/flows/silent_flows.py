@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from srm.domain.metrics.metrics import RawMetric, encode_raw
 from srm.domain.metrics.windows import LONGEST_INTERVAL_MS
-from srm.engine.flows.observing import FlowView, observe
+from srm.engine.flows.observing import FlowState, observe
 from srm.engine.metrics.raw_metrics import tell
 from srm.engine.ports import FlowContext
 
@@ -66,13 +66,13 @@ def tell_silence(
         lag_records=None
         if view.status.source_error
         else sum(metric.lag_records for metric in metrics),
-        source_heard_ms=view.heard_ms,
+        source_heard_ms=view.status.heard_ms,
         driver_age_ms=driver.age_ms if driver is not None else None,
     )
     return silence, values
 
 
-def is_silent(view: FlowView) -> bool:
+def is_silent(view: FlowState) -> bool:
     """Whether nobody copies a flow that is switched on, so that nobody tells its lag."""
     status = view.status
     if not status.enabled:
@@ -81,7 +81,7 @@ def is_silent(view: FlowView) -> bool:
     return status.pause is not None or ended or not any(slot.alive for slot in status.slots)
 
 
-def _interval_ms(context: FlowContext, view: FlowView, told_ms: int | None) -> int:
+def _interval_ms(context: FlowContext, view: FlowState, told_ms: int | None) -> int:
     """Return of how long a time the lag is told that was found now."""
     status = view.status
     if told_ms is None:
@@ -94,7 +94,7 @@ def _interval_ms(context: FlowContext, view: FlowView, told_ms: int | None) -> i
     return max(1, status.time_ms - since_ms)
 
 
-def lags(context: FlowContext, view: FlowView, interval_ms: int) -> Iterator[RawMetric]:
+def lags(context: FlowContext, view: FlowState, interval_ms: int) -> Iterator[RawMetric]:
     """Give a raw metric for each partition that lags; none where the source does not answer."""
     if view.status.source_error:
         return

@@ -7,7 +7,7 @@ and the copy has not is no estimate.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -43,6 +43,15 @@ class SourceLook:
     uncounted: frozenset[str] = frozenset()
     time_ms: int = 0
     error: str = ""
+
+    @classmethod
+    def of_reports(
+        cls, topics: Mapping[str, TopicDescription], maps: FlowMaps, error: str
+    ) -> SourceLook:
+        """Return the ends that slots reported last, of a source that does not answer."""
+        positions = {place: maps.get(place).position for place in partitions_of(topics, topics)}
+        ends = {place: at.source_end for place, at in positions.items() if at is not None}
+        return cls(topics, ends, error=error)
 
     def brought_up_to_date(self, known: PartitionKnown) -> PartitionKnown:
         """Say of a partition how far its source is now, instead of when it last told a slot."""
@@ -82,10 +91,16 @@ class SourceLook:
 
 
 def partitions_of(
-    topics: Mapping[str, TopicDescription], names: Sequence[str]
+    topics: Mapping[str, TopicDescription], names: Iterable[str]
 ) -> list[TopicPartition]:
     """Return all partitions of some topics."""
     return [TopicPartition(name, n) for name in names for n in range(topics[name].partitions)]
+
+
+def served(topic: TopicDescription) -> list[TopicPartition]:
+    """Return the partitions of a topic that have a leader: no broker could answer for the rest."""
+    numbers = (n for n in range(topic.partitions) if n not in topic.leaderless)
+    return [TopicPartition(topic.name, number) for number in numbers]
 
 
 def topics_of_source(context: FlowContext) -> dict[str, TopicDescription]:
@@ -128,15 +143,21 @@ def look_at_source(
     Raises:
         SrmError: the source does not answer.
     """
-    wanted = partitions_of(topics, sorted(topics))
-    unknown = [place for place in wanted if maps.get(place).position is None]
     time_ms = context.now_ms()
-    ends = context.source.log_ends(wanted) if wanted else {}
-    starts = context.source.log_starts(unknown) if unknown else {}
+    ends, starts = bounds(context, partitions_of(topics, sorted(topics)), maps)
     beats = frozenset(name for name in topics if context.config.policy.is_heartbeats_topic(name))
     counted = [place for place in ends if place.topic not in beats]
     oldest_ms = _oldest(context, counted, maps, ends, starts)
     return SourceLook(topics, ends, starts, oldest_ms, beats, time_ms)
+
+
+def bounds(
+    context: FlowContext, wanted: Collection[TopicPartition], maps: FlowMaps
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Query the ends of logs of the source, and the starts of those without a position."""
+    ends = context.source.log_ends(wanted) if wanted else {}
+    unknown = [place for place in wanted if maps.get(place).position is None]
+    return ends, context.source.log_starts(unknown) if unknown else {}
 
 
 def _oldest(

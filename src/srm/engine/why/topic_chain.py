@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from srm.domain.flow_state.anomalies import begin_of_copy, in_force
 from srm.domain.flow_state.liveness_thresholds import is_silent
 from srm.domain.text.amount import ago, amount, some
-from srm.engine.flows.observing import GOING_ON, PartitionState, PartitionView
 from srm.engine.flows.replicator_status import down_reasons
+from srm.engine.flows.status import GOING_ON, PartitionState, PartitionView
 from srm.engine.groups.checkpoints import selection_of
 from srm.engine.why.answer import Step
 from srm.engine.why.flow_steps import flow_steps

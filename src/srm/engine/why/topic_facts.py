@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from srm.config.model import FlowConfig
-from srm.domain.flow_state.pause import Pause
+from srm.domain.flow_state.pause import Pause, read_pause
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names.filters import NameFilter, Refusal, refusal
-from srm.domain.names.topics import TopicPartition
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists
-from srm.engine.flows.observing import PartitionView, idle_reason, partition_views
-from srm.engine.flows.source_look import partitions_of
-from srm.engine.flows.status import FlowStatus, Logs, copying_status, told_ends
-from srm.engine.flows.supervision import standing_pause, state_topic
+from srm.engine.flows.source_look import SourceLook, bounds, served
+from srm.engine.flows.status import FlowFacts, FlowStatus, PartitionView, as_waiting, status_of
+from srm.engine.flows.supervision import state_topic
 from srm.engine.ports import FlowContext, TopicDescription, TopicSpec
 from srm.engine.why.rates import recent_rate
 from srm.errors import SrmError, UnavailableError
@@ -103,7 +101,7 @@ def read_topic(context: FlowContext, name: str) -> TopicFacts:
         SrmError: the target does not answer.
     """
     config = context.config
-    pause = standing_pause(context)
+    commands = state_topic(context).read_commands()
     on_target = context.target.topics()
     on_source: Mapping[str, TopicDescription] = {}
     source_error = ""
@@ -119,14 +117,14 @@ def read_topic(context: FlowContext, name: str) -> TopicFacts:
         name if name != topic else "",
         on_source,
         on_target,
-        pause,
+        read_pause(commands),
         source_error,
         hidden=not source_error and topic not in on_source and _is_hidden(context, topic),
     )
     known = on_source.get(topic) or _as_copied(facts)
     if facts.refusal is not None or known is None:
         return facts
-    return replace(facts, copying=_copying(context, facts, known))
+    return replace(facts, copying=_copying(context, facts, known, commands))
 
 
 def original_name(name: str, config: FlowConfig, on_source: Mapping[str, TopicDescription]) -> str:
@@ -147,43 +145,44 @@ def _as_copied(facts: TopicFacts) -> TopicDescription | None:
     return None if copy is None else TopicDescription(facts.topic, "", copy.partitions)
 
 
-def _copying(context: FlowContext, facts: TopicFacts, known: TopicDescription) -> Copying:
+def _copying(
+    context: FlowContext,
+    facts: TopicFacts,
+    known: TopicDescription,
+    commands: Mapping[bytes, bytes],
+) -> Copying:
     topic, now_ms = facts.topic, context.now_ms()
     maps = context.maps.load([topic], {})
-    places = _served(partitions_of({topic: known}, [topic]), known)
-    ends = told_ends(maps, places) if facts.source_error else context.source.log_ends(places)
-    unknown = [place for place in ends if maps.get(place).position is None]
-    starts = context.source.log_starts(unknown) if unknown else {}
+    topics = {topic: known}
+    if facts.source_error:
+        source = SourceLook.of_reports(topics, maps, facts.source_error)
+    else:
+        source = SourceLook(topics, *bounds(context, served(known), maps))
     copy = facts.on_target.get(facts.remote)
-    copies = [] if copy is None else _served(partitions_of(facts.on_target, [copy.name]), copy)
-    copy_starts = context.target.log_starts(copies) if copies else {}
-    logs = Logs(maps, facts.on_target, ends, starts, copy_starts)
-    source_error = facts.source_error
-    status = copying_status(context, now_ms, [known], logs, source_error)
-    idle = idle_reason(status)
+    copies = [] if copy is None else served(copy)
+    starts = context.target.log_starts(copies) if copies else {}
+    status, reported = status_of(
+        FlowFacts(context.config, now_ms, commands, maps, source, facts.on_target, starts)
+    )
+    views = reported[topic]
     return Copying(
         status,
         # That a source does not answer is said once, and no partition's fault.
-        tuple(partition_views(known, maps, ends, starts, "" if source_error else idle)),
-        _assigned(context, known),
+        views if facts.source_error else as_waiting(status, views),
+        _assigned(commands, known),
         _rights(context, facts),
         None if copy is not None else context.target.creation_problem(_spec(facts, known)),
         recent_rate(context, [topic], now_ms) if status.remaining else None,
     )
 
 
-def _served(places: Collection[TopicPartition], topic: TopicDescription) -> list[TopicPartition]:
-    """Leave out partitions that nobody leads: nobody could answer for them."""
-    return [place for place in places if place.partition not in topic.leaderless]
-
-
 def _spec(facts: TopicFacts, known: TopicDescription) -> TopicSpec:
     return TopicSpec(facts.remote, known.partitions, facts.config.replication_factor, {})
 
 
-def _assigned(context: FlowContext, known: TopicDescription) -> dict[int, str]:
+def _assigned(commands: Mapping[bytes, bytes], known: TopicDescription) -> dict[int, str]:
     """Return the slots that the partitions of a topic are assigned to, of this topic id."""
-    assignments = decode_state(state_topic(context).read_commands()).assignments
+    assignments = decode_state(commands).assignments
     return {
         partition.partition: assignment.slot
         for assignment in assignments

@@ -8,7 +8,7 @@ from typing import Final
 
 from srm.domain.text.amount import amount
 from srm.domain.text.reason import Reason
-from srm.engine.flows.observing import IN_TROUBLE
+from srm.engine.flows.status import IN_TROUBLE
 from srm.service.views.documents import FlowSummary, State
 from srm.service.views.series import Measured
 from srm.service.views.snapshots import FlowLook
@@ -121,8 +121,8 @@ def since_ms(look: FlowLook) -> int | None:
         return status.pause.time_ms
     if status.driver is not None and not status.driver.alive and view.health.state == "STOPPED":
         return status.time_ms - status.driver.age_ms
-    if status.source_error and view.heard_ms:
-        return view.heard_ms
+    if status.source_error and view.status.heard_ms:
+        return view.status.heard_ms
     times = [
         one.since_ms
         for partitions in view.partitions.values()

@@ -12,7 +12,7 @@ from srm.domain.moves.records.progress import DECIDED, HELD
 from srm.domain.moves.report.report import MoveReport
 from srm.domain.names.topics import Flow
 from srm.domain.recovery.drill import Drill
-from srm.engine.flows.observing import FlowView
+from srm.engine.flows.observing import FlowState
 from srm.engine.flows.status import FlowStatus
 from srm.engine.why import is_fresh
 from srm.service.prometheus.metric_table import (
@@ -49,8 +49,8 @@ def flow_samples(look: FlowLook, groups: Collection[GroupRow]) -> Iterator[Sampl
     if view is None:
         return
     yield "srm_flow_source_up", labels, not view.status.source_error
-    if view.heard_ms:
-        yield "srm_flow_source_heard_timestamp_seconds", labels, view.heard_ms / 1000
+    if view.status.heard_ms:
+        yield "srm_flow_source_heard_timestamp_seconds", labels, view.status.heard_ms / 1000
     yield "srm_flow_lag_offsets", labels, row.lag
     yield from _replicator(view.status, labels)
     yield from _states(view, labels)
@@ -92,7 +92,7 @@ def _forecast(found: ForecastLine, labels: Labels) -> Iterator[Sample]:
     yield "srm_forecast_unknown_partitions", labels, len(found.unknown)
 
 
-def _states(view: FlowView, labels: Labels) -> Iterator[Sample]:
+def _states(view: FlowState, labels: Labels) -> Iterator[Sample]:
     yield from _counted(
         "srm_flow_topics", labels, TOPIC_STATES, Counter(t.state for t in view.status.topics)
     )

@@ -8,7 +8,8 @@ from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.names.topics import Flow
 from srm.domain.recovery.drill import Drill
 from srm.domain.text.amount import amount, duration
-from srm.engine.flows.observing import IN_TROUBLE, FlowView
+from srm.engine.flows.observing import FlowState
+from srm.engine.flows.status import IN_TROUBLE
 from srm.service.views.documents import Event
 from srm.service.views.move_rows import is_blocked
 from srm.service.views.snapshots import Change, FlowLook, Healed, MoveLook
@@ -27,7 +28,7 @@ def events(look: FlowLook, moves: Iterable[MoveLook], drills: Iterable[Drill]) -
     return tuple(sorted(found, key=lambda one: (-one.time_ms, one.topic, one.partition or 0)))
 
 
-def _of_view(flow: str, view: FlowView) -> Iterator[Event]:
+def _of_view(flow: str, view: FlowState) -> Iterator[Event]:
     for partitions in view.partitions.values():
         for one in partitions:
             for note in one.notes:
@@ -64,7 +65,7 @@ def _of_note(note: PartitionNotes) -> Iterator[tuple[str, str]]:
         yield "re-created", text
 
 
-def _of_replicator(flow: str, view: FlowView) -> Iterator[Event]:
+def _of_replicator(flow: str, view: FlowState) -> Iterator[Event]:
     status = view.status
     if status.pause is not None:
         text = f"paused by {status.pause.by}: {status.pause.reason}"

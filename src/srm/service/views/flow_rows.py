@@ -14,7 +14,8 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.reason import Reason
 from srm.engine.flows.health import topic_health
 from srm.engine.flows.loss_forecast import Standing
-from srm.engine.flows.observing import GOING_ON, FlowView, PartitionView
+from srm.engine.flows.observing import FlowState
+from srm.engine.flows.status import GOING_ON, PartitionView
 from srm.engine.moves.planning.outlook import Outlook
 from srm.engine.why import is_fresh
 from srm.service.views.documents import (
@@ -54,7 +55,7 @@ def summary(look: FlowLook) -> FlowSummary:
         state,
         _unseen(look) if look.error else view.health.reasons,
         look.looked_ms,
-        view.heard_ms,
+        view.status.heard_ms,
         len(status.topics),
         sum(topic.partitions for topic in status.topics),
         len(view.groups),
@@ -73,7 +74,7 @@ def _unseen(look: FlowLook) -> tuple[Reason, ...]:
     return (Reason(f"cannot be seen now: {look.error}", action),)
 
 
-def _replicator(view: FlowView) -> Replicator | None:
+def _replicator(view: FlowState) -> Replicator | None:
     driver = view.status.driver
     if driver is None:
         return None
@@ -144,7 +145,7 @@ def figure(row: TopicRow, metric: str, statistic: str) -> float:
     return float(getattr(found, statistic)) if found is not None and found.count else -1.0
 
 
-def _groups_by_topic(view: FlowView) -> dict[str, set[str]]:
+def _groups_by_topic(view: FlowState) -> dict[str, set[str]]:
     found: defaultdict[str, set[str]] = defaultdict(set)
     for plan in view.groups:
         for position in plan.positions:
@@ -153,7 +154,7 @@ def _groups_by_topic(view: FlowView) -> dict[str, set[str]]:
     return found
 
 
-def partition_rows(view: FlowView, topic: str) -> tuple[PartitionRow, ...]:
+def partition_rows(view: FlowState, topic: str) -> tuple[PartitionRow, ...]:
     """Describe the partitions of a topic, in order."""
     return tuple(_partition_row(one) for one in view.partitions.get(topic, ()))
 
@@ -276,7 +277,9 @@ class _Ends:
     copied: int | None
 
 
-def _ends(view: FlowView, outlook: Outlook, opposite: FlowLook | None, one: PartitionMove) -> _Ends:
+def _ends(
+    view: FlowState, outlook: Outlook, opposite: FlowLook | None, one: PartitionMove
+) -> _Ends:
     target = _end(outlook, one.target)
     for partition in view.partitions.get(one.topic, ()):
         if partition.partition == one.partition:

@@ -11,7 +11,7 @@ from srm.domain.moves.records.progress import MoveProgress
 from srm.domain.moves.records.revisions import KeptReport
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.recovery.drill import Drill
-from srm.engine.flows.observing import FlowView
+from srm.engine.flows.observing import FlowState
 from srm.service.views.documents import State
 from srm.service.views.series import Measured
 
@@ -57,7 +57,7 @@ class FlowLook:
 
     flow: Flow
     config: FlowConfig
-    view: FlowView | None = None
+    view: FlowState | None = None
     looked_ms: int = 0
     error: str = ""
     measured: Mapping[str, Measured] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from srm.config.model import Config
 from srm.domain.names.topics import Flow
-from srm.engine.flows.observing import FlowView
+from srm.engine.flows.observing import FlowState
 from srm.errors import ElsewhereError, NotFoundError, UnavailableError
 from srm.service.shutdown import end_all
 from srm.service.views import flow_rows, move_rows
@@ -132,7 +132,7 @@ class Views:
         """Sum up all flows."""
         return tuple(flow_rows.summary(look) for look in self.looks())
 
-    def seen(self, flow: Flow) -> tuple[FlowLook, FlowView]:
+    def seen(self, flow: Flow) -> tuple[FlowLook, FlowState]:
         """Return the latest look at a flow that saw something.
 
         Raises:

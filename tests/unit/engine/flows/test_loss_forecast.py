@@ -11,8 +11,8 @@ from srm.domain.flow_state.pause import PAUSE_KEY, Pause
 from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.flows.loss_forecast import read_standing
-from srm.engine.flows.observing import observe
-from srm.engine.flows.status import FlowStatus, flow_status
+from srm.engine.flows.observing import flow_status, observe
+from srm.engine.flows.status import FlowStatus
 from srm.engine.flows.supervision import state_topic
 from srm.engine.groups.checkpoints import emit
 from srm.engine.ports import FlowContext

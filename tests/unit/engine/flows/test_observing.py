@@ -11,8 +11,8 @@ from tests.unit.engine.flows.test_loss_forecast import running
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.engine.flows.health import flow_health
-from srm.engine.flows.observing import observe
-from srm.engine.flows.status import FlowStatus, flow_status
+from srm.engine.flows.observing import flow_status, observe
+from srm.engine.flows.status import FlowStatus
 from srm.engine.groups.checkpoints import emit
 from srm.engine.ports import FlowContext
 
@@ -65,7 +65,7 @@ def test_groups_stand_where_their_checkpoints_say(world: CopiedTopic) -> None:
 
     [group] = view.groups
     assert (group.group, group.lag) == ("audit", 2)
-    assert view.heard_ms == world.clock()
+    assert view.status.heard_ms == world.clock()
 
 
 def test_a_source_that_does_not_answer_leaves_what_the_target_knows(world: CopiedTopic) -> None:

@@ -14,7 +14,7 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
-from srm.engine.flows.status import flow_status
+from srm.engine.flows.observing import flow_status
 from srm.engine.groups.checkpoints import emit
 
 PAYMENTS = TopicPartition("Payments", 0)

@@ -310,7 +310,9 @@ def test_a_stopped_partition_says_why_and_what_its_slot_says_to_do(flow: Running
     answer = why_topic(flow.context, "Topic")
 
     assert wrong(answer) == ["partitions"]
-    assert answer.verdict.endswith("partition 0 stopped: retention has deleted what comes next")
+    assert answer.verdict.endswith(
+        "partition 0 stopped: retention has deleted what comes next (offsets 3 to 4)"
+    ), "the words of its status"
     assert answer.action == action
 
 

@@ -37,8 +37,7 @@ from srm.cli.main import app as srm
 from srm.config.service import ServiceSettings
 from srm.domain.moves.routing.routes import Route
 from srm.domain.names.topics import Flow
-from srm.engine.flows.health import flow_health
-from srm.engine.flows.observing import FlowView
+from srm.engine.flows.observing import FlowState
 from srm.engine.moves.control.routes import RoutingTables
 from srm.errors import ConfigError
 from srm.service.access.access import Access, User
@@ -313,7 +312,7 @@ def site_without_source(flow: Flow) -> Views:
     look = watch.look.flows[flow]
     assert look.view is not None
     status = replace(look.view.status, source_error="cluster P: timed out")
-    view = replace(look.view, status=status, health=flow_health(status))
+    view = replace(look.view, status=status)
     gone = replace(look, view=view)
     watch.look = replace(watch.look, flows={**watch.look.flows, flow: gone})  # type: ignore[misc]
     return views
@@ -346,7 +345,7 @@ def test_what_a_copy_holds_is_told_in_offsets_with_its_unit(client: TestClient) 
 def test_a_lag_of_a_source_that_is_away_says_as_of_when_it_is(page: str) -> None:
     views = site_without_source(P_C)
     now = [one for one in views._watches.values() if one.alias == "C"]
-    heard = f'data-ms="{now[0].look.flows[P_C].view.heard_ms}"'  # type: ignore[union-attr]
+    heard = f'data-ms="{now[0].look.flows[P_C].view.status.heard_ms}"'  # type: ignore[union-attr]
     client = TestClient(create_app(views))
 
     away, there = client.get(page).text, TestClient(create_app(site())).get(page).text
@@ -453,7 +452,7 @@ def late_site() -> Views:
     now = now_ms()
     status = degraded(now).view.status  # type: ignore[union-attr]
     copying = replace(status, topics=(status.topics[1],))
-    view = FlowView(copying, flow_health(copying))
+    view = FlowState(copying)
     views = still_views(FlowLook(P_B, flow_config(P_B), view, now), well(now))
     for alias in ("P", "B"):
         watch: Any = views._watch(alias)

@@ -104,7 +104,7 @@ def test_of_a_source_that_is_away_it_is_when_it_last_answered() -> None:
     assert look.view is not None
     gone = replace(look.view, status=replace(look.view.status, source_error="no answer"))
 
-    assert since_ms(replace(look, view=gone)) == look.view.heard_ms
+    assert since_ms(replace(look, view=gone)) == look.view.status.heard_ms
 
 
 def lagging(*lags: float, records: int = 600) -> list[Measured]:

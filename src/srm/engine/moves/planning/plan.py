@@ -16,6 +16,7 @@ from srm.domain.text.amount import few, some
 from srm.domain.text.reason import Reason
 from srm.engine.drill.leftovers import try_to_remove_leftovers
 from srm.engine.flows.replicator_status import down_reasons, driver_status, slot_statuses
+from srm.engine.flows.supervision import state_topic
 from srm.engine.moves.control.control import Change
 from srm.engine.moves.control.move_records import (
     MoveContext,
@@ -295,6 +296,7 @@ def _without_routed(
 
 def _down(context: MoveContext, facts: MoveFacts) -> Reason | None:
     """Say why nobody copies the flow of the move, None where somebody does."""
-    driver, _ = driver_status(context.forward, context.now_ms())
+    commands, flow = state_topic(context.forward).read_commands(), context.forward.config.flow
+    driver, _ = driver_status(commands, flow, context.now_ms())
     slots = slot_statuses(facts.maps.reports, facts.maps_ms)
-    return next(down_reasons(context.forward.config.flow, driver, slots), None)
+    return next(down_reasons(flow, driver, slots), None)
