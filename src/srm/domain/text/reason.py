@@ -32,6 +32,12 @@ class Reason:
         """Return what an error says."""
         return cls(str(error), error.action)
 
+    @property
+    def line(self) -> str:
+        """The text, followed by what to do where it does not say so itself."""
+        has_action = self.action and self.action not in self.text
+        return f"{self.text}: {self.action}" if has_action else self.text
+
     def within(self, what: str) -> Reason:
         """Return the same reason, said of something."""
         return Reason(f"{what}: {self.text}", self.action)

@@ -15,22 +15,27 @@ OFF        the configuration has switched it off
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.pause import Pause
 from srm.domain.groups.checkpoints import CheckpointOutcome
+from srm.domain.moves.gate.finding import Finding, FindingId, warning
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount, some
 from srm.domain.text.documents import encode
 from srm.domain.text.reason import Reason
-from srm.engine.flows.replicator_status import DriverStatus, down_reasons
-from srm.engine.flows.status import FlowStatus, TopicStatus
+from srm.engine.flows.replicator_status import down_reasons
+from srm.engine.flows.status import FlowStatus, TopicState, TopicStatus
 from srm.engine.flows.supervision import FlowSigns
 
 State = Literal["RUNNING", "DEGRADED", "STOPPED", "PAUSED", "IDLE", "OFF"]
+
+
+_STATES: Final[Mapping[FindingId, State]] = {"off": "OFF", "paused": "PAUSED", "no-topic": "IDLE"}
+"""States that one condition decides; any other that blocks makes STOPPED."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +45,21 @@ class Health:
     state: State
     reasons: tuple[Reason, ...] = ()
 
+    @classmethod
+    def of(cls, findings: Iterable[Finding]) -> Health:
+        """Judge by findings: the first that blocks decides."""
+        found = tuple(findings)
+        blocking = (_STATES.get(one.id, "STOPPED") for one in found if one.blocks)
+        state = next(blocking, "DEGRADED" if found else "RUNNING")
+        return cls(state, tuple(one.reason for one in found))
+
 
 def topic_health(topic: TopicStatus, found: FlowStatus) -> Health:
     """Judge one topic of a flow: of one that nobody copies none runs."""
     if topic.state == "stopped":
         return Health("STOPPED", (Reason(topic.reason or "stopped", topic.action),))
-    if (idle := next(_idle_reasons(found), None)) is not None:
-        return Health("STOPPED", (idle,))
+    if (idle := next(_not_copied(found), None)) is not None:
+        return Health("STOPPED", (idle.reason,))
     if found.source_error:
         return Health("DEGRADED", (Reason(f"{found.flow.source} does not answer"),))
     if topic.state in {"copying", "caught-up"}:
@@ -56,31 +69,17 @@ def topic_health(topic: TopicStatus, found: FlowStatus) -> Health:
 
 def flow_health(found: FlowStatus) -> Health:
     """Judge a flow."""
-    if not found.enabled:
-        return Health("OFF", (off_reason(found.flow),))
-    if found.pause is not None:
-        return Health("PAUSED", (pause_reason(found.flow, found.pause),))
-    down = tuple(down_reasons(found.flow, found.driver, found.slots))
-    if down:
-        return Health("STOPPED", (*down, *_troubles(found)))
-    if not found.topics and not found.source_error:
-        return Health("IDLE", (Reason("no topic is selected"),))
-    troubles = tuple(_troubles(found))
-    if found.topics and all(topic.state == "stopped" for topic in found.topics):
-        return Health("STOPPED", troubles)
-    return Health("DEGRADED" if troubles else "RUNNING", troubles)
+    return Health.of(flow_findings(found))
 
 
 def signs_health(signs: FlowSigns) -> Health:
     """Judge a flow by its state topic alone, as whoever supervises its replicator sees it."""
     if signs.driver is None or signs.ended:
-        return Health("STOPPED", (Reason("no replicator drives it"),))
+        return Health.of([Finding("replicator", Reason("no replicator drives it"))])
     if not signs.partitions and not signs.stopped:
-        return Health("IDLE", (Reason("no partition is copied"),))
-    reasons = signs.stopped
-    if reasons and len(reasons) >= signs.partitions:
-        return Health("STOPPED", reasons)
-    return Health("DEGRADED" if reasons else "RUNNING", reasons)
+        return Health.of([Finding("no-topic", Reason("no partition is copied"))])
+    every = len(signs.stopped) >= signs.partitions
+    return Health.of(Finding("stopped", reason, blocks=every) for reason in signs.stopped)
 
 
 def signs_line(signs: FlowSigns) -> str:
@@ -109,61 +108,130 @@ def pause_reason(flow: Flow, pause: Pause) -> Reason:
     return Reason(pause.reason, f"srm return status --flow '{flow}'")
 
 
+def flow_findings(found: FlowStatus) -> Iterator[Finding]:
+    """Say what is wrong with a flow; where it is off or paused, that alone."""
+    down = tuple(_not_copied(found))
+    if down and down[0].id != "replicator":
+        yield down[0]
+        return
+    yield from down
+    if not down and not found.topics and not found.source_error:
+        yield _no_topic(found.flow)
+        return
+    flow = found.flow
+    if found.source_error:
+        yield Finding(
+            "source-away",
+            Reason(
+                f"{flow.source} does not answer: {found.source_error}",
+                f"srm failover plan --mode unplanned --source {flow.source} --target {flow.target}",
+            ),
+            blocks=False,
+        )
+    yield from _of_topics(found)
+    silent = [slot.slot for slot in found.slots if not slot.alive]
+    if silent and len(silent) < len(found.slots):
+        text = f"{amount(len(silent), 'slot')} of {len(found.slots)} silent: {some(silent)}"
+        yield warning("silent-slot", text)
+    if found.standing is not None and found.standing.proof is not None:
+        wrong = sorted({one.group for one in found.standing.proof.disproved})
+        if wrong:
+            text = f"a checkpoint was proven wrong and is not emitted: {some(wrong)}"
+            yield warning("proof", text)
+    for name, error in found.errors.items():
+        yield warning("unreadable", f"{name}: {error}")
+
+
+def _not_copied(found: FlowStatus) -> Iterator[Finding]:
+    """Say why nothing of a flow is copied."""
+    if not found.enabled:
+        yield Finding("off", off_reason(found.flow))
+    if found.pause is not None:
+        yield Finding("paused", pause_reason(found.flow, found.pause))
+    for reason in down_reasons(found.flow, found.driver, found.slots):
+        yield Finding("replicator", reason)
+
+
+def _no_topic(flow: Flow) -> Finding:
+    ends = f"--source {flow.source} --target {flow.target}"
+    action = f"srm-control topics {ends} --add 'TOPIC'"
+    return Finding("no-topic", Reason("no topic is selected", action))
+
+
+def _of_topics(found: FlowStatus) -> Iterator[Finding]:
+    states: tuple[tuple[TopicState, FindingId, str], ...] = (
+        ("stopped", "stopped", "stopped"),
+        ("not-created", "absent-topic", "not created yet"),
+    )
+    for state, name, means in states:
+        some_of = [topic for topic in found.topics if topic.state == state]
+        if some_of:
+            names = some([topic.topic for topic in some_of])
+            why = f"srm why {some_of[0].topic} --flow '{found.flow}'"
+            actions = {topic.action for topic in some_of if topic.action}
+            actions = actions or {why if state == "not-created" else ""}
+            if len(actions) > 1:
+                actions = {f"for each of these topics, run srm why TOPIC --flow '{found.flow}'"}
+            [action] = actions
+            reason = Reason(f"{amount(len(some_of), 'topic')} {means}: {names}", action)
+            every = state == "stopped" and len(some_of) == len(found.topics)
+            yield Finding(name, reason, blocks=every)
+
+
+def _waiting(topic: TopicStatus) -> str:
+    if topic.state == "not-created":
+        return "the copy is not created yet"
+    if topic.reported < topic.partitions:
+        return f"{topic.reported} of {topic.partitions} partitions are copied by somebody"
+    return "nobody copies it now"
+
+
 def hints(
     config: FlowConfig, found: FlowStatus, outcomes: Sequence[CheckpointOutcome]
-) -> Iterator[str]:
+) -> Iterator[Reason]:
     """Say what keeps a flow from doing its work, each with the command or key that helps; pure."""
     flow = found.flow
     if found.pause is not None:
-        yield (
-            f"nothing is copied until it is decided what becomes of {flow.source}, when it "
-            f"answers: srm return status --flow '{flow}', or, rebuilt and empty, "
-            f"srm restore --from {flow.target} --to {flow.source}"
+        yield Reason(
+            f"nothing is copied until it is decided what becomes of {flow.source}, when it answers",
+            f"srm return status --flow '{flow}', or, rebuilt and empty, "
+            f"srm restore --from {flow.target} --to {flow.source}",
         )
     if not found.source_error:
-        yield from _copying_hints(config, found)
+        wanted = {"off", "replicator"} if found.topics else {"off", "no-topic"}
+        conditions = (*_not_copied(found), *(() if found.topics else (_no_topic(flow),)))
+        yield from (one.reason for one in conditions if one.id in wanted)
         yield from _group_hints(config, found, outcomes)
     elif found.pause is None:
-        yield (
-            f"{flow.source} does not answer: this is what {flow.target} knows; to go on without "
-            f"it: srm failover run --mode unplanned --source {flow.source} --target {flow.target}"
+        yield Reason(
+            f"{flow.source} does not answer: this is what {flow.target} knows; to go on without it",
+            f"srm failover run --mode unplanned --source {flow.source} --target {flow.target}",
         )
-
-
-def _copying_hints(config: FlowConfig, found: FlowStatus) -> Iterator[str]:
-    flow = found.flow
-    if not config.enabled:
-        yield f"the flow is off: set {flow}.enabled=true"
-    if not found.topics:
-        ends = f"--source {flow.source} --target {flow.target}"
-        yield f"no topic is selected: srm-control topics {ends} --add 'TOPIC'"
-    elif found.driver is None or not found.driver.alive:
-        yield _start_hint(flow, found.driver)
 
 
 def _group_hints(
     config: FlowConfig, found: FlowStatus, outcomes: Sequence[CheckpointOutcome]
-) -> Iterator[str]:
+) -> Iterator[Reason]:
     flow, standing = found.flow, found.standing
     if not config.groups or not found.groups:
-        none = without_groups(config)
-        yield f"{none.text}: {none.action}" if none.action else none.text
+        yield without_groups(config)
     if found.groups and not config.sync_group_offsets_enabled:
-        yield f"offsets are not written for groups: set {flow}.sync.group.offsets.enabled"
+        key = f"set {flow}.sync.group.offsets.enabled"
+        yield Reason("offsets are not written for groups", key)
     replicas = (
         outcome.reason
         for outcome in outcomes
         if outcome.state == "not-selected"
         and config.policy.topic_source(outcome.upstream.topic) == flow.target
     )
-    yield from dict.fromkeys(replicas)
+    yield from map(Reason, dict.fromkeys(replicas))
     known = {group.group for group in standing.forecast.groups} if standing else set[str]()
     missing = sorted(group.group for group in found.groups if group.group not in known)
     if standing is not None and missing:
-        yield (
+        yield Reason(
             f"no checkpoint yet of {some(missing)}: if {flow.source} died now, auto.offset.reset "
-            f"would decide where to begin: srm checkpoints emit --flow '{flow}', or the DAG "
-            "srm_checkpoints"
+            "would decide where to begin",
+            f"srm checkpoints emit --flow '{flow}', or the DAG srm_checkpoints",
         )
 
 
@@ -173,57 +241,3 @@ def without_groups(config: FlowConfig) -> Reason:
         return Reason("no selected group has committed offsets on a selected topic")
     ends = f"--source {config.flow.source} --target {config.flow.target}"
     return Reason("no group is selected", f"srm-control groups {ends} --add 'GROUP'")
-
-
-def _start_hint(flow: Flow, driver: DriverStatus | None) -> str:
-    if driver is not None and driver.stopped_by:
-        return (
-            f"{driver.stopped_by} has stopped the replicator: srm replicator restart --flow "
-            f"'{driver.stopped_flow}' lets srm_replication start it, srm replicate --flow '{flow}' "
-            "starts it here"
-        )
-    return f"no replicator is running: srm replicate --flow '{flow}'"
-
-
-def _idle_reasons(found: FlowStatus) -> Iterator[Reason]:
-    if not found.enabled:
-        yield off_reason(found.flow)
-    if found.pause is not None:
-        yield pause_reason(found.flow, found.pause)
-    yield from down_reasons(found.flow, found.driver, found.slots)
-
-
-def _troubles(found: FlowStatus) -> Iterator[Reason]:
-    flow = found.flow
-    if found.source_error:
-        yield Reason(
-            f"{flow.source} does not answer: {found.source_error}",
-            f"srm failover plan --mode unplanned --source {flow.source} --target {flow.target}",
-        )
-    for state, means in (("stopped", "stopped"), ("not-created", "not created yet")):
-        some_of = [topic for topic in found.topics if topic.state == state]
-        if some_of:
-            names = some([topic.topic for topic in some_of])
-            ask = f"srm why {some_of[0].topic} --flow '{flow}'" if state == "not-created" else ""
-            actions = {topic.action for topic in some_of if topic.action} or {ask}
-            if len(actions) > 1:
-                actions = {f"for each of these topics, run srm why TOPIC --flow '{flow}'"}
-            [action] = actions
-            yield Reason(f"{amount(len(some_of), 'topic')} {means}: {names}", action)
-    silent = [slot.slot for slot in found.slots if not slot.alive]
-    if silent and len(silent) < len(found.slots):
-        yield Reason(f"{amount(len(silent), 'slot')} of {len(found.slots)} silent: {some(silent)}")
-    if found.standing is not None and found.standing.proof is not None:
-        wrong = sorted({one.group for one in found.standing.proof.disproved})
-        if wrong:
-            yield Reason(f"a checkpoint was proven wrong and is not emitted: {some(wrong)}")
-    for name, error in found.errors.items():
-        yield Reason(f"{name}: {error}")
-
-
-def _waiting(topic: TopicStatus) -> str:
-    if topic.state == "not-created":
-        return "the copy is not created yet"
-    if topic.reported < topic.partitions:
-        return f"{topic.reported} of {topic.partitions} partitions are copied by somebody"
-    return "nobody copies it now"

@@ -162,7 +162,7 @@ def _with_groups(
         groups=groups,
         errors={**status.errors, **{f"group {name}": why.text for name, why in unread.items()}},
     )
-    return replace(found, hints=tuple(hints(context.config, found, outcomes)))
+    return replace(found, hints=tuple(hint.line for hint in hints(context.config, found, outcomes)))
 
 
 def _groups(

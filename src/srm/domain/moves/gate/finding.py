@@ -1,4 +1,4 @@
-"""A finding: one condition that a look at a move found, in words."""
+"""A finding: one condition that a look at a flow or a move found, in words."""
 
 from __future__ import annotations
 
@@ -19,18 +19,24 @@ FindingId = Literal[
     "kept-records",
     "no-leader",
     "no-place",
+    "no-topic",
     "not-copied",
     "nothing-to-move",
+    "off",
     "offset",
     "overwrite",
     "own-commit",
+    "paused",
     "proof",
     "redirector",
     "replicator",
     "retention",
     "route",
+    "silent-slot",
     "skip",
+    "source-away",
     "staying-group",
+    "stopped",
     "stray-offset",
     "topic",
     "transaction",
@@ -45,7 +51,8 @@ FindingId = Literal[
 class Finding:
     """A condition, and the one thing to do about it, if there is one.
 
-    ``blocks``: no move starts while it lasts. Otherwise it is a warning.
+    ``blocks``: while it lasts no move starts, or nothing of the flow is copied. Otherwise it is a
+    warning.
     """
 
     id: FindingId
