@@ -61,7 +61,7 @@ def topic_health(topic: TopicStatus, found: FlowStatus) -> Health:
     if (idle := next(_not_copied(found), None)) is not None:
         return Health("STOPPED", (idle.reason,))
     if found.source_error:
-        return Health("DEGRADED", (Reason(f"{found.flow.source} does not answer"),))
+        return Health("DEGRADED", (Reason(found.idle),))
     if topic.state in {"copying", "caught-up"}:
         return Health("RUNNING", (Reason(topic.reason),) if topic.reason else ())
     return Health("DEGRADED", (Reason(topic.reason or _waiting(topic), topic.action),))

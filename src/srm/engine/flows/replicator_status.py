@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from srm.domain.flow_state.liveness_thresholds import is_silent
@@ -106,13 +106,6 @@ def slot_statuses(reports: Sequence[SlotReport], now_ms: int) -> tuple[SlotStatu
         for report in sorted(reports, key=lambda report: report.slot)
         if report.time_ms or report.positions
     )
-
-
-def is_alive(driver: DriverStatus | None, slots: Iterable[SlotStatus]) -> bool:
-    """Whether anybody is there to copy; a driver that has ended had stopped its slots before."""
-    if driver is not None and driver.ended:
-        return False
-    return (driver is not None and driver.alive) or any(slot.alive for slot in slots)
 
 
 def down_reasons(

@@ -18,8 +18,8 @@ from srm.engine.flows.loss_forecast import Standing
 from srm.engine.flows.replicator_status import (
     DriverStatus,
     SlotStatus,
+    down_reasons,
     driver_status,
-    is_alive,
     slot_statuses,
 )
 from srm.engine.flows.source_look import SourceLook
@@ -118,9 +118,12 @@ class FlowStatus:
     heard_ms: int = 0
 
     @property
-    def is_copied(self) -> bool:
-        """Whether anybody is there to copy it, and its source answers."""
-        return is_alive(self.driver, self.slots) and not self.source_error
+    def idle(self) -> str:
+        """Why nothing is copied, for one partition or topic; empty where a replicator copies."""
+        if self.source_error:
+            return f"{self.flow.source} does not answer"
+        down = any(down_reasons(self.flow, self.driver, self.slots))
+        return "nobody copies it now" if down else ""
 
 
 @dataclass(frozen=True)
@@ -144,43 +147,32 @@ class FlowFacts:
 def status_of(facts: FlowFacts) -> tuple[FlowStatus, dict[str, tuple[PartitionView, ...]]]:
     """Judge the replicator, topics and reported partitions of a flow; no groups, no forecast."""
     config, maps = facts.config, facts.maps
-    flow, source_error = config.flow, facts.source.error
-    driver, errors = driver_status(facts.commands, flow, facts.time_ms)
-    slots = slot_statuses(maps.reports, facts.time_ms)
-    pause = read_pause(facts.commands)
-    reported = {
-        name: tuple(_partitions(topic, facts))
-        for name, topic in sorted(facts.source.topics.items())
-    }
-    is_copied = is_alive(driver, slots) and not source_error
-    topics = tuple(
-        _topic_status(name, views, facts, is_copied=is_copied) for name, views in reported.items()
-    )
+    driver, errors = driver_status(facts.commands, config.flow, facts.time_ms)
     status = FlowStatus(
-        flow=flow,
+        flow=config.flow,
         enabled=config.enabled,
         time_ms=facts.time_ms,
         driver=driver,
-        slots=slots,
-        topics=topics,
-        remaining=sum(topic.remaining for topic in topics),
+        slots=slot_statuses(maps.reports, facts.time_ms),
         errors=errors,
-        source_error=source_error,
-        pause=pause,
+        source_error=facts.source.error,
+        pause=read_pause(facts.commands),
         heard_ms=max((report.source_heard_ms for report in maps.reports), default=0),
     )
-    return status, reported
+    described = sorted(facts.source.topics.items())
+    reported = {name: tuple(_partitions(topic, facts)) for name, topic in described}
+    going: TopicState = "waiting" if status.idle else "copying"
+    topics = tuple(_topic_status(name, views, facts, going) for name, views in reported.items())
+    remaining = sum(topic.remaining for topic in topics)
+    return replace(status, topics=topics, remaining=remaining), reported
 
 
 def as_waiting(status: FlowStatus, views: Sequence[PartitionView]) -> tuple[PartitionView, ...]:
     """Mark copied partitions as waiting, even those caught up, where no replicator copies."""
-    if status.is_copied:
-        return tuple(views)
-    source_error = status.source_error
-    idle = f"{status.flow.source} does not answer" if source_error else "nobody copies it now"
+    idle = status.idle
     return tuple(
         replace(view, state="waiting", since_ms=0, reason=view.reason or idle)
-        if view.state in GOING_ON
+        if idle and view.state in GOING_ON
         else view
         for view in views
     )
@@ -210,9 +202,9 @@ def _partitions(topic: TopicDescription, facts: FlowFacts) -> Iterator[Partition
 
 
 def _topic_status(
-    name: str, views: Sequence[PartitionView], facts: FlowFacts, *, is_copied: bool
+    name: str, views: Sequence[PartitionView], facts: FlowFacts, state: TopicState
 ) -> TopicStatus:
-    """Sum up one topic from its partitions."""
+    """Sum up one topic from its partitions; ``state`` is that of one with records to copy."""
     config, starts = facts.config, facts.copy_starts
     remote = config.policy.format_remote_topic(config.flow.source, name)
     copied = reported = 0
@@ -226,7 +218,6 @@ def _topic_status(
             reason = view.reason.removeprefix(f"{name}-{view.partition}: ")
             reasons.setdefault(reason, []).append(str(view.partition))
     remaining, states = sum(view.lag for view in views), {view.state for view in views}
-    state: TopicState = "copying" if is_copied else "waiting"
     if remote not in facts.on_target:
         state = "not-created"
     elif "stopped" in states:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.domain.text.amount import amount
-from srm.domain.text.reason import Reason
 from srm.engine.flows.status import IN_TROUBLE
 from srm.service.views.documents import FlowSummary, State
 from srm.service.views.series import Measured
@@ -51,15 +50,8 @@ class Headline:
 
 
 def as_known(flow: FlowSummary) -> FlowSummary:
-    """Return a flow as it may be told now: what was seen before a look failed is old.
-
-    A forecast of then speaks of "now", so it is withdrawn. What is to be done stays.
-    """
-    if not flow.error:
-        return flow
-    action = next((reason.action for reason in flow.reasons), "")
-    reasons = (Reason(flow.error, action),)
-    return replace(flow, state="UNKNOWN", reasons=reasons, forecast=None)
+    """Withdraw the forecast of a flow whose latest look failed: it speaks of "now"."""
+    return replace(flow, forecast=None) if flow.error else flow
 
 
 def by_trouble(flows: Iterable[FlowSummary]) -> list[FlowSummary]:

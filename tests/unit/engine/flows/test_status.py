@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from srm.domain.flow_state.replication_records import (
     DRIVER_KEY,
     REQUEST_KEY,
@@ -14,6 +16,7 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
+from srm.engine.flows.health import flow_health
 from srm.engine.flows.observing import flow_status
 from srm.engine.groups.checkpoints import emit
 
@@ -58,8 +61,20 @@ def test_a_driver_that_has_ended_copies_nothing_though_its_slots_were_heard_of_j
 
     status = flow_status(sites.flow("P->B"))
 
-    assert not status.is_copied
+    assert status.idle == "nobody copies it now"
     assert status.topics[0].state == "waiting"
+
+
+def test_a_driver_whose_slots_are_all_silent_copies_nothing(sites) -> None:
+    sites.produce("P", 25)
+    replicator_runs(sites)
+    report = replace(sites.maps[Flow("P", "B")].reports[0], time_ms=sites.clock() - 60_000)
+    sites.maps[Flow("P", "B")].reports = (report,)
+
+    status = flow_status(sites.flow("P->B"))
+
+    assert flow_health(status).state == "STOPPED"
+    assert status.topics[0].state == "waiting", "as its health says"
 
 
 def test_what_is_left_to_copy_is_counted_from_the_position(sites) -> None:

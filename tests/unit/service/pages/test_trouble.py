@@ -85,8 +85,9 @@ def test_what_was_seen_before_a_look_failed_is_not_told_as_what_is() -> None:
 
     assert (told.state, [reason.text for reason in told.reasons]) == (
         "UNKNOWN",
-        ["cluster P: timed out"],
+        ["cannot be seen now: cluster P: timed out"],
     )
+    assert told.forecast is None, "it speaks of now"
     assert headline([told]) == Headline("UNKNOWN", "B → P cannot be seen")
     assert since_ms(gone) == gone.looked_ms
     assert as_known(summary(well(AT))) == summary(well(AT))
