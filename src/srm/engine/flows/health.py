@@ -22,6 +22,7 @@ from typing import Any, Final, Literal
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.pause import Pause
 from srm.domain.groups.checkpoints import CheckpointOutcome
+from srm.domain.groups.proof_records import FlowProof
 from srm.domain.moves.gate.finding import Finding, FindingId, warning
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount, some
@@ -31,6 +32,7 @@ from srm.engine.flows.replicator_status import down_reasons
 from srm.engine.flows.status import FlowStatus, TopicState, TopicStatus
 from srm.engine.flows.supervision import FlowSigns
 
+NO_CHECKPOINT: Final = "no checkpoint: auto.offset.reset would decide"
 State = Literal["RUNNING", "DEGRADED", "STOPPED", "PAUSED", "IDLE", "OFF"]
 
 
@@ -233,6 +235,17 @@ def _group_hints(
             "would decide where to begin",
             f"srm checkpoints emit --flow '{flow}', or the DAG srm_checkpoints",
         )
+
+
+def group_proof(group: str, proof: FlowProof | None) -> tuple[bool | None, str]:
+    """Say whether the last emission proved a group, and why not; None: not known."""
+    if proof is None:
+        return None, "not proven yet"
+    if wrong := next((one for one in proof.disproved if one.group == group), None):
+        return False, f"WRONG, and not emitted: {wrong.upstream}: {wrong.evidence}"
+    if why := proof.unproven.get(group):
+        return None, f"not proven: {why}"
+    return (True, "") if proof.confirms(group) else (None, "not confirmed by the last emission")
 
 
 def without_groups(config: FlowConfig) -> Reason:

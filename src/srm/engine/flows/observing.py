@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.proof_records import FlowProof
@@ -47,7 +48,7 @@ class FlowState:
     partitions: Mapping[str, tuple[PartitionView, ...]] = field(default_factory=dict)
     outlook: Outlook | None = None
 
-    @property
+    @cached_property
     def health(self) -> Health:
         """The health of the flow."""
         return flow_health(self.status)

@@ -12,6 +12,7 @@ from srm.domain.groups.translation import UNFINISHED
 from srm.domain.moves.records.plan import state_remedy
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import ago, amount, some
+from srm.engine.flows.health import group_proof
 from srm.engine.why.answer import Step
 from srm.engine.why.flow_steps import flow_steps
 from srm.engine.why.group_facts import GroupLook
@@ -148,19 +149,13 @@ def _ago(look: GroupLook, time_ms: int) -> str:
 
 def _proven(look: GroupLook) -> Step:
     question, proof = "do the records prove them?", look.proof
-    if proof is None:
-        return Step.unknown("proven", question, "no emission has looked yet")
-    wrong = [one for one in proof.disproved if one.group == look.group]
-    if wrong:
-        told = f"WRONG, and not emitted: {wrong[0].upstream}: {wrong[0].evidence}"
+    ok, told = group_proof(look.group, proof)
+    if ok is False:
         return Step.no("proven", question, told, f"srm verify --flow '{look.config.flow}'")
-    if why := proof.unproven.get(look.group):
-        return Step.unknown("proven", question, f"could not be proven: {why}")
-    if look.group in proof.unread:
-        return Step.unknown("proven", question, "its offsets were not read by the last emission")
-    if proof.skipped or proof.sampled < proof.groups:
-        return Step.unknown("proven", question, proof.line(look.now_ms))
-    return Step.yes("proven", question, proof.line(look.now_ms))
+    if proof is None or not ok:
+        return Step.unknown("proven", question, told)
+    is_sample = proof.skipped or proof.sampled < proof.groups
+    return Step("proven", question, None if is_sample else True, proof.line(look.now_ms))
 
 
 def _written(look: GroupLook) -> Step:

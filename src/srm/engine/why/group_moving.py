@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from srm.domain.text.amount import some
+from srm.engine.flows.health import NO_CHECKPOINT
 from srm.engine.groups.checkpoints import selection_of
 from srm.engine.why.answer import Step
 from srm.engine.why.group_facts import GroupLook, Movement
@@ -101,8 +102,7 @@ def _given_up(look: GroupLook) -> Step:
     if look.is_there:
         return Step.unknown("movable", question, look.works_there)
     if not look.emitted:
-        told = "it has no checkpoint: auto.offset.reset of its clients would decide"
-        return Step.no("movable", question, told)
+        return Step.no("movable", question, NO_CHECKPOINT)
     action = (
         f"srm failover plan --mode unplanned --source {flow.source} --target {flow.target} "
         f"--group {shlex.quote(look.group)}"

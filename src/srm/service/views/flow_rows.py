@@ -6,13 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from srm.domain.groups.proof_records import FlowProof
 from srm.domain.groups.translation import UNKNOWN_LOG
 from srm.domain.moves.records.plan import GroupPlan, position_problem
 from srm.domain.moves.records.positions import PartitionMove
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.reason import Reason
-from srm.engine.flows.health import topic_health
+from srm.engine.flows.health import NO_CHECKPOINT, group_proof, topic_health
 from srm.engine.flows.loss_forecast import Standing
 from srm.engine.flows.observing import FlowState
 from srm.engine.flows.status import GOING_ON, PartitionView
@@ -192,21 +191,17 @@ def _group_row(plan: GroupPlan, outlook: Outlook, error: str) -> GroupRow:
 
 
 def _as_seen(plan: GroupPlan, outlook: Outlook) -> GroupRow:
-    problems = list(_problems(plan, outlook))
+    places, problems = outlook.places(plan.group), list(_problems(plan, outlook))
     return GroupRow(
         plan.group,
-        len(outlook.places(plan.group)),
+        len(places),
         outlook.away.known_ms.get(plan.group),
         outlook.read_again(plan),
         plan.skipped,
         outlook.followers(plan.group),
-        None if not outlook.places(plan.group) else not problems,
-        "no checkpoint: auto.offset.reset would decide"
-        if not outlook.places(plan.group)
-        else problems[0]
-        if problems
-        else "",
-        _proof(plan.group, outlook.proof),
+        not problems if places else None,
+        next(iter(problems), "") if places else NO_CHECKPOINT,
+        group_proof(plan.group, outlook.proof)[1],
         outlook.works_there(plan.group),
     )
 
@@ -216,17 +211,6 @@ def _problems(plan: GroupPlan, outlook: Outlook) -> Iterator[str]:
         problem = position_problem(plan.group, position, outlook.facts.request)
         if problem is not None:
             yield problem
-
-
-def _proof(group: str, proof: FlowProof | None) -> str:
-    if proof is None:
-        return "not proven yet"
-    wrong = [one.evidence for one in proof.disproved if one.group == group]
-    if wrong:
-        return f"wrong: {wrong[0]}"
-    if group in proof.unproven:
-        return f"not proven: {proof.unproven[group]}"
-    return "" if proof.confirms(group) else "not confirmed by the last emission"
 
 
 def group_detail(

@@ -8,7 +8,6 @@ import pytest
 from tests.service_views import look_at
 from tests.unit.engine.copying_records import CopiedTopic
 
-from srm.engine.flows.health import Health
 from srm.service.views.events import events
 from srm.service.views.snapshot_diff import MOST, with_change
 from srm.service.views.snapshots import FlowLook
@@ -52,7 +51,8 @@ def test_a_target_that_was_away_from_the_beginning_is_told_once_it_is_seen(
 
 def test_a_flow_that_comes_and_goes_fills_no_memory(running: FlowLook) -> None:
     assert running.view is not None
-    stopped = replace(running, view=replace(running.view, health=Health("STOPPED")))
+    status = replace(running.view.status, enabled=False)
+    stopped = replace(running, view=replace(running.view, status=status))
     look = running
     for number in range(200):
         look = with_change(look, (stopped, running)[number % 2], number)
