@@ -39,7 +39,8 @@ from srm.engine.drill.leftovers import (
     remove_shadows,
     write_drill,
 )
-from srm.engine.flows.loss_forecast import read_standing, without_source
+from srm.engine.flows.loss_forecast import without_source
+from srm.engine.flows.observing import read_standing
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.groups.proving import prove
 from srm.engine.moves.control.move_records import MoveContext

@@ -18,7 +18,7 @@ from srm.domain.moves.gate.forecast import Forecast
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.text.amount import amount, duration
 from srm.engine.flows.cluster_absence import away_cluster, loudness
-from srm.engine.flows.source_look import SourceLook, look_at_source, topics_of_source
+from srm.engine.flows.source_look import SourceLook
 from srm.engine.groups.checkpoints import per_group
 from srm.engine.moves.control.move_records import MoveContext
 from srm.engine.moves.planning.outlook import Outlook, read_outlook
@@ -38,22 +38,6 @@ class Standing:
     line: str
     forecast: Forecast
     proof: FlowProof | None = None
-
-
-def read_standing(context: FlowContext) -> Standing:
-    """Forecast the loss of a flow's source, with what was last proven of its checkpoints.
-
-    Raises:
-        SrmError: the target does not answer.
-    """
-    known = read_known(context)
-    try:
-        source = look_at_source(context, topics_of_source(context), known.facts.maps)
-    except SrmError as error:
-        flow = context.config.flow
-        log.log(loudness(error), "%s: the forecast is of what is known: %s", flow, error)
-        return standing_of(context, known, None)
-    return standing_of(context, with_commits(context, known), source)
 
 
 def with_commits(context: FlowContext, known: Outlook) -> Outlook:

@@ -16,7 +16,7 @@ from srm.domain.groups.proof_records import FlowProof
 from srm.domain.moves.records.plan import GroupPlan
 from srm.domain.names.topics import TopicPartition
 from srm.engine.flows.health import Health, flow_health, hints
-from srm.engine.flows.loss_forecast import read_known, standing_of, with_commits
+from srm.engine.flows.loss_forecast import Standing, read_known, standing_of, with_commits
 from srm.engine.flows.source_look import (
     SourceLook,
     look_at_source,
@@ -42,11 +42,15 @@ from srm.errors import SrmError, UnavailableError
 
 @dataclass(frozen=True)
 class FlowState:
-    """A flow at one moment: its status, its partitions and what is known of its groups."""
+    """A flow at one moment: its status, its partitions and what is known of its groups.
+
+    ``standing`` is the forecast of a paused flow too, which its status does not report.
+    """
 
     status: FlowStatus
     partitions: Mapping[str, tuple[PartitionView, ...]] = field(default_factory=dict)
     outlook: Outlook | None = None
+    standing: Standing | None = None
 
     @cached_property
     def health(self) -> Health:
@@ -71,6 +75,18 @@ def flow_status(context: FlowContext) -> FlowStatus:
         return status
     unsettled = tuple(problem.text for problem in unsettled_problems(context))
     return replace(status, hints=(*status.hints, *unsettled))
+
+
+def read_standing(context: FlowContext) -> Standing:
+    """Forecast the loss of a flow's source, with what was last proven of its checkpoints.
+
+    Raises:
+        SrmError: the target does not answer, or refuses what the forecast is made from.
+    """
+    state = observe(context)
+    if state.standing is None:
+        raise UnavailableError(state.status.errors["forecast"])
+    return state.standing
 
 
 def observe(context: FlowContext) -> FlowState:
@@ -99,19 +115,19 @@ def _look(context: FlowContext, *, with_groups: bool) -> FlowState:
     status, reported = status_of(
         FlowFacts(context.config, now_ms, commands, maps, source, on_target, starts)
     )
+    standing = None
     if known is not None:
         known = known if source.error else with_commits(context, known)
+        standing = standing_of(context, known, None if source.error else source)
     status = replace(
         status,
         errors={**status.errors, **errors},
-        standing=None
-        if known is None or status.pause is not None
-        else standing_of(context, known, None if source.error else source),
+        standing=standing if status.pause is None else None,
     )
     if with_groups:
         status = _with_groups(context, status, known, surveyed)
     partitions = {name: as_waiting(status, views) for name, views in reported.items()}
-    return FlowState(status, partitions, known)
+    return FlowState(status, partitions, known, standing)
 
 
 def _ask_topics(context: FlowContext) -> tuple[dict[str, TopicDescription], str]:
