@@ -10,11 +10,14 @@ from tests.unit.engine.flows.test_loss_forecast import running
 
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
+from srm.engine.flows import observing
 from srm.engine.flows.health import flow_health
-from srm.engine.flows.observing import flow_status, observe
+from srm.engine.flows.observing import flow_status, observe, read_standing
 from srm.engine.flows.status import FlowStatus
 from srm.engine.groups.checkpoints import emit
+from srm.engine.moves.planning.outlook import Outlook
 from srm.engine.ports import FlowContext
+from srm.errors import AuthorizationError, SrmError
 
 
 @pytest.fixture
@@ -110,6 +113,23 @@ def test_heartbeats_stand_where_they_are_copied_to_though_they_do_not_move(
 
     topics = {topic.topic: topic for topic in view.status.topics}
     assert (topics["heartbeats"].remaining, topics["heartbeats"].state) == (0, "caught-up")
+    assert topics["heartbeats"].copied == 4
+
+
+def test_a_forecast_that_is_refused_leaves_the_rest_of_the_look(
+    world: CopiedTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object, **_named: object) -> Outlook:
+        raise AuthorizationError("reading the ledger", "grant Read")
+
+    monkeypatch.setattr(observing, "read_known", refuse)
+
+    for status in (observe(world.forward).status, flow_status(world.forward)):
+        assert (status.standing, status.topics[0].remaining) == (None, 3)
+        assert flow_health(status).state == "DEGRADED"
+        assert status.errors["forecast"].startswith("reading the ledger")
+    with pytest.raises(SrmError, match="reading the ledger"):
+        read_standing(world.forward)
 
 
 LOOKS = pytest.mark.parametrize(
