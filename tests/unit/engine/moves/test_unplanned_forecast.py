@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.engine.moves.giving_up import Disaster, disaster
 
-from srm.domain.names.topics import Flow
+from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.engine import moves
 
@@ -76,6 +76,22 @@ def test_a_burst_that_has_just_begun_is_in_the_bound(disaster: Disaster) -> None
 
     assert forecast is not None
     assert (forecast.not_copied, forecast.at_most, forecast.topics[0].at_most) == (7, 807, 807)
+
+
+def test_what_a_group_may_read_again_after_a_commit_of_its_own_is_in_both_forecasts(
+    disaster: Disaster,
+) -> None:
+    """Without reverse checkpoints its last place in the target's own topic is what it left there."""
+    disaster.world.b.produce("Payments", records=10)
+    disaster.world.b.commit("near", {TopicPartition("Payments", 0): 3})
+
+    planned = disaster.planned().forecast
+    disaster.through("hold")
+
+    final = moves.MoveStore(disaster.context).progress("m1").forecast
+    assert planned is not None
+    assert final is not None
+    assert (planned.re_read, final.re_read) == (103, 103)
 
 
 def test_what_stands_behind_a_transaction_that_is_open_on_the_source_is_not_copied(

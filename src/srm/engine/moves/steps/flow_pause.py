@@ -51,7 +51,7 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: Outlook) -> MovePro
     for note in notes:
         log.warning("move %s: %s", plan.move_id, note)
     chosen = MoveScope(plan.topics, plan.group_names)
-    final = read_outlook(context, plan.request, with_groups=False, chosen=chosen)
+    final = read_outlook(context, plan.request, chosen=chosen)
     # The seals are the newest records of the copies now: rates are those of before.
     final = replace(final, recent=before.recent, newest=before.newest)
     forecast = replace(final.forecast(context.now_ms()), notes=notes)
