@@ -118,9 +118,10 @@ def emit(
 ) -> CheckpointSummary:
     """Write the checkpoints that changed to ``<SOURCE>.checkpoints.internal`` on the target.
 
-    Before that the records at the commits and at their translations are compared, of as many groups
-    as the flow's budget allows; what is wrong is not written. What was proven is kept on the
-    target, unless only some groups were asked for.
+    Routes that a cluster has missed are written to it first, also while the flow is paused.
+    Before the checkpoints the records at the commits and at their translations are compared, of as
+    many groups as the flow's budget allows; what is wrong is not written. What was proven is kept
+    on the target, unless only some groups were asked for.
 
     Args:
         context: the flow.
@@ -135,10 +136,10 @@ def emit(
     if not (config.emit_checkpoints_enabled or dry_run):
         skipped = f"{config.flow}.emit.checkpoints.enabled is false"
         return CheckpointSummary(config.flow, now_ms, skipped=skipped)
+    if not groups and not dry_run:
+        _tidy(context)
     if paused := paused_text(context):
         return CheckpointSummary(config.flow, now_ms, skipped=paused)
-    if not groups and not dry_run:
-        try_to_remove_leftovers(context.target, now_ms)
     found = survey(context, groups, remember=not dry_run)
     share = share or proof_share(context)
     proven = prove_emission(
@@ -186,6 +187,15 @@ def emit(
         dry_run=dry_run,
         proof=proven.proof,
     )
+
+
+def _tidy(context: FlowContext) -> None:
+    """Remove what drills have left, and give a cluster that was away the routes it has missed."""
+    # Moves read checkpoints, so this module cannot load before them.
+    from srm.engine.recovery.missed import try_to_level  # noqa: PLC0415
+
+    try_to_level(context)
+    try_to_remove_leftovers(context.target, context.now_ms())
 
 
 def _tell_latency(

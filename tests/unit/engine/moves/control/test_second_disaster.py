@@ -1,0 +1,96 @@
+"""A second disaster before the first return is settled: the plan on the cluster that returned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.engine.moves.giving_up import UNPLANNED, Disaster, disaster
+
+from srm.domain.moves.routing.routes import Route
+from srm.domain.names import internal_topics
+from srm.engine import moves
+from srm.engine.flows.cluster_absence import away_cluster
+from srm.engine.groups.checkpoints import emit
+from srm.engine.moves import MoveContext
+from srm.engine.moves.control.move_records import ensure_topics
+from srm.errors import UnavailableError
+from srm_lab.testing.fake_switch import FakeSwitch
+
+__all__ = ["disaster"]
+
+BACK = replace(UNPLANNED, source="B", target="P")
+
+
+@pytest.fixture
+def returned(disaster: Disaster) -> Disaster:
+    """Return the world after P was given up for B, and is there again, unsettled."""
+    disaster.planned()
+    disaster.through("hold", "apply", "go")
+    for cluster in (disaster.world.p, disaster.world.b):
+        cluster.add_topic("B.checkpoints.internal")
+    disaster.world.p.add_topic("srm-replication.B.internal", 2)
+    disaster.world.copy("B", "P")
+    disaster.world.report("B", "P")
+    disaster.world.passing()
+    return disaster
+
+
+def without_b(world) -> MoveContext:
+    whole, gone = world.context("B", "P"), away_cluster("B")
+    return MoveContext(
+        replace(whole.forward, source=gone, switch=FakeSwitch(world.p, "B")),
+        replace(whole.reverse, target=gone),
+        whole.monotonic,
+        pause=whole.pause,
+    )
+
+
+def remember(world, cluster: str) -> None:
+    """Let P know routes of a failback before all this, to a cluster."""
+    ensure_topics(world.context())
+    old = Route(3, cluster, "go", "m0", 1, decided=True).value()
+    rows = dict.fromkeys((subject.encode() for subject in world.routes("B")), old)
+    world.p.compacted(internal_topics.ROUTING).write(rows)
+
+
+@pytest.mark.parametrize("flow", ["forward", "reverse"])
+def test_an_emission_writes_the_routes_that_a_returned_cluster_has_missed(
+    returned: Disaster, flow: str
+) -> None:
+    """Also that of the flow which is paused until the return is settled."""
+    world = returned.world
+    remember(world, "P")
+
+    emit(getattr(world.context(), flow))
+
+    assert world.routes("P") == world.routes("B")
+    plan = moves.plan(without_b(world), BACK, "m2", dry_run=True)
+    assert (plan.blocking, plan.group_names) == ((), ("far", "near"))
+
+
+def test_an_emission_fences_no_step_of_a_move_where_nothing_is_missing(returned: Disaster) -> None:
+    world = returned.world
+    emit(world.context("B", "P").forward)
+    step = world.p.control_writer("srm-control-records")
+
+    emit(world.context("B", "P").forward)
+
+    step.write({internal_topics.ROUTING: {b"clock": b"{}"}})
+
+
+def test_a_cluster_that_takes_no_routes_keeps_no_checkpoint_from_being_written(
+    returned: Disaster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = returned.world
+    world.start("near", "B", {"P.Payments": 101})
+
+    def refuse(_: str) -> None:
+        raise UnavailableError("no coordinator")
+
+    monkeypatch.setattr(world.p, "control_writer", refuse)
+    monkeypatch.setattr(world.b, "control_writer", refuse)
+    emitted = emit(world.context("B", "P").forward)
+
+    assert emitted.groups
+    assert "no coordinator" in caplog.text
