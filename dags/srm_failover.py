@@ -250,6 +250,14 @@ PARAMS = {
         description="Move groups without their offsets on topics that are not replicated.",
         section="Details",
     ),
+    "reroute": Param(
+        default=False,
+        type="boolean",
+        title="Reroute",
+        description="Unplanned: take over clients whose routes, as the target knows them, lead "
+        "elsewhere.",
+        section="Details",
+    ),
     "overwrite": Param(
         default=False,
         type="boolean",

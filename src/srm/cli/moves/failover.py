@@ -96,6 +96,13 @@ AcceptStrayOption = Annotated[
         help="Move groups without their offsets on topics that are not replicated.",
     ),
 ]
+RerouteOption = Annotated[
+    bool,
+    typer.Option(
+        "--reroute",
+        help="Unplanned: take over clients whose routes, as the target knows them, lead elsewhere.",
+    ),
+]
 SlowWriterOption = Annotated[
     float,
     typer.Option(
@@ -155,6 +162,7 @@ def plan(
     accept_skips: AcceptSkipsOption = False,
     accept_open_transactions: AcceptOpenOption = False,
     accept_stray_offsets: AcceptStrayOption = False,
+    reroute: RerouteOption = False,
     slow_writer_seconds: SlowWriterOption = 5.0,
     overwrite: OverwriteOption = False,
     redirect: RedirectOption = "",
@@ -177,6 +185,7 @@ def plan(
             accept_skips=accept_skips,
             accept_open_transactions=accept_open_transactions,
             accept_stray_offsets=accept_stray_offsets,
+            reroute=reroute,
             slow_writer_seconds=slow_writer_seconds,
             overwrite=overwrite,
             redirect=redirect,
@@ -200,6 +209,7 @@ def run(
     accept_skips: AcceptSkipsOption = False,
     accept_open_transactions: AcceptOpenOption = False,
     accept_stray_offsets: AcceptStrayOption = False,
+    reroute: RerouteOption = False,
     slow_writer_seconds: SlowWriterOption = 5.0,
     overwrite: OverwriteOption = False,
     redirect: RedirectOption = "",
@@ -234,6 +244,7 @@ def run(
             accept_skips=accept_skips,
             accept_open_transactions=accept_open_transactions,
             accept_stray_offsets=accept_stray_offsets,
+            reroute=reroute,
             slow_writer_seconds=slow_writer_seconds,
             overwrite=overwrite,
             redirect=redirect,

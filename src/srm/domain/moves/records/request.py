@@ -44,7 +44,8 @@ class MoveRequest:
     still to read; ``accept_open_transactions`` one without the records that a transaction which is
     open on the source holds back; ``overwrite`` lets srm's translation replace a consumer's own,
     later commit on the target. ``accept_stray_offsets`` moves a group without its offsets on topics
-    that are not replicated.
+    that are not replicated. ``reroute`` lets an unplanned move take over clients whose routes, as
+    far as the target knows, do not lead to the source.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -64,6 +65,7 @@ class MoveRequest:
     accept_open_transactions: bool = False
     overwrite: bool = False
     accept_stray_offsets: bool = False
+    reroute: bool = False
     fence: FenceKind | Literal[""] = ""
     mode: Mode = "planned"
 
@@ -73,6 +75,8 @@ class MoveRequest:
             if getattr(self, name) < 0:
                 said = "wait_seconds (--timeout)" if name == "wait_seconds" else name
                 raise UsageError(f"{said} of the move is negative: give seconds, e.g. 600")
+        if self.reroute and not self.unplanned:
+            raise UsageError("reroute of the move is for an unplanned one: add --mode unplanned")
         for name in ("topics", "groups"):
             values = getattr(self, name)
             if len(set(values)) != len(values) or not all(values):

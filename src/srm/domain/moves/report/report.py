@@ -171,6 +171,7 @@ _CHOICES: Final = (
     "accept_open_transactions",
     "accept_stray_offsets",
     "overwrite",
+    "reroute",
 )
 
 

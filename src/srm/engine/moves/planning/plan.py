@@ -29,6 +29,7 @@ from srm.engine.moves.control.routes import require_in_force
 from srm.engine.moves.planning.facts import MoveFacts
 from srm.engine.moves.planning.outlook import Outlook, read_outlook
 from srm.engine.moves.planning.problems import (
+    TAKE_OVER,
     group_problems,
     group_warnings,
     halted_problems,
@@ -284,7 +285,10 @@ def _without_routed(
     named = (*map(topic_subject, request.topics), *map(group_subject, request.groups))
     if every and not named and {*every} <= {*there}:
         movers = some(sorted({routes[one].move_id for one in every}))
-        text = f"all clients of {flow} are routed to {flow.target} already, by {movers}"
+        text = (
+            f"all clients of {flow} are routed to {flow.target} already, by {movers}: if a later "
+            f"move that {flow.target} does not know sent them to {flow.source}, {TAKE_OVER}"
+        )
         nothing_left = Finding("route", Reason(text))
         return outlook.without(every), (nothing_left,)
     in_vain = bool(named) and {*named} <= {*there}

@@ -22,6 +22,8 @@ from srm.engine.moves.planning.facts import MoveFacts
 from srm.engine.moves.planning.outlook import Outlook
 from srm.engine.ports import FlowContext
 
+TAKE_OVER: Final = "take over its clients with --reroute (in the form: reroute)"
+
 _SETTINGS: Final[Mapping[RedirectKind, tuple[str, ...]]] = {
     "webhook": ("webhook.url", "webhook.secret"),
     "command": ("command",),
@@ -92,8 +94,11 @@ def route_problem(
         return None
     if route.state == "hold" and route.move_id != move_id:
         return f"{subject} is held by move {route.move_id}: finish or release that one first"
-    if route.cluster != request.source:
-        return f"{subject} is routed to {route.cluster}, so it cannot leave {request.source}"
+    if route.cluster != request.source and not request.reroute:
+        advice = f": {TAKE_OVER}" if request.unplanned else ""
+        return (
+            f"{subject} is routed to {route.cluster}, so it cannot leave {request.source}{advice}"
+        )
     return None
 
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from tests.unit.engine.moves.giving_up import UNPLANNED, Disaster, disaster
 
-from srm.domain.moves.routing.routes import Route
+from srm.domain.moves.routing.routes import Route, merge
 from srm.domain.names import internal_topics
 from srm.engine import moves
 from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.groups.checkpoints import emit
-from srm.engine.moves import MoveContext
+from srm.engine.moves import MoveContext, MoveRequest
 from srm.engine.moves.control.move_records import ensure_topics
-from srm.errors import UnavailableError
+from srm.errors import UnavailableError, UsageError
 from srm_lab.testing.fake_switch import FakeSwitch
 
 __all__ = ["disaster"]
@@ -94,3 +94,29 @@ def test_a_cluster_that_takes_no_routes_keeps_no_checkpoint_from_being_written(
 
     assert emitted.groups
     assert "no coordinator" in caplog.text
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_clients_are_taken_over_whose_routes_the_target_has_missed(
+    returned: Disaster, *, named: bool
+) -> None:
+    """B died before routes were written to P: by what P knows its clients never left it."""
+    world = returned.world
+    emit(world.context("B", "P").forward, ["near", "far"])
+    remember(world, "P")
+    request = BACK if named else replace(BACK, topics=(), groups=())
+    refused = moves.plan(without_b(world), request, "m2")
+
+    plan = moves.plan(without_b(world), replace(request, reroute=True), "m3")
+    for step in (moves.hold, moves.apply, moves.go):
+        step(without_b(world), "m3")
+
+    assert any("--reroute" in line for line in refused.blocking)
+    assert (plan.blocking, plan.group_names) == ((), ("far", "near"))
+    ours, former = world.routes("P"), world.routes("B")
+    assert {merge(former[one], ours[one]).cluster for one in former} == {"P"}
+
+
+def test_a_planned_move_takes_over_from_no_other() -> None:
+    with pytest.raises(UsageError, match="--mode unplanned"):
+        MoveRequest("failover", "B", "P", reroute=True)

@@ -30,6 +30,10 @@ from srm.errors import (
 
 __all__ = ["disaster"]
 
+ROUTED = (
+    "routed to B, so it cannot leave P: take over its clients with --reroute (in the form: reroute)"
+)
+
 
 def place(plan: moves.MovePlan, group: str = "near") -> PartitionMove:
     """Return the place of a group in the copy of Payments."""
@@ -297,8 +301,8 @@ def test_what_was_named_and_works_there_already_is_told_and_the_others_move(
 
     assert plan.group_names == ("far",)
     assert plan.blocking == ()
-    assert "group:near is routed to B, so it cannot leave P" in plan.warnings
-    assert "topic:Payments is routed to B, so it cannot leave P" in plan.warnings
+    assert f"group:near is {ROUTED}" in plan.warnings
+    assert f"topic:Payments is {ROUTED}" in plan.warnings
 
 
 def test_where_all_that_was_named_works_there_already_nothing_else_moves_instead(
@@ -312,7 +316,7 @@ def test_where_all_that_was_named_works_there_already_nothing_else_moves_instead
     plan = moves.plan(disaster.context, request, "m2")
 
     assert (plan.topics, plan.groups) == ((), ())
-    assert plan.blocking == ("group:near is routed to B, so it cannot leave P",)
+    assert plan.blocking == (f"group:near is {ROUTED}",)
     with pytest.raises(ConflictError, match="m2 cannot start: group:near is routed to B"):
         moves.hold(disaster.context, "m2")
 
