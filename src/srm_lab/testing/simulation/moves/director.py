@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from srm.domain.moves.records.outcome import Choice, Outcome
@@ -16,12 +16,12 @@ from srm.engine import moves
 from srm.engine.flows.supervision import standing_pause
 from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import sync
-from srm.engine.moves import MoveContext, MoveRequest
+from srm.engine.moves import MoveContext, MovePlan, MoveRequest
 from srm.engine.recovery.settle import settle_return
 from srm.errors import GateClosedError, SrmError
 from srm_lab.testing.simulation.moves.clients import Applications
 from srm_lab.testing.simulation.moves.hosts import Host
-from srm_lab.testing.simulation.moves.sites import SiteLogs, Sites
+from srm_lab.testing.simulation.moves.sites import TOPIC, SiteLogs, Sites
 
 _TICK_MS: Final = 500
 _PATIENCE: Final = 60
@@ -111,8 +111,14 @@ class Director:
                 continue
             choice: Choice = self.rng.choice(("merge", "keep", "discard"))
             self.say(f"settle {flow}: {choice}")
+            logs = SiteLogs(self.sites, copier)
             try:
-                done = settle_return(context, SiteLogs(self.sites, copier), {}, choice, "ann")
+                try:
+                    done = settle_return(context, logs, {}, choice, "ann")
+                except GateClosedError as error:
+                    if f"--merge {TOPIC}" not in str(error):
+                        raise
+                    done = settle_return(context, logs, {TOPIC: "merge"}, choice, "ann")
             except SrmError as error:
                 self.problems.append(f"settle {flow} is refused: {error}")
             else:
@@ -138,11 +144,11 @@ class Director:
             host.meanwhile = lambda: self._take_over(request, move_id, number)
         context = self.sites.move(request.flow, host, unplanned=request.unplanned)
         try:
-            plan = moves.plan(context, request, move_id)
+            plan = self._plan(context, request, move_id)
             if plan.blocking:
                 self.problems.append(f"{what} is blocked: {'; '.join(few(plan.blocking))}")
                 return
-            self.carry_on(context, request, move_id, number)
+            self.carry_on(context, plan, number)
         except SrmError as error:
             if host.stall_at == 0 or host.writes < host.stall_at:
                 self.problems.append(f"{what} fails: {type(error).__name__}: {error}")
@@ -150,6 +156,19 @@ class Director:
                     moves.release(context, move_id)
             else:
                 self.say(f"the late process ends: {error}")
+
+    def _plan(self, context: MoveContext, request: MoveRequest, move_id: str) -> MovePlan:
+        """Plan a move, and once again after doing what the plan says is to be done first."""
+        plan = moves.plan(context, request, move_id)
+        advice = "; ".join(plan.blocking)
+        if "settle its return first" in advice:
+            self.settle()
+            self.tick(4)
+            return moves.plan(context, request, move_id)
+        if "--reroute" in advice:
+            self.say(f"{move_id}: {advice}")
+            return moves.plan(context, replace(request, reroute=True), f"{move_id}r")
+        return plan
 
     def _new_id(self) -> str:
         """Return the id of a move: not always one that sorts after those of earlier moves."""
@@ -162,8 +181,7 @@ class Director:
         self.say(f"{move_id} stalls")
         other = self.sites.move(request.flow, self._host("other"), unplanned=request.unplanned)
         try:
-            moves.plan(other, request, move_id)
-            self.carry_on(other, request, move_id, number)
+            self.carry_on(other, self._plan(other, request, move_id), number)
             if self.at == request.target and self.rng.random() < 0.7:
                 self.tick(4)
                 if request.unplanned:
@@ -174,10 +192,9 @@ class Director:
         self.say(f"{move_id} wakes up")
         self.depth -= 1
 
-    def carry_on(
-        self, context: MoveContext, request: MoveRequest, move_id: str, number: int
-    ) -> None:
+    def carry_on(self, context: MoveContext, plan: MovePlan, number: int) -> None:
         """Take a planned move from its hold to its report."""
+        request, move_id = plan.request, plan.move_id
         moves.hold(context, move_id)
         status = moves.wait_status(context, move_id)
         for _ in range(_PATIENCE):
