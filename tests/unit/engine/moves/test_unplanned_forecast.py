@@ -81,7 +81,7 @@ def test_a_burst_that_has_just_begun_is_in_the_bound(disaster: Disaster) -> None
 def test_what_a_group_may_read_again_after_a_commit_of_its_own_is_in_both_forecasts(
     disaster: Disaster,
 ) -> None:
-    """Without reverse checkpoints its last place in the target's own topic is what it left there."""
+    """Without reverse checkpoints its last place in the target's topic is what it left there."""
     disaster.world.b.produce("Payments", records=10)
     disaster.world.b.commit("near", {TopicPartition("Payments", 0): 3})
 

@@ -95,10 +95,8 @@ def route_problem(
     if route.state == "hold" and route.move_id != move_id:
         return f"{subject} is held by move {route.move_id}: finish or release that one first"
     if route.cluster != request.source and not request.reroute:
-        advice = f": {TAKE_OVER}" if request.unplanned else ""
-        return (
-            f"{subject} is routed to {route.cluster}, so it cannot leave {request.source}{advice}"
-        )
+        why = f"{subject} is routed to {route.cluster}, so it cannot leave {request.source}"
+        return f"{why}: {TAKE_OVER}" if request.unplanned else why
     return None
 
 
