@@ -31,6 +31,8 @@ public class FollowRoute {
   final Map<String, KafkaConsumer<String, String>> tails = new HashMap<>();
   final Map<String, KafkaProducer<String, String>> tellers = new HashMap<>();
   final String subject, client = "FollowRoute-" + UUID.randomUUID();
+  final String home;
+  boolean named;              // whether a route of its own was read
   Route route, lapsed;        // the highest ever read on any cluster; the hold that has lapsed
   String said = "";           // what was last acknowledged
   long seen, since, told;     // when: the route was read, that was done, it was said
@@ -46,7 +48,8 @@ public class FollowRoute {
       tail.seekToBeginning(List.of(ROUTING));
       tails.put(arg.split("=", 2)[0], tail);
     }
-    route = new Route(0, 1, 0, 0, clusters.keySet().iterator().next(), 0); // no record: home, go
+    home = clusters.keySet().iterator().next();
+    route = new Route(0, 1, 0, 0, home, 0); // no record: home, go
     for (String alias : tails.keySet()) readToEnd(alias, 10_000); // one that is away is read later
   }
   static Properties with(Properties settings, String... more) {
@@ -60,8 +63,11 @@ public class FollowRoute {
   }
   void read(String alias, int ms) {
     for (var record : tails.get(alias).poll(Duration.ofMillis(ms))) {
-      var read = subject.equals(record.key()) && record.value() != null ? new Route(record.value()) : route;
-      if (Route.RANK.compare(read, route) > 0) {
+      boolean own = subject.equals(record.key()); // before it is named, the route of its home counts
+      if (record.value() == null || !(own || !named && record.key().equals("home:" + home))) continue;
+      var read = new Route(record.value());
+      if (own && !named || Route.RANK.compare(read, route) > 0) {
+        named |= own;
         route = read;
         seen = System.nanoTime();
       }

@@ -26,7 +26,15 @@ from typing import Any, Self
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from srm.config.model import Config
-from srm.domain.moves.routing.routes import Ack, Route, decode_route, home_route, is_subject, merge
+from srm.domain.moves.routing.routes import (
+    Ack,
+    Route,
+    decode_route,
+    home_route,
+    home_subject,
+    is_subject,
+    merge,
+)
 from srm.domain.names import internal_topics
 from srm.errors import IntegrityError, SrmError, UnavailableError
 from srm.kafka.admin.clients import ClientLog
@@ -54,7 +62,8 @@ class RoutingWatcher:
     """The merged routing table, kept up to date in the background.
 
     Several clients of one process may share a watcher. ``home`` is the cluster of a subject that
-    no record speaks of: by default the first in the configuration's ``clusters``. Nothing is
+    no record names, unless a move of everything has led elsewhere those at home there: by default
+    the first in the configuration's ``clusters``. Nothing is
     opened before :meth:`start`. ``clock`` are seconds by a clock that is never set.
     """
 
@@ -148,7 +157,7 @@ class RoutingWatcher:
     def route(self, subject: str) -> Route:
         """Return the present route of a subject; one whose hold was renewed is the same route."""
         with self._changed:
-            route = self._routes.get(subject)
+            route = self._routes.get(subject) or self._routes.get(home_subject(self.home))
             if route is None:
                 return home_route(self.home)
             if subject in self._lapsed:

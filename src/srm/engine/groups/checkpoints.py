@@ -190,7 +190,7 @@ def emit(
 
 
 def _tidy(context: FlowContext) -> None:
-    """Remove what drills have left, and give a cluster that was away the routes it has missed."""
+    """Remove what drills have left, and give a returned cluster the routes it has missed."""
     # Moves read checkpoints, so this module cannot load before them.
     from srm.engine.recovery.missed import try_to_level  # noqa: PLC0415
 

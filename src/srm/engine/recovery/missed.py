@@ -1,4 +1,4 @@
-"""Routes that a cluster has missed while it was away, written to it as soon as it is back.
+"""Routes that a cluster has missed during its absence, written to it as soon as it is back.
 
 Until then a plan that can read this cluster alone decides on the routes of before its loss.
 """

@@ -96,3 +96,16 @@ def test_a_call_that_may_not_wait_so_long_fails_only_where_no_cluster_answered(
     monkeypatch.setattr(Tail, "poll", lambda *_: time.sleep(0.01) or [])
     with pytest.raises(UnavailableError, match="none of the clusters"):
         watcher.start(0.2)
+
+
+def test_a_client_that_no_route_names_goes_where_those_at_its_home_were_sent(watcher: Any) -> None:
+    """Its home may be lost: a move of everything has sent all that would start there elsewhere."""
+    gone = Route(ERA, "B", "go", "m", decided=True)
+    Tail.routes = {"home:P": gone, "group:named": Route(3, "P", "go", "back", decided=True)}
+    began = time.monotonic()
+
+    watcher.start(subjects=["group:new", "topic:new"])
+
+    assert time.monotonic() - began < WAITED_S / 2
+    assert watcher.route("group:new") == watcher.route("topic:new") == gone
+    assert watcher.route("group:named").cluster == "P"

@@ -51,6 +51,7 @@ class MovePlan:
     ``fingerprint`` identifies the settings of both flows it was computed with. ``forecast`` is what
     an unplanned move is expected to cost. ``redirect`` are the redirectors in their order,
     ``fence`` what keeps others from writing to the source: as asked for, or as configured.
+    ``homes`` are clusters: clients at home there that no route names go to the target.
     """
 
     move_id: str
@@ -64,6 +65,7 @@ class MovePlan:
     redirect: tuple[RedirectKind, ...] = ROUTING_ALONE
     fence: FenceKind = "none"
     forecast: Forecast | None = None
+    homes: tuple[str, ...] = ()
 
     @property
     def group_names(self) -> tuple[str, ...]:

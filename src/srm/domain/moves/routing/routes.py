@@ -7,6 +7,7 @@ key                        written by                   value
 =========================  ===========================  ==========================================
 group:<group>              a move                       :class:`Route` for consumers of the group
 topic:<topic>              a move                       :class:`Route` for producers to the topic
+home:<cluster>             a move of everything         :class:`Route` for clients at home there
 ack:<subject>:<client id>  a client                     :class:`Ack`: that it is there, what it did
 clock                      who looks at a move          nothing: the broker stamps what time it is
 =========================  ===========================  ==========================================
@@ -16,7 +17,7 @@ among all that it has ever seen of a subject, on whatever cluster and in whateve
 attempt of a move has a generation of its own, higher than any before it; within one attempt *hold*
 is followed by *released* or by *gone*, and *gone* is the highest: it follows a decision. A cluster
 that was away when clients were sent elsewhere cannot send them back with its old record. No record
-means: the home cluster, go.
+means: the route of the home cluster; without one, the home cluster, go.
 
 An unplanned move takes the next multiple of 2^32 as its generation, so it is above all that the
 cluster may have seen that it does not ask, and clients can tell that they need not ask it either
@@ -57,6 +58,11 @@ def group_subject(group: str) -> str:
 def topic_subject(topic: str) -> str:
     """Subject of the route that producers to the topic follow."""
     return f"topic:{topic}"
+
+
+def home_subject(cluster: str) -> str:
+    """Subject of the route for clients at home on a cluster that no other route names."""
+    return f"home:{cluster}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +230,7 @@ def next_generation(routes: Iterable[Route | None], *attempts: int, unplanned: b
 
 def is_subject(key: bytes) -> bool:
     """Whether a record of the topic is a route."""
-    return key.startswith((b"group:", b"topic:"))
+    return key.startswith((b"group:", b"topic:", b"home:"))
 
 
 def is_ack(key: bytes) -> bool:

@@ -11,11 +11,13 @@ from typing import Self
 from srm.domain.moves.gate.presence import Presence, StampedAck
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.progress import MoveProgress
+from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.redirects import CallStep, step_in_force
 from srm.domain.moves.routing.routes import (
     Ack,
     Route,
     group_subject,
+    home_subject,
     merge,
     merge_tables,
     topic_subject,
@@ -187,6 +189,32 @@ def subjects(plan: MovePlan) -> tuple[str, ...]:
         *(topic_subject(topic) for topic in plan.topics),
         *(group_subject(group) for group in plan.group_names),
     )
+
+
+def defaults(plan: MovePlan) -> tuple[str, ...]:
+    """Return the subjects of clients that no route names, as far as the move changes theirs.
+
+    Nothing holds them: no plan has seen these clients, so no gate is asked for them.
+    """
+    return tuple(map(home_subject, plan.homes))
+
+
+def homes_to_move(request: MoveRequest, routes: Mapping[str, Route]) -> tuple[str, ...]:
+    """Return the clusters whose clients a move of everything sends to its target unnamed.
+
+    An unplanned move sends all that would use the source: it is lost, also for clients that no
+    move has ever named. A planned one only brings back those at home on its target: a source that
+    serves keeps clients whose topics and groups no gate has looked at.
+    """
+    if request.topics or request.groups:
+        return ()
+    prefix, ends = home_subject(""), {request.source, request.target}
+    there = {
+        subject.removeprefix(prefix)
+        for subject, route in routes.items()
+        if subject.startswith(prefix) and route.cluster == request.source
+    }
+    return tuple(sorted(there | ends if request.unplanned else there & {request.target}))
 
 
 def _at_home(acks: Iterable[StampedAck], alias: str) -> tuple[StampedAck, ...]:

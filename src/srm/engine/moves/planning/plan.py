@@ -25,7 +25,7 @@ from srm.engine.moves.control.move_records import (
     ensure_topics,
 )
 from srm.engine.moves.control.registers import Registers, sides_of
-from srm.engine.moves.control.routes import require_in_force
+from srm.engine.moves.control.routes import homes_to_move, require_in_force
 from srm.engine.moves.planning.facts import MoveFacts
 from srm.engine.moves.planning.outlook import Outlook, read_outlook
 from srm.engine.moves.planning.problems import (
@@ -178,6 +178,7 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
         forecast=seen.outlook.forecast(now_ms) if seen.outlook else None,
         redirect=redirectors_of(context, request),
         fence=fence_of(context, request),
+        homes=homes_to_move(request, facts.routing.merged),
     )
 
 

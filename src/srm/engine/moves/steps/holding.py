@@ -14,7 +14,7 @@ from srm.domain.text.amount import few
 from srm.engine.moves.control.control import Change, ControlTables
 from srm.engine.moves.control.move_records import MoveContext, MoveStore, config_fingerprint
 from srm.engine.moves.control.registers import Registers, sides_of
-from srm.engine.moves.control.routes import subjects
+from srm.engine.moves.control.routes import defaults, subjects
 from srm.engine.moves.planning.plan import findings
 from srm.engine.moves.planning.problems import route_problem
 from srm.engine.moves.planning.topics import MoveScope
@@ -145,8 +145,8 @@ def _renew_once(context: MoveContext, plan: MovePlan) -> None:
 
 def attempt_of(plan: MovePlan, generation: int) -> Attempt:
     """Describe an attempt of a planned move to whoever tells its clients."""
-    request = plan.request
-    return Attempt(plan.move_id, subjects(plan), request.source, request.target, generation)
+    ends = plan.request.source, plan.request.target
+    return Attempt(plan.move_id, subjects(plan), *ends, generation, defaults(plan))
 
 
 def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
@@ -180,7 +180,7 @@ def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: 
     there, and nothing was written elsewhere by whoever is refused.
     """
     routes, known = registers.routes, registers.progress(plan.move_id)
-    concerned = {subject: routes.get(subject) for subject in subjects(plan)}
+    concerned = {subject: routes.get(subject) for subject in (*subjects(plan), *defaults(plan))}
     unplanned = plan.request.unplanned
     if not unplanned:  # which takes over from whatever holds
         _require_free(concerned, plan)

@@ -20,13 +20,17 @@ LEASE_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt of a move: whose clients, on which cluster they are, and its number."""
+    """One attempt of a move: whose clients, on which cluster they are, and its number.
+
+    ``defaults`` are subjects of clients that nothing holds and go with the others.
+    """
 
     move_id: str
     subjects: tuple[str, ...]
     source: str
     target: str
     generation: int
+    defaults: tuple[str, ...] = ()
 
 
 class RoutingRedirector:
@@ -61,7 +65,7 @@ class RoutingRedirector:
             decided=True,
             decided_ms=decided_ms,
         )
-        return dict.fromkeys(attempt.subjects, route)
+        return dict.fromkeys((*attempt.subjects, *attempt.defaults), route)
 
 
 ROUTING: Final = RoutingRedirector()

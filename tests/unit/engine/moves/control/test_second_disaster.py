@@ -14,6 +14,7 @@ from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.groups.checkpoints import emit
 from srm.engine.moves import MoveContext, MoveRequest
 from srm.engine.moves.control.move_records import ensure_topics
+from srm.engine.moves.control.routes import homes_to_move
 from srm.errors import UnavailableError, UsageError
 from srm_lab.testing.fake_switch import FakeSwitch
 
@@ -120,3 +121,42 @@ def test_clients_are_taken_over_whose_routes_the_target_has_missed(
 def test_a_planned_move_takes_over_from_no_other() -> None:
     with pytest.raises(UsageError, match="--mode unplanned"):
         MoveRequest("failover", "B", "P", reroute=True)
+
+
+def test_an_unplanned_move_of_everything_sends_those_that_no_move_has_named(
+    disaster: Disaster,
+) -> None:
+    """A client that starts afterwards would otherwise go to the lost cluster, its home."""
+    disaster.planned(topics=(), groups=())
+    disaster.through("hold")
+    held = disaster.world.routes("B")
+    disaster.through("apply", "go")
+
+    routes = disaster.world.routes("B")
+    assert (routes["home:P"], routes["home:B"]) == (routes["group:near"],) * 2
+    assert "home:P" not in held
+
+
+def test_a_move_of_some_leaves_those_alone_that_it_does_not_name(returned: Disaster) -> None:
+    assert not [one for one in returned.world.routes("B") if one.startswith("home:")]
+
+
+@pytest.mark.parametrize(
+    ("routed", "mode", "homes"),
+    [
+        ({}, "planned", ()),
+        ({"P": "B", "B": "B"}, "planned", ("P",)),
+        ({"P": "P", "B": "P"}, "planned", ()),
+        ({}, "unplanned", ("B", "P")),
+        ({"C": "B", "P": "C"}, "unplanned", ("B", "C", "P")),
+    ],
+)
+def test_a_planned_move_brings_home_alone_and_an_unplanned_one_takes_all(
+    routed: dict[str, str], mode: str, homes: tuple[str, ...]
+) -> None:
+    """From B to P. A cluster that serves keeps clients that no gate has looked at."""
+    routes = {f"home:{home}": Route(1, there, "go") for home, there in routed.items()}
+    everything = MoveRequest("failback", "B", "P", mode=mode)
+
+    assert homes_to_move(everything, routes) == homes
+    assert homes_to_move(replace(everything, topics=("Payments",)), routes) == ()
