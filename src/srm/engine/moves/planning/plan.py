@@ -191,7 +191,7 @@ def findings(
         context: both flows between the clusters of the request.
         request: the move.
         move_id: its id.
-        chosen: what an earlier look chose from a lost source; it is not chosen again.
+        chosen: what an earlier look chose; it is not chosen again.
 
     Raises:
         UsageError: a topic was named by the name of its copy.
@@ -200,14 +200,14 @@ def findings(
     """
     if request.unplanned:
         return _after_loss(context, request, move_id, chosen)
-    return _of_both(context, request, move_id)
+    return _of_both(context, request, move_id, chosen)
 
 
-def _of_both(context: MoveContext, request: MoveRequest, move_id: str) -> Findings:
-    chosen = groups_on_source(
-        context, request, topics_to_move(context, request, context.target.topics())
-    )
-    topics = chosen.topics
+def _of_both(
+    context: MoveContext, request: MoveRequest, move_id: str, chosen: MoveScope | None
+) -> Findings:
+    topics = topics_to_move(context, request, context.target.topics())
+    chosen = chosen or groups_on_source(context, request, topics)
     facts = read_facts(context, request, topics, chosen.groups)
     selected = originals(facts.source.topics, context.forward.config)
     verdicts = prove_groups(context, request, facts)

@@ -235,6 +235,12 @@ def group_warnings(facts: MoveFacts) -> Iterator[Finding]:
     """Say what groups skip or read again, and where their clients decide."""
     for group in facts.plans:
         yield from _warnings_of(group, facts.request)
+        if not (group.positions or facts.is_away or facts.unreadable(group.group)):
+            yield warning(
+                "no-place",
+                f"group {group.group} has committed nothing: where it starts on "
+                f"{facts.request.target} is left to auto.offset.reset of its clients",
+            )
     own = [
         group.group
         for group in facts.plans

@@ -119,6 +119,8 @@ def groups_on_source(
 ) -> MoveScope:
     """Choose the groups that a request names, or all with offsets on what moves.
 
+    A group that has joined and committed nothing moves if its clients follow routes.
+
     Raises:
         UsageError: a group that was named commits no offsets.
         NotFoundError: a group that was named does not exist.
@@ -153,8 +155,32 @@ def groups_on_source(
         if group.kind == "share"
     ]
     unread = [f"group {name} is not moved: {why.text}" for name, why in errors.items()]
-    found = (name for name, offsets in committed.items() if {tp.topic for tp in offsets} & ours)
-    return MoveScope(topics, tuple(sorted(found)), tuple(sorted((*share, *unread))))
+    found = {name for name, offsets in committed.items() if {tp.topic for tp in offsets} & ours}
+    fresh = {name for name, offsets in committed.items() if not offsets and listed[name].members}
+    known, following = _followers(context, ours) if fresh else (set(), set())
+    silent = [
+        f"group {name} has members and has committed nothing, so what it reads is not known: it is "
+        f"not moved, name it with --group to move it"
+        for name in fresh - known
+    ]
+    groups = tuple(sorted(found | fresh & following))
+    return MoveScope(topics, groups, tuple(sorted((*share, *unread, *silent))))
+
+
+def _followers(context: MoveContext, ours: Collection[str]) -> tuple[set[str], set[str]]:
+    """Return the groups of which a client follows routes, and those that read some topics.
+
+    A program that only restarts at another address does not say what it reads: it may be these.
+    """
+    prefix, known, reading = group_subject(""), set[str](), set[str]()
+    for ack in RoutingTables.read(context).acks:
+        if ack.subject.startswith(prefix):
+            group = ack.subject.removeprefix(prefix)
+            known.add(group)
+            topics = {place.rpartition("-")[0] for place in ack.positions}
+            if not topics or topics & {*ours}:
+                reading.add(group)
+    return known, reading
 
 
 def groups_after_loss(

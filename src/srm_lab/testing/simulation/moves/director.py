@@ -160,6 +160,10 @@ class Director:
     def _plan(self, context: MoveContext, request: MoveRequest, move_id: str) -> MovePlan:
         """Plan a move, and once again after doing what the plan says is to be done first."""
         plan = moves.plan(context, request, move_id)
+        if "name it with --group" in "; ".join(plan.warnings):
+            request = replace(request, groups=tuple(one.name for one in self.clients.groups))
+            move_id = f"{move_id}g"
+            plan = moves.plan(context, request, move_id)
         advice = "; ".join(plan.blocking)
         if "settle its return first" in advice:
             self.settle()

@@ -1,0 +1,71 @@
+"""Groups that have joined and committed nothing yet when a planned move is planned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world
+
+from srm.domain.moves.routing.routes import Ack
+from srm.domain.names import internal_topics
+from srm.engine import moves
+from srm.engine.moves.control.move_records import ensure_topics
+
+EVERYTHING = replace(REQUEST, groups=())
+
+
+@pytest.fixture
+def world(config) -> World:
+    made = busy_world(config)
+    made.p.join("fresh")
+    ensure_topics(made.context())
+    return made
+
+
+def announce(world: World, **positions: int) -> None:
+    """Let a client of the group say that it follows routes, and where it started."""
+    started = {f"{topic}-0": offset for topic, offset in positions.items()}
+    ack = Ack("group:fresh", "c1", 0, "resumed", "P", world.clock(), started, "consumer")
+    world.p.compacted(internal_topics.ROUTING).write({ack.key(): ack.value()})
+
+
+def test_it_is_named_and_stays_where_nobody_knows_what_it_reads(world: World) -> None:
+    plan = moves.plan(world.context(), EVERYTHING, "m1")
+
+    assert plan.group_names == ("far", "near")
+    [line] = [one for one in plan.warnings if one.startswith("group fresh")]
+    assert "has committed nothing" in line
+    assert "--group" in line
+
+
+@pytest.mark.parametrize("positions", [{"Payments": 90}, {}])
+def test_it_moves_where_a_client_follows_routes(world: World, positions: dict[str, int]) -> None:
+    announce(world, **positions)
+    plan = moves.plan(world.context(), EVERYTHING, "m1")
+
+    moves.hold(world.context(), "m1")
+
+    assert plan.group_names == ("far", "fresh", "near")
+    assert world.routes("P")["group:fresh"].state == "hold"
+    [line] = [one for one in plan.warnings if one.startswith("group fresh has committed nothing")]
+    assert "auto.offset.reset" in line
+
+
+def test_it_stays_where_its_clients_read_something_else(world: World) -> None:
+    announce(world, Other=5)
+
+    plan = moves.plan(world.context(), EVERYTHING, "m1")
+
+    assert plan.group_names == ("far", "near")
+    assert not [one for one in plan.warnings if one.startswith("group fresh")]
+
+
+def test_a_move_begins_although_such_a_group_has_gone_since_it_was_planned(world: World) -> None:
+    announce(world, Payments=90)
+    moves.plan(world.context(), EVERYTHING, "m1")
+    world.p.leave("fresh")
+
+    moves.hold(world.context(), "m1")
+
+    assert world.routes("P")["group:fresh"].state == "hold"
