@@ -61,7 +61,6 @@ from typing import Any
 
 from airflow.sdk import (
     DAG,
-    Param,
     PokeReturnValue,
     TriggerRule,
     WeightRule,
@@ -74,10 +73,10 @@ from airflow.sdk import (
 )
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
-from srm.domain.moves.records.request import ends
 from srm_airflow import choices, moves
 from srm_airflow.alerts import failed, tell
 from srm_airflow.approval import APPROVAL_KEY, MoveApprovalOperator
+from srm_airflow.move_form import form
 from srm_airflow.operators import MoveWaitOperator
 from srm_airflow.reasons import reason_in, reason_kept
 from srm_airflow.rest import AirflowRest
@@ -86,186 +85,6 @@ from srm_airflow.settings import config_path, load, pairs
 CONFIG = load()
 
 RESIDUE_EVERY_S = 20.0
-
-PARAMS = {
-    "operation": Param(
-        "failover",
-        type="string",
-        enum=["failover", "failback"],
-        title="Operation",
-        description="Both take the same steps. Of two clusters a failover leaves the first, and a "
-        "failback the second; From and To cluster, where you set them, decide instead.",
-        section="Move",
-    ),
-    "mode": Param(
-        "planned",
-        type="string",
-        enum=["planned", "unplanned"],
-        values_display={
-            "planned": "planned: both clusters live, nothing is lost",
-            "unplanned": "unplanned: the source is given up and not asked",
-        },
-        title="Mode",
-        description="Unplanned shows what is lost, and waits for an approval of that.",
-        section="Move",
-    ),
-    "source": Param(
-        "",
-        type="string",
-        title="From cluster",
-        description="The cluster that clients leave. Empty: as the operation says.",
-        section="Move",
-    ),
-    "target": Param(
-        "",
-        type="string",
-        title="To cluster",
-        description="The cluster that clients go to. Empty: as the operation says.",
-        section="Move",
-    ),
-    "topics": Param(
-        [],
-        type=["array", "null"],
-        items={"type": "string"},
-        title="Topics",
-        description="Original names, one per line, such as Payments (never P.Payments). "
-        "Empty: all topics that the flows replicate.",
-        section="Move",
-    ),
-    "groups": Param(
-        [],
-        type=["array", "null"],
-        items={"type": "string"},
-        title="Consumer groups",
-        description="One per line. Empty: all groups that the configuration and the control "
-        "lists select and that have offsets on the topics.",
-        section="Move",
-    ),
-    "dry_run": Param(
-        default=False,
-        type="boolean",
-        title="Dry run",
-        description="Only plan and show: nothing is changed anywhere.",
-        section="Move",
-    ),
-    "ask_approval": Param(
-        default=False,
-        type="boolean",
-        title="Ask for approval",
-        description="Wait for an approval of the plan before anybody is held, also where the "
-        "configuration (failover.approval) asks for none.",
-        section="Move",
-    ),
-    "approval_seconds": Param(
-        3600,
-        type="number",
-        minimum=1,
-        maximum=21_600,
-        title="Time limit of the approval (seconds)",
-        description="When it is over, the run fails and nothing was touched.",
-        section="Time limits",
-    ),
-    "wait_seconds": Param(
-        600,
-        type="number",
-        minimum=1,
-        maximum=21_600,
-        title="Time limit from hold to go (seconds)",
-        description="When it is over, clients go back to the source.",
-        section="Time limits",
-    ),
-    "resume_seconds": Param(
-        120,
-        type="number",
-        minimum=1,
-        maximum=3_600,
-        title="Time limit from go until the groups work again (seconds)",
-        description="When it is over, the run fails but the move stays.",
-        section="Time limits",
-    ),
-    "quiet_seconds": Param(
-        1,
-        type="number",
-        minimum=0,
-        maximum=300,
-        title="Quiet time of the source (seconds)",
-        description="Producers count as stopped when nothing was written for so long.",
-        section="Time limits",
-    ),
-    "slow_writer_seconds": Param(
-        5,
-        type="number",
-        minimum=0,
-        maximum=3600,
-        title="Quiet time where producers follow no route (seconds)",
-        description="Who writes more rarely than this, and does not use srm.client, is not seen.",
-        section="Time limits",
-    ),
-    "residue_seconds": Param(
-        300,
-        type="number",
-        minimum=0,
-        maximum=14_400,
-        title="Watch the source after go (seconds)",
-        description="For so long the report looks for producers that did not follow.",
-        section="Time limits",
-    ),
-    "redirect": Param(
-        [],
-        type=["array", "null"],
-        examples=["routing", "webhook", "command", "manual"],
-        title="How clients are redirected, in order",
-        description="Empty: as configured. routing: clients follow srm-routing.internal, always "
-        "first; webhook, command: as configured; manual: the log of wait says whom to stop and "
-        "start, and the run goes on when they have.",
-        section="Details",
-    ),
-    "fence": Param(
-        "",
-        type="string",
-        enum=["", "none", "acl"],
-        values_display={"": "as configured", "acl": "acl: deny writes on the source"},
-        title="Fence",
-        description="Keeps producers that follow nothing from writing to the source after go.",
-        section="Details",
-    ),
-    "accept_skips": Param(
-        default=False,
-        type="boolean",
-        title="Accept skipped records",
-        description="Move a group although the target lacks records it has still to read.",
-        section="Details",
-    ),
-    "accept_open_transactions": Param(
-        default=False,
-        type="boolean",
-        title="Accept open transactions",
-        description="Move without the records that open transactions on the source hold back.",
-        section="Details",
-    ),
-    "accept_stray_offsets": Param(
-        default=False,
-        type="boolean",
-        title="Accept stray offsets",
-        description="Move groups without their offsets on topics that are not replicated.",
-        section="Details",
-    ),
-    "reroute": Param(
-        default=False,
-        type="boolean",
-        title="Reroute",
-        description="Unplanned: take over clients whose routes, as the target knows them, lead "
-        "elsewhere.",
-        section="Details",
-    ),
-    "overwrite": Param(
-        default=False,
-        type="boolean",
-        title="Overwrite offsets committed on the target",
-        description="Replace a later offset that a consumer of the group committed there itself.",
-        section="Details",
-    ),
-}
 
 
 @setup
@@ -378,42 +197,6 @@ def _publish(context: Any, outcome: moves.Reported) -> None:
         context["ti"].xcom_push(key=moves.PAGE_KEY, value=outcome.page)
 
 
-def form(clusters: tuple[str, ...]) -> dict[str, Param]:
-    """Return the form of the moves between some clusters, with what is there as choices."""
-    names = choices.known(CONFIG, clusters)
-    return {
-        **PARAMS,
-        "operation": _directed(PARAMS["operation"], clusters),
-        "source": _among(PARAMS["source"], clusters),
-        "target": _among(PARAMS["target"], clusters),
-        "topics": _choice(PARAMS["topics"], names.topics),
-        "groups": _choice(PARAMS["groups"], names.groups),
-    }
-
-
-def _directed(param: Param, clusters: tuple[str, ...]) -> Param:
-    """Show which way each operation goes, where there are only two clusters."""
-    if len(clusters) != 2:
-        return param
-    ways = {name: " -> ".join(ends(clusters, name, None, None)) for name in param.schema["enum"]}
-    shown = {name: f"{name}: {way}" for name, way in ways.items()}
-    return Param(param.value, **_words(param), values_display=shown)
-
-
-def _among(param: Param, clusters: tuple[str, ...]) -> Param:
-    shown = {"": "as the operation says" if len(clusters) == 2 else "choose one"}
-    return Param("", **_words(param), enum=["", *clusters], values_display=shown)
-
-
-def _choice(param: Param, names: tuple[str, ...]) -> Param:
-    """Offer the names; without any the field takes lines of text."""
-    return Param([], **_words(param), **({"examples": list(names)} if names else {}))
-
-
-def _words(param: Param) -> dict[str, Any]:
-    return {"description": param.description, **param.schema}
-
-
 def failover_dag(dag_id: str, clusters: tuple[str, ...]) -> DAG:
     """Declare the moves between some clusters."""
 
@@ -437,7 +220,7 @@ def failover_dag(dag_id: str, clusters: tuple[str, ...]) -> DAG:
             "weight_rule": WeightRule.ABSOLUTE,
             "on_failure_callback": failed,
         },
-        params=form(clusters),
+        params=form(clusters, choices.known(CONFIG, clusters)),
         render_template_as_native_obj=True,
         tags=["srm", "failover"],
         doc_md=__doc__,

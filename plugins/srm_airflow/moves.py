@@ -16,7 +16,8 @@ from typing import Any, Final
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from srm import telemetry
-from srm.domain.moves.records.request import MoveRequest, ends, run_move_id
+from srm.domain.moves.records.request import MoveRequest, RunSettings, ends, run_move_id
+from srm.domain.moves.records.setting import read, settings_of
 from srm.engine import moves
 from srm.engine.moves.control.move_records import MoveContext
 from srm.errors import ConflictError, NotFoundError
@@ -32,8 +33,8 @@ from srm_airflow.outcome import as_json, engine_errors
 logger = logging.getLogger(__name__)
 
 DRY_RUN: Final = "dry_run"
-FORM_ONLY: Final = frozenset({DRY_RUN, "ask_approval", "approval_seconds"})
-"""What the form asks beside the settings of the move."""
+FORM_ONLY: Final = frozenset(setting.name for setting in settings_of(RunSettings))
+"""What the form has beside the settings of the move."""
 PAGE_KEY: Final = "report_page"
 LONGEST_PAGE: Final = 2_000_000
 """Characters that are kept in Airflow's database for each run; a larger page is made by
@@ -70,14 +71,14 @@ def plan(
             removes; nothing was touched.
     """
     with engine_errors():
-        dry_run = bool(params.get(DRY_RUN))
         # With the conf, as Airflow accepts keys that the form does not have, and ignores them. A
         # list from which the last choice was taken away is None.
         asked = {k: v for k, v in {**conf, **params}.items() if v is not None}
         named = (asked.get(end) for end in ("source", "target"))
         source, target = ends(clusters, str(asked.get("operation")), *named)
         asked |= {"source": source, "target": target}
-        request = MoveRequest.parse({k: v for k, v in asked.items() if k not in FORM_ONLY})
+        run = read(RunSettings, {k: asked.pop(k) for k in FORM_ONLY & asked.keys()})
+        request = MoveRequest.parse(asked)
         move_id = run_move_id(request.operation, clusters, run_id)
         flow = f"{request.source}->{request.target}"
         with (
@@ -90,20 +91,20 @@ def plan(
             ),
             opened_move(request.source, request.target, unplanned=request.unplanned) as context,
         ):
-            planned = moves.plan(context, request, move_id, dry_run=dry_run)
+            planned = moves.plan(context, request, move_id, dry_run=run.dry_run)
             wanted = context.forward.config.failover_approval
         logger.info("The plan:\n%s", as_text(plan_view(planned)))
-        if planned.blocking and not dry_run:
+        if planned.blocking and not run.dry_run:
             raise ConflictError(
                 f"{reasons_text(planned.blocking)}; so the move cannot start, nothing was touched"
             )
     required = wanted == "always" or (wanted == "unplanned" and request.unplanned)
     described = {
         **plan_summary(planned),
-        DRY_RUN: dry_run,
+        DRY_RUN: run.dry_run,
         "approval": {
-            "required": required or bool(params.get("ask_approval")),
-            "seconds": float(params.get("approval_seconds") or 3600),
+            "required": required or run.ask_approval,
+            "seconds": run.approval_seconds,
             "subject": approval_subject(planned),
             "text": approval_text(planned),
             "numbers": planned.numbers(),

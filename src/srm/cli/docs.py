@@ -13,6 +13,8 @@ import typer
 from typer.cli import get_docs_for_click
 
 from srm.cli.main import app
+from srm.cli.moves.failover_options import description
+from srm.domain.moves.records.request import FORM
 from srm.generating import write
 
 DEFAULT_PATH: Final = Path("docs/commands.md")
@@ -23,7 +25,24 @@ def render() -> str:
     command = typer.main.get_command(app)
     context = typer.Context(command, info_name="srm")
     page = get_docs_for_click(obj=command, ctx=context, name="srm", title="The srm command")
-    return page.rstrip() + "\n"
+    return f"{page.rstrip()}\n\n{_settings()}"
+
+
+def _settings() -> str:
+    """Return the table of the settings of a move."""
+    rows = [
+        "## Settings of a move",
+        "",
+        "The forms of Airflow and of *Plan a move*, and the conf of a run, have these keys.",
+        "",
+        "| key | option | default | meaning |",
+        "|---|---|---|---|",
+    ]
+    for each in FORM.values():
+        option = f"`{each.option}`" if each.option else ""
+        default = f"{each.default:g}" if each.kind == "seconds" else each.default or ""
+        rows.append(f"| `{each.name}` | {option} | {default} | {description(each)} |")
+    return "\n".join(rows) + "\n"
 
 
 def main(arguments: list[str]) -> None:

@@ -8,7 +8,8 @@ import typer
 
 from srm import telemetry
 from srm.cli.console import ConfigOption, JsonOption, emit, open_console
-from srm.cli.moves.failover import GroupOption, SourceOption, TargetOption, TopicOption, open_pair
+from srm.cli.moves.failover import SourceOption, TargetOption, open_pair
+from srm.cli.moves.failover_options import option
 from srm.engine.drill.leftovers import read_drills
 from srm.engine.drill.run import run_drill
 from srm.errors import ConflictError
@@ -22,8 +23,8 @@ def register(app: typer.Typer) -> None:
 
 def drill(
     *,
-    topic: TopicOption = None,
-    group: GroupOption = None,
+    topics: Annotated[list[str] | None, option("topics")] = None,
+    groups: Annotated[list[str] | None, option("groups")] = None,
     history: Annotated[
         bool, typer.Option("--history", help="Show earlier drills: RPO, RTO and proof over time.")
     ] = False,
@@ -54,7 +55,7 @@ def drill(
         telemetry.span("drill", flow=str(context.forward.config.flow)) as opened,
     ):
         result = run_drill(
-            context, topic or (), group or (), lambda step: status.update(f"drill: {step}")
+            context, topics or (), groups or (), lambda step: status.update(f"drill: {step}")
         )
         opened.result(result)
     emit(result, as_json, lambda console: console.print(drill_view(result)))

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
-from srm.domain.moves.records.request import Operation
+from srm.domain.moves.records.request import FORM, Operation
 from srm.domain.names.topics import Flow
 from srm.errors import NotFoundError
 from srm.pages.html import report_page
@@ -27,6 +27,8 @@ from srm.service.views.views import Views
 router = APIRouter(prefix="/ui/moves", route_class=PageRoute, include_in_schema=False)
 
 PAST: Final = 50
+_KNOWN: Final = ("name", "kind", "default", "option")
+"""What the script needs of a setting: to read its field, and to name its option."""
 _REPORT_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'"
 
 
@@ -103,6 +105,8 @@ def new_page(
         chosen_groups=set(group),
         chosen_topics=set(topic) or _read_by(look, set(group)),
         readiness=readiness(rows),
+        settings=FORM,
+        known=[{key: getattr(one, key) for key in _KNOWN} for one in FORM.values()],
     )
 
 

@@ -21,6 +21,7 @@ from tests.unit.domain.moves.report.reporting import losing
 from tests.unit.service.pages.reading import Outline, words
 
 from srm.domain.moves.records.progress import MoveProgress
+from srm.domain.moves.records.request import FORM
 from srm.domain.moves.records.revisions import KeptReport
 from srm.service.app import create_app
 from srm.service.pages.moves import likely
@@ -65,6 +66,20 @@ def test_the_form_of_a_move_is_filled_in(client: TestClient) -> None:
     assert 'name="dry_run" checked' in page
     assert 'data-dag="srm_failover.B.P"' in page, "the pair, in the order of the file"
     assert 'value="failback" checked' in page, "from the second cluster to the first"
+
+
+def test_the_form_of_a_move_has_a_field_for_every_setting_with_its_bounds(
+    client: TestClient,
+) -> None:
+    page = client.get("/ui/moves/new?flow=P->B&group=billing").text
+
+    for setting in FORM.values():
+        assert f'name="{setting.name}"' in page
+        if setting.kind == "seconds":
+            lowest, highest = setting.bounds
+            assert f'min="{lowest}" max="{highest}" value="{setting.default}"' in page
+    assert '<option value="acl">acl: deny writes' in page
+    assert "&#34;option&#34;: &#34;--quiet-seconds&#34;" in page, "what the script makes of it"
 
 
 def test_of_a_group_to_be_moved_the_topics_that_it_reads_are_ticked_and_named(

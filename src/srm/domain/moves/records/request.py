@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import ConfigDict, ValidationError
+from pydantic import ConfigDict
 
+from srm.domain.moves.records.setting import (
+    MoveSetting,
+    detail,
+    limit,
+    read,
+    require_bounds,
+    settings_of,
+)
 from srm.domain.moves.routing.redirects import FenceKind, RedirectNames
 from srm.domain.names.topics import Flow
-from srm.domain.text.documents import adapter
 from srm.errors import UsageError
 
 Operation = Literal["failover", "failback"]
@@ -26,55 +33,111 @@ _NOT_IN_ID: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 @dataclass(frozen=True, slots=True)
 class MoveRequest:
-    """What to move, as asked for.
+    """The move that is wanted: the settings of a move, as commands, forms and documents have them.
 
-    ``topics`` are original names (``Payments``, never ``P.Payments``); empty means every topic the
-    flows replicate. Empty ``groups`` means every group the flow selects that has offsets on them.
-    ``mode`` unplanned gives the source up: it is not asked, nobody is waited for, groups continue
-    where they were last known to stand.
-
-    ``wait_seconds`` limits the time from hold to go, ``resume_seconds`` the time from go until the
-    groups work on the target. ``quiet_seconds`` is how long the log ends on the source must stand
-    still before its writers count as stopped; where somebody who follows no route has lately
-    written, or may have, it is ``slow_writer_seconds``: who writes more rarely than that is not
-    seen before go. ``residue_seconds`` is how long after go the source is watched for producers
-    that did not follow. ``redirect`` are those who tell the clients, in order, and ``fence`` is
-    what keeps others from writing to the source; empty: as configured.
-    ``accept_skips`` allows a move although a group will not find records on the target that it has
-    still to read; ``accept_open_transactions`` one without the records that a transaction which is
-    open on the source holds back; ``overwrite`` lets srm's translation replace a consumer's own,
-    later commit on the target. ``accept_stray_offsets`` moves a group without its offsets on topics
-    that are not replicated. ``reroute`` lets an unplanned move take over clients whose routes, as
-    far as the target knows, do not lead to the source.
+    An unplanned move gives the source up: srm reads nothing from it, waits for no client, and
+    groups continue at their last known places. Where a client that follows no route has lately
+    written, or may have, ``slow_writer_seconds`` apply instead of ``quiet_seconds``.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    operation: Operation
-    source: str
-    target: str
-    topics: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    redirect: RedirectNames = ()
-    wait_seconds: float = 600.0
-    resume_seconds: float = 120.0
-    quiet_seconds: float = 1.0
-    slow_writer_seconds: float = 5.0
-    residue_seconds: float = 300.0
-    accept_skips: bool = False
-    accept_open_transactions: bool = False
-    overwrite: bool = False
-    accept_stray_offsets: bool = False
-    reroute: bool = False
-    fence: FenceKind | Literal[""] = ""
-    mode: Mode = "planned"
+    operation: Annotated[
+        Operation,
+        MoveSetting(
+            "Operation. Both take the same steps. Of two clusters a failover leaves the first, a "
+            "failback the second; From and To cluster, where you set them, decide instead.",
+            letter="-o",
+        ),
+    ]
+    source: Annotated[
+        str, MoveSetting("From cluster. Clients leave it; by default the operation names it.")
+    ]
+    target: Annotated[
+        str, MoveSetting("To cluster. Clients go to it; by default it is the other one.")
+    ]
+    topics: Annotated[
+        tuple[str, ...],
+        MoveSetting(
+            "Topics. Original names, such as Payments (never P.Payments); by default all topics "
+            "that the flows replicate.",
+            option="--topic",
+            letter="-t",
+        ),
+    ] = ()
+    groups: Annotated[
+        tuple[str, ...],
+        MoveSetting(
+            "Consumer groups. By default all that the configuration and the control lists select "
+            "and that have offsets on the topics.",
+            option="--group",
+            letter="-g",
+        ),
+    ] = ()
+    mode: Annotated[
+        Mode,
+        MoveSetting(
+            "Mode. Unplanned shows what is lost, and waits for an approval of that.",
+            {
+                "planned": "both clusters live, nothing is lost",
+                "unplanned": "the source is given up and not read",
+            },
+        ),
+    ] = "planned"
+    wait_seconds: Annotated[
+        float, limit(1, 21_600, "Time limit from hold to go. Then clients go back.", "--timeout")
+    ] = 600.0
+    resume_seconds: Annotated[
+        float, limit(1, 3_600, "Time limit from go until groups work. Then only the run fails.")
+    ] = 120.0
+    quiet_seconds: Annotated[
+        float, limit(0, 300, "Quiet time of the source. Producers count as stopped after it.")
+    ] = 1.0
+    slow_writer_seconds: Annotated[
+        float,
+        limit(
+            0,
+            3_600,
+            "Quiet time where producers follow no route. Who writes more rarely, and does not use "
+            "srm.client, is not seen before go.",
+        ),
+    ] = 5.0
+    residue_seconds: Annotated[
+        float, limit(0, 14_400, "Watch the source after go. The report counts its new records.")
+    ] = 300.0
+    redirect: Annotated[
+        RedirectNames,
+        detail(
+            "How clients are redirected, in order. By default as configured.",
+            routing="clients follow srm-routing.internal, always first",
+            manual="the move says whom to stop and start, and waits for that",
+        ),
+    ] = ()
+    fence: Annotated[
+        Literal[""] | FenceKind,
+        detail(
+            "Fence. By default as configured.", acl="deny writes on the source from the hold on"
+        ),
+    ] = ""
+    accept_skips: Annotated[
+        bool, detail("Accept skipped records. Move groups although the target lacks unread ones.")
+    ] = False
+    accept_open_transactions: Annotated[
+        bool, detail("Accept open transactions. Move without the records that they hold back.")
+    ] = False
+    accept_stray_offsets: Annotated[
+        bool, detail("Accept stray offsets. Move without those on topics that are not replicated.")
+    ] = False
+    reroute: Annotated[
+        bool, detail("Reroute. Unplanned: take over clients that routes lead elsewhere.")
+    ] = False
+    overwrite: Annotated[
+        bool, detail("Overwrite. Replace later offsets that consumers committed on the target.")
+    ] = False
 
     def __post_init__(self) -> None:
         Flow.parse(f"{self.source}->{self.target}")
-        for name in (field.name for field in fields(self) if field.name.endswith("_seconds")):
-            if getattr(self, name) < 0:
-                said = "wait_seconds (--timeout)" if name == "wait_seconds" else name
-                raise UsageError(f"{said} of the move is negative: give seconds, e.g. 600")
+        require_bounds(self)
         if self.reroute and not self.unplanned:
             raise UsageError("reroute of the move is for an unplanned one: add --mode unplanned")
         for name in ("topics", "groups"):
@@ -99,15 +162,31 @@ class MoveRequest:
         Raises:
             UsageError: a key is unknown or missing, or a value cannot be used.
         """
-        try:
-            return adapter(MoveRequest).validate_python(dict(settings))
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"]) or "request"
-            if first["type"] in {"unexpected_keyword_argument", "extra_forbidden"}:
-                known = ", ".join(field.name for field in fields(cls))
-                raise UsageError(f"move has no setting {where!r}: known are {known}") from None
-            raise UsageError(f"move setting {where!r} cannot be used: {first['msg']}") from None
+        return read(MoveRequest, settings)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """Settings of a run beside those of its move."""
+
+    dry_run: Annotated[
+        bool, MoveSetting("Dry run. Only plan and show: nothing changes anywhere.")
+    ] = False
+    ask_approval: Annotated[
+        bool,
+        MoveSetting("Ask for approval. Also where failover.approval requires none.", option=None),
+    ] = False
+    approval_seconds: Annotated[
+        float, limit(1, 21_600, "Time limit of the approval. Then the run fails.", None)
+    ] = 3600.0
+
+    def __post_init__(self) -> None:
+        require_bounds(self)
+
+
+SETTINGS: Final = settings_of(MoveRequest)
+FORM: Final = {each.name: each for each in (*SETTINGS, *settings_of(RunSettings))}
+"""What forms have: the settings of a move, and those of its run."""
 
 
 def ends(

@@ -12,7 +12,7 @@ from srm.domain.moves.gate.forecast import Forecast
 from srm.domain.moves.records.outcome import Outcome
 from srm.domain.moves.records.plan import GroupPlan, MovePlan
 from srm.domain.moves.records.progress import GroupResume, MoveProgress, MoveStep
-from srm.domain.moves.records.request import Mode, Operation
+from srm.domain.moves.records.request import SETTINGS, Mode, Operation
 from srm.domain.moves.report.evidence import (
     Beside,
     CallReport,
@@ -166,13 +166,7 @@ _SPANS = (
 )
 
 
-_CHOICES: Final = (
-    "accept_skips",
-    "accept_open_transactions",
-    "accept_stray_offsets",
-    "overwrite",
-    "reroute",
-)
+_SWITCHES: Final = [setting.name for setting in SETTINGS if setting.kind == "switch"]
 
 
 def build_report(
@@ -213,7 +207,7 @@ def build_report(
         rpo_seconds=_rpo_seconds(progress, rpo_records),
         forecast=progress.forecast or plan.forecast,
         outcome=beside.outcome,
-        accepted=tuple(name for name in _CHOICES if getattr(plan.request, name)),
+        accepted=tuple(name for name in _SWITCHES if getattr(plan.request, name)),
         warnings=plan.warnings,
         times_ms=dict(progress.times_ms),
         hold_stamp_ms=progress.hold_stamp_ms,

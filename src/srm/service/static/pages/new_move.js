@@ -5,13 +5,24 @@ import { isInAirflow, openInAirflow } from "./airflow.js";
 const form = document.getElementById("new-move");
 const shown = document.getElementById("new-move-conf");
 const said = document.getElementById("new-move-said");
-const defaults = { mode: "planned", operation: "failover", dry_run: false, ask_approval: false };
+const settings = form ? JSON.parse(form.dataset.settings) : [];
 
+function read({ name, kind, default: usual }, data) {
+  if (kind === "switch") return data.has(name);
+  if (kind === "names") return data.getAll(name);
+  if (kind === "seconds") return Number(data.get(name) || usual);
+  if (kind === "list") return data.get(name).split(",").map((part) => part.trim()).filter(Boolean);
+  return data.get(name);
+}
+
+// What is nothing, or a number as it is by default, is left out.
 function conf() {
   const data = new FormData(form);
-  const found = { operation: data.get("operation"), mode: data.get("mode"), source: data.get("source"), target: data.get("target") };
-  for (const name of ["topics", "groups"]) if (data.getAll(name).length) found[name] = data.getAll(name);
-  for (const name of ["dry_run", "ask_approval"]) if (data.has(name)) found[name] = true;
+  const found = {};
+  for (const one of settings) {
+    const value = read(one, data);
+    if (value.length !== 0 && value !== false && !(one.kind === "seconds" && value === one.default)) found[one.name] = value;
+  }
   return found;
 }
 
@@ -20,11 +31,13 @@ function quoted(value) {
 }
 
 function command(found) {
-  const parts = ["srm failover", found.dry_run ? "plan" : "run", "--source", found.source, "--target", found.target];
-  if (found.operation !== defaults.operation) parts.push("--operation", found.operation);
-  if (found.mode !== defaults.mode) parts.push("--mode", found.mode);
-  for (const topic of found.topics || []) parts.push("--topic", quoted(topic));
-  for (const group of found.groups || []) parts.push("--group", quoted(group));
+  const parts = ["srm failover", found.dry_run ? "plan" : "run"];
+  for (const { name, kind, option, default: usual } of settings) {
+    if (!option || name === "dry_run" || !(name in found) || found[name] === usual) continue;
+    if (kind === "switch") parts.push(option);
+    else if (kind === "names") for (const value of found[name]) parts.push(option, quoted(value));
+    else parts.push(option, quoted(String(found[name])));
+  }
   return parts.join(" ");
 }
 

@@ -1,0 +1,92 @@
+"""``srm failover plan`` and ``run`` have every setting of a move as an option."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from srm.cli.main import app
+from srm.cli.moves import failover
+from srm.domain.moves.records.request import SETTINGS, MoveRequest
+from srm.errors import UsageError
+
+GIVEN = {
+    "operation": "failback",
+    "source": "B",
+    "target": "P",
+    "topics": ("Payments", "Refunds"),
+    "groups": ("audit",),
+    "mode": "unplanned",
+    "redirect": ("routing", "webhook", "manual"),
+    "fence": "acl",
+    **{setting.name: 7.0 for setting in SETTINGS if setting.kind == "seconds"},
+    **{setting.name: True for setting in SETTINGS if setting.kind == "switch"},
+}
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[MoveRequest]:
+    """Requests that commands have made; each ends there, with its clusters opened."""
+    made: list[MoveRequest] = []
+
+    @contextmanager
+    def opened(_config: object, *_pair: str, unplanned: bool) -> Iterator[Any]:
+        assert unplanned == (GIVEN["mode"] == "unplanned")
+        yield SimpleNamespace()
+
+    def keep(_context: object, request: MoveRequest, *_rest: object, **_how: object) -> None:
+        made.append(request)
+        raise UsageError("as far as this test goes")
+
+    monkeypatch.setattr(failover, "load_config", lambda _: SimpleNamespace(clusters=("P", "B")))
+    monkeypatch.setattr(failover, "open_move", opened)
+    monkeypatch.setattr(failover.move, "plan", keep)
+    return made
+
+
+def arguments() -> Iterator[str]:
+    for setting in SETTINGS:
+        value = GIVEN[setting.name]
+        if setting.kind == "switch":
+            yield str(setting.option)
+        elif setting.kind == "names":
+            for name in value:  # type: ignore[union-attr]
+                yield from (str(setting.option), name)
+        else:
+            text = ",".join(value[1:]) if isinstance(value, tuple) else str(value)
+            yield from (str(setting.option), text)
+
+
+@pytest.mark.parametrize("command", [["plan"], ["run", "--move-id", "m1"]])
+def test_each_setting_reaches_the_request(command: list[str], requests: list[MoveRequest]) -> None:
+    CliRunner().invoke(app, ["failover", *command, *arguments()])
+
+    assert requests == [MoveRequest(**GIVEN)]  # type: ignore[arg-type]
+
+
+def test_without_options_a_move_is_that_of_all_from_the_first_cluster(
+    requests: list[MoveRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(GIVEN, "mode", "planned")
+
+    CliRunner().invoke(app, ["failover", "plan"])
+
+    assert requests == [MoveRequest("failover", "P", "B")]
+
+
+def test_a_value_out_of_its_bounds_is_refused_before_any_cluster_is_opened(
+    requests: list[MoveRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failover, "open_move", lambda *_: pytest.fail("opened"))
+
+    refused = CliRunner().invoke(app, ["failover", "run", "--timeout", "0.5"])
+
+    assert "wait_seconds (--timeout) of the move is 0.5: give 1 to 21600 seconds" in str(
+        refused.exception
+    )
+    assert requests == []
