@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Producer
+from srm.engine.moves.sequence import RunStep
 
 from bench.errors import BenchError, wait
 from bench.machine import describe_machine
@@ -30,7 +31,6 @@ from srm.config.model import Config
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.moves import MoveRequest, MoveStore
-from srm.engine.moves.steps.sequence import RunStep
 from srm.engine.ports import TopicSpec
 from srm.wiring import kafka_cluster, open_move
 from srm_lab.stack.stack import Stack, StackOptions

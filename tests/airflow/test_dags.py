@@ -16,7 +16,9 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.timetables.base import TimeRestriction
 from airflow.timetables.simple import ContinuousTimetable
 
-from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.records.progress import STEPS
+from srm.domain.moves.records.request import FORM, MoveRequest
+from srm_airflow import reasons
 from srm_airflow.alerts import failed
 from srm_airflow.moves import FORM_ONLY
 
@@ -229,6 +231,25 @@ def test_the_form_of_a_move_has_a_field_with_a_title_for_every_setting(bag: Any)
         assert schema["title"], name
         assert schema["section"], name
         assert dag.params.get_param(name).description, name
+
+
+def test_the_form_of_a_move_shows_the_bounds_and_choices_that_the_request_checks(bag: Any) -> None:
+    for dag_id in MOVES:
+        for name, setting in FORM.items():
+            schema = bag.dags[dag_id].params.get_param(name).schema
+            if setting.kind == "seconds":
+                assert (schema["minimum"], schema["maximum"]) == setting.bounds
+            if setting.kind == "choice":
+                assert schema["enum"] == list(setting.choices)
+
+
+def test_the_tasks_of_a_move_are_its_steps_and_each_of_them_can_leave_a_reason(bag: Any) -> None:
+    dag = bag.dags["srm_failover"]
+    beside = {"approve", "release", "residue"}
+
+    tasks = [task.task_id for task in dag.topological_sort() if task.task_id not in beside]
+    assert [step for task in tasks for step in task.split("_and_")] == [s.name for s in STEPS]
+    assert set(reasons.STEPS) == {*dag.task_ids} - {"report", "residue"}
 
 
 def test_few_tasks_stand_between_hold_and_go_and_release_covers_all_of_them(bag: Any) -> None:

@@ -14,8 +14,8 @@ from tests.integration.moving import Site
 from tests.otlp import Collector, collecting
 from tests.waiting import eventually
 
+from srm.domain.moves.records.progress import RUN_STEPS
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.engine.moves.steps.sequence import STEPS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -90,7 +90,7 @@ def test_an_emission_and_each_step_of_a_move_are_spans(site: Site) -> None:
 
     whole = [span for span in collector.spans if span.name == "move"]
     steps = [span for span in collector.spans if span.parent_id == whole[0].span_id]
-    wanted = ["move.plan", "move.approve", *(f"move.{step.name}" for step in STEPS)]
+    wanted = ["move.plan", "move.approve", *(f"move.{step.name}" for step in RUN_STEPS)]
     assert [span.name for span in steps] == wanted
     assert {span.attributes["srm.move"] for span in (*steps, *whole)} == {report["move_id"]}
     assert {span.attributes["srm.flow"] for span in steps} == {str(flow)}

@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.text import Text
 
 from srm.domain.moves.records.plan import MovePlan
+from srm.domain.moves.records.progress import RUN_STEPS
 from srm.engine.moves import RunEvent
-from srm.engine.moves.steps.sequence import STEPS
 from srm.pages.moves import progress_line, reasons_text, sync_view, verify_line, verify_view
 
 _FIGURES: Final = re.compile(r"(?<![\w.-])\d[\d,.]*(?![\w-])")
@@ -88,7 +88,7 @@ class MoveView:
         return Group(*parts)
 
     def _steps(self) -> Text:
-        line, steps = Text(f"{self._plan.move_id}  "), tuple(step.name for step in STEPS)
+        line, steps = Text(f"{self._plan.move_id}  "), tuple(step.name for step in RUN_STEPS)
         now = steps.index(self.event.step)
         for index, step in enumerate(steps):
             style = "green" if index < now else "bold cyan" if index == now else "dim"

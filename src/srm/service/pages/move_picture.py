@@ -6,25 +6,16 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Literal
 
-from srm.domain.moves.records.progress import HELD, MoveStep
+from srm.domain.moves.records.progress import HELD, STEPS
 from srm.domain.text.amount import few
 from srm.service.views.documents import MoveRow
 from srm.service.views.move_rows import is_blocked
 from srm.service.views.snapshots import MoveLook
 
-_STAGES: Final[tuple[tuple[str, str, str], ...]] = (
-    ("planned", "Planned", "where every group stands and would go on"),
-    ("held", "Hold", "clients are told to finish and leave"),
-    ("ready", "Wait", "until all is copied and translated"),
-    ("applied", "Apply", "offsets are written on the target and read back"),
-    ("gone", "Go", "clients are sent to the target"),
-    ("verified", "Verified", "the groups work there"),
-    ("reported", "Reported", "measured and kept"),
-)
-"""Times of a move by which the stages have ended, with their names."""
-_REACHED: Final[Mapping[MoveStep, str]] = {"holding": "planned", "going": "applied"}
+_REACHED: Final = {then.intent: step.ended for step, then in pairwise(STEPS) if then.intent}
 """Steps that are the intent of a stage: the one before it is what has ended."""
 _BARS: Final = 30
 _TOLD: Final = 10
@@ -56,16 +47,16 @@ def stages(look: MoveLook) -> tuple[Stage, ...]:
     times: dict[str, int] = {"planned": look.plan.created_ms, **progress.times_ms}
     if "holding" in times:
         times.setdefault("held", times["holding"])
-    steps = [step for step in _STAGES if not (look.plan.request.unplanned and step[0] == "ready")]
-    names = [name for name, _, _ in steps]
+    steps = [step for step in STEPS if not (look.plan.request.unplanned and step.name == "wait")]
+    names: list[str] = [step.ended for step in steps]
     released = progress.step == "released"
     at = names.index(_last_known(times, names) if released else _ended(look))
     blocked, unverified = is_blocked(look), _unverified(look)
     found, previous = [], None
-    for number, (name, title, does) in enumerate(steps):
-        time_ms = times.get(name)
+    for number, step in enumerate(steps):
+        name, time_ms = step.ended, times.get(step.ended)
         state = _state(number, at, released=released or blocked)
-        text, reasons, looked_ms = does, tuple[str, ...](), 0
+        text, reasons, looked_ms = step.text, tuple[str, ...](), 0
         if name == "verified" and unverified:
             state, text, reasons = "undone", "not verified", few(unverified)
         elif blocked and number == at + 1:
@@ -73,12 +64,12 @@ def stages(look: MoveLook) -> tuple[Stage, ...]:
         elif state == "now":
             reasons, looked_ms = look.waits, look.waits_ms
         elif released and number == at + 1 and "held" in times:
-            time_ms, text = times.get("released"), f"given up here: {does}"
+            time_ms, text = times.get("released"), f"given up here: {step.text}"
         elif name == "verified" and state == "done" and not progress.had_members:
             text = "no group had members that could come back"
         seconds = _seconds(previous, time_ms)
         out = _way_out(look) if state == "now" else ""
-        found.append(Stage(title, text, state, time_ms, seconds, reasons, looked_ms, out))
+        found.append(Stage(step.title, text, state, time_ms, seconds, reasons, looked_ms, out))
         previous = previous if time_ms is None else time_ms
     if released:
         text = "clients are told to go on where they were"

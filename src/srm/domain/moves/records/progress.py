@@ -18,6 +18,7 @@ from srm.domain.text.documents import decode, encode
 MoveStep = Literal[
     "planned", "holding", "held", "applied", "going", "released", "gone", "verified", "reported"
 ]
+RunStep = Literal["plan", "hold", "wait", "apply", "go", "verify", "report"]
 _ORDER: Final[Mapping[MoveStep, int]] = {
     step: number for number, step in enumerate(get_args(MoveStep))
 }
@@ -30,6 +31,35 @@ WAIT_PREFIX: Final = "wait:"
 DECIDED: frozenset[MoveStep] = frozenset({"gone", "verified", "reported"})
 HELD: frozenset[MoveStep] = frozenset({"holding", "held", "applied", "going"})
 """Steps of an attempt that is open: it holds clients, and gets one end, go or release."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a run does to a move, once and in order.
+
+    ``ended`` is the step of the progress, or the name of a time, by which it has ended, and
+    ``intent`` the step that is recorded before it. ``releases``: a failure in it ends the hold.
+    """
+
+    name: RunStep
+    ended: MoveStep | Literal["ready"]
+    title: str
+    text: str
+    intent: MoveStep | None = None
+    releases: bool = False
+
+
+STEPS: Final = (
+    Step("plan", "planned", "Planned", "where every group is and where it would continue"),
+    Step("hold", "held", "Hold", "clients are told to finish and leave", "holding", releases=True),
+    Step("wait", "ready", "Wait", "until all is copied and translated", releases=True),
+    Step("apply", "applied", "Apply", "the target has the offsets, read back", releases=True),
+    Step("go", "gone", "Go", "clients are sent to the target", "going", releases=True),
+    Step("verify", "verified", "Verified", "the groups work there"),
+    Step("report", "reported", "Reported", "measured and kept"),
+)
+RUN_STEPS: Final = STEPS[1:]
+"""All steps after the plan."""
 
 
 @dataclass(frozen=True)

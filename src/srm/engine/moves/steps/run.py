@@ -12,14 +12,13 @@ from typing import Final
 
 from srm.domain.moves.gate.gate import SyncStatus
 from srm.domain.moves.records.plan import MovePlan
-from srm.domain.moves.records.progress import HELD, MoveProgress
+from srm.domain.moves.records.progress import HELD, RUN_STEPS, MoveProgress, RunStep
 from srm.domain.moves.report.report import MoveReport
 from srm.domain.text.amount import few
 from srm.engine.moves.control.move_records import MoveContext, MoveStore
 from srm.engine.moves.reporting.report import report
 from srm.engine.moves.steps.decision import go, release
 from srm.engine.moves.steps.holding import hold
-from srm.engine.moves.steps.sequence import STEPS, RunStep
 from srm.engine.moves.steps.steps import apply, wait_status
 from srm.engine.moves.steps.verify import VerifyStatus, verify
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
@@ -67,7 +66,7 @@ def carry_out(
     """
     plan = MoveStore(context).plan(move_id)
     run = _Run(context, plan, show, poll_seconds, plan.request.wait_seconds)
-    for step in STEPS:
+    for step in RUN_STEPS:
         try:
             with around(step.name):
                 run.step(step.name)
