@@ -77,7 +77,7 @@ def test_the_form_of_a_move_has_a_field_for_every_setting_with_its_bounds(
         assert f'name="{setting.name}"' in page
         if setting.kind == "seconds":
             lowest, highest = setting.bounds
-            assert f'min="{lowest}" max="{highest}" value="{setting.default}"' in page
+            assert f'min="{lowest}" max="{highest}" value="{setting.default:g}"' in page
     assert '<option value="acl">acl: deny writes' in page
     assert "&#34;option&#34;: &#34;--quiet-seconds&#34;" in page, "what the script makes of it"
 
