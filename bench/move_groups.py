@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Producer
-from srm.engine.moves.sequence import RunStep
 
 from bench.errors import BenchError, wait
 from bench.machine import describe_machine
 from bench.service_idle import running
 from srm.config.loader import load_config
 from srm.config.model import Config
+from srm.domain.moves.records.progress import RunStep
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.moves import MoveRequest, MoveStore

@@ -77,7 +77,7 @@ def detail(text: str, **choices: str) -> MoveSetting:
 
 def _settings(of: type) -> tuple[MoveSetting, ...]:
     hints = get_type_hints(of, include_extras=True)
-    return tuple(_declared(each, hints[each.name]) for each in fields(of))
+    return tuple(_of_field(each, hints[each.name]) for each in fields(of))
 
 
 # A type is hashable, which mypy does not believe.
@@ -117,7 +117,7 @@ def read(of: type[_D], given: Mapping[str, Any]) -> _D:
         raise UsageError(f"move setting {where!r} cannot be used: {first['msg']}") from None
 
 
-def _declared(each: Field[Any], hint: Any) -> MoveSetting:
+def _of_field(each: Field[Any], hint: Any) -> MoveSetting:
     [setting] = (part for part in hint.__metadata__ if isinstance(part, MoveSetting))
     shown = {value: f"{value}: {meaning}" for value, meaning in setting.choices.items()}
     choices = {value: shown.get(value, value or "as configured") for value in _values(hint)}
