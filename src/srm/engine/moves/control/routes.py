@@ -169,6 +169,12 @@ def bring_about(context: MoveContext, plan: MovePlan, make: Callable[[InForce], 
         now = after
 
 
+def between_same(context: MoveContext, plan: MovePlan) -> MoveContext | None:
+    """Return the context of another move, None if that is not between these two clusters."""
+    both = (context, replace(context, forward=context.reverse, reverse=context.forward))
+    return next((one for one in both if one.forward.config.flow == plan.request.flow), None)
+
+
 def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> None:
     """Refuse to continue a move that has ended, and whose clients a later one leads.
 

@@ -21,6 +21,8 @@ from srm.engine.moves.control.registers import SIDES, Registers, Side, record
 from srm.engine.moves.control.routes import InForce, require_in_force, subjects
 from srm.engine.moves.steps.fence import (
     fence_if_possible,
+    keep_fence,
+    lift_source,
     lift_target,
     lift_target_if_possible,
     release_fence,
@@ -228,7 +230,7 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
     """
     plan, progress = MoveStore(context).load(move_id)
     # Clients that come back have to find it open.
-    standing = () if progress.decided else release_fence(context, plan)
+    standing = () if progress.decided else release_fence(context, plan, lift_source)
     why = why or _waited(context, move_id)
     try:
         with Registers(context) as registers:
@@ -239,8 +241,9 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
     except ConflictError:
         fence_if_possible(context, plan)
         raise
-    # A wait beside this one has seen a hold until now, and may have set it again.
-    standing = standing or release_fence(context, plan)
+    # A wait beside this one has seen a hold until now, and may have set it again. So may a later
+    # attempt, which has to find it in place.
+    standing = standing or release_fence(context, plan, keep_fence)
     if plan.request.unplanned:
         resume_flow(context, plan)
     if missing := (*standing, *call_redirectors(context, plan)):

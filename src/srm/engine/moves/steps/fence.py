@@ -19,8 +19,8 @@ from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.routing.routes import topic_subject
 from srm.domain.names import internal_topics
 from srm.engine.control.control_records import CONTROL_ID, until_not_fenced
-from srm.engine.moves.control.move_records import MoveContext
-from srm.engine.moves.control.routes import InForce, bring_about
+from srm.engine.moves.control.move_records import MoveContext, MoveStore
+from srm.engine.moves.control.routes import InForce, between_same, bring_about
 from srm.engine.ports import Cluster
 from srm.errors import IntegrityError, SrmError
 
@@ -36,7 +36,7 @@ def set_fence(
     move_id: str,
     now_ms: int,
     allowed: Callable[[], Collection[str]] | None = None,
-) -> None:
+) -> list[str]:
     """Deny everybody to write to topics of a cluster; safe to repeat.
 
     Args:
@@ -45,6 +45,9 @@ def set_fence(
         move_id: the move that fences them.
         now_ms: the time, for the record.
         allowed: returns the topics that may still be fenced, while the record is written.
+
+    Returns:
+        The topics that were not denied before.
 
     Raises:
         UnavailableError: the cluster does not answer.
@@ -65,6 +68,7 @@ def set_fence(
     if missing := sorted(ours - denied):
         cluster.deny_writes(missing)
         log.info("move %s: no writes to %s on %s", move_id, ", ".join(missing), cluster.alias)
+    return missing
 
 
 def lift_fence(
@@ -115,32 +119,50 @@ def fence_source(context: MoveContext, plan: MovePlan) -> None:
     Not before those who follow the hold have written what they had: a look tells when that is.
     """
     if unfenced(context, plan):
-        _fence(context, plan, _there(context, plan))
+        keep_fence(context, plan)
 
 
-def _fence(context: MoveContext, plan: MovePlan, topics: Collection[str]) -> None:
-    """Fence the topics whose clients the move leads, and none that it does not lead any more."""
+def keep_fence(context: MoveContext, plan: MovePlan) -> None:
+    """Fence the topics whose clients the move leads, and none that it does not lead any more.
+
+    Raises:
+        UnavailableError: the source does not answer.
+    """
+    topics, late = _there(context, plan), set[str]()
 
     def ours(now: InForce) -> set[str]:
         return {topic for topic in topics if now.leads(topic_subject(topic))}
 
     def make(now: InForce) -> None:
         closed, now_ms = ours(now), context.now_ms()
-        set_fence(
-            context.source,
-            closed,
-            plan.move_id,
-            now_ms,
-            lambda: ours(InForce.read(context, plan)),
+        late.update(
+            set_fence(
+                context.source,
+                closed,
+                plan.move_id,
+                now_ms,
+                lambda: ours(InForce.read(context, plan)),
+            )
         )
         lift_fence(
             context.source,
             now_ms,
-            lambda f: f.move_id == plan.move_id and f.topic in {*topics} - closed,
+            lambda f: (
+                f.topic in {*topics} - closed
+                and (f.move_id == plan.move_id or (f.topic in late and not f.stands))
+            ),
             since_ms=0,
         )
 
-    bring_about(context, plan, make)
+    _fence_for_later(context, bring_about(context, plan, make))
+
+
+def _fence_for_later(context: MoveContext, now: InForce) -> None:
+    """Set the fences of later moves again: what this one has lifted late may be theirs."""
+    for move_id in now.moves:
+        later = MoveStore(context).find_plan(move_id)
+        if later is not None and (between := between_same(context, later)) is not None:
+            fence_if_possible(between, later)
 
 
 def lift_source(context: MoveContext, plan: MovePlan) -> None:
@@ -149,8 +171,7 @@ def lift_source(context: MoveContext, plan: MovePlan) -> None:
     Raises:
         UnavailableError: the source does not answer.
     """
-    if plan.fence == "acl":
-        lift_fence(context.source, context.now_ms(), lambda fence: fence.move_id == plan.move_id)
+    lift_fence(context.source, context.now_ms(), lambda fence: fence.move_id == plan.move_id)
 
 
 def lift_target(context: MoveContext, plan: MovePlan) -> None:
@@ -158,6 +179,7 @@ def lift_target(context: MoveContext, plan: MovePlan) -> None:
     now_ms = context.now_ms()
     wanted = frozenset(plan.topics)
     lift_fence(context.target, now_ms, lambda f: f.topic in wanted, now_ms - _JUST_NOW_MS)
+    _fence_for_later(context, InForce.read(context, plan))
 
 
 def lift_target_if_possible(context: MoveContext, plan: MovePlan) -> None:
@@ -176,7 +198,7 @@ def fence_if_possible(context: MoveContext, plan: MovePlan) -> None:
         return
     there = replace(context, forward=replace(context.forward, source=source))
     try:
-        _fence(there, plan, _there(there, plan))
+        keep_fence(there, plan)
     except SrmError as error:
         log.warning("%s is not fenced: %s", plan.request.source, error)
 
@@ -201,14 +223,16 @@ def fence_problems(cluster: Cluster, wanted: str) -> tuple[str, ...]:
     return (f"fence acl is not possible: {why}: move without it (--fence none)",)
 
 
-def release_fence(context: MoveContext, plan: MovePlan) -> tuple[str, ...]:
-    """Lift the fence of a move that is being released, before its clients continue.
+def release_fence(
+    context: MoveContext, plan: MovePlan, lift: Callable[[MoveContext, MovePlan], None]
+) -> tuple[str, ...]:
+    """Lift the fence of a move that is released: before that, and what was set until then after it.
 
     Nothing keeps a release from its end: what could not be lifted is what is returned.
     """
-    if plan.request.unplanned:
-        return ()  # it fences after its decision
-    return _attempt(context.source, lambda: lift_source(context, plan))
+    if plan.request.unplanned or plan.fence != "acl":
+        return ()  # an unplanned one fences after its decision
+    return _attempt(context.source, lambda: lift(context, plan))
 
 
 def _attempt(cluster: Cluster, lift: Callable[[], None]) -> tuple[str, ...]:

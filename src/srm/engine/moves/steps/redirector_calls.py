@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextvars import copy_context
-from dataclasses import replace
 from typing import Final
 
 from srm.domain.moves.records.plan import MovePlan
@@ -32,7 +31,7 @@ from srm.domain.moves.routing.redirects import (
 from srm.engine.moves.control.control import Change
 from srm.engine.moves.control.move_records import MoveContext, MoveStore
 from srm.engine.moves.control.registers import SIDES, Registers
-from srm.engine.moves.control.routes import InForce, bring_about
+from srm.engine.moves.control.routes import InForce, between_same, bring_about
 from srm.engine.moves.steps.redirect import LEASE_MS
 from srm.engine.ports import Answer, Caller
 
@@ -110,15 +109,13 @@ def _call_while_in_force(
 def _call_for_later(context: MoveContext, move_id: str, kind: RedirectKind) -> None:
     """Make a call of a later move again: that of this one may have come after it."""
     plan, progress = MoveStore(context).load(move_id)
-    if plan.request.flow == context.reverse.config.flow:
-        context = replace(context, forward=context.reverse, reverse=context.forward)
-    step = step_in_force(progress.step)
-    if step is None or plan.request.flow != context.forward.config.flow:
+    between, step = between_same(context, plan), step_in_force(progress.step)
+    if step is None or between is None:
         log.warning("redirector %s was called late: see what move %s needs of it", kind, move_id)
         return
     late = "a call of an earlier move came after this one"
-    _keep(context, plan, (progress.attempt, step), kind, "failed", late)
-    call_redirectors(context, plan)
+    _keep(between, plan, (progress.attempt, step), kind, "failed", late)
+    call_redirectors(between, plan)
 
 
 def order_of(context: MoveContext, plan: MovePlan, attempt: int, step: CallStep) -> Order:

@@ -12,8 +12,8 @@ from srm.domain.moves.gate.fence import fences_in
 from srm.domain.moves.routing.routes import Ack
 from srm.engine import moves
 from srm.engine.moves import MoveContext
-from srm.engine.moves.control.move_records import ensure_topics
-from srm.engine.moves.steps.fence import lift_fence, set_fence
+from srm.engine.moves.control.move_records import MoveStore, ensure_topics
+from srm.engine.moves.steps.fence import lift_fence, lift_target, set_fence
 from srm.errors import AuthorizationError, ConflictError, GateClosedError, UnavailableError
 
 FENCED = replace(REQUEST, fence="acl")
@@ -106,6 +106,22 @@ def test_a_release_lifts_what_a_wait_beside_it_has_set_again(world):
     assert moves.release(context, "m1").step == "released"
 
     assert looked == [True]
+    assert (denied(world), recorded(world)) == (False, {"Payments": False})
+
+
+def test_a_release_lifts_a_rule_that_came_after_the_lifting_of_its_record(world):
+    """A wait beside it had written the record, and its look after the rule still saw a hold."""
+    context = held(world)
+    moves.wait_status(context, "m1")
+
+    def late() -> None:
+        world.p.deny_writes(["Payments"])
+        world.passing(1)
+
+    world.writes.before[world.writes.count + 2] = late  # after the lifting, before the release
+
+    assert moves.release(context, "m1").step == "released"
+
     assert (denied(world), recorded(world)) == (False, {"Payments": False})
 
 
@@ -243,6 +259,61 @@ def test_a_process_that_wakes_up_after_the_failback_closes_no_topic_on_the_activ
     assert others
     assert world.routes("P")["topic:Payments"].cluster == "P"
     assert (denied(world), any(recorded(world).values())) == (False, False)
+
+
+def test_a_late_process_lifts_its_rule_where_a_later_move_has_a_record_of_its_own(
+    world, monkeypatch
+):
+    context = held(world)
+    deny = world.p.deny_writes
+
+    def late(topics) -> None:
+        monkeypatch.setattr(world.p, "deny_writes", deny)
+        back_on_p(world)
+        again = world.context()
+        for group in ("near", "far"):
+            world.start(group, "P", {"Payments": 100})
+        moves.plan(again, FENCED, "m3")
+        moves.hold(again, "m3")
+        world.obey("near", "far")
+        world.passing(2_000)
+        moves.wait_status(again, "m3")
+        assert denied(world)
+        moves.release(again, "m3")
+        assert not denied(world)
+        deny(topics)
+
+    monkeypatch.setattr(world.p, "deny_writes", late)
+    moves.wait_status(context, "m1")
+
+    assert (denied(world), recorded(world)) == (False, {"Payments": False})
+
+
+def test_a_late_go_leaves_the_cluster_closed_that_a_later_move_has_left(world, monkeypatch):
+    """It lifts whatever stands on its target, and the later move has looked before that."""
+    gone(world)
+    for group in ("near", "far"):
+        world.start(group, "B", {"P.Payments": 101})
+    world.copy("B", "P")
+    back, allow = world.context("B", "P"), world.b.allow_writes
+    moves.plan(back, replace(BACK, fence="acl"), "m2")
+    moves.hold(back, "m2")
+    world.obey("near", "far", alias="B")
+    world.passing(2_000)
+    moves.wait_status(back, "m2")
+    assert denied(world, "B")
+
+    def late(topics) -> None:
+        monkeypatch.setattr(world.b, "allow_writes", allow)
+        moves.apply(back, "m2")
+        moves.go(back, "m2")
+        allow(topics)
+
+    monkeypatch.setattr(world.b, "allow_writes", late)
+    lift_target(world.context(), MoveStore(world.context()).plan("m1"))
+
+    assert world.routes("B")["topic:Payments"].cluster == "P"
+    assert (denied(world, "B"), denied(world)) == (True, False)
 
 
 def test_a_rule_that_a_late_process_sets_and_leaves_before_the_decision_is_lifted_after_it(world):
