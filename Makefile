@@ -44,7 +44,7 @@ lint: venv ## Check style, types and the direction of imports
 	@$(BIN)/mypy
 	@PYTHONPATH=plugins $(BIN)/lint-imports
 
-spec: venv ## Check the model of a move with TLC (docs/spec)
+spec: venv ## Check the models of moves and returns with TLC (docs/spec)
 	@$(BIN)/pytest -q -s tests/spec
 
 simulate: venv ## Play 100 000 seeds of the simulated world (SEEDS=0:3000 fewer; docs/simulation.md)

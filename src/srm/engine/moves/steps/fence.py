@@ -36,7 +36,7 @@ def set_fence(
     move_id: str,
     now_ms: int,
     allowed: Callable[[], Collection[str]] | None = None,
-) -> list[str]:
+) -> None:
     """Deny everybody to write to topics of a cluster; safe to repeat.
 
     Args:
@@ -45,9 +45,6 @@ def set_fence(
         move_id: the move that fences them.
         now_ms: the time, for the record.
         allowed: returns the topics that may still be fenced, while the record is written.
-
-    Returns:
-        The topics that were not denied before.
 
     Raises:
         UnavailableError: the cluster does not answer.
@@ -68,7 +65,6 @@ def set_fence(
     if missing := sorted(ours - denied):
         cluster.deny_writes(missing)
         log.info("move %s: no writes to %s on %s", move_id, ", ".join(missing), cluster.alias)
-    return missing
 
 
 def lift_fence(
@@ -128,29 +124,24 @@ def keep_fence(context: MoveContext, plan: MovePlan) -> None:
     Raises:
         UnavailableError: the source does not answer.
     """
-    topics, late = _there(context, plan), set[str]()
+    topics = _there(context, plan)
 
     def ours(now: InForce) -> set[str]:
         return {topic for topic in topics if now.leads(topic_subject(topic))}
 
     def make(now: InForce) -> None:
         closed, now_ms = ours(now), context.now_ms()
-        late.update(
-            set_fence(
-                context.source,
-                closed,
-                plan.move_id,
-                now_ms,
-                lambda: ours(InForce.read(context, plan)),
-            )
+        set_fence(
+            context.source,
+            closed,
+            plan.move_id,
+            now_ms,
+            lambda: ours(InForce.read(context, plan)),
         )
         lift_fence(
             context.source,
             now_ms,
-            lambda f: (
-                f.topic in {*topics} - closed
-                and (f.move_id == plan.move_id or (f.topic in late and not f.stands))
-            ),
+            lambda f: f.move_id == plan.move_id and f.topic in {*topics} - closed,
             since_ms=0,
         )
 
