@@ -200,7 +200,7 @@ def subjects(plan: MovePlan) -> tuple[str, ...]:
 def defaults(plan: MovePlan) -> tuple[str, ...]:
     """Return the subjects of clients that no route names, as far as the move changes theirs.
 
-    Nothing holds them: no plan has seen these clients, so no gate is asked for them.
+    Nothing holds them: no plan has seen these clients, so no gate looks at them.
     """
     return tuple(map(home_subject, plan.homes))
 
