@@ -17,11 +17,12 @@ from tests.unit.domain.moves.report.reporting import (
     signing_key,
 )
 
+from srm import disk
 from srm.domain.moves.records.progress import MoveProgress
 from srm.domain.moves.records.revisions import KeptReport
 from srm.domain.moves.report.signature import Signed
 from srm.errors import UsageError
-from srm.pages import disk, folder
+from srm.pages import folder
 from srm.pages.folder import export_report, signature_file
 from srm.pages.html import SHOWN_PARTITIONS, report_page
 from srm.pages.moves import as_text, re_read_text, report_line, report_view, verdict_text

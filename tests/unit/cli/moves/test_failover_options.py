@@ -45,7 +45,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[MoveRequest]:
 
     monkeypatch.setattr(failover, "load_config", lambda _: SimpleNamespace(clusters=("P", "B")))
     monkeypatch.setattr(failover, "open_move", opened)
-    monkeypatch.setattr(failover.move, "plan", keep)
+    monkeypatch.setattr(failover.moves, "plan", keep)
     return made
 
 
