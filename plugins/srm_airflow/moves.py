@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 DRY_RUN: Final = "dry_run"
 FORM_ONLY: Final = frozenset(setting.name for setting in settings_of(RunSettings))
-"""What the form has beside the settings of the move."""
+"""Settings of the form that are not of the move."""
 PAGE_KEY: Final = "report_page"
 LONGEST_PAGE: Final = 2_000_000
 """Characters that are kept in Airflow's database for each run; a larger page is made by

@@ -27,7 +27,7 @@ __all__ = ["copied", "sites"]
 HANGS = """
 import sys, time
 from srm.cli.main import app
-from srm.kafka import group_member
+from srm.kafka.tables import group_member
 
 group_member._SESSION_MS = 30_000  # on a busy machine no sign of life of it may be in time
 take = group_member._take

@@ -167,7 +167,7 @@ class MoveRequest:
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """Settings of a run beside those of its move."""
+    """Settings of a run that are not its move's."""
 
     dry_run: Annotated[
         bool, MoveSetting("Dry run. Only plan and show: nothing changes anywhere.")
