@@ -116,9 +116,10 @@ def test_any_programs_move_there_and_back_and_nothing_is_lost_or_read_twice(stag
 
     def ready() -> bool:
         plans.append(stage.operator.plan(stage.p, stage.b, stage.topic, groups))
-        return not plans[-1]["blocking"]
+        pending = f"group {console.group} has committed nothing: "
+        return not (plans[-1]["blocking"] or pending in "; ".join(plans[-1]["warnings"]))
 
-    eventually(ready, "nothing is in the way")
+    eventually(ready, "nothing is in the way, and the console has committed")
     assert not [line for line in plans[-1]["warnings"] if console.group in line], plans[-1]
     with stage.run("there", stage.p, groups=groups) as move:
         there = move.report()
