@@ -188,11 +188,12 @@ class Stage:
         return self.operator.run(move_id, source, target, self.topic, named, *choices)
 
     def in_the_way(self, source: str) -> list[str]:
-        """Return why a move of all readers' groups could not start now, as its plan says."""
+        """Return what a plan of all readers' groups waits for: reasons, and first commits."""
         target = self.b if source == self.p else self.p
         groups = [reader.group for reader in self.readers]
-        reasons: list[str] = self.operator.plan(source, target, self.topic, groups)["blocking"]
-        return reasons
+        plan = self.operator.plan(source, target, self.topic, groups)
+        pending = [line for line in plan["warnings"] if "has committed nothing: " in line]
+        return [*plan["blocking"], *pending]
 
     def await_known(self, source: str) -> None:
         """Wait until a move would find in the map whatever groups have read.
