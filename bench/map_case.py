@@ -129,7 +129,9 @@ class _Maps:
             group = PositionGroup("0", _SLOT, str(first // GROUP_SIZE), some)
             records[group.key()] = group.value()
         with self._cluster() as cluster:
-            cluster.compacted(internal_topics.replication(FLOW.source), REPORTS).write(records)
+            cluster.compacted_topic(internal_topics.replication(FLOW.source), REPORTS).write(
+                records
+            )
 
     def _commit(self, reported: Sequence[PartitionPosition]) -> None:
         """Let a group stand somewhere in the middle of each partition."""

@@ -184,7 +184,7 @@ def main() -> None:
         else:
             config = _config(bootstrap)
             reader = KafkaMapReader(cluster, cluster, FLOW)
-            back = KafkaMapReader(cluster, cluster, FLOW.reversed)
+            back = KafkaMapReader(cluster, cluster, FLOW.reverse)
             context = FlowContext(config, cluster, cluster, reader, back, now_ms)
             figures = measure_passes(cluster, topic, context)
     sys.stdout.write(json.dumps({k: round(v, 4) for k, v in figures.items()}) + "\n")

@@ -97,7 +97,7 @@ def build(topics: int, partitions: int, groups: int) -> FlowContext:
             )
             checkpoint = Checkpoint(f"g{number}", place, 50, 50, about.metadata())
             rows[checkpoint.key()] = checkpoint.value()
-    target.compacted("P.checkpoints.internal").write(rows)
+    target.compacted_topic("P.checkpoints.internal").write(rows)
     config = flow_config(FLOW, topics=("t.*",))
     return FlowContext(config, source, target, maps, FakeMapReader(), clock)
 
@@ -161,7 +161,8 @@ def main() -> int:
     app = create_app(views)
     ends = {FLOW.source: context.source, FLOW.target: context.target}
     app.state.committed = CommittedOffsets(
-        views.config, lambda _config, _flow, alias, group: Committed(ends[alias].committed(group))
+        views.config,
+        lambda _config, _flow, alias, group: Committed(ends[alias].committed_offsets(group)),
     )
     with served(app) as url, httpx.Client(base_url=url) as client:
         answered = [ask(client, path) for path in _PATHS]

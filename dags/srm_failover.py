@@ -74,7 +74,7 @@ from airflow.sdk import (
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
 from srm_airflow import choices, moves
-from srm_airflow.alerts import failed, tell
+from srm_airflow.alerts import alert_failure, tell
 from srm_airflow.approval import APPROVAL_KEY, MoveApprovalOperator
 from srm_airflow.move_form import form
 from srm_airflow.operators import MoveWaitOperator
@@ -218,9 +218,9 @@ def failover_dag(dag_id: str, clusters: tuple[str, ...]) -> DAG:
             # Downtime counts: these tasks go before all others that wait for a worker.
             "priority_weight": 1000,
             "weight_rule": WeightRule.ABSOLUTE,
-            "on_failure_callback": failed,
+            "on_failure_callback": alert_failure,
         },
-        params=form(clusters, choices.known(CONFIG, clusters)),
+        params=form(clusters, choices.read_choices(CONFIG, clusters)),
         render_template_as_native_obj=True,
         tags=["srm", "failover"],
         doc_md=__doc__,

@@ -171,7 +171,7 @@ def _beat(broker: KafkaBroker) -> None:
         cluster.create_topics([compacted_spec(HEARTBEATS, 1)])
         for flow in (Flow("elsewhere", broker.alias), Flow("nowhere", broker.alias)):
             heartbeat = Heartbeat(flow, now_ms())
-            cluster.compacted(HEARTBEATS).write({heartbeat.key(): heartbeat.value()})
+            cluster.compacted_topic(HEARTBEATS).write({heartbeat.key(): heartbeat.value()})
 
 
 @pytest.fixture

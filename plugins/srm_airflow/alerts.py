@@ -57,7 +57,7 @@ def tell(
         logger.warning("The notifier was not told that %s: %r", what, error)
 
 
-def failed(context: Mapping[str, Any], planned: Mapping[str, Any] | None = None) -> None:
+def alert_failure(context: Mapping[str, Any], planned: Mapping[str, Any] | None = None) -> None:
     """Tell that a task has failed for good: callback of the tasks of a move.
 
     Args:
@@ -90,10 +90,10 @@ class Patience:
         """Whether the time is up, once for each."""
         if waited_s < self._next_s:
             return False
-        self.left(waited_s)
+        self.remaining_s(waited_s)
         return True
 
-    def left(self, waited_s: float) -> float:
+    def remaining_s(self, waited_s: float) -> float:
         """Seconds until it is over, the next time where it has been."""
         while self._next_s <= waited_s:
             self._next_s *= 2

@@ -95,7 +95,7 @@ class MoveApprovalOperator(ApprovalOperator):
     def _park(self, since: float) -> NoReturn:
         waited = time.time() - since
         limit = float(self.move[APPROVAL_KEY]["seconds"])
-        due = Patience(self.move).left(waited)
+        due = Patience(self.move).remaining_s(waited)
         raise TaskAwaitingInput(
             method_name=self.execute_complete.__name__,
             kwargs={"since": since},

@@ -42,14 +42,18 @@ class Choices:
     groups: tuple[str, ...] = ()
 
 
-def known(config: Config, clusters: Sequence[str]) -> Choices:
+def read_choices(config: Config, clusters: Sequence[str]) -> Choices:
     """Return what the flows between some clusters have noted; nothing where none has yet.
 
     Nor in a task that is about to run: it needs no form.
     """
     if get_parsing_context().task_id is not None:
         return Choices()
-    found = [_noted(flow) for flow in config.flows if {flow.source, flow.target} <= set(clusters)]
+    found = [
+        _read_choices_file(flow)
+        for flow in config.flows
+        if {flow.source, flow.target} <= set(clusters)
+    ]
     return Choices(
         tuple(sorted({topic for one in found for topic in one.topics})),
         tuple(sorted({group for one in found for group in one.groups})),
@@ -64,7 +68,7 @@ def note(context: FlowContext) -> None:
     try:
         topics, groups = movable(context)
         seen = Choices(topics[:MOST], groups[:MOST])
-        if seen != _noted(flow):
+        if seen != _read_choices_file(flow):
             _write(file_of(flow), json.dumps(asdict(seen)))
     except (SrmError, OSError) as error:
         logger.warning("The form of moves %s keeps its choices: %s", flow, error)
@@ -83,7 +87,7 @@ def file_of(flow: Flow) -> Path:
     return beside / f"{flow.source}_to_{flow.target}.json"
 
 
-def _noted(flow: Flow) -> Choices:
+def _read_choices_file(flow: Flow) -> Choices:
     file = file_of(flow)
     try:
         raw = json.loads(file.read_text("utf-8"))

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def opened(flow: str, doing: str) -> Iterator[tuple[FlowContext, telemetry.Notes]]:
+def flow_context(flow: str, doing: str) -> Iterator[tuple[FlowContext, telemetry.Notes]]:
     """Open one flow of the configuration, with srm's errors turned into Airflow's.
 
     Args:
@@ -68,7 +68,7 @@ def emit_checkpoints(flow: str) -> dict[str, Any]:
     """Write forward and reverse checkpoints of all selected groups of a flow; sum it up."""
     from srm.engine.groups import checkpoints  # noqa: PLC0415 - not for parsing
 
-    with opened(flow, "checkpoints.emit") as (context, span):
+    with flow_context(flow, "checkpoints.emit") as (context, span):
         summary = checkpoints.emit(context)
         span.result(summary)
         _require_some(summary.errors, done=summary.groups)
@@ -79,7 +79,7 @@ def sync_group_offsets(flow: str) -> dict[str, Any]:
     """Write translated offsets of the idle groups of a flow on its target; sum it up."""
     from srm.engine.groups import group_sync  # noqa: PLC0415 - not for parsing
 
-    with opened(flow, "groups.sync") as (context, span):
+    with flow_context(flow, "groups.sync") as (context, span):
         summary = group_sync.sync(context)
         span.result(summary)
         _require_some(summary.errors, done=len(summary.decisions))
@@ -146,7 +146,7 @@ def _aggregate(flow: str) -> dict[str, Any] | None:
 
     pair = Flow.parse(flow)
     consumer = load_config(config_path()).cluster_clients(pair.target, pair).consumer
-    with opened(flow, "metrics.aggregate") as (context, span):
+    with flow_context(flow, "metrics.aggregate") as (context, span):
         summary = aggregate(context, partial(read_raw_metrics, pair, consumer))
         span.result(summary)
     if summary is None:
@@ -184,7 +184,7 @@ def _verify_little(flow: str, params: Mapping[str, Any]) -> dict[str, int] | Non
     request = VerificationRequest(tuple(params["topics"]), params["records"], full=params["full"])
     clusters = BothClusters.of(load_config(config_path()), Flow.parse(flow))
     try:
-        with opened(flow, "verify") as (context, span):
+        with flow_context(flow, "verify") as (context, span):
             planned = plan(context, request)
             summary = carry_out_little(context, planned, lambda: PlainComparer(clusters))
             failure = verdict(summary) if summary is not None else None
@@ -225,7 +225,7 @@ def sync_topics(flow: str, *, dry_run: bool = False) -> dict[str, Any]:
     """Create and grow the remote topics of a flow; note what the forms of its moves offer."""
     from srm.engine.control import topic_sync  # noqa: PLC0415 - not for parsing
 
-    with opened(flow, "topics.sync") as (context, span):
+    with flow_context(flow, "topics.sync") as (context, span):
         plan = topic_sync.sync(context, dry_run=dry_run)
         span.result(plan)
         choices.note(context)

@@ -89,7 +89,7 @@ def plan(
                 operation=request.operation,
                 mode=request.mode,
             ),
-            opened_move(request.source, request.target, unplanned=request.unplanned) as context,
+            opened_move(request.source, request.target, unplanned=request.is_unplanned) as context,
         ):
             planned = moves.plan(context, request, move_id, dry_run=run.dry_run)
             wanted = context.forward.config.failover_approval
@@ -98,7 +98,7 @@ def plan(
             raise ConflictError(
                 f"{reasons_text(planned.blocking)}; so the move cannot start, nothing was touched"
             )
-    required = wanted == "always" or (wanted == "unplanned" and request.unplanned)
+    required = wanted == "always" or (wanted == "unplanned" and request.is_unplanned)
     described = {
         **plan_summary(planned),
         DRY_RUN: run.dry_run,

@@ -91,7 +91,7 @@ class ReplicationOperator(BaseOperator):
                 supervisor.run(known, lambda app: _keep(context, APPLICATION_KEY, asdict(app)))
         except Exception:
             deadline = began + self.shortest_try
-            while time.monotonic() < deadline and not supervisor.killed:
+            while time.monotonic() < deadline and not supervisor.was_killed:
                 time.sleep(0.2)
             raise
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from srm.config.model import FlowConfig
-from srm_airflow.alerts import failed
+from srm_airflow.alerts import alert_failure
 from srm_airflow.settings import flow_id, settled_cron
 
 
@@ -29,6 +29,6 @@ def rehearsal(kind: str, settings: FlowConfig, cron: str) -> dict[str, Any]:
         "default_args": {
             "retries": 1,
             "retry_delay": timedelta(seconds=30),
-            "on_failure_callback": partial(failed, planned=move),
+            "on_failure_callback": partial(alert_failure, planned=move),
         },
     }

@@ -47,17 +47,17 @@ def service() -> FastAPI:
                 config = load_config(None)
             except ConfigError as error:
                 return _without_config(error)
-            _made.append(_started(config))
+            _made.append(_start(config))
         return _made[0]
 
 
-def _started(config: Config) -> FastAPI:
+def _start(config: Config) -> FastAPI:
     """Make the application and begin to look: what is mounted has no start of its own."""
     # Others would have to log in to Airflow: it asks them, and they do not ask it.
     remote = replace(config.service.remote, advertise=False)
     config = replace(config, service=replace(config.service, remote=remote))
     views = Views(config)
-    joining = join(config, views.watched)
+    joining = join(config, views.watched_targets)
     app = create_app(views, Access(identify), joining=joining)
     views.start()
     joining.start()

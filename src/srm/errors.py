@@ -28,7 +28,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 
-def told(what: str, action: str) -> str:
+def message(what: str, action: str) -> str:
     """Return one line for people: what happened, and the thing to do about it, if there is one."""
     return f"{what}; {action}" if action else what
 
@@ -46,7 +46,7 @@ class SrmError(Exception):
     retriable: ClassVar[bool] = False
 
     def __init__(self, what: str = "", action: str = "") -> None:
-        super().__init__(told(what, action))
+        super().__init__(message(what, action))
         self.what = what
         self.action = action
 

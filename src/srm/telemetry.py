@@ -51,14 +51,14 @@ class Notes:
     def note(self, **attributes: object) -> None:
         """Set attributes, as ``srm.<name>``; what is None is left out."""
         if self._span is not None:
-            self._span.set_attributes(_named(attributes))
+            self._span.set_attributes(_prefix(attributes))
 
     def result(self, value: object) -> None:
         """Note the numbers and short texts among the fields of a result."""
         if self._span is not None and dataclasses.is_dataclass(value):
             fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
             simple = {k: v for k, v in fields.items() if isinstance(v, bool | int | float | str)}
-            self._span.set_attributes(_named(simple))
+            self._span.set_attributes(_prefix(simple))
 
     def rename(self, name: str, **attributes: Any) -> None:
         """Give the span its name when it is known, and attributes by their full names."""
@@ -113,7 +113,7 @@ def _within(
     context = _parent(carrier, attributes.get("move")) if is_first else None
     try:
         with tracer.start_as_current_span(
-            name, context, trace.SpanKind[kind], _named(attributes)
+            name, context, trace.SpanKind[kind], _prefix(attributes)
         ) as opened:
             try:
                 yield opened
@@ -125,7 +125,7 @@ def _within(
             flush()
 
 
-def wanted(signal: Signal) -> bool:
+def is_enabled(signal: Signal) -> bool:
     """Whether the environment asks for traces, or metrics, to be exported."""
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
@@ -168,7 +168,7 @@ def _briefly(call: Callable[[], object]) -> None:
     thread.join(_FLUSH_S)
 
 
-def _named(attributes: Mapping[str, object]) -> dict[str, Any]:
+def _prefix(attributes: Mapping[str, object]) -> dict[str, Any]:
     return {
         f"srm.{name}": value if isinstance(value, bool | int | float) else str(value)
         for name, value in attributes.items()
@@ -254,7 +254,7 @@ def resource() -> Resource:
 
 def _exporter(signal: Signal) -> Any:
     """Make the exporter that the environment names; one that cannot be had is only told of."""
-    if not wanted(signal):
+    if not is_enabled(signal):
         return None
     name = os.environ.get(f"OTEL_{signal}_EXPORTER", "").strip().lower() or "otlp"
     protocol = (

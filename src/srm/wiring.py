@@ -104,7 +104,7 @@ def open_flow(
             effective = control_lists.merged_if_known(configured, target)
         context = flow_context(effective, source, target, config.cluster_clients(flow.target, flow))
         # A flow that restores has no opposite one.
-        yield replace(context, opposite=config.flow_configs.get(flow.reversed))
+        yield replace(context, opposite=config.flow_configs.get(flow.reverse))
 
 
 @contextmanager
@@ -166,7 +166,7 @@ def open_move(
         UsageError: source and target are the same.
     """
     flow = Flow.parse(f"{source}->{target}")
-    forward, reverse = config.flow(flow), config.flow(flow.reversed)
+    forward, reverse = config.flow(flow), config.flow(flow.reverse)
     with ExitStack() as stack:
         to_cluster = stack.enter_context(open_cluster(config, flow.target))
         from_cluster = (
@@ -179,7 +179,9 @@ def open_move(
         yield MoveContext(
             flow_context(forward, from_cluster, to_cluster, config.cluster_clients(flow.target)),
             flow_context(reverse, to_cluster, from_cluster, config.cluster_clients(flow.source)),
-            condemned=stack.enter_context(_condemned(config, flow.source)) if unplanned else None,
+            condemned=stack.enter_context(_open_for_deletion(config, flow.source))
+            if unplanned
+            else None,
             notary=notary(config),
         )
 
@@ -202,7 +204,7 @@ def open_records(config: Config, source: str, target: str) -> Iterator[MoveConte
         yield MoveContext(
             flow_context(config.flow(flow), one, other, config.cluster_clients(flow.target)),
             flow_context(
-                config.flow(flow.reversed), other, one, config.cluster_clients(flow.source)
+                config.flow(flow.reverse), other, one, config.cluster_clients(flow.source)
             ),
             notary=notary(config),
         )
@@ -240,7 +242,7 @@ def open_return(config: Config, flow: Flow) -> Iterator[tuple[FlowContext, Walke
         yield context, logs
 
 
-def _condemned(config: Config, alias: str) -> KafkaCluster:
+def _open_for_deletion(config: Config, alias: str) -> KafkaCluster:
     clients = config.cluster_clients(alias)
     return KafkaCluster(
         alias, clients.admin, clients.consumer, clients.producer, timeout_s=_CONDEMNED_S
@@ -273,7 +275,7 @@ def flow_context(
         source=source,
         target=target,
         maps=KafkaMapReader(target, source, flow),
-        reverse_maps=KafkaMapReader(source, target, flow.reversed),
+        reverse_maps=KafkaMapReader(source, target, flow.reverse),
         now_ms=now_ms,
         callers=callers(config.redirect),
         switch=KafkaFlowSwitch(flow, target, target_clients.consumer, target_clients.producer),

@@ -118,7 +118,7 @@ class Site:
     def routes(self) -> set[tuple[str, str] | None]:
         """Return where clients of group and topic are sent, as either cluster says."""
         tables = [
-            read_routes(cluster, cluster.compacted(internal_topics.ROUTING).read_history())
+            read_routes(cluster, cluster.compacted_topic(internal_topics.ROUTING).read_history())
             for cluster in (self.x, self.y)
         ]
         found = [
@@ -149,11 +149,11 @@ class Site:
         position = PartitionPosition(
             source_id, 0, target_id, Position(count, count, count), 0, 1, 0
         )
-        blocks = self.y.compacted(map_topic, map_partition(block.topic, block.partition))
+        blocks = self.y.compacted_topic(map_topic, map_partition(block.topic, block.partition))
         blocks.write({block.key(): block.value()})
         now_ms = time.time_ns() // 1_000_000
         report = SlotReport("0", 1, now_ms, (position,), source_heard_ms=now_ms)
-        self.y.compacted(state_topic, REPORTS).write(records_of(report))
+        self.y.compacted_topic(state_topic, REPORTS).write(records_of(report))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from tests.airflow.notified import Notified
 
 from srm.errors import ConflictError
 from srm_airflow import alerts
-from srm_airflow.alerts import Patience, failed, tell
+from srm_airflow.alerts import Patience, alert_failure, tell
 
 pytestmark = pytest.mark.airflow
 
@@ -89,7 +89,7 @@ def test_a_task_that_has_failed_for_good_tells_the_reason_of_srm(configured: Con
     error.__cause__ = ConflictError("group audit is active on B")
     ti = SimpleNamespace(task_id="hold", xcom_pull=lambda **_named: MOVE)
 
-    failed({"ti": ti, "exception": error, "params": {}})
+    alert_failure({"ti": ti, "exception": error, "params": {}})
 
     assert [text for _, text in Notified.told] == [
         "failover P->B, move m1: task hold failed: group audit is active on B"
@@ -102,7 +102,7 @@ def test_a_callback_in_an_airflow_that_does_not_answer_does_not_fail(configured:
     def no_answer(**_named: Any) -> Any:
         raise OSError("the API is away")
 
-    failed({"ti": SimpleNamespace(task_id="hold", xcom_pull=no_answer), "params": {}})
+    alert_failure({"ti": SimpleNamespace(task_id="hold", xcom_pull=no_answer), "params": {}})
 
     assert Notified.told == []
 
@@ -124,7 +124,7 @@ def test_a_wait_that_is_taken_up_late_is_told_once(configured: Configure) -> Non
 
     assert patience.is_over(500)
     assert not patience.is_over(505)
-    assert patience.left(505) == pytest.approx(960 - 505)
+    assert patience.remaining_s(505) == pytest.approx(960 - 505)
 
 
 def test_a_configuration_that_cannot_be_read_only_silences_the_alert(

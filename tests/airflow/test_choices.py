@@ -123,8 +123,8 @@ def test_choices_are_those_of_flows_between_the_clusters_alone(folder: Path) -> 
     (folder / "P_to_B.json").write_text(json.dumps(NOTED))
     config = load_config(os.environ["SRM_CONFIG"])
 
-    assert choices.known(config, ("P", "DR")) == Choices()
-    assert choices.known(config, ("B", "P")).topics == ("Payments", "Refunds")
+    assert choices.read_choices(config, ("P", "DR")) == Choices()
+    assert choices.read_choices(config, ("B", "P")).topics == ("Payments", "Refunds")
 
 
 def test_a_task_that_is_about_to_run_reads_no_choices_and_builds_its_own_dag_alone(

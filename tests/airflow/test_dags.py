@@ -19,7 +19,7 @@ from airflow.timetables.simple import ContinuousTimetable
 from srm.domain.moves.records.progress import STEPS
 from srm.domain.moves.records.request import FORM, MoveRequest
 from srm_airflow import reasons
-from srm_airflow.alerts import failed
+from srm_airflow.alerts import alert_failure
 from srm_airflow.moves import FORM_ONLY
 
 pytestmark = pytest.mark.airflow
@@ -284,4 +284,4 @@ def test_a_rehearsal_runs_when_the_file_says_else_by_hand_and_tells_of_a_failure
     assert by_hand.schedule is None
     (callback,) = by_hand.tasks[0].on_failure_callback
     move = {"operation": kind.replace("_", " "), "source": "B", "target": "P"}
-    assert (callback.func, callback.keywords) == (failed, {"planned": move})
+    assert (callback.func, callback.keywords) == (alert_failure, {"planned": move})

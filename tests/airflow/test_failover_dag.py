@@ -68,7 +68,7 @@ def test_a_synchronised_group_moves_and_the_report_says_that_nothing_was_lost(si
         "report": "success",
         "residue": "success",
     }
-    assert site.y.committed(site.group) == {TopicPartition(site.remote, 0): 60}
+    assert site.y.committed_offsets(site.group) == {TopicPartition(site.remote, 0): 60}
     assert site.routes() == {(site.y.alias, "go")}
     report = site.xcom("report")
     assert report["ok"] is True
@@ -95,7 +95,7 @@ def test_marking_the_wait_as_successful_opens_nothing_and_releases_the_hold(
     assert "GateClosedError" in capsys.readouterr().out
     assert states["release"] == "success"
     assert states["run"] == "failed"
-    assert site.y.committed(site.group) == {}
+    assert site.y.committed_offsets(site.group) == {}
     assert site.routes() == {(site.x.alias, "go")}
     assert site.xcom("report", "report")["step"] == "released"
 
@@ -109,7 +109,7 @@ def test_a_group_that_is_not_synchronised_in_time_stays_where_it_is(site: Site) 
     assert (states["wait"], states["apply_and_go"]) == ("failed", "upstream_failed")
     assert (states["release"], states["run"]) == ("success", "failed")
     assert site.routes() == {(site.x.alias, "go")}
-    assert site.x.committed(site.group) == {TopicPartition(site.topic, 0): 120}
+    assert site.x.committed_offsets(site.group) == {TopicPartition(site.topic, 0): 120}
     reason, _, state = site.note().partition("\n\n")
     assert reason.startswith((f"replication of {site.topic}", f"group {site.group}")), reason
     assert "not synchronised within 3 s" in reason
@@ -131,7 +131,7 @@ def test_a_wait_that_is_over_when_the_copy_catches_up_goes_on_by_itself(
 
     assert len(polls) >= 3
     assert states["run"] == "success"
-    assert site.y.committed(site.group) == {TopicPartition(site.remote, 0): 120}
+    assert site.y.committed_offsets(site.group) == {TopicPartition(site.remote, 0): 120}
 
 
 def test_a_dry_run_plans_and_touches_nothing(site: Site) -> None:
@@ -141,7 +141,7 @@ def test_a_dry_run_plans_and_touches_nothing(site: Site) -> None:
 
     assert (states["plan"], states["hold"], states["report"]) == ("success", "skipped", "success")
     assert states["run"] == "success"
-    assert site.y.committed(site.group) == {}
+    assert site.y.committed_offsets(site.group) == {}
     assert site.routes() == {None}
     assert site.xcom("report")["groups"][site.group]["lag"] == 40
 
@@ -192,7 +192,7 @@ def test_a_dead_cluster_is_given_up_when_somebody_has_approved_what_that_costs(
         assert {rejected[step] for step in ("wait", "apply_and_go", "verify")} == {"skipped"}
         assert rejected["run"] == "success"
         assert site.note().startswith("ada did not approve failover-")
-        assert site.y.committed(site.group) == {}
+        assert site.y.committed_offsets(site.group) == {}
 
         with site.answered("Approve") as shown:
             states = site.run(dag, conf)
@@ -204,7 +204,7 @@ def test_a_dead_cluster_is_given_up_when_somebody_has_approved_what_that_costs(
         assert f"| {site.group} | 40 | 0 |" in shown["body"], "what it reads again"
         assert states["wait"] == "skipped"
         assert {states[s] for s in ("approve", "hold", "apply_and_go", "verify")} == {"success"}
-        assert site.y.committed(site.group) == {TopicPartition(site.remote, 0): 60}
+        assert site.y.committed_offsets(site.group) == {TopicPartition(site.remote, 0): 60}
         report = site.xcom("report", "report")
         assert report["step"] == "reported"
         (approval,) = report["approvals"]

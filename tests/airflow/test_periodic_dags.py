@@ -35,7 +35,7 @@ def test_checkpoints_of_both_flows_are_emitted_and_told_to_the_asset(site: Site)
         f"emit_{site.y.alias}_to_{site.x.alias}",
     )
     assert states == {"run": "success", forward: "success", backward: "success"}
-    records = site.y.compacted(internal_topics.checkpoints(site.x.alias)).read()
+    records = site.y.compacted_topic(internal_topics.checkpoints(site.x.alias)).read()
     (checkpoint,) = [Checkpoint.decode(key, value) for key, value in records.items()]
     assert (checkpoint.group, checkpoint.downstream_offset) == (site.group, 60)
     summary = site.xcom(forward)
@@ -49,7 +49,7 @@ def test_group_offsets_are_synced_by_hand_without_an_asset_event(site: Site) -> 
     states = site.run(site.dag("srm_group_offset_sync"))
 
     assert states == {"run": "success", "sync": "success"}
-    assert site.y.committed(site.group) == {TopicPartition(site.remote, 0): 60}
+    assert site.y.committed_offsets(site.group) == {TopicPartition(site.remote, 0): 60}
     assert site.xcom("sync")[site.flow]["applied"] == 1
 
 
@@ -72,7 +72,7 @@ def test_an_aggregation_starts_no_spark_for_few_raw_metrics_and_tells_the_lag_of
     states = site.run(site.dag("srm_metrics_aggregation"))
 
     assert states == {"run": "success", "aggregate": "success", "aggregate_in_spark": "skipped"}
-    summary = site.xcom("aggregate", "summary")[str(Flow.parse(site.flow).reversed)]
+    summary = site.xcom("aggregate", "summary")[str(Flow.parse(site.flow).reverse)]
     assert summary["engine"] == "plain"
     assert summary["silence"]["reason"] == "no replicator was ever seen"
 

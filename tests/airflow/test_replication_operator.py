@@ -37,7 +37,7 @@ class Supervisor:
     def __init__(self, error: Exception | None) -> None:
         self.error = error
         self.known: Application | None = None
-        self.killed = False
+        self.was_killed = False
         self.killed_by = ""
 
     def __call__(self, topics: Any, command: Any, logs: Path, show: Callable[[Any], None]) -> Any:
@@ -54,7 +54,7 @@ class Supervisor:
             raise self.error
 
     def kill(self, by: str) -> None:
-        self.killed, self.killed_by = True, by
+        self.was_killed, self.killed_by = True, by
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_killing_the_task_ends_the_application(supervised: Callable[..., Supervi
     made = supervised()
     subject = operator()
     subject.on_kill()
-    assert not made.killed, "before it began there is nothing to end"
+    assert not made.was_killed, "before it began there is nothing to end"
 
     subject.execute({"task_state_store": Store()})
     subject.on_kill()

@@ -21,7 +21,7 @@ from srm.engine.ports import Cluster, TopicSpec
 from srm.kafka.admin.cluster import KafkaCluster
 from srm.wiring import now_ms
 from srm_lab.testing.fake_cluster import FakeCluster
-from srm_lab.testing.simulation.loop import simulated
+from srm_lab.testing.simulation.loop import simulated_loop
 
 
 class Site(Protocol):
@@ -222,7 +222,7 @@ def other_site(kind: str, request: pytest.FixtureRequest) -> Iterator[Site]:
 def wire_site(request: pytest.FixtureRequest) -> Iterator[WireSite]:
     """Cluster P, as the data plane sees it."""
     if request.param == "simulated":
-        with simulated(1) as loop:
+        with simulated_loop(1) as loop:
             yield SimulatedWireSite(loop)
         return
     site = KafkaSite("P", request.getfixturevalue("clusters")["P"].bootstrap)

@@ -83,7 +83,7 @@ class Clients:
 
     def committed(self) -> int:
         with KafkaCluster("P", *[dict(self._connect)] * 3) as cluster:
-            found = {str(place): at for place, at in cluster.committed(self.group).items()}
+            found = {str(place): at for place, at in cluster.committed_offsets(self.group).items()}
         return found.get(f"{self.topic}-0", -1)
 
     def group_is_empty(self) -> bool:

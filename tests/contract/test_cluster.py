@@ -157,7 +157,7 @@ def test_an_absent_group_is_dead_and_has_no_offsets(site, unique):
     assert found.keys() == {unique}
     assert found[unique].state == "dead"
     assert found[unique].members == ()
-    assert site.cluster.committed(unique) == {}
+    assert site.cluster.committed_offsets(unique) == {}
     assert unique not in site.cluster.groups()
 
 
@@ -177,7 +177,7 @@ def test_offsets_of_a_group_with_a_member_are_its_own(site, topic, unique, proto
         with pytest.raises(GroupActiveError, match=unique):
             site.cluster.commit_idle(unique, {TopicPartition(topic, 0): 3})
 
-        assert site.cluster.committed(unique) == {}
+        assert site.cluster.committed_offsets(unique) == {}
 
 
 @pytest.mark.parametrize("protocol", KINDS)
@@ -189,7 +189,7 @@ def test_a_group_whose_members_left_is_empty_listed_and_writable(site, topic, un
 
     found = site.cluster.groups()[unique]
     assert (found.state, found.kind, found.members) == ("empty", protocol, ())
-    assert site.cluster.committed(unique) == {TopicPartition(topic, 0): 3}
+    assert site.cluster.committed_offsets(unique) == {TopicPartition(topic, 0): 3}
 
 
 def test_writing_offsets_of_an_absent_group_creates_it_empty(site, topic, unique):
@@ -197,7 +197,7 @@ def test_writing_offsets_of_an_absent_group_creates_it_empty(site, topic, unique
 
     site.cluster.commit_idle(unique, offsets)
 
-    assert site.cluster.committed(unique) == offsets
+    assert site.cluster.committed_offsets(unique) == offsets
     assert site.cluster.groups()[unique].state == "empty"
 
 
@@ -206,7 +206,7 @@ def test_writing_some_offsets_leaves_the_others(site, topic, unique):
 
     site.cluster.commit_idle(unique, {TopicPartition(topic, 1): 5})
 
-    assert site.cluster.committed(unique) == {
+    assert site.cluster.committed_offsets(unique) == {
         TopicPartition(topic, 0): 1,
         TopicPartition(topic, 1): 5,
     }
@@ -222,7 +222,7 @@ def test_an_unknown_partition_is_named_and_the_known_ones_are_written(site, topi
     with pytest.raises(NotFoundError, match=f"{topic}-9"):
         site.cluster.commit_idle(unique, {TopicPartition(topic, 0): 4, TopicPartition(topic, 9): 4})
 
-    assert site.cluster.committed(unique) == {TopicPartition(topic, 0): 4}
+    assert site.cluster.committed_offsets(unique) == {TopicPartition(topic, 0): 4}
 
 
 def test_a_negative_offset_is_refused_before_anything_is_written(site, topic, unique):
@@ -231,7 +231,7 @@ def test_a_negative_offset_is_refused_before_anything_is_written(site, topic, un
             unique, {TopicPartition(topic, 0): 4, TopicPartition(topic, 1): -1}
         )
 
-    assert site.cluster.committed(unique) == {}
+    assert site.cluster.committed_offsets(unique) == {}
 
 
 def test_named_groups_are_exactly_those_that_were_asked_for(site, topic, unique):

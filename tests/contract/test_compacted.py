@@ -18,20 +18,20 @@ def state_topic(site, unique):
 
 
 def test_a_topic_that_does_not_exist_reads_empty_and_is_not_created(site, unique):
-    assert site.cluster.compacted(unique).read() == {}
+    assert site.cluster.compacted_topic(unique).read() == {}
     assert unique not in site.cluster.topics()
 
 
 def test_a_partition_that_does_not_exist_reads_empty(site, state_topic):
-    assert site.cluster.compacted(state_topic, 7).read() == {}
+    assert site.cluster.compacted_topic(state_topic, 7).read() == {}
 
 
 def test_an_empty_topic_reads_empty(site, state_topic):
-    assert site.cluster.compacted(state_topic).read() == {}
+    assert site.cluster.compacted_topic(state_topic).read() == {}
 
 
 def test_the_latest_value_of_each_key_is_read(site, state_topic):
-    table = site.cluster.compacted(state_topic)
+    table = site.cluster.compacted_topic(state_topic)
 
     table.write({b"a": b"1", b"b": b"1"})
     table.write({b"a": b"2", b"c": b""})
@@ -40,7 +40,7 @@ def test_the_latest_value_of_each_key_is_read(site, state_topic):
 
 
 def test_a_tombstone_removes_the_row_and_a_later_value_brings_it_back(site, state_topic):
-    table = site.cluster.compacted(state_topic)
+    table = site.cluster.compacted_topic(state_topic)
     table.write({b"a": b"1", b"b": b"1"})
 
     table.write({b"a": None, b"never": None})
@@ -51,7 +51,7 @@ def test_a_tombstone_removes_the_row_and_a_later_value_brings_it_back(site, stat
 
 
 def test_rows_are_read_in_the_order_in_which_they_were_last_written(site, state_topic):
-    table = site.cluster.compacted(state_topic)
+    table = site.cluster.compacted_topic(state_topic)
 
     table.write({b"c": b"1", b"a": b"1", b"b": b"1"})
     table.write({b"c": b"2"})
@@ -60,51 +60,51 @@ def test_rows_are_read_in_the_order_in_which_they_were_last_written(site, state_
 
 
 def test_partitions_are_tables_of_their_own(site, state_topic):
-    site.cluster.compacted(state_topic, 0).write({b"a": b"0"})
-    site.cluster.compacted(state_topic, 1).write({b"a": b"1"})
+    site.cluster.compacted_topic(state_topic, 0).write({b"a": b"0"})
+    site.cluster.compacted_topic(state_topic, 1).write({b"a": b"1"})
 
-    assert site.cluster.compacted(state_topic, 0).read() == {b"a": b"0"}
-    assert site.cluster.compacted(state_topic, 1).read() == {b"a": b"1"}
+    assert site.cluster.compacted_topic(state_topic, 0).read() == {b"a": b"0"}
+    assert site.cluster.compacted_topic(state_topic, 1).read() == {b"a": b"1"}
 
 
 def test_a_table_can_be_read_and_written_through_several_handles(site, state_topic):
-    site.cluster.compacted(state_topic).write({b"a": b"1"})
+    site.cluster.compacted_topic(state_topic).write({b"a": b"1"})
 
-    assert site.cluster.compacted(state_topic).read() == {b"a": b"1"}
+    assert site.cluster.compacted_topic(state_topic).read() == {b"a": b"1"}
 
 
 def test_a_table_of_many_rows_is_read_whole(site, state_topic):
     rows = {f"key-{n}".encode(): f"value-{n}".encode() for n in range(20_000)}
 
-    site.cluster.compacted(state_topic).write(rows)
+    site.cluster.compacted_topic(state_topic).write(rows)
 
-    assert site.cluster.compacted(state_topic).read() == rows
+    assert site.cluster.compacted_topic(state_topic).read() == rows
 
 
 def test_writing_nothing_is_fine_even_without_a_topic(site, unique):
-    site.cluster.compacted(unique).write({})
+    site.cluster.compacted_topic(unique).write({})
 
     assert unique not in site.cluster.topics()
 
 
 def test_writing_to_a_topic_that_does_not_exist_fails_and_does_not_create_it(site, unique):
     with pytest.raises(NotFoundError, match=unique):
-        site.cluster.compacted(unique).write({b"a": b"1"})
+        site.cluster.compacted_topic(unique).write({b"a": b"1"})
 
     assert unique not in site.cluster.topics()
 
 
 def test_after_a_failed_write_the_next_one_works(site, state_topic, unique):
     with pytest.raises(NotFoundError):
-        site.cluster.compacted(f"{unique}-no").write({b"a": b"1"})
+        site.cluster.compacted_topic(f"{unique}-no").write({b"a": b"1"})
 
-    site.cluster.compacted(state_topic).write({b"a": b"1"})
+    site.cluster.compacted_topic(state_topic).write({b"a": b"1"})
 
-    assert site.cluster.compacted(state_topic).read() == {b"a": b"1"}
+    assert site.cluster.compacted_topic(state_topic).read() == {b"a": b"1"}
 
 
 def test_a_record_of_more_than_a_megabyte_is_refused_however_well_it_compresses(site, state_topic):
-    table = site.cluster.compacted(state_topic)
+    table = site.cluster.compacted_topic(state_topic)
     table.write({b"a": b"0" * 999_963})
 
     with pytest.raises(UsageError, match="Message size too large"):
@@ -157,7 +157,7 @@ def test_racing_creators_all_succeed(site, unique):
 
 def test_threads_may_read_and_write_at_once(site, state_topic):
     def work(number: int) -> dict[bytes, bytes]:
-        table = site.cluster.compacted(state_topic, number % 2)
+        table = site.cluster.compacted_topic(state_topic, number % 2)
         table.write({f"row-{number}".encode(): b"x"})
         return table.read()
 
@@ -172,8 +172,8 @@ def test_a_write_says_when_it_was_by_the_clock_of_the_broker(site, unique):
     """A topic that keeps its writers' clocks says nothing of the broker's."""
     for name, kind in ((f"{unique}-b", "LogAppendTime"), (f"{unique}-w", "CreateTime")):
         ensure_compacted(site.cluster, name, extra_configs={"message.timestamp.type": kind})
-    brokers = site.cluster.compacted(f"{unique}-b")
-    writers = site.cluster.compacted(f"{unique}-w")
+    brokers = site.cluster.compacted_topic(f"{unique}-b")
+    writers = site.cluster.compacted_topic(f"{unique}-w")
 
     stamp = brokers.write({b"a": b"1", b"b": b"1"})
     row = brokers.read_stamped()[b"b"]
@@ -184,7 +184,7 @@ def test_a_write_says_when_it_was_by_the_clock_of_the_broker(site, unique):
 
 
 def test_single_records_are_read_by_their_places(site, state_topic):
-    table = site.cluster.compacted(state_topic, 1)
+    table = site.cluster.compacted_topic(state_topic, 1)
     table.write({f"k{n}".encode(): f"v{n}".encode() for n in range(3000)})
     table.write({b"k5": None, b"k7": b"again"})
 
@@ -200,7 +200,7 @@ def test_single_records_are_read_by_their_places(site, state_topic):
 
 
 def test_places_where_nothing_stands_are_left_out(site, state_topic, unique):
-    table = site.cluster.compacted(state_topic)
+    table = site.cluster.compacted_topic(state_topic)
     assert table.at([0, 3]) == {}
     table.write({b"a": b"1", b"b": b"2", b"c": b"3"})
     site.cluster.alter_topic_configs({state_topic: {"cleanup.policy": "compact,delete"}})
@@ -208,6 +208,6 @@ def test_places_where_nothing_stands_are_left_out(site, state_topic, unique):
 
     assert table.at([-1, 0, 1, 2, 3, 4, 2000]) == {2: (b"c", b"3")}
     assert table.at([]) == {}
-    assert site.cluster.compacted(state_topic, 7).at([0]) == {}
-    assert site.cluster.compacted(unique + "-no").at([0]) == {}
+    assert site.cluster.compacted_topic(state_topic, 7).at([0]) == {}
+    assert site.cluster.compacted_topic(unique + "-no").at([0]) == {}
     assert unique + "-no" not in site.cluster.topics()

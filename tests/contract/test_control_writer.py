@@ -44,8 +44,8 @@ def opened(site, unique):
 def test_records_of_both_topics_are_written_at_once(site, moves, routes, opened):
     opened().write({moves: {b"m": b"1", b"n": b"1"}, routes: {b"r": b"1"}})
 
-    assert site.cluster.compacted(moves).read() == {b"m": b"1", b"n": b"1"}
-    assert site.cluster.compacted(routes).read() == {b"r": b"1"}
+    assert site.cluster.compacted_topic(moves).read() == {b"m": b"1", b"n": b"1"}
+    assert site.cluster.compacted_topic(routes).read() == {b"r": b"1"}
 
 
 def test_a_writer_may_write_again_and_delete(site, moves, opened):
@@ -53,7 +53,7 @@ def test_a_writer_may_write_again_and_delete(site, moves, opened):
     writer.write({moves: {b"m": b"1", b"n": b"1"}})
     writer.write({moves: {b"m": b"2", b"n": None}})
 
-    assert site.cluster.compacted(moves).read() == {b"m": b"2"}
+    assert site.cluster.compacted_topic(moves).read() == {b"m": b"2"}
 
 
 def test_a_write_says_when_it_was_by_the_clock_of_the_broker(site, moves, unique, opened):
@@ -65,7 +65,9 @@ def test_a_write_says_when_it_was_by_the_clock_of_the_broker(site, moves, unique
     stamps = opened().write({moves: {b"m": b"1"}, stamped: {b"r": b"1"}})
 
     opened()  # from now on everybody sees what was committed
-    assert stamps == {stamped: site.cluster.compacted(stamped).read_stamped()[b"r"].timestamp_ms}
+    assert stamps == {
+        stamped: site.cluster.compacted_topic(stamped).read_stamped()[b"r"].timestamp_ms
+    }
 
 
 def test_writing_nothing_is_fine(opened, unique):
@@ -80,7 +82,7 @@ def test_an_older_opener_is_shut_out(site, moves, opened):
     with pytest.raises(FencedError, match="newer"):
         older.write({moves: {b"m": b"old"}})
     newer.write({moves: {b"m": b"new"}})
-    assert site.cluster.compacted(moves).read() == {b"m": b"new"}
+    assert site.cluster.compacted_topic(moves).read() == {b"m": b"new"}
 
 
 def test_a_paused_one_that_wakes_after_a_newer_was_opened_cannot_commit(
@@ -90,20 +92,20 @@ def test_a_paused_one_that_wakes_after_a_newer_was_opened_cannot_commit(
 
     def pause() -> None:
         newer = opened()
-        assert site.cluster.compacted(moves).read() == {}, "what the older one began was seen"
+        assert site.cluster.compacted_topic(moves).read() == {}, "what the older one began was seen"
         newer.write({moves: {b"m": b"new"}})
 
     with pytest.raises(FencedError):
         older.write({moves: {b"m": b"old"}, routes: {b"r": b"old"}}, before_commit=pause)
 
-    assert site.cluster.compacted(moves).read() == {b"m": b"new"}
-    assert site.cluster.compacted(routes).read() == {}
+    assert site.cluster.compacted_topic(moves).read() == {b"m": b"new"}
+    assert site.cluster.compacted_topic(routes).read() == {}
 
 
 def test_after_opening_reads_see_everything_that_was_committed_before(site, moves, opened):
     for number in range(5):
         writer = opened()
-        table = site.cluster.compacted(moves).read()
+        table = site.cluster.compacted_topic(moves).read()
         assert table == ({b"m": str(number - 1).encode()} if number else {})
         writer.write({moves: {b"m": str(number).encode()}})
 
@@ -116,10 +118,10 @@ def test_what_a_check_before_the_commit_refuses_is_not_written(site, moves, rout
 
     with pytest.raises(ConflictError, match="too late"):
         writer.write({moves: {b"m": b"1"}, routes: {b"r": b"1"}}, before_commit=refuse)
-    assert site.cluster.compacted(moves).read() == {}
+    assert site.cluster.compacted_topic(moves).read() == {}
 
     writer.write({moves: {b"m": b"2"}})
-    assert site.cluster.compacted(moves).read() == {b"m": b"2"}
+    assert site.cluster.compacted_topic(moves).read() == {b"m": b"2"}
 
 
 def test_writers_of_other_ids_are_left_alone(site, moves, opened, unique):
@@ -130,7 +132,7 @@ def test_writers_of_other_ids_are_left_alone(site, moves, opened, unique):
     others.write({moves: {b"n": b"1"}})
     others.close()
 
-    assert site.cluster.compacted(moves).read() == {b"m": b"1", b"n": b"1"}
+    assert site.cluster.compacted_topic(moves).read() == {b"m": b"1", b"n": b"1"}
 
 
 def test_a_topic_that_does_not_exist_is_named_and_nothing_is_written(site, moves, opened, unique):
@@ -138,18 +140,18 @@ def test_a_topic_that_does_not_exist_is_named_and_nothing_is_written(site, moves
         opened().write({moves: {b"m": b"1"}, f"{unique}-no": {b"r": b"1"}})
 
     opened()
-    assert site.cluster.compacted(moves).read() == {}
+    assert site.cluster.compacted_topic(moves).read() == {}
     assert f"{unique}-no" not in site.cluster.topics()
 
 
 def test_a_plan_of_several_megabytes_is_written(site, moves, opened):
     opened().write({moves: {b"m": b"0" * 3_000_000}})
 
-    assert len(site.cluster.compacted(moves).read()[b"m"]) == 3_000_000
+    assert len(site.cluster.compacted_topic(moves).read()[b"m"]) == 3_000_000
 
 
 def test_all_values_of_a_key_are_read_until_its_tombstone(site, moves, opened):
-    table = site.cluster.compacted(moves)
+    table = site.cluster.compacted_topic(moves)
     for value in (b"0", None, b"1", b"2"):
         opened().write({moves: {b"m": value, b"n": b"x"}})
 
@@ -165,7 +167,7 @@ def test_records_are_stamped_in_the_order_of_the_log(site, unique):
     configs = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
     site.cluster.create_topics([TopicSpec(topic, 1, 1, configs)])
     before = time.time_ns() // 1_000_000
-    table = site.cluster.compacted(topic)
+    table = site.cluster.compacted_topic(topic)
     table.write({b"a": b"1"})
     first = table.read_stamped()[b"a"].timestamp_ms
     assert before - 60_000 < first < before + 60_000  # the broker's clock

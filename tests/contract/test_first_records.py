@@ -68,7 +68,7 @@ def test_a_member_reads_from_the_groups_offsets_and_leaves_nothing_behind(site, 
     assert found.keys() == {first, second}
     assert found[first].offset == 2
     assert found[second] is None
-    assert site.cluster.committed(unique) == {first: 2, second: 4}
+    assert site.cluster.committed_offsets(unique) == {first: 2, second: 4}
 
 
 def test_a_partition_without_an_offset_is_left_out_and_not_read_from_somewhere(site, topic, unique):
@@ -88,7 +88,7 @@ def test_a_deleted_group_is_gone_with_its_offsets_and_an_absent_one_is_fine(site
     site.cluster.delete_groups([unique, f"{unique}-absent"])
 
     assert site.cluster.groups([unique])[unique].state == "dead"
-    assert site.cluster.committed(unique) == {}
+    assert site.cluster.committed_offsets(unique) == {}
     site.cluster.delete_groups([])
 
 

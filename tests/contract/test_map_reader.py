@@ -86,12 +86,12 @@ class Recorded:
         topic = internal_topics.offset_map(self.flow.source)
         ensure_compacted(self.other_site.cluster, topic, MAP_PARTITIONS)
         place = map_partition(block.topic, block.partition)
-        self.other_site.cluster.compacted(topic, place).write({block.key(): value})
+        self.other_site.cluster.compacted_topic(topic, place).write({block.key(): value})
 
     def write_state(self, records: dict[bytes, bytes]) -> None:
         topic = internal_topics.replication(self.flow.source)
         ensure_compacted(self.other_site.cluster, topic, STATE_PARTITIONS)
-        self.other_site.cluster.compacted(topic, REPORTS).write(records)
+        self.other_site.cluster.compacted_topic(topic, REPORTS).write(records)
 
 
 @pytest.fixture

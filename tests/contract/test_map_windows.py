@@ -65,7 +65,7 @@ class World:
 
     @property
     def table(self) -> CompactedTopic:
-        return self.other_site.cluster.compacted(self.place.topic, self.place.partition)
+        return self.other_site.cluster.compacted_topic(self.place.topic, self.place.partition)
 
     def blocks(self, count: int) -> list[MapBlock]:
         """Return blocks of two runs each."""
@@ -104,7 +104,7 @@ class World:
         entry = PartitionPosition(*self.copy_id, position, 0, 7, 1, 0, end)
         topic = internal_topics.replication(self.flow.source)
         ensure_compacted(self.other_site.cluster, topic, 2)
-        table = self.other_site.cluster.compacted(topic, REPORTS)
+        table = self.other_site.cluster.compacted_topic(topic, REPORTS)
         table.write(records_of(SlotReport("0", 1, 1000, (entry,))))
 
     def compact_away(self, *places: int) -> None:
@@ -182,7 +182,7 @@ def test_a_group_before_a_noted_loss_is_translated_and_told_what_it_will_not_fin
     note = PartitionNotes("0", world.partition.topic, 0, source_id)
     note = note.with_loss(3010, 3020, "too large", 0)
     state = internal_topics.replication(world.flow.source)
-    world.other_site.cluster.compacted(state, REPORTS).write({note.key(): note.value()})
+    world.other_site.cluster.compacted_topic(state, REPORTS).write({note.key(): note.value()})
 
     maps = world.look(205)
 

@@ -100,11 +100,11 @@ def test_undecided_commits_are_named_until_the_transaction_ends(site, topic, uni
     site.commit_in(topic, unique, {partitions[1]: 5})
 
     assert pending(site, unique) == {partitions[1]}
-    assert site.cluster.committed(unique) == {partitions[0]: 1, partitions[1]: 1}
+    assert site.cluster.committed_offsets(unique) == {partitions[0]: 1, partitions[1]: 1}
 
     site.end_transaction(topic, commit=True)
     eventually(lambda: not pending(site, unique), "the decision")
-    assert site.cluster.committed(unique) == {partitions[0]: 1, partitions[1]: 5}
+    assert site.cluster.committed_offsets(unique) == {partitions[0]: 1, partitions[1]: 5}
 
 
 def test_a_first_commit_that_is_undecided_is_found_where_it_is_asked_for(site, topic, unique):
@@ -115,7 +115,7 @@ def test_a_first_commit_that_is_undecided_is_found_where_it_is_asked_for(site, t
 
     site.end_transaction(topic, commit=False)
     eventually(lambda: not pending(site, unique, partitions), "the decision")
-    assert site.cluster.committed(unique) == {}
+    assert site.cluster.committed_offsets(unique) == {}
 
 
 def test_an_absent_group_has_nothing_undecided(site, unique):

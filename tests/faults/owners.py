@@ -92,7 +92,7 @@ class Owner:
             taken = (await answer).partitions[copy.target]
             answers.append(taken)
             if not taken.error:
-                copy.acknowledged(unit, taken.base_offset, _now_ms())
+                copy.on_ack(unit, taken.base_offset, _now_ms())
         return answers
 
     async def copy_all(self) -> None:

@@ -70,7 +70,7 @@ def test_a_request_ends_the_whole_application_which_says_so_when_its_slots_have_
         assert (code, left) == (0, [])
         assert application.copied() == at_the_end, "its last heartbeat came after its slots"
         with open_state_topics(config, config.flows) as topics:
-            assert all(signs and signs.ended for signs in supervision.look(topics).values())
+            assert all(signs and signs.has_ended for signs in supervision.look(topics).values())
 
         with application.running():  # the request is older than this one
             application.grows(500)

@@ -88,7 +88,7 @@ def kill(site: Site, request: MoveRequest, move_id: str, number: int, moment: st
 
 def next_value(site: Site, alias: str) -> bytes:
     """Read the record that the group reads next on a cluster."""
-    offsets = site.clusters[alias].committed(site.group("g"))
+    offsets = site.clusters[alias].committed_offsets(site.group("g"))
     reader = Consumer({**site.config.client(alias, "consumer"), "group.id": "value"})
     try:
         for place, offset in offsets.items():
@@ -130,7 +130,7 @@ def test_a_move_that_was_killed_is_finished_or_released_and_nobody_is_stranded(
     with site.context(source, target) as context:
         eventually(lambda: not moves.plan(context, request, move_id).blocking, "may start")
         kill(site, request, move_id, number, moment)
-        decided = MoveStore(context).progress(move_id).decided
+        decided = MoveStore(context).progress(move_id).is_decided
         if chance.random() < 0.5:
             hold_and_go(context, move_id)
         else:
@@ -141,8 +141,8 @@ def test_a_move_that_was_killed_is_finished_or_released_and_nobody_is_stranded(
                 hold_and_go(context, move_id)
         progress = MoveStore(context).progress(move_id)
         if decided:
-            assert progress.decided
-        there = target if progress.decided else source
+            assert progress.is_decided
+        there = target if progress.is_decided else source
         tables = RoutingTables.read(context)
         for table in (tables.target, tables.source or {}):
             ours = {table[s] for s in subjects if s in table}

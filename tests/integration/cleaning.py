@@ -21,7 +21,7 @@ def write_cleaned(
     cluster: Cluster, topic: str, partition: int, records: Mapping[bytes, bytes | None]
 ) -> None:
     """Write records, and wait until what they replace is gone from its places in the log."""
-    table = cluster.compacted(topic, partition)
+    table = cluster.compacted_topic(topic, partition)
     places: dict[int, bytes] = {}
 
     def note(place: int, key: bytes, _value: bytes | None) -> None:

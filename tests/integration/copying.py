@@ -172,7 +172,9 @@ class CopyLab:
     def forget_state(self) -> None:
         """Delete the map and all positions: the next slot has to find them in the logs."""
         for number in range(MAP_PARTITIONS):
-            table = self.target.compacted(internal_topics.offset_map(self.flow.source), number)
+            table = self.target.compacted_topic(
+                internal_topics.offset_map(self.flow.source), number
+            )
             if blocks := table.read():
                 table.write(dict.fromkeys(blocks))
         self.forget_reports()
@@ -180,7 +182,9 @@ class CopyLab:
     def forget_reports(self) -> None:
         """Delete all positions: what the map says is left."""
         for number in range(STATE_PARTITIONS):
-            state = self.target.compacted(internal_topics.replication(self.flow.source), number)
+            state = self.target.compacted_topic(
+                internal_topics.replication(self.flow.source), number
+            )
             state.write(dict.fromkeys(key for key in state.read() if key.startswith(b"slot:")))
 
     def producer(self, **settings: object) -> Producer:
@@ -193,7 +197,7 @@ class CopyLab:
         return self.state().reports
 
     def status(self, partition: AssignedPartition) -> PartitionStatus | None:
-        told = self.state().told({partition.topic: partition.topic_id})
+        told = self.state().statuses_of({partition.topic: partition.topic_id})
         return told.get(TopicPartition(partition.topic, partition.partition))
 
     def note(self, noted: PartitionNotes) -> None:
@@ -203,7 +207,7 @@ class CopyLab:
 
     def decisions(self, partition: AssignedPartition) -> list[tuple[str, tuple[int, int] | None]]:
         """Return what is decided of ranges of a partition, as it counts now."""
-        noted = self.state().noted({partition.topic: partition.topic_id})
+        noted = self.state().notes_of({partition.topic: partition.topic_id})
         place = TopicPartition(partition.topic, partition.partition)
         return [(n.decision, n.left_out) for n in in_force(noted[place]) if n.left_out]
 

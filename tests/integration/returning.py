@@ -39,7 +39,7 @@ class Pair:
         self.config = configure(
             self.path,
             self.servers,
-            f"{self.flow.reversed}.enabled = true",
+            f"{self.flow.reverse}.enabled = true",
             f"topics = .*{unique}",
             "groups = .*",
         )
@@ -57,7 +57,7 @@ class Pair:
     @contextmanager
     def replicating(self, *flows: Flow) -> Iterator[None]:
         """Run the driver and the slot of each flow; both flows by default."""
-        with replicating(self.config, *(flows or (self.flow, self.flow.reversed))):
+        with replicating(self.config, *(flows or (self.flow, self.flow.reverse))):
             yield
 
     # ----- clients

@@ -53,7 +53,7 @@ def test_brokers_are_asked_with_every_kind_of_security(
     with KafkaCluster("P", *[properties] * 3) as cluster:
         assert cluster.groups([first]) == {first: GroupDescription(first, "empty")}
         assert cluster.groups()[first].state == "empty"
-        assert cluster.committed(first) == {partition: 0}
+        assert cluster.committed_offsets(first) == {partition: 0}
         assert cluster.pending_commits([first]) == ({first: frozenset()}, {})
         [transaction] = cluster.open_transactions([partition])[partition]
         assert transaction.transactional_id == first
@@ -73,7 +73,7 @@ def test_a_group_that_may_not_be_described_is_unknown_and_fails_no_other(
         assert "grant Describe on group of-others to srm's principal" in found["of-others"].reason
         assert cluster.groups().keys() == {first}
         with pytest.raises(AuthorizationError, match="grant Describe on group of-others"):
-            cluster.committed("of-others")
+            cluster.committed_offsets("of-others")
         for call in (cluster.commits_of, cluster.pending_commits):
             answers, errors = call([first, "of-others"])
             assert answers.keys() == {first}

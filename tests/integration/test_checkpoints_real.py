@@ -67,13 +67,13 @@ def sites(clusters: Mapping[str, KafkaBroker], tmp_path: Path) -> Sites:
     config = configure(
         path,
         {p: clusters["P"].bootstrap, b: clusters["B"].bootstrap},
-        f"{flow.reversed}.enabled = true",
+        f"{flow.reverse}.enabled = true",
         f"topics = {tag}",
         f"groups = {tag}.*",
         "heartbeats.replication.enabled = false",
         "sync.group.offsets.enabled = true",
-        f"{flow.reversed}.reverse.checkpointing.enabled = true",
-        f"{flow.reversed}.reverse.checkpointed.topics = {p}\\\\.{tag}",
+        f"{flow.reverse}.reverse.checkpointing.enabled = true",
+        f"{flow.reverse}.reverse.checkpointed.topics = {p}\\\\.{tag}",
     )
     return Sites(config, path, flow)
 
@@ -126,20 +126,22 @@ class Copied:
                 TopicSpec(internal_topics.replication(alias), STATE_PARTITIONS, 1, compact),
             ]
         )
-        target.compacted(
+        target.compacted_topic(
             internal_topics.offset_map(alias), map_partition(block.topic, block.partition)
         ).write({block.key(): block.value()})
         position = Position(run.source_end, run.target_end, run.source_end)
         entry = PartitionPosition(topic_id, 0, block.target_topic_id, position, 0, 1, 0)
         report = SlotReport("0", 1, self.forward.now_ms(), (entry,))
-        target.compacted(internal_topics.replication(alias), REPORTS).write(records_of(report))
+        target.compacted_topic(internal_topics.replication(alias), REPORTS).write(
+            records_of(report)
+        )
 
 
 @pytest.fixture
 def copied(sites: Sites) -> Iterator[Copied]:
     with (
         open_flow(sites.config, sites.there) as forward,
-        open_flow(sites.config, sites.there.reversed) as back,
+        open_flow(sites.config, sites.there.reverse) as back,
     ):
         made = Copied(sites, forward, back)
         made.copy()
@@ -226,7 +228,7 @@ def test_a_group_goes_over_and_comes_back_without_reading_anything_twice(
     synced = group_sync.sync(copied.forward)
 
     assert (emitted.written, emitted.errors, synced.applied) == (1, {}, 1)
-    table = copied.forward.target.compacted(f"{p}.checkpoints.internal").read()
+    table = copied.forward.target.compacted_topic(f"{p}.checkpoints.internal").read()
     topics = copied.forward.source.topics(), copied.forward.target.topics()
     ids = f"srm:{topics[0][copied.topic].topic_id}:{topics[1][copied.replica].topic_id}"
     assert table == {
@@ -235,12 +237,12 @@ def test_a_group_goes_over_and_comes_back_without_reading_anything_twice(
         )
         + _string(ids)
     }
-    assert copied.forward.target.committed(copied.group) == {copied.there: 10 + SHIFT}
+    assert copied.forward.target.committed_offsets(copied.group) == {copied.there: 10 + SHIFT}
 
     assert _read_and_leave(copied, b, protocol, 15) == [f"payment {n}" for n in range(10, 25)]
     assert checkpoints.emit(copied.back).states == {"translated": 1}
     assert group_sync.sync(copied.back).applied == 1
-    assert copied.forward.source.committed(copied.group) == {copied.here: 25}
+    assert copied.forward.source.committed_offsets(copied.group) == {copied.here: 25}
 
     # Both flows again: what srm itself wrote is where the group stands, but no progress of it.
     assert checkpoints.emit(copied.forward).written == 1
@@ -261,11 +263,11 @@ def test_a_group_with_members_keeps_its_offsets(copied: Copied, protocol: str) -
     [forced] = group_sync.apply_exact(copied.forward, {copied.group: {copied.there: 1}})
 
     assert (synced.actions, forced.action) == ({"group-active": 1}, "group-active")
-    assert copied.forward.target.committed(copied.group) == {copied.there: SHIFT + 5}
+    assert copied.forward.target.committed_offsets(copied.group) == {copied.there: SHIFT + 5}
     alive.leave()
     _wait_until_idle(copied.forward.target, copied.group)
     assert group_sync.sync(copied.forward).applied == 1
-    assert copied.forward.target.committed(copied.group) == {copied.there: SHIFT + 30}
+    assert copied.forward.target.committed_offsets(copied.group) == {copied.there: SHIFT + 30}
 
 
 def test_the_ledger_is_kept_on_the_cluster_that_was_written_to(copied: Copied) -> None:

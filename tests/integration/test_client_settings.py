@@ -249,4 +249,4 @@ def test_users_with_their_own_part_of_the_rights_are_enough_for_a_flow(copied):
     assert topics.selected == 1
     assert (emitted.states, emitted.errors) == ({"translated": 1}, {})
     assert (synced.applied, synced.errors) == (1, {})
-    assert copy in lab.target.committed(GROUP)
+    assert copy in lab.target.committed_offsets(GROUP)

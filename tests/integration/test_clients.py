@@ -60,7 +60,7 @@ def load(site: Site, alias: str, count: int) -> None:
 
 
 def committed(site: Site, alias: str, group: str) -> dict[str, int]:
-    return {str(tp): at for tp, at in site.clusters[alias].committed(group).items()}
+    return {str(tp): at for tp, at in site.clusters[alias].committed_offsets(group).items()}
 
 
 def reading(site: Site, group: str, watcher: RoutingWatcher, **conf: object) -> FailoverConsumer:
@@ -70,7 +70,7 @@ def reading(site: Site, group: str, watcher: RoutingWatcher, **conf: object) -> 
 
 
 def acks(site: Site, alias: str, subject: str) -> dict[str, str]:
-    records = site.clusters[alias].compacted(internal_topics.ROUTING).read()
+    records = site.clusters[alias].compacted_topic(internal_topics.ROUTING).read()
     return {ack.client: ack.state for ack in acks_of(records) if ack.subject == subject}
 
 

@@ -38,7 +38,7 @@ __all__ = ["site", "watcher"]
 
 
 def said(site: Site, alias: str, subject: str) -> dict[str, Ack]:
-    records = site.clusters[alias].compacted(internal_topics.ROUTING).read()
+    records = site.clusters[alias].compacted_topic(internal_topics.ROUTING).read()
     return {ack.client: ack for ack in acks_of(records) if ack.subject == subject}
 
 

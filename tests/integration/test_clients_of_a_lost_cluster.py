@@ -60,7 +60,8 @@ class Lost:
             eventually(lambda: sum(copies.high_watermarks(there).values()) >= 300, "all is copied")
             eventually(lambda: len(application.processed) >= 300, "the group works on P")
             eventually(
-                lambda: sum(site.clusters[site.p].committed(self.group).values()) > 0, "committed"
+                lambda: sum(site.clusters[site.p].committed_offsets(self.group).values()) > 0,
+                "committed",
             )
             with site.context(site.p, site.b) as context:
                 eventually(lambda: emit(context.forward).written, "a checkpoint is written")

@@ -278,7 +278,7 @@ def _discard(lab: CopyLab, p: AssignedPartition, first: int, end: int) -> None:
     ends = {epoch: lab.source.epoch_ends({place: epoch})[place] for epoch in range(50)}
     [epoch] = [epoch for epoch, found in ends.items() if found >= end]
     lab.note(
-        PartitionNotes.decided(
+        PartitionNotes.from_decision(
             *("discard", "r1", (p.topic, 0, p.topic_id), (first, end), "discarded", 1000),
             epoch=epoch,
         )

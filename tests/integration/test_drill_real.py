@@ -52,7 +52,7 @@ def drill(copied: Copied, *options: str) -> list[str]:
 def left(copied: Copied) -> tuple[list[str], list[str]]:
     """Shadow groups, and what the ledger says of such."""
     target = copied.forward.target
-    entries = all_entries(target.compacted("srm-ledger.internal").read())
+    entries = all_entries(target.compacted_topic("srm-ledger.internal").read())
     names = [*target.groups()], [entry.group for entry in entries]
     shadows, noted = (
         [n for n in some if n.startswith("srm-drill.") and n.endswith(copied.group)]
@@ -65,7 +65,7 @@ def put_wrong_map(copied: Copied) -> None:
     """Let the map say of each record that it is one offset before where it is."""
     alias = copied.sites.there.source
     for number in range(MAP_PARTITIONS):
-        table = copied.forward.target.compacted(internal_topics.offset_map(alias), number)
+        table = copied.forward.target.compacted_topic(internal_topics.offset_map(alias), number)
         table.write(dict.fromkeys(table.read()))
     copied._map(Run(0, SHIFT - 1, RECORDS))
 

@@ -106,7 +106,7 @@ class Lab:
         return name
 
     def assignments(self) -> dict[str, Assignment]:
-        records = self.context.target.compacted(self.state).read()
+        records = self.context.target.compacted_topic(self.state).read()
         return {
             key.decode().removeprefix("assignment:"): Assignment.decode(value)
             for key, value in records.items()
@@ -123,7 +123,7 @@ class Lab:
         )
 
     def last_driver(self) -> str:
-        value = self.context.target.compacted(self.state).read().get(DRIVER_KEY)
+        value = self.context.target.compacted_topic(self.state).read().get(DRIVER_KEY)
         return DriverHeartbeat.decode(value).driver if value else ""
 
     def end(self) -> None:
@@ -223,7 +223,7 @@ def test_heartbeats_are_written_in_the_format_and_topic_of_mm2(lab):
     stop = threading.Event()
     thread = threading.Thread(target=emit_heartbeats, args=(lab.context, stop))
     thread.start()
-    topic = lab.context.target.compacted(internal_topics.HEARTBEATS)
+    topic = lab.context.target.compacted_topic(internal_topics.HEARTBEATS)
     key = Heartbeat(lab.flow, 0).key()
 
     def beat() -> int:

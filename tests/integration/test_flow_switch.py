@@ -58,6 +58,6 @@ def test_a_seal_takes_each_copy_and_names_those_it_cannot_take(lab: Lab):
 
 
 def test_a_flow_that_never_copied_has_nothing_to_pause(lab: Lab):
-    flow = lab.flow.reversed
+    flow = lab.flow.reverse
     with pytest.raises(NotFoundError, match="never copied"):
         type(lab.context.switch)(flow, lab.context.source, {}, {}).pause(PAUSE)

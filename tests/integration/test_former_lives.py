@@ -62,7 +62,7 @@ def test_places_in_a_former_life_neither_move_a_group_nor_stop_its_sync(
         pair.commit(pair.p, group, {topic: 90})
     assert emit(context).written == 2
     assert sync(context).applied == 2
-    former = target.committed(asleep)[place]
+    former = target.committed_offsets(asleep)[place]
     assert former >= 90
     assert translated_by_kafka(pair, asleep) == {f"offset {place} {former}"}
     former_id = target.topics()[remote].topic_id
@@ -70,7 +70,9 @@ def test_places_in_a_former_life_neither_move_a_group_nor_stop_its_sync(
     pair.create_again(pair.p, topic)
     pair.create_again(pair.b, remote)
     for cluster in pair.clusters.values():
-        eventually(lambda at=cluster: not at.committed(asleep), "brokers forget the offsets")
+        eventually(
+            lambda at=cluster: not at.committed_offsets(asleep), "brokers forget the offsets"
+        )
     with pair.replicating(pair.flow):
         pair.produce(pair.p, topic, [f"new {n}" for n in range(30)])
         pair.wait_until_copied([topic])
@@ -81,7 +83,7 @@ def test_places_in_a_former_life_neither_move_a_group_nor_stop_its_sync(
     assert sync(context, [awake]).actions == {"write": 1}
     assert emit(context).written == 1
     copied = dict(enumerate(pair.values(pair.b, remote), pair.log(pair.b, remote)[0][0]))
-    assert copied[target.committed(awake)[place]] == "new 20"
+    assert copied[target.committed_offsets(awake)[place]] == "new 20"
 
     # The other has not run since, and the source dies.
     with open_move(pair.config, pair.p, pair.b, unplanned=True) as moving:
@@ -91,21 +93,21 @@ def test_places_in_a_former_life_neither_move_a_group_nor_stop_its_sync(
     [moved] = [position for position in plan.positions if position.target_topic == remote]
     assert (moved.resume, moved.skipped) == (0, 0)
     assert report.ok, report.problems
-    assert target.committed(asleep)[place] == 0
+    assert target.committed_offsets(asleep)[place] == 0
 
     # Its checkpoint is deleted with the topic, and MM2's readers still read all others.
     forget_topics(target, internal_topics.checkpoints(pair.p), {former_id})
-    rows = target.compacted(internal_topics.checkpoints(pair.p)).read()
+    rows = target.compacted_topic(internal_topics.checkpoints(pair.p)).read()
     assert {
         c.group: c.downstream_offset for c in (Checkpoint.decode(*r) for r in rows.items())
     } == {
         asleep: 0,
-        awake: target.committed(awake)[place],
+        awake: target.committed_offsets(awake)[place],
     }
     for group in (asleep, awake):
-        offset = target.committed(group)[place]
+        offset = target.committed_offsets(group)[place]
         assert translated_by_kafka(pair, group) == {f"offset {place} {offset}"}
-    ledger = all_entries(target.compacted(internal_topics.LEDGER).read())
+    ledger = all_entries(target.compacted_topic(internal_topics.LEDGER).read())
     ids = {e.group: e.topic_id for e in ledger if e.topic_partition == place}
     assert ids == dict.fromkeys((asleep, awake), target.topics()[remote].topic_id)
     found = read_checkpoints(target, internal_topics.checkpoints(pair.p), target.topics())

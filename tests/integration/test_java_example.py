@@ -80,7 +80,7 @@ def load(site: Site, alias: str, name: str) -> None:
 
 
 def acks(site: Site, alias: str, subject: str) -> list[Ack]:
-    records = site.clusters[alias].compacted(internal_topics.ROUTING).read()
+    records = site.clusters[alias].compacted_topic(internal_topics.ROUTING).read()
     return [ack for ack in acks_of(records) if ack.subject == subject]
 
 
@@ -151,8 +151,8 @@ def test_the_example_passes_over_old_records_of_a_cluster_and_fields_it_does_not
         f'"move_id": "m", "time_ms": 1, "decided": true}}'
     )
     later = Route(9, site.p, "hold", "m", lease_ms=60_000, beat=1)
-    site.clusters[site.b].compacted(internal_topics.ROUTING).write({key: newest.encode()})
-    site.clusters[site.p].compacted(internal_topics.ROUTING).write({key: later.value()})
+    site.clusters[site.b].compacted_topic(internal_topics.ROUTING).write({key: newest.encode()})
+    site.clusters[site.p].compacted_topic(internal_topics.ROUTING).write({key: later.value()})
     example = Example(site, tmp_path, group)
     try:
         eventually(lambda: len(example.printed) == 5, "it reads on B")

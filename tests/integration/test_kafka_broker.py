@@ -18,7 +18,7 @@ from tests.waiting import eventually
 from srm.domain.names.topics import TopicPartition
 from srm.errors import StackError
 from srm.kafka.admin.cluster import KafkaCluster
-from srm_lab.stack.class_archive import archived, class_archive
+from srm_lab.stack.class_archive import archive_options, class_archive
 from srm_lab.stack.jars import KAFKA_VERSION, cache_folder, jar_folder
 from srm_lab.stack.java import find_java
 from srm_lab.stack.kafka import KafkaBroker, archive_broker_classes
@@ -141,7 +141,7 @@ def test_a_cluster_of_three_keeps_its_data_without_one_broker_and_takes_it_back(
     with KafkaCluster("X", props, props, props) as cluster:
         eventually(lambda: cluster.topics()["away"].leaderless == {0}, "a partition without leader")
         cluster.commit_idle("group", {TopicPartition("away", 0): 7})
-        assert cluster.committed("group") == {TopicPartition("away", 0): 7}
+        assert cluster.committed_offsets("group") == {TopicPartition("away", 0): 7}
         assert not cluster.topics()["kept"].leaderless
 
     second.start()
@@ -179,4 +179,4 @@ def test_java_says_nothing_on_standard_output_of_an_archive_that_does_not_fit(
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     assert "Unable to use shared archive" in said(f"-XX:SharedArchiveFile={archive}")
-    assert said(*archived(archive)) == ""
+    assert said(*archive_options(archive)) == ""

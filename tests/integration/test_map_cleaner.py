@@ -31,7 +31,7 @@ def test_all_that_the_map_topic_holds_of_a_gone_topic_is_deleted(
 
     def written() -> set[bytes]:
         topic = internal_topics.offset_map(lab.flow.source)
-        tables = (lab.target.compacted(topic, n).read() for n in range(MAP_PARTITIONS))
+        tables = (lab.target.compacted_topic(topic, n).read() for n in range(MAP_PARTITIONS))
         return {key for table in tables for key in table}
 
     before = written()

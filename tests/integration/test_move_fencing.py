@@ -71,9 +71,9 @@ def planned(site: Site, context: MoveContext, number: int = 0) -> str:
 def clients_at(site: Site, context: MoveContext) -> set[tuple[str, str]]:
     """Where a client that starts now goes, whichever cluster it reads."""
     tables = RoutingTables.read(context)
-    ours = {subject for subject in tables.merged if site.unique in subject}
+    ours = {subject for subject in tables.merge if site.unique in subject}
     assert {s: tables.target[s] for s in ours} == {s: (tables.source or {})[s] for s in ours}
-    return {(tables.merged[s].cluster, tables.merged[s].state) for s in ours}
+    return {(tables.merge[s].cluster, tables.merge[s].state) for s in ours}
 
 
 def not_in_the_protocol(site: Site, context: MoveContext, folder: Path) -> list[str]:

@@ -45,7 +45,7 @@ def produce(site: Site, alias: str, count: int) -> None:
 
 def said(context: MoveContext, group: str) -> list[Ack]:
     """Return what members of a group say of their work on the target."""
-    acks = acks_of(context.target.compacted(internal_topics.ROUTING).read())
+    acks = acks_of(context.target.compacted_topic(internal_topics.ROUTING).read())
     return [ack for ack in acks if ack.subject == f"group:{group}" and ack.state != "held"]
 
 

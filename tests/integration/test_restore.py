@@ -180,7 +180,7 @@ def test_a_rebuilt_cluster_gets_its_topics_back_though_the_restore_is_killed(
         site.fail_over("audit")
         site.produce("B", range(600, 700))
         copied = site.values("B", "P.Payments")
-        assert b.committed("audit") == {
+        assert b.committed_offsets("audit") == {
             TopicPartition("P.Payments", n): _offset(site, "B", "P.Payments", n, 40)
             for n in range(PARTITIONS)
         }
@@ -204,7 +204,7 @@ def test_a_rebuilt_cluster_gets_its_topics_back_though_the_restore_is_killed(
     assert _numbers(site.values("P", "B.Payments")) == of_b
     for flow in BOTH:
         site.translates_exactly(flow)
-    assert p.committed("audit") == {
+    assert p.committed_offsets("audit") == {
         TopicPartition(on_p, n): _offset(site, "P", on_p, n, read)
         for topic, n, read in READ
         for on_p in ("Payments" if topic == "P.Payments" else "B.Payments",)

@@ -118,7 +118,7 @@ class World:
         """Take back what was told of the partition: trouble goes on since it began."""
         plain = {"bootstrap.servers": self.secured.broker.bootstrap}
         with KafkaCluster("B", plain, plain, plain) as cluster:
-            table = cluster.compacted(internal_topics.replication("P"), REPORTS)
+            table = cluster.compacted_topic(internal_topics.replication("P"), REPORTS)
             table.write({_STATUS: None})
 
 
@@ -158,7 +158,7 @@ def copy(srm: Srm, world: World) -> str:
     reasons: list[str] = []
 
     def stopped(context: FlowContext) -> bool:
-        table = context.target.compacted(internal_topics.replication("P"), REPORTS).read()
+        table = context.target.compacted_topic(internal_topics.replication("P"), REPORTS).read()
         told = table.get(_STATUS)
         if told is None:
             return False
@@ -259,7 +259,7 @@ USES: dict[str, tuple[Callable[[Srm, World], str | None], str]] = {
         "cluster B: .* grant Create on topic heartbeats",
     ),
     "Write topic heartbeats on B": (
-        on_target(lambda cluster: cluster.compacted("heartbeats").write({b"a": b"b"})),
+        on_target(lambda cluster: cluster.compacted_topic("heartbeats").write({b"a": b"b"})),
         "cluster B: .* grant Write on topic heartbeats",
     ),
     "Create topic srm-* on B": (
@@ -332,7 +332,7 @@ def test_offset_syncs_go_to_the_target_where_the_source_only_lets_srm_read(world
     with srm_with(world.secured, tuple(rights)).replicating():
         world.produce()
         with KafkaCluster("B", plain, plain, plain) as cluster:
-            eventually(lambda: cluster.compacted(there).read(), "offset syncs on the target")
+            eventually(lambda: cluster.compacted_topic(there).read(), "offset syncs on the target")
 
 
 def test_a_group_is_followed_only_in_topics_that_srm_may_see(world: World) -> None:

@@ -229,7 +229,7 @@ def test_offset_syncs_are_mm2_records_of_copied_pairs(lab: CopyLab) -> None:
     with lab.running():
         lab.wait_until_copied(partitions)
 
-    table = lab.source.compacted(internal_topics.offset_syncs(lab.flow.target)).read()
+    table = lab.source.compacted_topic(internal_topics.offset_syncs(lab.flow.target)).read()
     syncs = [OffsetSync.decode(key, value) for key, value in table.items()]
     run = lab.offset_map(partitions[0]).runs[-1]
     assert [(s.upstream_offset, s.downstream_offset) for s in syncs] == [(99, 99 + run.shift)]
@@ -328,7 +328,7 @@ def test_where_the_copy_of_a_topic_begins_that_was_created_again_is_told(
         _fill(lab.producer(), p.topic, 3)
         lab.wait_until_copied([p])
 
-    noted = lab.state().noted({p.topic: p.topic_id})[TopicPartition(p.topic, 0)]
+    noted = lab.state().notes_of({p.topic: p.topic_id})[TopicPartition(p.topic, 0)]
     assert begin_of_copy(noted) == end
 
 

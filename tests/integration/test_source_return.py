@@ -102,7 +102,7 @@ def test_merged_kept_and_discarded_residue_leaves_flows_and_groups_exact(
             assert outcome.choices.items() >= choices.items()
             assert outcome.groups[reader].records == 21
             fail_back(back, pair, reader, stranger)
-        commits = {g: pair.clusters[pair.p].committed(g) for g in (reader, stranger)}
+        commits = {g: pair.clusters[pair.p].committed_offsets(g) for g in (reader, stranger)}
         place = [TopicPartition(t, 0) for t in (merged, kept, discarded)]
         assert [commits[reader][p] for p in place] == [74, 61, 74]
         assert [commits[stranger][p] for p in place] == [50, 50, 74]

@@ -73,7 +73,9 @@ def copied(clusters: Mapping[str, KafkaBroker], config: Config, name: str) -> It
         map_topic = internal_topics.offset_map("P")
         ensure_compacted(context.target, map_topic, MAP_PARTITIONS)
         block = MapBlock(name, ids[0], 0, ids[1], (1,), (Run(0, 0, 100),))
-        table = context.target.compacted(map_topic, map_partition(block.topic, block.partition))
+        table = context.target.compacted_topic(
+            map_topic, map_partition(block.topic, block.partition)
+        )
         table.write({block.key(): block.value()})
         for group in range(GROUPS):
             context.source.commit_idle(f"{name}-{group}", {TopicPartition(name, 0): group + 1})
@@ -92,7 +94,7 @@ def test_groups_in_many_tasks_are_checkpointed_and_synced_as_in_one(copied, conf
     assert (again.written, again.unchanged) == (0, GROUPS)
     assert (synced.applied, synced.errors) == (GROUPS, {})
     copy = TopicPartition(f"P.{name}", 0)
-    assert copied.target.committed(f"{name}-7") == {copy: 8}
+    assert copied.target.committed_offsets(f"{name}-7") == {copy: 8}
 
 
 @pytest.mark.usefixtures("copied")

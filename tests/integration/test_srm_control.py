@@ -160,9 +160,9 @@ def checkpointed(
     topic = f"{primary}.Payments"
     with open_cluster(load_config(config_file), backup) as cluster:
         ensure_compacted(cluster, topic, partitions=2)
-        cluster.compacted(topic).write({str(n).encode(): b"payment" for n in range(5)})
+        cluster.compacted_topic(topic).write({str(n).encode(): b"payment" for n in range(5)})
         ensure_compacted(cluster, internal_topics.checkpoints(primary))
-        table = cluster.compacted(internal_topics.checkpoints(primary))
+        table = cluster.compacted_topic(internal_topics.checkpoints(primary))
         for group in (f"g-{primary}", f"h-{primary}"):
             for partition in (0, 1):
                 place = TopicPartition(topic, partition)
@@ -201,7 +201,7 @@ def test_kafkas_own_tool_takes_the_exported_offsets(
         assert done.returncode == 0, done.stdout + done.stderr
     with open_cluster(load_config(config_file), backup) as cluster:
         for each in (group, other):
-            assert cluster.committed(each) == {
+            assert cluster.committed_offsets(each) == {
                 TopicPartition(topic, 0): 3,
                 TopicPartition(topic, 1): 0,
             }

@@ -170,7 +170,9 @@ def replicate(
         produce(producer, remote, partition, damage([record for _, record in log]))
         runs = tuple(Run(offset, place, 1) for place, (offset, _) in enumerate(log))
         block = MapBlock(topic, source_id, partition, target_id, (1,), runs)
-        table = context.target.compacted(map_topic, map_partition(block.topic, block.partition))
+        table = context.target.compacted_topic(
+            map_topic, map_partition(block.topic, block.partition)
+        )
         table.write({block.key(): block.value()})
     assert all(producer.flush(DEADLINE_S) == 0 for producer in producers)
     report(context, topic, source_id, target_id)
@@ -186,7 +188,7 @@ def report(context: FlowContext, topic: str, topic_id: str, target_id: str) -> N
     )
     record = SlotReport(topic, 1, context.now_ms(), positions)
     topic = internal_topics.replication("P")
-    context.target.compacted(topic, REPORTS).write(records_of(record))
+    context.target.compacted_topic(topic, REPORTS).write(records_of(record))
 
 
 def changed(**changes: object) -> Damage:

@@ -129,7 +129,7 @@ def test_driver_checkpoints_and_group_sync_work_between_versions(
             topic_sync.sync(context)
             emitted = checkpoints.emit(context)
             synced = group_sync.sync(context)
-        committed = context.target.committed(group)
+        committed = context.target.committed_offsets(group)
         configs = context.target.topic_configs([remote])
 
     assert (emitted.written, emitted.errors, synced.applied) == (2, {}, 2)

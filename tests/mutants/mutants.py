@@ -233,7 +233,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
         (
             ("srm.replication.claim.claiming:until_in_force", _async(None)),
             ("srm.replication.claim.claiming:resume", _to_the_end),
-            ("srm.replication.copy.partition:PartitionCopy.acknowledged", _takes_any_offset),
+            ("srm.replication.copy.partition:PartitionCopy.on_ack", _takes_any_offset),
         ),
         faults="two workers,cut connections,stop slot",
     ),
@@ -268,7 +268,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "any base offset will do",
         "an acknowledged batch stands where it was expected",
-        (("srm.replication.copy.partition:PartitionCopy.acknowledged", _takes_any_offset),),
+        (("srm.replication.copy.partition:PartitionCopy.on_ack", _takes_any_offset),),
         faults="truncate target,foreign record,cut connections",
     ),
     Mutant(

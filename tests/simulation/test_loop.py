@@ -13,7 +13,7 @@ from srm_lab.testing.simulation.loop import (
     DeadlockError,
     Process,
     SimulatedLoop,
-    simulated,
+    simulated_loop,
 )
 from srm_lab.testing.simulation.threads import SimulatedEvent
 
@@ -25,13 +25,13 @@ def test_an_hour_of_virtual_time_passes_at_once() -> None:
         return now_s() - began
 
     began = time.process_time()
-    with simulated(1) as loop:
+    with simulated_loop(1) as loop:
         assert loop.run_until_complete(sleep()) == pytest.approx(3600)
     assert time.process_time() - began < 60
 
 
 def test_a_world_in_which_nothing_can_happen_any_more_is_an_error() -> None:
-    with simulated(1) as loop, pytest.raises(DeadlockError):
+    with simulated_loop(1) as loop, pytest.raises(DeadlockError):
         loop.run_until_complete(loop.create_future())
 
 
@@ -57,14 +57,14 @@ def _run_with(loop: SimulatedLoop, process: Process, seen: list[float], *steps: 
 
 def test_a_process_that_is_killed_ends_where_it_stands() -> None:
     seen: list[float] = []
-    with simulated(1) as loop:
+    with simulated_loop(1) as loop:
         process = Process("victim")
         _run_with(loop, process, seen, process.kill)
         assert seen == [1.0, 2.0]
 
 
 def test_what_was_killed_is_collected_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
-    with simulated(1) as loop:
+    with simulated_loop(1) as loop:
         process = Process("victim")
         _run_with(loop, process, [], process.kill)
     del loop, process
@@ -76,7 +76,7 @@ def test_what_was_killed_is_collected_without_a_word(caplog: pytest.LogCaptureFi
 
 def test_a_process_that_is_asleep_finds_its_timers_due_when_it_wakes_up() -> None:
     seen: list[float] = []
-    with simulated(1) as loop:
+    with simulated_loop(1) as loop:
         process = Process("sleeper")
 
         def sleep() -> None:
@@ -105,6 +105,6 @@ def test_a_blocking_call_lets_the_loop_go_on_until_its_time_has_come() -> None:
         assert await call
         assert now_s() == pytest.approx(1003)
 
-    with simulated(1) as loop:
+    with simulated_loop(1) as loop:
         loop.run_until_complete(world(loop))
     assert seen == ["begun", "meanwhile", "paused"]

@@ -48,7 +48,7 @@ def test_the_oracle_sees_a_record_that_is_read_again_or_not_at_all(
     def beside(self: FakeConsumer) -> None:
         commit(self)
         cluster, group = self._cluster, self._group
-        for place, at in cluster.committed(group).items():
+        for place, at in cluster.committed_offsets(group).items():
             [start], [end] = (
                 found([place]).values() for found in (cluster.log_starts, cluster.log_ends)
             )

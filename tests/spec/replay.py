@@ -55,7 +55,7 @@ class Recorded:
         topics = (internal_topics.ROUTING, internal_topics.MOVES)
         routing, moves = (
             {key: [row.value for row in rows] for key, rows in history.items()}
-            for history in (cluster.compacted(topic).read_history() for topic in topics)
+            for history in (cluster.compacted_topic(topic).read_history() for topic in topics)
         )
         return cls(cluster.alias, routing, moves)
 

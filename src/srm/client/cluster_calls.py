@@ -37,7 +37,7 @@ class ClusterCalls(GroupFollower):
         self, partitions: list[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
         """Return committed offsets on the present cluster."""
-        member = self._opened(timeout, "reading committed offsets")
+        member = self._open_member(timeout, "reading committed offsets")
         with named_errors(member.where("reading committed offsets"), member.needs):
             return member.native.committed(partitions, timeout=timeout)
 
@@ -71,7 +71,7 @@ class ClusterCalls(GroupFollower):
         Raises:
             KafkaException: the partition is not assigned, or the group is held.
         """
-        member = self._opened(0.0, "seeking")
+        member = self._open_member(0.0, "seeking")
         member.native.seek(partition)
         place = (partition.topic, partition.partition)
         member.rewind(place)
@@ -79,7 +79,7 @@ class ClusterCalls(GroupFollower):
 
     def consumer_group_metadata(self) -> Any:
         """Return what :meth:`FailoverProducer.send_offsets_to_transaction` needs."""
-        return GroupMetadata(self._opened(0.0, "reading group metadata"))
+        return GroupMetadata(self._open_member(0.0, "reading group metadata"))
 
     def memberid(self) -> str | None:
         """Return the member id the coordinator gave, None while held."""
@@ -117,7 +117,7 @@ class ClusterCalls(GroupFollower):
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
         """Ask the present cluster for its topics."""
-        native = self._opened(timeout, "listing topics").native
+        native = self._open_member(timeout, "listing topics").native
         return (
             native.list_topics(timeout=timeout)
             if topic is None
@@ -131,12 +131,12 @@ class ClusterCalls(GroupFollower):
         cached: bool = False,  # noqa: FBT001, FBT002 -- confluent-kafka's signature
     ) -> tuple[int, int]:
         """Ask the present cluster for a partition's first and next offset."""
-        native = self._opened(timeout, "reading watermarks").native
+        native = self._open_member(timeout, "reading watermarks").native
         return native.get_watermark_offsets(partition, timeout=timeout, cached=cached)
 
     def offsets_for_times(
         self, partitions: list[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
         """Ask the present cluster for offsets by time."""
-        native = self._opened(timeout, "looking offsets up").native
+        native = self._open_member(timeout, "looking offsets up").native
         return native.offsets_for_times(partitions, timeout=timeout)

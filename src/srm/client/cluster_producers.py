@@ -64,13 +64,13 @@ class ClusterProducers:
                 properties = self._wrap(self._settings.on(cluster))
                 reported = properties.get("error_cb")
 
-                def failed(error: KafkaError) -> None:
+                def on_error(error: KafkaError) -> None:
                     if is_fatal(error):
                         self.replace(cluster, error)
                     if reported is not None:
                         reported(error)
 
-                properties["error_cb"] = failed
+                properties["error_cb"] = on_error
                 self._producers[cluster] = Producer(properties, logger=self._logger)
                 self._given_up.discard(cluster)
             return self._producers[cluster]

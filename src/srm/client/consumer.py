@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, Self, get_args
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from srm.client.cluster_calls import ClusterCalls
-from srm.client.errors import named, named_errors
+from srm.client.errors import named_errors, with_place
 from srm.client.group_follower import SLICE_S, RebalanceCallback
 from srm.client.routing.following import same_order
 from srm.client.routing.membership import Membership, offset_after
@@ -227,7 +227,7 @@ class FailoverConsumer(ClusterCalls):
             error = message.error()
             if error is not None:
                 where = self._member.where("reading")
-                message.set_error(named(error, where, self._needs(message.topic())))
+                message.set_error(with_place(error, where, self._needs(message.topic())))
         return found
 
     def _needs(self, topic: str | None) -> Needs:
@@ -261,7 +261,7 @@ class FailoverConsumer(ClusterCalls):
                 raise ValueError("expected either message or offsets")
             self.done(message)
         elif self._owns(offsets):
-            self._opened(0.0, "storing offsets").store(offsets)
+            self._open_member(0.0, "storing offsets").store(offsets)
 
     def commit(
         self,
@@ -321,7 +321,7 @@ class FailoverConsumer(ClusterCalls):
         self, offsets: list[TopicPartition] | None, *, asynchronous: bool
     ) -> list[TopicPartition] | None:
         if offsets is not None:
-            self._opened(0.0, "committing")
+            self._open_member(0.0, "committing")
         return None if asynchronous else []  # it was committed when this member left
 
     def _settle(self) -> None:

@@ -23,7 +23,7 @@ class ClosedError(ConflictError, RuntimeError):
     """The client was closed; confluent-kafka raises a RuntimeError then."""
 
 
-def named(error: KafkaError, where: str, needs: Needs = NOTHING) -> KafkaError:
+def with_place(error: KafkaError, where: str, needs: Needs = NOTHING) -> KafkaError:
     """Return an error of the same code that says where it happened and which right is missing."""
     return KafkaError(
         error.code(),
@@ -43,7 +43,7 @@ def named_errors(where: str, needs: Needs = NOTHING) -> Iterator[None]:
         cause = error.args[0]
         if not isinstance(cause, KafkaError):
             raise
-        raise KafkaException(named(cause, where, needs)) from error
+        raise KafkaException(with_place(cause, where, needs)) from error
 
 
 def must_abort(text: str) -> KafkaException:

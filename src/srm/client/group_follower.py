@@ -137,7 +137,7 @@ class GroupFollower:
         for name in _SERVED:
             if callable(callback := properties.get(name)):
                 properties[name] = partial(self._serve, epoch, callback)
-        properties["on_commit"] = partial(self._confirmed, epoch, properties.get("on_commit"))
+        properties["on_commit"] = partial(self._on_commit, epoch, properties.get("on_commit"))
         return properties
 
     def _is_given_up(self, cluster: str) -> bool:
@@ -148,8 +148,8 @@ class GroupFollower:
         with named_errors(member.where("subscribing")):
             member.native.subscribe(
                 names,
-                on_assign=partial(self._assigned, member),
-                on_revoke=partial(self._revoked, member),
+                on_assign=partial(self._on_assign, member),
+                on_revoke=partial(self._on_revoke, member),
                 on_lost=partial(self._lost, member),
             )
         log.info("group %s: reads %s on %s", self.group, ", ".join(names), member.cluster)
@@ -163,7 +163,7 @@ class GroupFollower:
             if other != cluster
         }
 
-    def _opened(self, timeout: float, doing: str) -> Membership:
+    def _open_member(self, timeout: float, doing: str) -> Membership:
         """Return the member, opening it or waiting for the end of a hold as long as allowed."""
         self._check_open()
         if self._member is not None:
@@ -192,7 +192,7 @@ class GroupFollower:
         self._leaving = True
         try:
             if self._commits and not member.commit_processed():
-                self._announcer.lose(self._subject, member.uncommitted(member.held))
+                self._announcer.lose(self._subject, member.count_uncommitted(member.assignment))
             with named_errors(member.where("leaving"), member.needs):
                 member.close()
         except GivenUpError:  # meanwhile
@@ -207,14 +207,14 @@ class GroupFollower:
         """Leave a cluster that is given up at once: nothing is asked of it in this thread."""
         self._announcer.forget_losses(self._subject)
         member.given_up = True
-        held = member.held
+        held = member.assignment
         self._leaving = True
         try:
             if held:
                 self._call_lost(held)
         finally:
             self._leaving = False
-        lost = {**member.unsure, **member.unconfirmed(held)}
+        lost = {**member.unsure, **member.count_unconfirmed(held)}
         self._announcer.lose(self._subject, lost)
         log.warning(
             "group %s: %s is given up, left at once; processed and not known to be committed "
@@ -231,13 +231,17 @@ class GroupFollower:
     # ----- callbacks, run within poll, consume and close; those of a member that has left, which a
     # thread beside the application's may run, change and call nothing
 
-    def _assigned(self, member: Membership, _native: Any, partitions: list[TopicPartition]) -> None:
+    def _on_assign(
+        self, member: Membership, _native: Any, partitions: list[TopicPartition]
+    ) -> None:
         if member is self._member:
             member.gain(partitions)
             with member.rebalancing():
                 self._call("on_assign", partitions)
 
-    def _revoked(self, member: Membership, _native: Any, partitions: list[TopicPartition]) -> None:
+    def _on_revoke(
+        self, member: Membership, _native: Any, partitions: list[TopicPartition]
+    ) -> None:
         """Commit before others take over; runs inside poll, so no message is being worked on."""
         if member is not self._member:
             return
@@ -247,7 +251,7 @@ class GroupFollower:
                 if self._commits:
                     member.commit_once()
                 elif self._leaving:
-                    self._announcer.lose(self._subject, member.uncommitted(partitions))
+                    self._announcer.lose(self._subject, member.count_uncommitted(partitions))
         except KafkaException as error:
             member.warn("committing at a rebalance", error)
             member.lose_unsure(partitions)
@@ -255,7 +259,7 @@ class GroupFollower:
 
     def _lost(self, member: Membership, _native: Any, partitions: list[TopicPartition]) -> None:
         if member is self._member:
-            self._announcer.lose(self._subject, member.unconfirmed(partitions))
+            self._announcer.lose(self._subject, member.count_unconfirmed(partitions))
             member.lose_unsure(partitions)
             with member.rebalancing():
                 self._call_lost(partitions)
@@ -266,7 +270,7 @@ class GroupFollower:
             return callback(*arguments)
         return None
 
-    def _confirmed(
+    def _on_commit(
         self, epoch: int, callback: Any, error: Any, offsets: list[TopicPartition]
     ) -> None:
         if self._member is not None and self._member.epoch == epoch:

@@ -21,9 +21,9 @@ from typing import Any, Final, Self
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from srm.client.cluster_producers import ClusterProducers, is_fatal
-from srm.client.errors import must_abort, named, named_errors
+from srm.client.errors import must_abort, named_errors, with_place
 from srm.client.routing.delivery_callbacks import Reports
-from srm.client.routing.messages import stamped
+from srm.client.routing.messages import stamp
 from srm.client.routing.routing import RoutingWatcher, default_client_id
 from srm.client.settings import ClientSettings, clusters_of, float_of
 from srm.client.topic_follower import SLICE_S, TopicFollower
@@ -351,7 +351,7 @@ class FailoverProducer(TopicFollower):
         cluster = self._target(topic)
         if cluster is None:
             return False
-        delivered = partial(self._delivered, topic, cluster, callback)
+        delivered = partial(self._report_delivery, topic, cluster, callback)
         with named_errors(f"writing to {topic} on cluster {cluster}", on_topic("Write", topic)):
             self._producers.hand_over(cluster, topic, **record, on_delivery=delivered)
         self._outstanding[topic] += 1
@@ -375,7 +375,7 @@ class FailoverProducer(TopicFollower):
             )
         return open_on
 
-    def _delivered(
+    def _report_delivery(
         self, topic: str, cluster: str, callback: DeliveryCallback | None, error: Any, message: Any
     ) -> None:
         if error is not None:
@@ -384,7 +384,7 @@ class FailoverProducer(TopicFollower):
                 text = f"{where}: given up by a move, whether it was written is not known"
                 error = KafkaError(error.code(), text)
             else:
-                error = named(error, where, self._needs(topic))
+                error = with_place(error, where, self._needs(topic))
             if is_fatal(error):
                 self._producers.replace(cluster, error)
         # In a transaction the commit says so, and an abort fails what was not sent on purpose.
@@ -392,7 +392,7 @@ class FailoverProducer(TopicFollower):
         if unheard:
             log.error("a record was not written: %s", error.str())
         if callback is not None and not (self._only_errors and error is None):
-            self._reports.add(callback, error, stamped(message, cluster))
+            self._reports.add(callback, error, stamp(message, cluster))
         with self._changed:
             if unheard:
                 self._failure = self._failure or KafkaException(error)

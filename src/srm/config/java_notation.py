@@ -97,10 +97,10 @@ def _login(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _jaas(module: str, options: Mapping[str, str]) -> str:
-    given = "".join(f" {name}={_quoted(value)}" for name, value in options.items())
+    given = "".join(f" {name}={_quote(value)}" for name, value in options.items())
     return f"{_LOGIN}.{module} required{given};"
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     text = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text}"'

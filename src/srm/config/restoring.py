@@ -31,7 +31,7 @@ def with_restore(config: Config, forward: Flow, copies: Collection[str]) -> Conf
     Raises:
         ConfigError: the configuration does not list a cluster.
     """
-    back, flow = forward.reversed, restore_flow(forward)
+    back, flow = forward.reverse, restore_flow(forward)
     policy = RestoringPolicy(config.flow(forward).policy.separator)
     settings = replace(
         restoring(config.flow(back), copies),

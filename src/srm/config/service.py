@@ -84,7 +84,7 @@ class ServiceSettings:
         for part, made in _PARTS.items():
             own[part] = made(
                 **{
-                    attribute: _typed(attribute, value, folder)
+                    attribute: _parse(attribute, value, folder)
                     for name, value in values.items()
                     for head, _, attribute in [name.partition(".")]
                     if head == part
@@ -93,7 +93,7 @@ class ServiceSettings:
         return cls(**own)
 
 
-def _typed(attribute: str, value: Any, folder: Path) -> Any:
+def _parse(attribute: str, value: Any, folder: Path) -> Any:
     if attribute.endswith("password"):
         return Secret(value)
     if attribute.endswith("_location"):

@@ -266,7 +266,7 @@ class Cluster(Protocol):
         """
         ...
 
-    def committed(self, group: str) -> dict[TopicPartition, int]:
+    def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
         """Return the committed offsets of a group; an absent group has none.
 
         Where a transaction is still undecided they are those before it: :meth:`pending_commits`
@@ -333,7 +333,7 @@ class Cluster(Protocol):
         """
         ...
 
-    def compacted(self, topic: str, partition: int = 0) -> CompactedTopic:
+    def compacted_topic(self, topic: str, partition: int = 0) -> CompactedTopic:
         """Give access to one partition of a compacted topic (not created by this call)."""
         ...
 

@@ -93,14 +93,14 @@ class MemberLooks:
         """Look at one cluster as long as it is asked for; return what is wanted next, if known."""
         cluster = wanted[0]
         while wanted[0] == cluster:
-            self._tell(self._seen(*wanted, opened))
+            self._tell(self._look_at(*wanted, opened))
             try:
                 wanted = self._wanted.get(timeout=_IDLE_S)
             except queue.Empty:
                 return None
         return wanted
 
-    def _seen(self, cluster: str, dead: str, opened: GroupAccess) -> Seen:
+    def _look_at(self, cluster: str, dead: str, opened: GroupAccess) -> Seen:
         try:
             found = opened.groups([self._group])[self._group]
             if dead and any(is_member_of(dead, member) for member in found.members):

@@ -70,7 +70,7 @@ class Template:
         Raises:
             UsageError: it names something that is not known, or is no template.
         """
-        return _render(self.text, values.named(), self.origin)
+        return _render(self.text, values.by_name(), self.origin)
 
     def write(self, values: Values) -> None:
         """Write the file whole or not at all; with a secret in it, for its owner's eyes only.
@@ -113,7 +113,7 @@ def render_arguments(arguments: Sequence[str], values: Values) -> list[str]:
                 f"{argument}: {secret[0]} is or holds a secret, which everybody could read among "
                 "the arguments: use the environment or --template"
             )
-        named = {n: ",".join(v) if isinstance(v, list) else v for n, v in values.named().items()}
+        named = {n: ",".join(v) if isinstance(v, list) else v for n, v in values.by_name().items()}
         rendered.append(_render(argument, named, argument))
     return rendered
 

@@ -281,9 +281,9 @@ class Supervisor:
             reason = os.strerror(told.value)
             say("failed", f"{self._job.command[0]} cannot be run: {reason}", logging.ERROR)
         elif told.kind == "ended":
-            self._ended(run, exit_code(told.value))
+            self._on_exit(run, exit_code(told.value))
 
-    def _ended(self, run: _Run, code: int) -> None:
+    def _on_exit(self, run: _Run, code: int) -> None:
         self._run, self._left = None, None
         self._last_code = code if self._ending else 0
         on_purpose, self._stopping = self._stopping, False

@@ -87,7 +87,7 @@ class Values:
         found = {n.replace(".", "_") for n in {*self.java, *self.librdkafka} if is_secret(n)}
         return frozenset(found | SECRETIVE if found else found)
 
-    def named(self) -> dict[str, Any]:
+    def by_name(self) -> dict[str, Any]:
         """Return all values by their names in templates."""
         together = {"librdkafka": dict(self.librdkafka), "java": dict(self.java)}
         return {**self._settings, **self._plain, **together}

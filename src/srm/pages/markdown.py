@@ -14,8 +14,8 @@ def table(
     head: Sequence[str], rows: Iterable[Sequence[str]], most: int | None = None
 ) -> Iterator[str]:
     """Give the lines of a table; rows above ``most`` are counted."""
-    lines = [f"| {' | '.join(escaped(cell) for cell in row)} |" for row in rows]
-    yield f"| {' | '.join(map(escaped, head))} |"
+    lines = [f"| {' | '.join(escape(cell) for cell in row)} |" for row in rows]
+    yield f"| {' | '.join(map(escape, head))} |"
     yield f"|{'---|' * len(head)}"
     yield from lines[:most]
     yield ""
@@ -27,13 +27,13 @@ def table(
 def bullets(label: str, lines: Sequence[str], most: int | None = None) -> Iterator[str]:
     """Give the lines of a list; those above ``most`` are counted."""
     for line in islice(lines, most):
-        yield f"- {label}: {escaped(line)}"
+        yield f"- {label}: {escape(line)}"
     if most is not None and len(lines) > most:
         yield f"- {label}: {len(lines) - most} more"
     if lines:
         yield ""
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Escape what Markdown would take for its own, and keep it on one line."""
     return _MARKUP.sub(r"\\\1", " ".join(text.split()))

@@ -123,7 +123,7 @@ def plan_summary(plan: MovePlan) -> dict[str, Any]:
                 "members": len(group.members),
                 "lag": group.lag,
                 "re_read": group.re_read,
-                "skipped": group.skipped,
+                "skipped": group.total_skipped,
             }
             for group in plan.groups
         },
@@ -134,7 +134,8 @@ def plan_summary(plan: MovePlan) -> dict[str, Any]:
 
 def progress_line(status: SyncStatus) -> str:
     """Say in one line how far a waiting move is and what it waits for."""
-    head = f"{_head(status)}, {_synchronised(status)} of {len(status.groups)} groups synchronised"
+    groups = f"{_count_synchronised(status)} of {len(status.groups)} groups synchronised"
+    head = f"{_head(status)}, {groups}"
     if status.ready:
         return f"{head}; ready"
     asks = f"; please: {reasons_text(status.asks)}" if status.asks else ""
@@ -150,7 +151,7 @@ def progress_summary(status: SyncStatus) -> dict[str, Any]:
         "remaining_records": status.remaining_records,
         "eta_seconds": status.eta_seconds,
         "groups": len(status.groups),
-        "synchronised": _synchronised(status),
+        "synchronised": _count_synchronised(status),
         "blocking": list(status.blocking[:KEPT_REASONS]),
         "asks": list(status.asks[:KEPT_REASONS]),
     }
@@ -333,7 +334,7 @@ def _head(status: SyncStatus) -> str:
     )
 
 
-def _synchronised(status: SyncStatus) -> int:
+def _count_synchronised(status: SyncStatus) -> int:
     return sum(group.synchronised for group in status.groups)
 
 

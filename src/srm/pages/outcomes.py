@@ -85,11 +85,11 @@ def _topics(report: MoveReport) -> Iterator[TopicCost]:
             at_most=topic.at_most if topic else None,
             seconds=topic.seconds if topic else None,
             age_seconds=_seconds(topic.age_ms if topic else None),
-            **_found(name, report.outcome),
+            **_outcome_fields(name, report.outcome),
         )
 
 
-def _found(topic: str, outcome: Outcome | None) -> dict[str, Any]:
+def _outcome_fields(topic: str, outcome: Outcome | None) -> dict[str, Any]:
     if outcome is None:
         return {}
     entries = [entry for entry in outcome.partitions if entry.topic == topic]

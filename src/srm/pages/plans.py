@@ -12,7 +12,7 @@ from srm.domain.moves.gate.forecast import Forecast
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.text.amount import amount
 from srm.pages.html import render_page
-from srm.pages.markdown import bullets, escaped, table
+from srm.pages.markdown import bullets, escape, table
 from srm.pages.moves import ago, as_text, number, plan_view, seconds
 
 SHOWN_ROWS: Final = 30
@@ -21,7 +21,7 @@ SHOWN_ROWS: Final = 30
 def approval_subject(plan: MovePlan) -> str:
     """Ask for the approval of a move in one line."""
     request = plan.request
-    if request.unplanned:
+    if request.is_unplanned:
         return f"Give {request.source} up and move {_groups(plan)} to {request.target}?"
     return f"Move {_groups(plan)} from {request.source} to {request.target}?"
 
@@ -49,7 +49,7 @@ def _text(plan: MovePlan) -> Iterator[str]:
             f"waited for, groups go on at {request.target} from their last checkpoint."
         )
         yield ""
-        yield f"**{escaped(plan.forecast.line(request.source))}**"
+        yield f"**{escape(plan.forecast.line(request.source))}**"
         yield ""
         yield from _forecast(plan.forecast, request.source)
     else:
@@ -61,7 +61,7 @@ def _text(plan: MovePlan) -> Iterator[str]:
         yield from table(
             ("group", "members", "still to read", "read again", "skipped"),
             (
-                (g.group, *map(number, (len(g.members), g.lag, g.re_read, g.skipped)))
+                (g.group, *map(number, (len(g.members), g.lag, g.re_read, g.total_skipped)))
                 for g in plan.groups
             ),
             SHOWN_ROWS,

@@ -14,7 +14,7 @@ from srm.domain.moves.report.report import MoveReport
 from srm.domain.moves.report.signature import short
 from srm.domain.text.amount import amount, some
 from srm.domain.text.documents import adapter
-from srm.pages.markdown import bullets, escaped, table
+from srm.pages.markdown import bullets, escape, table
 from srm.pages.moves import (
     number,
     re_read_text,
@@ -118,8 +118,8 @@ def report_summary(report: MoveReport) -> dict[str, Any]:
 def _markdown(report: MoveReport, signature: str) -> Iterator[str]:
     re_reads = re_read_texts(report)
     verdict = verdict_text(report) if report.ok else f"**{verdict_text(report)}**"
-    clusters = f"{escaped(report.source)} → {escaped(report.target)}"
-    yield f"## {escaped(report.operation.capitalize())} {clusters}: {verdict}"
+    clusters = f"{escape(report.source)} → {escape(report.target)}"
+    yield f"## {escape(report.operation.capitalize())} {clusters}: {verdict}"
     yield ""
     yield from bullets("Problem", report.problems)
     yield from table(
@@ -145,10 +145,10 @@ def _markdown(report: MoveReport, signature: str) -> Iterator[str]:
                 name,
                 number(group.members_at_hold),
                 number(group.lag_at_hold),
-                _planned(group.skipped, group.planned_skipped),
+                _with_plan(group.skipped, group.planned_skipped),
                 re_reads[name]
                 if report.forecast
-                else _planned(group.re_read, group.planned_re_read),
+                else _with_plan(group.re_read, group.planned_re_read),
                 seconds(group.assigned_seconds),
                 seconds(group.rto_seconds),
                 group.rto_end or "-",
@@ -161,9 +161,9 @@ def _markdown(report: MoveReport, signature: str) -> Iterator[str]:
     yield from bullets("Known before", report.warnings)
     for approval in report.approvals:
         numbers = ", ".join(f"{name} {value}" for name, value in approval.numbers.items())
-        how = f"{escaped(approval.how)}, {utc(approval.time_ms)}"
-        said = f": {escaped(numbers)}" if numbers else ""
-        yield f"- Approved by {escaped(approval.by)} ({how}){said}"
+        how = f"{escape(approval.how)}, {utc(approval.time_ms)}"
+        said = f": {escape(numbers)}" if numbers else ""
+        yield f"- Approved by {escape(approval.by)} ({how}){said}"
     yield ""
     planned = f"{report.mode}, planned {utc(report.created_ms)}"
     yield f"Move `{report.move_id}`, {planned}; {signature or f'revision {report.revision}'}."
@@ -200,7 +200,7 @@ def _costs(report: MoveReport) -> Iterator[str]:
     )
 
 
-def _planned(count: int, planned: int | None) -> str:
+def _with_plan(count: int, planned: int | None) -> str:
     if planned is None or planned == count:
         return number(count)
     return f"{number(count)} (planned {number(planned)})"

@@ -53,7 +53,7 @@ class Listing(Table):
             yield from super().__rich_console__(console, options)
             return
         ranges = [
-            _measured(console, wide, [column.header, *each] if self.show_header else each)
+            _measure(console, wide, [column.header, *each] if self.show_header else each)
             for column, each in zip(self.columns, cells, strict=True)
         ]
         widths = _widths(ranges, room, self.padding[1] + self.padding[3])
@@ -61,7 +61,9 @@ class Listing(Table):
         for number, row in enumerate(zip(*cells, strict=True) if cells[0] else [()]):
             yield self._part(widths, row[:kept], is_first=number == 0)
             names = [str(column.header) if self.show_header else "" for column in self.columns]
-            rest = [_named(console, *one) for one in zip(names[kept:], row[kept:], strict=False)]
+            rest = [
+                _with_name(console, *one) for one in zip(names[kept:], row[kept:], strict=False)
+            ]
             if told := [one for one in rest if one.plain]:
                 yield Padding(Text("  ", overflow="fold").join(told), _BENEATH, expand=False)
 
@@ -90,7 +92,7 @@ class Listing(Table):
         return part
 
 
-def _measured(
+def _measure(
     console: Console, options: ConsoleOptions, cells: Sequence[RenderableType]
 ) -> Measurement:
     """Return the longest word and the longest line of some cells."""
@@ -114,7 +116,7 @@ def _widths(ranges: Sequence[Measurement], room: int, padding: int) -> list[int]
     return widths
 
 
-def _named(console: Console, name: str, cell: RenderableType) -> Text:
+def _with_name(console: Console, name: str, cell: RenderableType) -> Text:
     """Return a cell after the name of its column; empty where the cell is."""
     told = cell if isinstance(cell, Text) else console.render_str(str(cell))
     head = Text.from_markup(f"{name} " if name and told.plain else "", style="dim")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from srm.errors import AuthorizationError, told
+from srm.errors import AuthorizationError, message
 
 NONE: Final = 0
 NO_ANSWER: Final = -1000
@@ -47,13 +47,13 @@ class Refusal:
     name: str
     action: str = ""
 
-    def named(self, message: str = "") -> str:
+    def describe(self, message: str = "") -> str:
         """Return the name, and what the broker says."""
         return f"{self.name} {message}".strip()
 
-    def said(self, message: str = "") -> str:
-        """Return one line: the name, what the broker says, and what to do."""
-        return told(self.named(message), self.action)
+    def explain(self, answer: str = "") -> str:
+        """Return one line: the name, the broker's message, and the remedy."""
+        return message(self.describe(answer), self.action)
 
 
 REFUSED: Final[Mapping[int, Refusal]] = {

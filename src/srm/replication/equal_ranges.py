@@ -141,7 +141,7 @@ class _Proof:
 
     def _result(self, digest: str, counts: list[int]) -> RangeResult:
         source, target = (
-            SideResult(count, digest, *framing.reached)
+            SideResult(count, digest, *framing.end)
             for count, framing in zip(counts, self._framings, strict=True)
         )
         return RangeResult(source, target, 0, self._search.one_sided, None, by_bytes=True)

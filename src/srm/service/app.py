@@ -72,7 +72,7 @@ def create_app(
     Raises:
         ConfigError: the configuration of what other services are asked cannot be used.
     """
-    joined = joining or join(views.config, views.watched)
+    joined = joining or join(views.config, views.watched_targets)
     exported = ExportedMetrics(views)
 
     @asynccontextmanager
@@ -108,7 +108,7 @@ def create_app(
     if "*" not in hosts:
         app.add_middleware(AllowedHosts, hosts=hosts)
     app.add_middleware(CountRequests, metrics=exposition.requests)
-    if telemetry.wanted("TRACES"):
+    if telemetry.is_enabled("TRACES"):
         app.add_middleware(TraceRequests)
     app.router.routes.extend(_routes((access or OPEN).identify))
     return app

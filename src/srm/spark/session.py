@@ -69,7 +69,7 @@ _JVM_SETTINGS = {
 }
 
 
-def submitted() -> dict[str, str] | None:
+def submit_options() -> dict[str, str] | None:
     """Return what spark-submit was given where it started this program: master, memory and so on.
 
     Its JVM knows that, and a ``SparkConf`` made before the first call of it is empty.
@@ -211,7 +211,7 @@ def _choose(master: str | None, conf: Mapping[str, str] | None) -> dict[str, str
         for converter in INPUT_CONVERTER
         if not isinstance(converter, NumpyScalarConverter | NumpyArrayConverter)
     ]
-    return settings(master, conf or {}, submitted())
+    return settings(master, conf or {}, submit_options())
 
 
 @contextmanager

@@ -127,7 +127,7 @@ class Disaster:
                 behind = {g: world.behind(g) for g in GROUPS if g != SLOW_GROUP}
                 late = [f"{g} {n:,} behind" for g, n in behind.items() if n > 1_000]
                 with open_cluster(world.config, "B") as cluster:
-                    absent = [group for group in GROUPS if not cluster.committed(group)]
+                    absent = [group for group in GROUPS if not cluster.committed_offsets(group)]
                 late += [f"{group} without offsets on B" for group in absent]
                 return ", ".join(late) or None
 
@@ -157,7 +157,7 @@ class Disaster:
         world.stack.brokers["P"].kill()
         world.look()
         world.display.say(f"P is dead; the sale had {sale.done:,} payments acknowledged")
-        return [entry for entry in world.acknowledged if entry.cluster == "P"]
+        return [entry for entry in world.acks if entry.cluster == "P"]
 
     def fail_over(self) -> Failover:
         """Do what the one on call does: look at the forecast, approve, and move everybody."""
@@ -219,7 +219,7 @@ class Disaster:
         standing = {"done": -1, "since": time.monotonic()}
 
         def condition() -> str | None:
-            known = {entry.payment for entry in world.acknowledged}
+            known = {entry.payment for entry in world.acks}
             missing = {
                 g: len(known - {entry.payment for entry in p.entries})
                 for g, p in world.applications.items()
@@ -233,7 +233,7 @@ class Disaster:
             return ", ".join(f"{g} lacks {n:,}" for g, n in missing.items() if n)
 
         world.wait(condition, _WORK_S, "catching up")
-        world.display.say(f"{world.produced:,} payments, all groups at the end")
+        world.display.say(f"{world.total_acks:,} payments, all groups at the end")
 
     def _keep_up(self, flow: Flow) -> None:
         """Emit checkpoints and write group offsets every few seconds, as srm's DAGs do."""

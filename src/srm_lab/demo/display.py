@@ -66,7 +66,7 @@ class Display:
         return {s.title: round(s.seconds, 1) for s in self._steps if s.seconds is not None}
 
     @property
-    def elapsed(self) -> float:
+    def elapsed_s(self) -> float:
         """Seconds since the start."""
         return time.monotonic() - self._began
 
@@ -107,7 +107,7 @@ class Display:
     def _line(self, text: str) -> None:
         if self._live is None:
             self._console.print(
-                f"{self.elapsed:6.1f} s  {text}", markup=False, highlight=False, soft_wrap=True
+                f"{self.elapsed_s:6.1f} s  {text}", markup=False, highlight=False, soft_wrap=True
             )
 
     def __rich__(self) -> RenderableType:

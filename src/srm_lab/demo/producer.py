@@ -85,12 +85,12 @@ class PaymentProducer:
     def _send(self, producer: FailoverProducer, record: RecordWriter) -> None:
         payment = self._stream.next(time.time_ns() // 1_000_000)
 
-        def delivered(error: Any, message: Any) -> None:
+        def on_delivery(error: Any, message: Any) -> None:
             self._note(record, payment, error, message)
 
         while True:
             try:
-                producer.produce(TOPIC, payment.value, payment.key, on_delivery=delivered)
+                producer.produce(TOPIC, payment.value, payment.key, on_delivery=on_delivery)
             except HeldError:
                 raise
             except BufferError:

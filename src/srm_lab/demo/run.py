@@ -164,7 +164,7 @@ def _play(world: World, options: DemoOptions) -> DemoReport:
             )
     world.stop_applications()
     findings = Findings(
-        acknowledged=world.acknowledged,
+        acknowledged=world.acks,
         processed={group: world.applications[group].entries for group in GROUPS},
         says={group: world.applications[group].summary for group in GROUPS},
         moves=moves,
@@ -172,7 +172,7 @@ def _play(world: World, options: DemoOptions) -> DemoReport:
         windows=windows,
         needed_lag=scenario.scale.needed_lag,
     )
-    report = judge(findings, display.elapsed, display.seconds, versions())
+    report = judge(findings, display.elapsed_s, display.seconds, versions())
     spans = [
         (f"{m.operation} {m.source}->{m.target}", m.started_ms, m.rto_seconds or 0.0)
         for m in report.moves
@@ -207,7 +207,7 @@ def _play_disaster(world: World, options: DemoOptions) -> DisasterReport:
             disaster.catch_up()
     world.stop_applications()
     findings = DisasterFindings(
-        acknowledged=world.acknowledged,
+        acknowledged=world.acks,
         processed={group: world.applications[group].entries for group in GROUPS},
         at_return=at_return,
         acknowledged_at_death=at_death,
@@ -216,7 +216,7 @@ def _play_disaster(world: World, options: DemoOptions) -> DisasterReport:
         outcome=settled.outcome,
         move=moved.report,
     )
-    report = judge_disaster(findings, display.elapsed, display.seconds, versions())
+    report = judge_disaster(findings, display.elapsed_s, display.seconds, versions())
     write_disaster_report(options.home, report)
     return report
 

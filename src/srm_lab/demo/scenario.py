@@ -125,7 +125,7 @@ class Scenario:
         world, records = self._world, self._scale.records
 
         def condition() -> str | None:
-            return None if world.produced >= records else f"{world.produced:,} of {records:,}"
+            return None if world.total_acks >= records else f"{world.total_acks:,} of {records:,}"
 
         world.wait(condition, _LOAD_S, "the load")
         world.display.say(f"{records:,} payments on two clusters, more every moment")
@@ -169,7 +169,7 @@ class Scenario:
             if not runs:
                 return "no checkpoint has triggered srm_group_offset_sync yet"
             with open_cluster(world.config, "B") as cluster:
-                absent = [group for group in GROUPS if not cluster.committed(group)]
+                absent = [group for group in GROUPS if not cluster.committed_offsets(group)]
             return f"{', '.join(absent)} without offsets on B" if absent else None
 
         world.wait(condition, _START_S, "the first group offset sync")
@@ -256,7 +256,7 @@ class Scenario:
             return ", ".join(f"{g} {n:,} behind" for g, n in behind.items() if n)
 
         world.wait(condition, _WORK_S, "catching up")
-        world.display.say(f"{world.produced:,} payments, all groups at the end")
+        world.display.say(f"{world.total_acks:,} payments, all groups at the end")
 
     def put_off_aggregation(self, api: AirflowApi) -> None:
         """Let no scheduled aggregation begin until it is its turn."""

@@ -50,7 +50,7 @@ def judge(
         problems=problems,
         produced=len(findings.acknowledged),
         produced_on=_by_cluster(findings.acknowledged),
-        unacknowledged=unacknowledged(findings.acknowledged),
+        unacknowledged=count_unacknowledged(findings.acknowledged),
         groups={
             group: GroupResult(
                 audit.processed,
@@ -71,7 +71,7 @@ def judge(
     )
 
 
-def unacknowledged(entries: Sequence[Entry]) -> int:
+def count_unacknowledged(entries: Sequence[Entry]) -> int:
     """Count the payments below the highest number of each producer that were not written."""
     return sum(missing_numbers(entry.payment for entry in entries).values())
 
@@ -125,7 +125,7 @@ def pause_before(processed: Sequence[Entry], number: int) -> float | None:
 
 
 def _copy(flow: str, summary: VerificationSummary) -> CopyResult:
-    bad = [*summary.different, *summary.unverified]
+    bad = [*summary.different, *summary.without_result]
     first = bad[0] if bad else None
     return CopyResult(
         flow=flow,
@@ -148,7 +148,7 @@ def _problems(
     moves: Sequence[MoveResult],
     copies: Sequence[CopyResult],
 ) -> Iterator[str]:
-    if lost := unacknowledged(findings.acknowledged):
+    if lost := count_unacknowledged(findings.acknowledged):
         yield f"{lost:,} payments were not acknowledged to their producers"
     for group, audit in audits.items():
         yield from _group_problems(group, audit)

@@ -47,19 +47,19 @@ class World:
         return load_config(self.stack.config_path)
 
     @property
-    def acknowledged(self) -> list[Entry]:
+    def acks(self) -> list[Entry]:
         """Everything the clusters have acknowledged to the producers."""
         return [entry for producer in self.producers for entry in producer.entries]
 
     @property
-    def produced(self) -> int:
+    def total_acks(self) -> int:
         """Number of acknowledged payments."""
         return sum(producer.done for producer in self.producers)
 
     def behind(self, group: str) -> int:
         """Payments an application has still to process."""
         # It may have processed some whose acknowledgement is on its way to the producer's record.
-        return max(0, self.produced - self.applications[group].done)
+        return max(0, self.total_acks - self.applications[group].done)
 
     def start(self, *programs: Program) -> None:
         """Start programs; call it after they were made known."""
@@ -79,7 +79,7 @@ class World:
 
     def counts(self) -> str:
         """Sum up how far everybody is."""
-        parts = [f"{self.produced:,} payments"]
+        parts = [f"{self.total_acks:,} payments"]
         parts += [
             f"{group} {program.done:,} on {program.cluster or '-'} ({self.behind(group):,} behind)"
             for group, program in self.applications.items()

@@ -171,7 +171,7 @@ class EmbeddedAirflow:
         if name == EXECUTION:
             return self._execution_healthy()
         section, heartbeat = _HEALTH[name]
-        started = self.processes[name].started
+        started = self.processes[name].start_time
         if body is None or started is None or body[section]["status"] != "healthy":
             return False
         # The database also remembers the heartbeats of an earlier start.
@@ -185,7 +185,7 @@ class EmbeddedAirflow:
         return self._get(f"http://{LOOPBACK}:{port}/execution/health") is not None
 
     def _dags_parsed(self) -> bool:
-        started = self.processes["dag-processor"].started
+        started = self.processes["dag-processor"].start_time
         expected = dag_files(self._project / "dags")
         token = self._get("/auth/token")
         if token is None or started is None:

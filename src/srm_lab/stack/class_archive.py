@@ -44,7 +44,7 @@ def class_archive(program: str, java: Java, jars: Path) -> Path:
     return cache_folder() / f"{program}-java-{java.build}-{digest}.jsa"
 
 
-def archived(archive: Path) -> tuple[str, ...]:
+def archive_options(archive: Path) -> tuple[str, ...]:
     """Return the options of Java that use an archive; none where there is none."""
     return (f"-XX:SharedArchiveFile={archive}", _SILENT) if archive.exists() else ()
 

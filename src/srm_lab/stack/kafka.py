@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from srm.disk import write_atomically
 from srm.errors import StackError
-from srm_lab.stack.class_archive import OnBegin, archived, class_archive, write_archive
+from srm_lab.stack.class_archive import OnBegin, archive_options, class_archive, write_archive
 from srm_lab.stack.jars import KAFKA_VERSION, cache_folder, jar_folder, kafka_class_path
 from srm_lab.stack.java import QUICK_START, find_java
 from srm_lab.stack.ports import LOOPBACK, answers, free_port, require_free
@@ -341,7 +341,7 @@ def quick_start(version: str = KAFKA_VERSION) -> tuple[str, ...]:
     Raises:
         StackError: Java is missing.
     """
-    return (*QUICK_START, *archived(_archive(version)))
+    return (*QUICK_START, *archive_options(_archive(version)))
 
 
 def archive_broker_classes(

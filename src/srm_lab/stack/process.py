@@ -92,7 +92,7 @@ class ManagedProcess:
         return process.pid if process else None
 
     @property
-    def started(self) -> float | None:
+    def start_time(self) -> float | None:
         """Start time in epoch seconds while it runs."""
         process = self._find()
         return process.create_time() if process else None

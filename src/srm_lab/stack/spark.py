@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from srm.errors import StackError
-from srm_lab.stack.class_archive import OnBegin, archived, class_archive, write_archive
+from srm_lab.stack.class_archive import OnBegin, archive_options, class_archive, write_archive
 from srm_lab.stack.java import QUICK_START, find_java
 from srm_lab.stack.process import telling_line
 
@@ -76,7 +76,7 @@ def quick_start() -> tuple[str, ...]:
     Raises:
         StackError: Spark or Java is missing.
     """
-    return (*QUICK_START, *archived(_archive(check_spark())))
+    return (*QUICK_START, *archive_options(_archive(check_spark())))
 
 
 def _archive(spark: SparkInstallation) -> Path:

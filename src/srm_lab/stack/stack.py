@@ -169,14 +169,14 @@ class Stack:
 
         shown = -1
 
-        def fetched(present: int, total: int) -> None:
+        def on_progress(present: int, total: int) -> None:
             nonlocal shown
             tenths = present * 10 // total
             if tenths > shown:
                 shown = tenths
                 report("Kafka's jars", f"{tenths * 10} % of {total // 1_000_000} MB")
 
-        kafka_class_path(fetched)
+        kafka_class_path(on_progress)
         archive_broker_classes(environ=self._mark, on_begin=lambda words: report("Kafka", words))
 
     def _start(self, report: OnProgress) -> None:

@@ -257,16 +257,16 @@ class FakeCluster:
         """Describe all groups, or the named ones; an absent group is ``dead``."""
         self._reach("describing groups")
         wanted = self._groups.names() if names is None else names
-        return {name: self._groups.described(name) for name in wanted}
+        return {name: self._groups.describe(name) for name in wanted}
 
-    def committed(self, group: str) -> dict[TopicPartition, int]:
+    def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
         """Return the committed offsets of a group; an absent group has none."""
         self._reach(f"reading offsets of group {group!r}")
-        return self._groups.committed(group)
+        return self._groups.committed_offsets(group)
 
     def commits_of(self, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
         """Return the committed offsets of groups, and why others cannot be read."""
-        return by_group(groups, self.committed)
+        return by_group(groups, self.committed_offsets)
 
     def pending_commits(
         self, groups: Collection[str], also: Collection[TopicPartition] = ()
@@ -320,12 +320,12 @@ class FakeCluster:
         limit_s: float,  # noqa: ARG002 - the port's; nothing takes time here
     ) -> dict[TopicPartition, Record | None]:
         """Return the first record of each partition from the group's committed offset."""
-        offsets = self.committed(group)
+        offsets = self.committed_offsets(group)
         self._groups.require_idle(group)
         found = self.first_records([(p, offsets[p]) for p in partitions if p in offsets])
         return {p: record for (p, _), record in found.items()}
 
-    def compacted(self, topic: str, partition: int = 0) -> FakeCompactedTopic:
+    def compacted_topic(self, topic: str, partition: int = 0) -> FakeCompactedTopic:
         """Give access to one partition of a compacted topic."""
         place = TopicPartition(topic, partition)
 
@@ -341,7 +341,7 @@ class FakeCluster:
         """Open the writer of control records; every older one of this id is shut out."""
         self._reach(f"taking over {transactional_id}")
         name = f"{transactional_id} on cluster {self._alias}"
-        return FakeControlWriter(name, self.compacted, self._epochs, transactional_id)
+        return FakeControlWriter(name, self.compacted_topic, self._epochs, transactional_id)
 
     # Everybody else.
 

@@ -72,7 +72,7 @@ class FakeConsumer:
     def _position(self, place: TopicPartition) -> int:
         known = self._positions.get(place)
         if known is None:
-            known = self._cluster.committed(self._group).get(place)
+            known = self._cluster.committed_offsets(self._group).get(place)
             start = self._cluster.log_starts([place])[place]
             end = self._cluster.log_ends([place])[place]
             if known is None or not start <= known <= end:

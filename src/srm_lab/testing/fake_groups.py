@@ -43,7 +43,7 @@ class FakeGroups:
         """Return the groups that a listing shows."""
         return [name for name, group in self._groups.items() if not group.hidden]
 
-    def described(self, name: str) -> GroupDescription:
+    def describe(self, name: str) -> GroupDescription:
         """Describe one group; an absent one is dead."""
         group = self._groups.get(name)
         if group is None:
@@ -59,7 +59,7 @@ class FakeGroups:
             name, "unknown" if reason else state, group.kind, members, instances, reason
         )
 
-    def committed(self, name: str) -> dict[TopicPartition, int]:
+    def committed_offsets(self, name: str) -> dict[TopicPartition, int]:
         """Return the committed offsets of a group."""
         group = self._groups.get(name)
         if group is None:

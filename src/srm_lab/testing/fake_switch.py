@@ -22,7 +22,7 @@ class FakeSwitch:
         self.sealed: list[TopicPartition] = []
         self.unsealable: dict[TopicPartition, str] = {}
         self.before_seal: Callable[[], None] = lambda: None
-        self._table = target.compacted(internal_topics.replication(source))
+        self._table = target.compacted_topic(internal_topics.replication(source))
 
     def pause(self, wanted: Pause, request: str | None = None) -> None:
         """See the port."""

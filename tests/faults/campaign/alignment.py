@@ -282,7 +282,7 @@ class Aligner:
 
     def same(self, item: Item, copied: LoggedRecord) -> bool:
         """Whether a copy is equal to its original, but for what the flow changes."""
-        added = self._history.settings.added
+        added = self._history.settings.target_only
         if not self._history.settings.does_nothing:
             kept = tuple(header for header in copied.headers if header[0] not in added)
             copied = replace(copied, headers=kept)

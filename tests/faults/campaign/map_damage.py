@@ -32,7 +32,7 @@ def do(how: str, lab: CopyLab) -> None:
         return
     for number in range(MAP_PARTITIONS):
         topic = internal_topics.offset_map(lab.flow.source)
-        damaged = _damaged(how, lab.target.compacted(topic, number).read())
+        damaged = _damaged(how, lab.target.compacted_topic(topic, number).read())
         if damaged:
             write_cleaned(lab.target, topic, number, damaged)
 

@@ -248,7 +248,7 @@ class Run:
         """
         topic = internal_topics.offset_map(self._lab.flow.source)
         state = self._lab.state()
-        places = MapPlaces(lambda number: self._lab.target.compacted(topic, number))
+        places = MapPlaces(lambda number: self._lab.target.compacted_topic(topic, number))
         records: dict[bytes, Placed] = {}
         for number in range(MAP_PARTITIONS):
             records |= places.records(number, lambda _key: True)
@@ -267,7 +267,7 @@ class Run:
         """Write down everything that explains a failure."""
         (self._home / "problems.txt").write_text("\n".join(problems) + "\n")
         try:
-            state = self._lab.target.compacted(
+            state = self._lab.target.compacted_topic(
                 internal_topics.replication(self._lab.flow.source)
             ).read()
             (self._home / "state.txt").write_text(

@@ -102,7 +102,7 @@ class Console:
 
 
 def said(stage: Stage, alias: str) -> list[Ack]:
-    return list(acks_of(stage.site.clusters[alias].compacted(internal_topics.ROUTING).read()))
+    return list(acks_of(stage.site.clusters[alias].compacted_topic(internal_topics.ROUTING).read()))
 
 
 def test_any_programs_move_there_and_back_and_nothing_is_lost_or_read_twice(stage: Stage) -> None:
@@ -164,7 +164,7 @@ def test_a_program_starts_where_the_living_cluster_says_while_its_home_is_dead(
     group = site.group("g")
     route = Route(1 << 33, "Living", "go", "m", decided=True)
     key = f"group:{group}".encode()
-    site.clusters[site.b].compacted(internal_topics.ROUTING).write({key: route.value()})
+    site.clusters[site.b].compacted_topic(internal_topics.ROUTING).write({key: route.value()})
     file = home / "srm-client.properties"
     file.write_text(
         f"""

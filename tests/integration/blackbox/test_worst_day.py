@@ -67,7 +67,7 @@ def worst_day(
 
     upkeep = threading.Thread(target=keep_up, daemon=True)
     try:
-        with replicating(made.site.config, there, there.reversed):
+        with replicating(made.site.config, there, there.reverse):
             upkeep.start()
             yield made
             over.set()

@@ -72,7 +72,7 @@ def test_offsets_of_an_ending_transaction_are_waited_for(cluster, props, topic, 
         timer = Timer(0.3, producer.commit_transaction, [60])
         timer.start()
 
-        assert cluster.committed(topic) == {TopicPartition(topic, 0): 5}
+        assert cluster.committed_offsets(topic) == {TopicPartition(topic, 0): 5}
         timer.join()
     consumer.close()
 
@@ -84,7 +84,7 @@ def test_offsets_of_a_transaction_that_stays_open_are_not_committed(cluster, pro
         producer.send_offsets_to_transaction(
             [KafkaTopicPartition(topic, 0, 5)], consumer.consumer_group_metadata()
         )
-        assert cluster.committed(topic) == {TopicPartition(topic, 0): 1}
+        assert cluster.committed_offsets(topic) == {TopicPartition(topic, 0): 1}
         producer.abort_transaction(30)
     consumer.close()
 
@@ -130,7 +130,7 @@ def test_a_table_ends_after_transaction_markers_and_shows_only_committed_rows(
     cluster, props, unique
 ):
     cluster.create_topics([TopicSpec(unique, 1, 1, {"cleanup.policy": "compact"})])
-    table = cluster.compacted(unique)
+    table = cluster.compacted_topic(unique)
     with transaction(props, unique) as producer:
         producer.produce(unique, b"1", b"kept", partition=0)
         producer.commit_transaction(30)
@@ -153,7 +153,7 @@ def test_a_table_ends_after_transaction_markers_and_shows_only_committed_rows(
 def test_a_record_that_is_too_large_is_an_error_and_the_table_stays_usable(cluster, unique):
     configs = {"cleanup.policy": "compact", "max.message.bytes": "1000"}
     cluster.create_topics([TopicSpec(unique, 1, 1, configs)])
-    table = cluster.compacted(unique)
+    table = cluster.compacted_topic(unique)
 
     with pytest.raises(UsageError, match="MSG_SIZE_TOO_LARGE"):
         table.write({b"a": b"x" * 5000})
@@ -176,7 +176,7 @@ def test_many_small_reads_and_writes_are_cheap(cluster, unique, monkeypatch):
     for kind in (Consumer, Producer, AdminClient):
         monkeypatch.setattr(clients, kind.__name__, counted(kind))
     cluster.create_topics([TopicSpec(unique, 1, 1, {"cleanup.policy": "compact"})])
-    table = cluster.compacted(unique)
+    table = cluster.compacted_topic(unique)
     table.write({b"a": b"1"})
     table.read()
     assert {Consumer, Producer} <= set(made)
@@ -197,9 +197,9 @@ def test_nothing_creates_a_topic_where_the_broker_would(broker_factory):
 
         assert cluster.log_ends([partition]) == {}
         assert cluster.topic_configs(["nobody"]) == {}
-        assert cluster.compacted("nobody").read() == {}
+        assert cluster.compacted_topic("nobody").read() == {}
         with pytest.raises(SrmError):
-            cluster.compacted("nobody").write({b"a": b"1"})
+            cluster.compacted_topic("nobody").write({b"a": b"1"})
         with pytest.raises(SrmError):
             cluster.commit_idle("group", {partition: 1})
 
@@ -221,12 +221,12 @@ def test_nothing_creates_a_topic_where_the_broker_would(broker_factory):
         lambda c: c.groups(["g"]),
         lambda c: c.pending_commits(["g"]),
         lambda c: c.remove_static_members("g", ["i"]),
-        lambda c: c.committed("g"),
+        lambda c: c.committed_offsets("g"),
         lambda c: c.commits_of(["f", "g"]),
         lambda c: c.commit_idle("g", {TopicPartition("a", 0): 1}),
         lambda c: c.create_topics([TopicSpec("a", 1, 1, {})]),
-        lambda c: c.compacted("a").read(),
-        lambda c: c.compacted("a").write({b"a": b"1"}),
+        lambda c: c.compacted_topic("a").read(),
+        lambda c: c.compacted_topic("a").write({b"a": b"1"}),
     ],
 )
 def test_a_silent_cluster_is_unavailable_within_the_time_limit(call, capfd):

@@ -27,7 +27,7 @@ def test_a_live_streams_group_is_active_listed_and_not_written_to(cluster, props
     host, port = props["bootstrap.servers"].split(":")
     partition = TopicPartition(topic, 0)
     with running_tool(STREAMS_MEMBER, host, port, unique, topic) as member:
-        eventually(lambda: cluster.committed(unique) == {partition: 10}, "its commit")
+        eventually(lambda: cluster.committed_offsets(unique) == {partition: 10}, "its commit")
 
         expected = GroupDescription(unique, "active", "streams", ("streams-app@127.0.0.1",))
         assert cluster.groups([unique]) == {unique: expected}
@@ -40,7 +40,7 @@ def test_a_live_streams_group_is_active_listed_and_not_written_to(cluster, props
     eventually(lambda: cluster.groups()[unique].state == "empty", "its end")
     assert cluster.groups([unique])[unique] == GroupDescription(unique, "empty", "streams")
     cluster.commit_idle(unique, {partition: 3})
-    assert cluster.committed(unique) == {partition: 3}
+    assert cluster.committed_offsets(unique) == {partition: 3}
 
 
 def test_a_share_group_is_listed_with_its_kind_and_has_no_offsets(cluster, props, topic, unique):
@@ -52,7 +52,7 @@ def test_a_share_group_is_listed_with_its_kind_and_has_no_offsets(cluster, props
         found = cluster.groups([unique])[unique]
         assert (found.kind, found.state) == ("share", "unknown")
         assert "share group" in found.reason
-        assert cluster.committed(unique) == {}
+        assert cluster.committed_offsets(unique) == {}
         undecided = cluster.pending_commits([unique], [TopicPartition(topic, 0)])
         assert undecided == ({unique: frozenset()}, {})
 

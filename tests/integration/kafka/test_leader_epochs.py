@@ -46,15 +46,15 @@ def test_a_group_resumes_where_its_leader_epoch_is_of_the_future_there_and_back(
         _read_and_commit(source_props, name, 3)
         assert _leader_epoch(source_props, name) > _leader_epoch_of_log(target_props, name)
 
-        target.commit_idle(name, source.committed(name))
+        target.commit_idle(name, source.committed_offsets(name))
 
-        assert target.committed(name) == {partition: 3}
+        assert target.committed_offsets(name) == {partition: 3}
         assert _leader_epoch(target_props, name) is None
         assert _java_reads(new.bootstrap, name, 2) == ["3", "4"]
 
-        source.commit_idle(name, target.committed(name))
+        source.commit_idle(name, target.committed_offsets(name))
 
-        assert source.committed(name) == {partition: 5}
+        assert source.committed_offsets(name) == {partition: 5}
         assert _leader_epoch(source_props, name) is None
         _produce(source_props, name, range(5, 7))
         assert _java_reads(old.bootstrap, name, 2) == ["5", "6"]

@@ -36,7 +36,7 @@ def state_topic(cluster, unique) -> str:
 def test_what_was_there_is_read_first_and_what_comes_is_seen(
     cluster, following, state_topic
 ) -> None:
-    written, table = cluster.compacted(state_topic), following.compacted(state_topic)
+    written, table = cluster.compacted_topic(state_topic), following.compacted_topic(state_topic)
     written.write({b"a": b"1", b"b": b"1"})
     eventually(lambda: table.read() == {b"a": b"1", b"b": b"1"}, "what was there is read")
 
@@ -48,19 +48,19 @@ def test_what_was_there_is_read_first_and_what_comes_is_seen(
 def test_a_table_that_is_read_later_is_followed_from_then_on(
     cluster, following, state_topic
 ) -> None:
-    assert following.compacted(state_topic, 0).read() == {}
-    cluster.compacted(state_topic, 1).write({b"k": b"v"})
+    assert following.compacted_topic(state_topic, 0).read() == {}
+    cluster.compacted_topic(state_topic, 1).write({b"k": b"v"})
 
-    table = following.compacted(state_topic, 1)
+    table = following.compacted_topic(state_topic, 1)
     eventually(lambda: table.read() == {b"k": b"v"}, "what was there is read")
 
 
 def test_a_topic_that_does_not_exist_reads_empty_until_it_does(cluster, following, unique) -> None:
-    table = following.compacted(unique)
+    table = following.compacted_topic(unique)
     assert table.read() == {}
 
     ensure_compacted(cluster, unique)
-    cluster.compacted(unique).write({b"k": b"v"})
+    cluster.compacted_topic(unique).write({b"k": b"v"})
 
     eventually(lambda: table.read() == {b"k": b"v"}, "it is seen")
 
@@ -68,15 +68,15 @@ def test_a_topic_that_does_not_exist_reads_empty_until_it_does(cluster, followin
 def test_a_topic_that_was_made_anew_shows_only_what_it_has_now(
     cluster, following, state_topic, props
 ) -> None:
-    cluster.compacted(state_topic).write({b"old": b"1", b"older": b"1"})
-    table = following.compacted(state_topic)
+    cluster.compacted_topic(state_topic).write({b"old": b"1", b"older": b"1"})
+    table = following.compacted_topic(state_topic)
     eventually(lambda: table.read().keys() == {b"old", b"older"}, "what was there is read")
 
     admin = AdminClient(props)
     admin.delete_topics([state_topic])[state_topic].result()
     eventually(lambda: table.read() == {}, "what is gone is not shown")
     ensure_compacted(cluster, state_topic, partitions=2)
-    cluster.compacted(state_topic).write({b"new": b"2"})
+    cluster.compacted_topic(state_topic).write({b"new": b"2"})
 
     eventually(lambda: table.read() == {b"new": b"2"}, "only what it has now")
 
@@ -93,8 +93,8 @@ def test_what_a_log_has_lost_is_lost_in_the_table_whatever_was_written_since(
         with opened() as cluster:
             ensure_compacted(cluster, unique)
             for number in range(10):
-                cluster.compacted(unique).write({b"%d" % number: b"before"})
-        table = following.compacted(unique)
+                cluster.compacted_topic(unique).write({b"%d" % number: b"before"})
+        table = following.compacted_topic(unique)
         eventually(lambda: len(table.read()) == 10, "what was there is read")
 
         end = cut(broker, unique, 0, share=0.5)
@@ -102,8 +102,8 @@ def test_what_a_log_has_lost_is_lost_in_the_table_whatever_was_written_since(
         broker.wait_ready()
         with opened() as cluster:
             for number in range(more):
-                cluster.compacted(unique).write({b"later %d" % number: b"since"})
-            there = cluster.compacted(unique).read()
+                cluster.compacted_topic(unique).write({b"later %d" % number: b"since"})
+            there = cluster.compacted_topic(unique).read()
 
         assert end == 5
         assert len(there) == 5 + more

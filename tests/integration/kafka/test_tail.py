@@ -51,7 +51,7 @@ def tail(props, state_topic):
 
 
 def test_it_starts_at_the_beginning_and_goes_on(cluster, state_topic, tail):
-    table = cluster.compacted(state_topic)
+    table = cluster.compacted_topic(state_topic)
     table.write({b"a": b"1", b"b": b"1"})
 
     assert until_caught_up(tail) == [(b"a", b"1"), (b"b", b"1")]
@@ -70,7 +70,7 @@ def test_an_empty_topic_is_caught_up_at_once(tail):
 
 def test_many_records_are_returned_in_order(cluster, state_topic, tail):
     rows = [(f"key-{n}".encode(), b"x") for n in range(30_000)]
-    cluster.compacted(state_topic).write(dict(rows))
+    cluster.compacted_topic(state_topic).write(dict(rows))
 
     assert until_caught_up(tail) == rows
 
@@ -100,12 +100,12 @@ def test_it_may_begin_at_a_time(cluster, props, state_topic):
         assert until_caught_up(tail) == [(b"3", b"x"), (b"4", b"x")]
     with KafkaTopicTail(props, state_topic, since_ms=1_700_000_000_005) as tail:
         assert until_caught_up(tail) == []
-        cluster.compacted(state_topic).write({b"new": b"1"})
+        cluster.compacted_topic(state_topic).write({b"new": b"1"})
         assert next_pairs(tail, 1) == [(b"new", b"1")], "none was so young, this one is"
 
 
 def test_one_that_asks_seldom_catches_up_too(cluster, props, state_topic):
-    cluster.compacted(state_topic).write({b"a": b"1"})
+    cluster.compacted_topic(state_topic).write({b"a": b"1"})
 
     with KafkaTopicTail(props, state_topic, fetch_wait_ms=1000, at_once=False) as tail:
         assert until_caught_up(tail) == [(b"a", b"1")]
@@ -117,14 +117,14 @@ def test_a_topic_that_comes_later_is_followed_then(cluster, props, unique):
         assert until_caught_up(tail) == [], "what does not exist has nothing to catch up with"
 
         ensure_compacted(cluster, unique)
-        cluster.compacted(unique).write({b"a": b"1"})
+        cluster.compacted_topic(unique).write({b"a": b"1"})
 
         assert next_pairs(tail, 1) == [(b"a", b"1")]
 
 
 def test_news_wake_a_waiting_poll(cluster, state_topic, tail):
     until_caught_up(tail)
-    table = cluster.compacted(state_topic)
+    table = cluster.compacted_topic(state_topic)
     table.write({b"warm": b"1"})
     next_pairs(tail, 1)
     table.write({b"a": b"1"})

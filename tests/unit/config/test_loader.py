@@ -121,7 +121,7 @@ class TestMirrorMakerFile:
         }
         assert config.flow_client(flow, "us-east", "consumer")["fetch.wait.max.ms"] == "250"
         assert "fetch.wait.max.ms" not in config.client("us-east", "consumer")
-        assert config.flow_client(flow.reversed, "us-east", "producer") == config.client(
+        assert config.flow_client(flow.reverse, "us-east", "producer") == config.client(
             "us-east", "producer"
         )
 
@@ -158,7 +158,7 @@ class TestOurKeys:
 
         ours = load("B->P.reverse.checkpointing.enabled = true\n")
         assert ours.flow(back).reverse_checkpointing_enabled is True
-        assert ours.flow(back.reversed).reverse_checkpointing_enabled is False
+        assert ours.flow(back.reverse).reverse_checkpointing_enabled is False
         cloudera = load("cloudera.reverse.checkpointing.enabled = true\n")
         assert cloudera.flow(back).reverse_checkpointing_enabled is True
         assert cloudera.warnings == ()
@@ -198,7 +198,7 @@ class TestOurKeys:
         assert load("").flow(flow).isolation_level == "read_committed"
         told = load("P->B.consumer.isolation.level = read_uncommitted\n")
         assert told.flow(flow).isolation_level == "read_uncommitted"
-        assert told.flow(flow.reversed).isolation_level == "read_committed"
+        assert told.flow(flow.reverse).isolation_level == "read_committed"
 
     def test_stack_keys_pass(self, load: Load) -> None:
         assert load("stack.airflow.port = 8080\n").stack == {"stack.airflow.port": "8080"}

@@ -59,7 +59,7 @@ class TwoSites:
             self.clusters[flow.source],
             self.clusters[flow.target],
             self.maps[flow],
-            self.maps[flow.reversed],
+            self.maps[flow.reverse],
             self.clock,
         )
 
@@ -103,7 +103,7 @@ class TwoSites:
         self.clusters[alias].commit(group, {TopicPartition(topic, 0): offset})
 
     def committed(self, alias: str, group: str, topic: str) -> int | None:
-        return self.clusters[alias].committed(group).get(TopicPartition(topic, 0))
+        return self.clusters[alias].committed_offsets(group).get(TopicPartition(topic, 0))
 
 
 @pytest.fixture(scope="session")

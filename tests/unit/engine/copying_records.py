@@ -94,7 +94,7 @@ class CopiedTopic:
     def leave(self, decision: Decision) -> None:
         """Let all that is not copied yet be left on the source, as was decided."""
         offsets = self.waiting[0].offset, self.source_end
-        note = PartitionNotes.decided(
+        note = PartitionNotes.from_decision(
             decision, f"r{offsets[0]}", ("Topic", 0, "id"), offsets, "left", self.clock()
         )
         self.maps.notes[ORIGINAL] = (*self.maps.notes.get(ORIGINAL, ()), note)
@@ -128,6 +128,6 @@ class CopiedTopic:
         self.p.commit(group, {ORIGINAL: offset})
 
     def checkpoints(self) -> Sequence[tuple[str, int, int]]:
-        rows = self.b.compacted("P.checkpoints.internal").read()
+        rows = self.b.compacted_topic("P.checkpoints.internal").read()
         found = [Checkpoint.decode(key, value) for key, value in rows.items()]
         return sorted((c.group, c.upstream_offset, c.downstream_offset) for c in found)

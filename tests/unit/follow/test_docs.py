@@ -64,7 +64,7 @@ def test_every_option_on_the_page_exists_and_every_option_is_on_the_page() -> No
 
 def test_every_value_is_in_the_table(tmp_path: Path) -> None:
     values = Values(config_in(tmp_path), GROUP, "B", "me")
-    names = [*values.environ(), *values.named(), *SECRETIVE]
+    names = [*values.environ(), *values.by_name(), *SECRETIVE]
     assert [name for name in names if f"`{name}`" not in PAGE] == []
 
 

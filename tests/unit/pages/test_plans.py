@@ -11,7 +11,7 @@ from srm.domain.moves.gate.forecast import Forecast, GroupForecast, TopicForecas
 from srm.domain.moves.records.plan import GroupPlan, MovePlan
 from srm.domain.moves.records.positions import PartitionMove
 from srm.domain.moves.records.request import MoveRequest
-from srm.pages.markdown import bullets, escaped, table
+from srm.pages.markdown import bullets, escape, table
 from srm.pages.notes import report_note
 from srm.pages.plans import (
     SHOWN_ROWS,
@@ -139,7 +139,7 @@ def test_the_note_of_any_other_begins_with_what_a_person_can_act_on(
 
 
 def test_markdown_is_kept_on_one_line_and_counted_where_it_is_cut() -> None:
-    assert escaped("a_b *c*\n<d>") == r"a\_b \*c\* \<d\>"
+    assert escape("a_b *c*\n<d>") == r"a\_b \*c\* \<d\>"
     assert list(bullets("Note", ["a", "b", "c"], 2)) == [
         "- Note: a",
         "- Note: b",

@@ -121,7 +121,7 @@ class NoDiscovery:
         del partitions
         return {}
 
-    def gone(self, copied: Collection[CopiedTopic]) -> GoneTopics:
+    def find_deleted(self, copied: Collection[CopiedTopic]) -> GoneTopics:
         del copied
         return GoneTopics()
 

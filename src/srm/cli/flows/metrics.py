@@ -133,14 +133,14 @@ def show_windows(
     pick: _Pick = totals if total else latest
 
     def look() -> Looked:
-        windows, proofs = _stored(resolved, wanted, topic, pick)
+        windows, proofs = _read_stored(resolved, wanted, topic, pick)
         stored = [json.loads(window.value()) for window in windows]
         return Looked(stored, lambda console: _render_stored(console, windows, proofs, wanted))
 
     show(look, watch, as_json=as_json)
 
 
-def _stored(
+def _read_stored(
     resolved: Config, flows: tuple[Flow, ...], topic: str | None, pick: _Pick
 ) -> tuple[list[WindowMetric], list[FlowProof]]:
     """Read the windows of some flows, and what was last proven of their checkpoints."""

@@ -45,7 +45,7 @@ def plan(
     settings: Mapping[str, Any], *, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
     """Show what a move would do; nothing is written anywhere."""
-    with _opened(config, settings) as (context, request):
+    with _open_move(config, settings) as (context, request):
         planned = moves.plan(context, request, dry_run=True)
     emit(planned, as_json, lambda console: console.print(plan_view(planned)))
 
@@ -76,7 +76,7 @@ def run(
     Exit code 0 only where nothing was lost, skipped or read again and all groups resumed. Records
     written to the source later are found by srm failover report.
     """
-    with _opened(config, settings) as (context, request):
+    with _open_move(config, settings) as (context, request):
         move_id = move_id or moves.new_move_id(context, request)
         with _span("move", request, move_id) as opened:
             with _span("move.plan", request, move_id) as of_plan:
@@ -160,7 +160,7 @@ def _interrupts_between_steps() -> Iterator[threading.Event]:
 
 
 @contextmanager
-def _opened(
+def _open_move(
     config: Path | None, settings: Mapping[str, Any]
 ) -> Iterator[tuple[MoveContext, MoveRequest]]:
     """Open the clusters of a move that is wanted; nothing is opened where it cannot be meant."""
@@ -168,7 +168,7 @@ def _opened(
     named = settings.get("source"), settings.get("target")
     source, target = ends(resolved.clusters, settings["operation"], *named)
     request = MoveRequest.parse({**settings, "source": source, "target": target})
-    with open_move(resolved, source, target, unplanned=request.unplanned) as context:
+    with open_move(resolved, source, target, unplanned=request.is_unplanned) as context:
         yield context, request
 
 
@@ -181,7 +181,7 @@ def _approve(context: MoveContext, planned: MovePlan, *, yes: bool) -> None:
     if planned.blocking:
         return
     how = "--yes" if yes else "srm failover run"
-    if planned.request.unplanned and not yes:
+    if planned.request.is_unplanned and not yes:
         _ask(planned)
         how = f"typed {planned.request.source}"
     by, now_ms = operator(context.host), context.now_ms()
@@ -245,5 +245,5 @@ def open_for(
     with open_pair(config, source, target, only_look=True) as context:
         request = MoveStore(context).plan(move_id).request
     pair = config, request.source, request.target
-    with open_pair(*pair, unplanned=request.unplanned) as context:
+    with open_pair(*pair, unplanned=request.is_unplanned) as context:
         yield context

@@ -139,7 +139,7 @@ def verify(
     Exit code 0: all are right. 3: not signed, or not there. 8: changed, signed with another key, or
     of another chain. 2: there is no key to check with.
     """
-    key = _trusted(public_key, config)
+    key = _trusted_key(public_key, config)
     found: list[KeptReport] = []
     for name in reports:
         signed = _read(name, config, source, target)
@@ -205,7 +205,7 @@ def _render(console: Console, kept: KeptReport) -> None:
     console.print(signature_text(kept), markup=False, highlight=False, soft_wrap=True)
 
 
-def _trusted(public_key: Path | None, config: Path | None) -> PublicKey:
+def _trusted_key(public_key: Path | None, config: Path | None) -> PublicKey:
     if public_key is not None:
         return read_public_key(public_key)
     why = "report.signing.key.location is not set"

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from srm.client.background_calls import Aside
 from srm.client.errors import named_errors
-from srm.client.routing.messages import FailoverMessage, stamped
+from srm.client.routing.messages import FailoverMessage, stamp
 from srm.kafka.admin.errors import translate
 from srm.kafka.admin.rights import Needs, on_group
 
@@ -108,7 +108,7 @@ class Membership:
             found = [] if message is None else [message]
         else:
             found = self.native.consume(count, timeout_s)
-        self._pending += [stamped(m, self.cluster, self.epoch) for m in found if self._counts(m)]
+        self._pending += [stamp(m, self.cluster, self.epoch) for m in found if self._counts(m)]
 
     def take(self, count: int) -> list[FailoverMessage]:
         """Hand up to ``count`` messages over to the application."""
@@ -206,7 +206,7 @@ class Membership:
             known.pop(place, None)
 
     @property
-    def held(self) -> list[TopicPartition]:
+    def assignment(self) -> list[TopicPartition]:
         """The partitions this member has."""
         return [TopicPartition(*place) for place in sorted(self.owned)]
 
@@ -217,24 +217,24 @@ class Membership:
             GivenUpError: the cluster is given up.
         """
         fresh, self.fresh = self.fresh, []
-        return {_name(place): offset for place, offset in self._committed(fresh).items()}
+        return {_name(place): offset for place, offset in self._read_commits(fresh).items()}
 
-    def uncommitted(self, partitions: Sequence[TopicPartition]) -> dict[str, int]:
+    def count_uncommitted(self, partitions: Sequence[TopicPartition]) -> dict[str, int]:
         """Count what was processed and is not committed, as far as the cluster says.
 
         Raises:
             GivenUpError: the cluster is given up.
         """
-        seen = self._seen
+        seen = self._progress
         ours = [one for one in partitions if (one.topic, one.partition) in seen]
-        committed = self._committed(ours)
+        committed = self._read_commits(ours)
         return {
             _name(place): seen[place] - offset
             for place, offset in committed.items()
             if offset < seen[place]
         }
 
-    def unconfirmed(self, partitions: Sequence[TopicPartition]) -> dict[str, int]:
+    def count_unconfirmed(self, partitions: Sequence[TopicPartition]) -> dict[str, int]:
         """Count what was processed and is not known to be committed, without asking the cluster.
 
         A commit that nobody has heard of yet counts as none: at most one interval of them.
@@ -243,13 +243,13 @@ class Membership:
         for one in partitions:
             place = (one.topic, one.partition)
             start = self._confirmed.get(place, self._first.get(place, 0))
-            if place in self._seen and start < self._seen[place]:
-                counts[_name(place)] = self._seen[place] - start
+            if place in self._progress and start < self._progress[place]:
+                counts[_name(place)] = self._progress[place] - start
         return counts
 
     def lose_unsure(self, partitions: Sequence[TopicPartition]) -> None:
         """Take note of partitions of which it is not known what was committed last."""
-        self.unsure |= self.unconfirmed(partitions)
+        self.unsure |= self.count_unconfirmed(partitions)
         self.lose(partitions)
 
     def confirm(self, offsets: Iterable[TopicPartition]) -> None:
@@ -259,10 +259,10 @@ class Membership:
                 self._confirmed[one.topic, one.partition] = one.offset
 
     @property
-    def _seen(self) -> dict[Place, int]:
+    def _progress(self) -> dict[Place, int]:
         return self._processed if self._commits else self._delivered
 
-    def _committed(self, partitions: Sequence[TopicPartition]) -> dict[Place, int]:
+    def _read_commits(self, partitions: Sequence[TopicPartition]) -> dict[Place, int]:
         if not partitions:
             return {}
         asked = [TopicPartition(one.topic, one.partition) for one in partitions]
@@ -310,7 +310,7 @@ class Membership:
                 # Polling lets the rebalance continue; what comes meanwhile is delivered later.
                 message = self.native.poll(_SLICE_S)
                 if message is not None and self._counts(message):
-                    self._pending.append(stamped(message, self.cluster, self.epoch))
+                    self._pending.append(stamp(message, self.cluster, self.epoch))
             else:
                 return True
 

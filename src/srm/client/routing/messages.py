@@ -18,7 +18,7 @@ class FailoverMessage(Message):
     epoch: int = 0
 
 
-def stamped(message: Any, cluster: str, epoch: int = 0) -> FailoverMessage:
+def stamp(message: Any, cluster: str, epoch: int = 0) -> FailoverMessage:
     """Copy a message and write onto it where it came from."""
     known = {
         "topic": message.topic(),

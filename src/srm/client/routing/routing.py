@@ -161,7 +161,7 @@ class RoutingWatcher:
             if route is None:
                 return home_route(self.home)
             if subject in self._lapsed:
-                return route.lapsed()
+                return route.expire()
             return replace(route, beat=0, time_ms=0) if route.state == "hold" else route
 
     def wait_change(self, subject: str, known: Route, timeout_s: float) -> Route:

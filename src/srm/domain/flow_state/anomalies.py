@@ -69,7 +69,7 @@ class PartitionNotes:
     over: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     @classmethod
-    def decided(
+    def from_decision(
         cls,
         decision: Decision,
         request: str,

@@ -27,7 +27,7 @@ from typing import Any, Final, Literal, get_args
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.text import json_records
 from srm.domain.text.json_records import decoding
-from srm.errors import told
+from srm.errors import message
 
 DRIVER_KEY = b"driver"
 REQUEST_KEY = b"request"
@@ -319,7 +319,7 @@ class PartitionStatus:
     @property
     def what(self) -> str:
         """The reason without the partition and what is to be done, where those stand beside it."""
-        return self.why.removesuffix(told("", self.action)) if self.action else self.why
+        return self.why.removesuffix(message("", self.action)) if self.action else self.why
 
     def key(self) -> bytes:
         """Encode the record key."""

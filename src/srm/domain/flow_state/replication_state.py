@@ -42,7 +42,7 @@ class ReplicationState:
     notes: tuple[PartitionNotes, ...] = ()
     copied: tuple[CopiedTopic, ...] = ()
 
-    def told(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, PartitionStatus]:
+    def statuses_of(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, PartitionStatus]:
         """Return the statuses of the partitions of some topics, with what slots have noted.
 
         Args:
@@ -53,11 +53,11 @@ class ReplicationState:
             for status in self.statuses
             if status.topic in topic_ids
         }
-        noted = self.noted(topic_ids)
+        noted = self.notes_of(topic_ids)
         told = {place: with_notes(found.get(place), noted[place]) for place in noted}
         return found | {place: status for place, status in told.items() if status is not None}
 
-    def noted(
+    def notes_of(
         self, topic_ids: Mapping[str, str]
     ) -> dict[TopicPartition, tuple[PartitionNotes, ...]]:
         """Return what slots have noted of the partitions of the topics with these ids."""
@@ -67,7 +67,7 @@ class ReplicationState:
                 noted[TopicPartition(entry.topic, entry.partition)] += (entry,)
         return dict(noted)
 
-    def assigned(self) -> dict[PartitionId, tuple[int, AssignedPartition]]:
+    def newest_assignments(self) -> dict[PartitionId, tuple[int, AssignedPartition]]:
         """Return the newest assignment of each partition, with its generation."""
         newest: dict[PartitionId, tuple[int, AssignedPartition]] = {}
         for assignment in sorted(self.assignments, key=lambda a: a.generation):
@@ -131,13 +131,13 @@ class _Slots:
         current = tuple(
             entry
             for group in groups
-            if group.incarnation == newest and not group.left
+            if group.incarnation == newest and not group.has_left
             for entry in group.positions
         )
         former = tuple(
             entry
             for group in groups
-            if group.incarnation != newest or group.left
+            if group.incarnation != newest or group.has_left
             for entry in group.positions
         )
         return SlotReport(

@@ -137,7 +137,7 @@ class PositionGroup:
         return cls(slot, incarnation, f"{_LEFT}{number}", tuple(positions))
 
     @property
-    def left(self) -> bool:
+    def has_left(self) -> bool:
         """Whether it is of partitions that have left: it is never written again."""
         return self.name.startswith(_LEFT)
 
@@ -158,8 +158,8 @@ class PositionGroup:
                 _HEAD.pack(FORMAT, _GROUP),
                 _COUNTS.pack(len(topics), len(self.positions)),
                 *(_TOPICS.pack(*map(topic_id_bytes, ids)) for ids in topics),
-                _encoded(columns),
-                _encoded(ends),
+                _encode_numbers(columns),
+                _encode_numbers(ends),
             )
         )
 
@@ -194,7 +194,7 @@ def decode_slot_record(key: bytes, value: bytes) -> SlotHeartbeat | PositionGrou
         return PositionGroup(slot, Incarnation.parse(incarnation), name, positions)
 
 
-def _encoded(numbers: Iterable[int]) -> bytes:
+def _encode_numbers(numbers: Iterable[int]) -> bytes:
     return varints.encode(varints.fold(np.array(list(numbers), np.int64)))
 
 

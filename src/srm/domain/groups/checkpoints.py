@@ -166,7 +166,7 @@ class CheckpointOutcome:
         )
 
     @property
-    def skipped(self) -> int:
+    def total_skipped(self) -> int:
         """Records that the group could read on the source and will not find on the target."""
         return self.dropped + self.refused + self.uncopied
 

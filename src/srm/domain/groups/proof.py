@@ -266,7 +266,7 @@ class _Judgement:
         if fields := differences(first, copy):
             return self._wrong(self._differ(pair, fields))
         if self._copy_offset > pair.copy:
-            return self._wrong(self._parted(pair))
+            return self._wrong(self._describe_split(pair))
         return self._by_next_copy() or PROVEN
 
     def _by_next_copy(self) -> Verdict | None:
@@ -279,7 +279,7 @@ class _Judgement:
         if original is None and self._may_be_gone(pair):
             return None
         if pair.original < self._original_offset:
-            return self._wrong(self._parted(pair))
+            return self._wrong(self._describe_split(pair))
         if original is None:
             return self._wrong(
                 f"{self._original} has no record at {pair.original}, where the map says that the "
@@ -298,7 +298,7 @@ class _Judgement:
             if fields := differences(original, copy):
                 return self._wrong(self._differ(pair, fields))
             if pair.original >= self._original_offset:
-                return self._wrong(self._parted(pair))
+                return self._wrong(self._describe_split(pair))
             if self._stands_between(pair):
                 return Verdict("unproven", "there is a record that the map does not know")
             return PROVEN
@@ -357,7 +357,7 @@ class _Judgement:
             f"{self._copy} differ in {', '.join(fields)}"
         )
 
-    def _parted(self, pair: Pair) -> str:
+    def _describe_split(self, pair: Pair) -> str:
         is_skipped = (pair.original < self._original_offset) == (
             self._claim.facts.direction == "reverse"
         )

@@ -148,7 +148,7 @@ def choose(groups: Sequence[str], sizes: Mapping[str, int], cursor: str, budget:
     return chosen
 
 
-def merged(proofs: Iterable[FlowProof], start: FlowProof) -> FlowProof:
+def merge_proofs(proofs: Iterable[FlowProof], start: FlowProof) -> FlowProof:
     """Put the proofs of disjoint sets of groups together."""
     for one in proofs:
         start = replace(

@@ -42,7 +42,7 @@ from srm.domain.offset_map.offset_map import NoMap, NotCopiedYet, OffsetMap
 from srm.domain.offset_map.offset_map import Translated as MapTranslated
 from srm.domain.offset_map.offset_map import Translation as MapAnswer
 from srm.domain.text.amount import amount
-from srm.errors import NotLoadedError, told
+from srm.errors import NotLoadedError, message
 
 Direction = Literal["forward", "reverse"]
 State = Literal[
@@ -234,7 +234,7 @@ class Translation:
     action: str = ""
 
     @property
-    def skipped(self) -> int:
+    def total_skipped(self) -> int:
         """All that the group could read upstream and will not find downstream."""
         return self.dropped + self.refused + self.uncopied
 
@@ -283,7 +283,7 @@ def _without_log(facts: PartitionFacts) -> Translation:
     if facts.upstream_log is None:
         where += f", nor does {facts.upstream} where it is read"
         check = "check topic and partition"
-    return Translation("no-target", reason=told(where, check), action=check)
+    return Translation("no-target", reason=message(where, check), action=check)
 
 
 def _lost_end(facts: PartitionFacts) -> str:

@@ -117,7 +117,7 @@ def decode_measured(value: Encoded) -> tuple[Measured, ...]:
         IntegrityError: the value is no raw metrics record.
     """
     try:
-        found = _measured(json.loads(value))
+        found = _pop_measurements(json.loads(value))
         for metric in found:
             _check(metric)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -125,7 +125,7 @@ def decode_measured(value: Encoded) -> tuple[Measured, ...]:
     return found
 
 
-def _measured(raw: dict[str, Any]) -> tuple[Measured, ...]:
+def _pop_measurements(raw: dict[str, Any]) -> tuple[Measured, ...]:
     topics, checkpoints = raw.pop("topics"), raw.pop("checkpoints", ())
     partitions = tuple(
         RawMetric(

@@ -102,7 +102,7 @@ class Windows:
         """Compute the windows that start and end within these times and have a tick."""
         starts = {start for tick in self._ticks for start in self._over(tick)}
         last_start_ms = last_end_ms - self._window_ms
-        return self._computed(s for s in starts if first_start_ms <= s <= last_start_ms)
+        return self._compute(s for s in starts if first_start_ms <= s <= last_start_ms)
 
     def take(self, first_start_ms: int, last_end_ms: int) -> list[WindowMetric]:
         """Compute those of them that something was added to since they were taken last."""
@@ -110,13 +110,13 @@ class Windows:
         self._changed = {start for start in self._changed if start >= first_start_ms}
         ready = {start for start in self._changed if start <= last_start_ms}
         self._changed -= ready
-        return list(self._computed(ready))
+        return list(self._compute(ready))
 
     def _over(self, tick: int) -> range:
         """Return where the windows begin that slide over a tick."""
         return range(tick + self._tick_ms - self._window_ms, tick + self._tick_ms, self._tick_ms)
 
-    def _computed(self, starts: Iterable[int]) -> Iterator[WindowMetric]:
+    def _compute(self, starts: Iterable[int]) -> Iterator[WindowMetric]:
         size, step = self._window_ms, self._tick_ms
         for start in sorted(starts):
             ticks = [self._ticks[t] for t in range(start, start + size, step) if t in self._ticks]

@@ -120,6 +120,6 @@ class RecordSettings:
         return not (self.provenance or self.source_offsets or self.exclude_headers)
 
     @property
-    def added(self) -> frozenset[str]:
+    def target_only(self) -> frozenset[str]:
         """Names of headers that may be on the target only."""
         return frozenset({self.provenance_name, SOURCE_OFFSETS_HEADER})

@@ -41,7 +41,7 @@ class Flow:
         return f"{self.source}->{self.target}"
 
     @property
-    def reversed(self) -> Flow:
+    def reverse(self) -> Flow:
         """The flow in the opposite direction."""
         return Flow(self.target, self.source)
 

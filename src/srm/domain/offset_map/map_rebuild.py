@@ -110,8 +110,8 @@ def _rebuild(table: MapTable, end: MapEnd | None) -> Rebuilt:
         return Rebuilt(missing=damaged, garbage=tuple(table.damaged))
     block, place = last
     if block.previous is None:
-        return _seen(table, MapTree(block, place))
-    return _indexed(table, block, place) or _chained(table, block)
+        return _tree_of(table, MapTree(block, place))
+    return _tree_from_index(table, block, place) or _tree_from_chain(table, block)
 
 
 def _last(table: MapTable, end: MapEnd | None) -> tuple[MapBlock, int] | BlockKey | None:
@@ -151,7 +151,7 @@ def _reach(block: MapBlock) -> int:
     return int(block.runs.target_ends.max())
 
 
-def _indexed(table: MapTable, last: MapBlock, place: int) -> Rebuilt | None:
+def _tree_from_index(table: MapTable, last: MapBlock, place: int) -> Rebuilt | None:
     """Return the tree whose index holds all blocks before the last one, if there is one."""
     before = last.previous
     if before is None:
@@ -163,11 +163,11 @@ def _indexed(table: MapTable, last: MapBlock, place: int) -> Rebuilt | None:
             continue
         found = _whole(table, chunk, chunk_place, number + 1)
         if found is not None:
-            return _seen(table, replace(found, last=last, last_place=place))
+            return _tree_of(table, replace(found, last=last, last_place=place))
     return None
 
 
-def _seen(table: MapTable, tree: MapTree) -> Rebuilt:
+def _tree_of(table: MapTable, tree: MapTree) -> Rebuilt:
     """Return a tree that the index of the topic holds, perhaps with more behind it."""
     chunk = tree.chunk
     stored = table.index.get(chunk.key) if chunk else None
@@ -224,7 +224,7 @@ def _holds(table: MapTable, chunk: IndexRecord) -> bool:
     return True
 
 
-def _chained(table: MapTable, last: MapBlock) -> Rebuilt:
+def _tree_from_chain(table: MapTable, last: MapBlock) -> Rebuilt:
     """Follow the chain of blocks back, and take what comes before it."""
     chain = [table.blocks[last.block_key]]
     seen = {last.block_key}
@@ -255,7 +255,7 @@ def _without(table: MapTable, missing: BlockKey) -> Rebuilt:
             last = table.blocks.get(block_key(chunk, number))
             if tree is not None and last is not None:
                 found = replace(tree, last=last[0], last_place=last[1])
-                return replace(_seen(table, found), missing=lost)
+                return replace(_tree_of(table, found), missing=lost)
     whole: list[tuple[MapBlock, int]] = []
     kept: set[BlockKey | None] = {None}
     for key, found_block in sorted(table.blocks.items(), key=lambda item: item[0].target_start):

@@ -143,8 +143,8 @@ def rows_of(
         together += table.entries
     together += _point(limits)
     cuts = Cuts.between(together)
-    floor = _reached(together.source_end), _reached(together.target_end)
-    gone, needed = _numbered(cuts.gone, len(together)), _numbered(cuts.cut, len(together))
+    floor = _ends_before(together.source_end), _ends_before(together.target_end)
+    gone, needed = _mask_of(cuts.gone, len(together)), _mask_of(cuts.cut, len(together))
     needed |= (together.source_start < floor[0]) | (together.target_start < floor[1])
     apart, inside = sought.find(together, cuts, gone)
     needed |= inside
@@ -157,7 +157,7 @@ def rows_of(
             needed[own] |= entries.records <= 0
         alone = needed[own] | apart[own] | gone[own] | (entries.records <= 0)
         for number in np.flatnonzero(alone).tolist():
-            rows += _joined(entries, at, number)
+            rows += _join_rows(entries, at, number)
             at = number + 1
             place = base + number
             bounds = (
@@ -167,12 +167,12 @@ def rows_of(
             # One that is gone still tells what it cuts itself.
             wanted = bool(needed[place]) and not gone[place]
             rows.append(table.row(number, *bounds, needed=wanted))
-        rows += _joined(entries, at, len(entries))
+        rows += _join_rows(entries, at, len(entries))
         base += len(entries)
     return rows
 
 
-def _joined(entries: Entries, first: int, stop: int) -> list[Row]:
+def _join_rows(entries: Entries, first: int, stop: int) -> list[Row]:
     """Return one row for entries of which nothing is wanted."""
     if first == stop:
         return []
@@ -239,14 +239,14 @@ def _point(place: tuple[int, int]) -> Entries:
     return Entries.of([Entry(source, source, target, target, 0, 0, 0, 0, 0)])
 
 
-def _reached(ends: Offsets) -> Offsets:
+def _ends_before(ends: Offsets) -> Offsets:
     """Return how far the entries before each one reach."""
     before = np.full(len(ends), -1, np.int64)
     np.maximum.accumulate(ends[:-1], out=before[1:])
     return before
 
 
-def _numbered(numbers: frozenset[int], size: int) -> _Mask:
+def _mask_of(numbers: frozenset[int], size: int) -> _Mask:
     mask = np.zeros(size, bool)
     mask[list(numbers)] = True
     return mask

@@ -152,7 +152,7 @@ def _narrow(
             loaded[len(entries)] = runs
             entries.append(row.entry)
         else:
-            entries += _condensed(runs, sought.runs_at(runs))
+            entries += _condense(runs, sought.runs_at(runs))
             loaded[len(entries) - 1] = runs[-1:]
     return entries, loaded
 
@@ -166,7 +166,7 @@ def _grows(runs: Runs) -> bool:
     )
 
 
-def _condensed(runs: Runs, kept: Sequence[int]) -> list[Entry]:
+def _condense(runs: Runs, kept: Sequence[int]) -> list[Entry]:
     """Return an entry for each of these runs, and one for all between them."""
     found: list[Entry] = []
     at = 0

@@ -120,7 +120,7 @@ class OffsetMap:
         # A cut after the last run ends it: a position on its line is there by accident.
         if not len(joined) or (len(cuts) and int(cuts.max()) >= int(joined.target_ends[-1])):
             open_end = False
-        return cls(_extended(joined, position) if open_end else joined, position)
+        return cls(_extend_last(joined, position) if open_end else joined, position)
 
     @classmethod
     def window(
@@ -152,7 +152,7 @@ class OffsetMap:
                 raise NotLoadedError("the last block of the offset map was not loaded")
             runs = loaded[last]
             if len(runs) and int(runs.counts[-1]) > 0:
-                known[last] = _extended(known[last], position)
+                known[last] = _extend_last(known[last], position)
         parts = window_parts(entries, known)
         found = cls((), position)
         whole = all(isinstance(part, Runs) for part in parts)
@@ -307,7 +307,7 @@ def _in_order(runs: Runs) -> Runs:
     return runs if runs.grow() else solid_runs(runs)
 
 
-def _extended(runs: Runs, position: Position | None) -> Runs:
+def _extend_last(runs: Runs, position: Position | None) -> Runs:
     """Let the last run continue up to a position on its line."""
     if position is None:
         return runs

@@ -108,8 +108,8 @@ class Runs(Sequence[Run]):
         However they are cut into runs it is the same, and that of two parts is the sum of theirs,
         modulo 2^53. Others have the same one by accident alone: it is not made against anybody.
         """
-        shifts = _mixed(self.targets - self.sources)
-        ends = _mixed(shifts ^ self.source_ends) - _mixed(shifts ^ self.sources)
+        shifts = _mix(self.targets - self.sources)
+        ends = _mix(shifts ^ self.source_ends) - _mix(shifts ^ self.sources)
         return int(ends.sum()) % FINGERPRINTS
 
     def __len__(self) -> int:
@@ -175,7 +175,7 @@ class Runs(Sequence[Run]):
         )
 
 
-def _mixed(numbers: Offsets) -> Offsets:
+def _mix(numbers: Offsets) -> Offsets:
     """Spread numbers over 64 bits: the finalizer of SplitMix64 (Steele, Lea and Flood, 2014)."""
     mixed = numbers.astype(np.uint64)
     for shift, factor in _MIXING:

@@ -103,7 +103,7 @@ def copies_of(
     return found
 
 
-def inverted(runs: Runs) -> Runs:
+def invert(runs: Runs) -> Runs:
     """Return a map the other way round: what was copied from is what was copied to."""
     return Runs(runs.targets, runs.sources, runs.counts)
 
@@ -261,12 +261,12 @@ class RestorePlan:
     former_clusters: tuple[str, ...] = ()
 
     @property
-    def refused(self) -> tuple[TopicPlan, ...]:
+    def refusals(self) -> tuple[TopicPlan, ...]:
         """The topics of which nothing can be restored."""
         return tuple(each for each in self.topics if each.state == "refused")
 
     @property
-    def wanted(self) -> Mapping[str, TopicPlan]:
+    def to_restore(self) -> Mapping[str, TopicPlan]:
         """The topics of which something is to be restored, by the name of the original."""
         done = ("restored", "refused")
         return {each.topic: each for each in self.topics if each.state not in done}

@@ -197,7 +197,7 @@ def decisions(
         for entry in topic.partitions:
             place = entry.topic, entry.partition, topic.topic_id
             notes += (
-                PartitionNotes.decided(
+                PartitionNotes.from_decision(
                     *(decision, name, place, offsets, f"{why} (by {by})", now_ms),
                     entry.target_next if decision == "cut" else None,
                     entry.epoch,

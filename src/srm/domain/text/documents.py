@@ -68,17 +68,17 @@ def read_json(kind: str, text: bytes) -> Any:
 
 
 def _integer(digits: str) -> int:
-    return _bounded(int(digits))
+    return _check_bounds(int(digits))
 
 
 def _fraction(digits: str) -> float:
-    return _bounded(float(digits))
+    return _check_bounds(float(digits))
 
 
 _N = TypeVar("_N", int, float)
 
 
-def _bounded(number: _N) -> _N:
+def _check_bounds(number: _N) -> _N:
     if -MOST <= number <= MOST:  # NaN is neither
         return number
     raise ValueError("a number is not finite, or too large")

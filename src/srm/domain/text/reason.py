@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from srm.domain.names.topics import Flow
-from srm.errors import SrmError, told
+from srm.errors import SrmError, message
 
 _COMMAND: Final = re.compile(r"srm(-control|-service)? ")
 
@@ -25,7 +25,7 @@ class Reason:
     @classmethod
     def saying(cls, what: str, action: str) -> Reason:
         """Return a reason whose text says what to do."""
-        return cls(told(what, action), action)
+        return cls(message(what, action), action)
 
     @classmethod
     def of(cls, error: SrmError) -> Reason:

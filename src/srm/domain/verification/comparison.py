@@ -54,15 +54,15 @@ def frame(record: Record, *, timestamps: bool = True) -> bytes:
     """
     parts = [_TIMESTAMP.pack(record.timestamp_ms if timestamps else 0)]
     for part in (record.key, record.value):
-        parts += _framed(part)
+        parts += _frame(part)
     parts.append(_LENGTH.pack(len(record.headers)))
     for name, value in record.headers:
-        parts += _framed(name.encode("utf-8", "surrogateescape"))
-        parts += _framed(value)
+        parts += _frame(name.encode("utf-8", "surrogateescape"))
+        parts += _frame(value)
     return b"".join(parts)
 
 
-def _framed(part: bytes | None) -> tuple[bytes, ...]:
+def _frame(part: bytes | None) -> tuple[bytes, ...]:
     return (_NULL,) if part is None else (_LENGTH.pack(len(part)), part)
 
 

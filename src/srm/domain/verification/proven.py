@@ -119,7 +119,7 @@ class Proven:
         )
 
 
-def joined(stretches: Iterable[Proven]) -> tuple[Proven, ...]:
+def join_stretches(stretches: Iterable[Proven]) -> tuple[Proven, ...]:
     """Sort stretches that do not overlap, and put those together that touch."""
     found: list[Proven] = []
     for stretch in sorted(stretches, key=lambda s: (s.source_start, s.target_start)):
@@ -142,10 +142,10 @@ def last_marks(stretches: Sequence[Proven]) -> tuple[tuple[int, int], tuple[int,
     """Return the marks of the source and of the target behind which nothing was read."""
     sources = [s.source_mark for s in stretches if s.source_mark[0] >= 0]
     targets = [s.target_mark for s in stretches if s.target_mark[0] >= 0]
-    return max(sources, default=NO_PAIR, key=_reached), max(targets, default=NO_PAIR, key=_reached)
+    return max(sources, default=NO_PAIR, key=_end_of), max(targets, default=NO_PAIR, key=_end_of)
 
 
-def _reached(mark: tuple[int, int]) -> int:
+def _end_of(mark: tuple[int, int]) -> int:
     return mark[1]
 
 
@@ -162,11 +162,11 @@ def still_proven(
     source_mark, target_mark = last_marks(stretches)
     if source_mark[1] > ends.source or target_mark[1] > ends.target:
         return ()
-    kept = (_kept(stretch, whole) for stretch in stretches if _says_enough(stretch, whole))
+    kept = (_valid_part(stretch, whole) for stretch in stretches if _says_enough(stretch, whole))
     return tuple(stretch for stretch in kept if stretch is not None)
 
 
-def _kept(stretch: Proven, whole: RangePlan) -> Proven | None:
+def _valid_part(stretch: Proven, whole: RangePlan) -> Proven | None:
     """Return what is left of a stretch, None where the logs or the map are not what they were."""
     start = max(stretch.source_start, whole.source_start)
     is_cut = stretch.source_end > whole.source_end or stretch.target_end > whole.target_log_end

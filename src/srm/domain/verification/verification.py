@@ -168,7 +168,7 @@ class VerificationSummary:
         return tuple(p for p in self.partitions if p.outcome == "different")
 
     @property
-    def unverified(self) -> tuple[PartitionVerification, ...]:
+    def without_result(self) -> tuple[PartitionVerification, ...]:
         """Partitions of which nothing was compared, each with its reason."""
         return tuple(p for p in self.partitions if p.outcome in ("unverified", "failed"))
 

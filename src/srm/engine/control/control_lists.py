@@ -107,7 +107,7 @@ def load(target: Cluster, flow: Flow) -> ControlLists:
     """
     topic = internal_topics.control(flow.source)
     found: dict[tuple[str, str], list[str]] = {}
-    for key in target.compacted(topic).read():
+    for key in target.compacted_topic(topic).read():
         entry = _decode(key, f"{topic} on {target.alias}")
         if entry is not None:
             name, kind, pattern = entry

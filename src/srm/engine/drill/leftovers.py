@@ -34,13 +34,13 @@ def read_drills(target: Cluster, flow: str | None = None) -> tuple[Drill, ...]:
     Raises:
         SrmError: the target does not answer.
     """
-    return tuple(one for one, _ in _stamped(target) if flow in {None, one.flow})
+    return tuple(one for one, _ in _list_drills(target) if flow in {None, one.flow})
 
 
-def _stamped(target: Cluster) -> list[tuple[Drill, int]]:
+def _list_drills(target: Cluster) -> list[tuple[Drill, int]]:
     """Return drills with the time at which each was last heard of."""
     found: list[tuple[Drill, int]] = []
-    for key, row in target.compacted(internal_topics.MOVES).read_stamped().items():
+    for key, row in target.compacted_topic(internal_topics.MOVES).read_stamped().items():
         if key.startswith(DRILL_KEY):
             try:
                 found.append((Drill.decode(row.value), row.timestamp_ms))
@@ -56,7 +56,7 @@ def remove_leftovers(target: Cluster, now_ms: int) -> tuple[Drill, ...]:
         SrmError: the target does not answer, or does not let them be removed.
     """
     alive: list[Drill] = []
-    for drill, heard_ms in _stamped(target):
+    for drill, heard_ms in _list_drills(target):
         if drill.state != "running":
             continue
         if _is_alive(drill, now_ms - heard_ms):
@@ -87,7 +87,7 @@ def remove_shadows(target: Cluster, drill: Drill) -> None:
     if drill.shadows:
         _delete(target, drill.shadows.values())
     prefix = f"{SHADOW_PREFIX}{drill.drill_id}."
-    table = target.compacted(internal_topics.LEDGER)
+    table = target.compacted_topic(internal_topics.LEDGER)
     ours = [e.key() for e in all_entries(table.read()) if e.group.startswith(prefix)]
     if ours:
         table.write(dict.fromkeys(ours))
@@ -113,7 +113,7 @@ def write_drill(target: Cluster, *drills: Drill, forget: Iterable[Drill] = ()) -
     """
     records: dict[bytes, bytes | None] = {one.key(): None for one in forget}
     records |= {one.key(): one.value() for one in drills}
-    target.compacted(internal_topics.MOVES).write(records)
+    target.compacted_topic(internal_topics.MOVES).write(records)
 
 
 def _is_alive(drill: Drill, age_ms: int) -> bool:

@@ -34,7 +34,7 @@ class _Away:
         self.alias = alias
         self._why = why or f"cluster {alias} is given up by this move: not asked"
 
-    def compacted(self, *_which: object) -> _Away:
+    def compacted_topic(self, *_which: object) -> _Away:
         return self
 
     def __getattr__(self, call: str) -> Any:

@@ -76,7 +76,7 @@ def flow_health(found: FlowStatus) -> Health:
 
 def signs_health(signs: FlowSigns) -> Health:
     """Judge a flow by its state topic alone, as whoever supervises its replicator sees it."""
-    if signs.driver is None or signs.ended:
+    if signs.driver is None or signs.has_ended:
         return Health.of([Finding("replicator", Reason("no replicator drives it"))])
     if not signs.partitions and not signs.stopped:
         return Health.of([Finding("no-topic", Reason("no partition is copied"))])

@@ -101,7 +101,7 @@ def without_source(context: FlowContext) -> MoveContext:
 
 def as_move(context: FlowContext) -> MoveContext:
     """Return a flow and its opposite as a move along it has them."""
-    opposite = context.opposite or replace(context.config, flow=context.config.flow.reversed)
+    opposite = context.opposite or replace(context.config, flow=context.config.flow.reverse)
     back = replace(
         context,
         config=opposite,

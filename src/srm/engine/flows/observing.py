@@ -20,7 +20,7 @@ from srm.engine.flows.loss_forecast import Standing, read_known, standing_of, wi
 from srm.engine.flows.source_look import (
     SourceLook,
     look_at_source,
-    served,
+    partitions_with_leader,
     topics_by_copies,
     topics_of_source,
 )
@@ -160,7 +160,12 @@ def _copy_starts(
     policy, source = context.config.policy, context.config.flow.source
     remotes = [policy.format_remote_topic(source, name) for name in topics]
     starts = {} if known is None else dict(known.copy_starts)
-    places = [place for name in remotes if name in on_target for place in served(on_target[name])]
+    places = [
+        place
+        for name in remotes
+        if name in on_target
+        for place in partitions_with_leader(on_target[name])
+    ]
     unread = [place for place in places if place not in starts]
     return {**starts, **(context.target.log_starts(unread) if unread else {})}
 
@@ -199,7 +204,7 @@ def _groups(
             _state_of(target, group),
             dict(sorted(Counter(outcome.state for outcome in found).items())),
             sum(outcome.remaining for outcome in found),
-            sum(outcome.skipped for outcome in found),
+            sum(outcome.total_skipped for outcome in found),
         )
         for group, found in sorted(by_group.items())
     )
@@ -215,7 +220,7 @@ def _groups_by_checkpoints(context: FlowContext, known: Outlook) -> tuple[GroupS
             _state_of(described, plan.group),
             {"checkpoint": len(known.places(plan.group))},
             0,
-            plan.skipped,
+            plan.total_skipped,
         )
         for plan in known.plans
     )

@@ -117,12 +117,12 @@ def down_reasons(
     if driver is None:
         yield Reason("no replicator was ever seen", f"srm replicate --flow '{flow}'")
     elif not driver.alive:
-        yield _ended(flow, driver)
+        yield _end_reason(flow, driver)
     elif slots:
         yield Reason("the replicator has no slot that is alive", "see the log of srm_replication")
 
 
-def _ended(flow: Flow, driver: DriverStatus) -> Reason:
+def _end_reason(flow: Flow, driver: DriverStatus) -> Reason:
     when = ago(driver.age_ms)
     if driver.stopped_by:
         return Reason(

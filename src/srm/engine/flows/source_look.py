@@ -97,7 +97,7 @@ def partitions_of(
     return [TopicPartition(name, n) for name in names for n in range(topics[name].partitions)]
 
 
-def served(topic: TopicDescription) -> list[TopicPartition]:
+def partitions_with_leader(topic: TopicDescription) -> list[TopicPartition]:
     """Return the partitions of a topic that have a leader: no broker could answer for the rest."""
     numbers = (n for n in range(topic.partitions) if n not in topic.leaderless)
     return [TopicPartition(topic.name, number) for number in numbers]

@@ -36,8 +36,8 @@ class StateTopic:
 
     def __init__(self, target: Cluster, source: str) -> None:
         topic = internal_topics.replication(source)
-        self._commands = target.compacted(topic, COMMANDS)
-        self._reports = target.compacted(topic, REPORTS)
+        self._commands = target.compacted_topic(topic, COMMANDS)
+        self._reports = target.compacted_topic(topic, REPORTS)
 
     def read(self) -> dict[bytes, bytes]:
         """Return everything; a topic, or a partition of it, that does not exist reads empty."""

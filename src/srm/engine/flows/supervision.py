@@ -59,7 +59,7 @@ class FlowSigns:
         return (driver.driver, driver.time_ms, driver.ended) if driver else ("", 0, False)
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the last driver said that it ended in good order."""
         return self.driver is not None and self.driver.ended
 
@@ -227,7 +227,7 @@ class Watch:
 
     def after(self, found: Signs, now: float) -> Watch:
         """Return what is known after one more look."""
-        flows = {flow: _seen(seen, found[flow], now) for flow, seen in self.flows.items()}
+        flows = {flow: _update(seen, found[flow], now) for flow, seen in self.flows.items()}
         return replace(self, flows=flows)
 
     @property
@@ -262,7 +262,7 @@ class Watch:
         # A clean end is worth waiting for; without it the new application fences the old one.
         patience = LOST_S if asked and driven else LOOK_S
         waits = any(
-            one.readable.driver and not one.readable.ended and now - one.first < patience
+            one.readable.driver and not one.readable.has_ended and now - one.first < patience
             for one in self.flows.values()
             if one.readable
         )
@@ -276,7 +276,7 @@ class Watch:
     def living(self, now: float) -> tuple[DriverHeartbeat, ...]:
         """Return the heartbeats that are seen to change."""
         alive = (one.readable for one in self.flows.values() if one.silence(now) <= LOST_S)
-        return tuple(s.driver for s in alive if s is not None and s.driver and not s.ended)
+        return tuple(s.driver for s in alive if s is not None and s.driver and not s.has_ended)
 
     def _driven(self, now: float) -> set[str]:
         return {flow for driver in self.living(now) for flow in driver.flows}
@@ -287,7 +287,7 @@ class Watch:
         return driver is not None and driver.ended and ours
 
 
-def _seen(before: _Seen, found: FlowSigns | SrmError, now: float) -> _Seen:
+def _update(before: _Seen, found: FlowSigns | SrmError, now: float) -> _Seen:
     if isinstance(found, SrmError):
         return replace(before, error=found)
     first, changed = before.first, before.changed

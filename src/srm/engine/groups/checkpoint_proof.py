@@ -121,7 +121,7 @@ def claim_of(outcome: CheckpointOutcome, facts_of: FactsOf) -> Claim | None:
     if outcome.checkpoint is None or outcome.direction is None or reached is None or offset is None:
         return None
     facts = facts_of(outcome.upstream, outcome.direction)
-    return Claim(facts, reached, offset, skipped=outcome.skipped > 0)
+    return Claim(facts, reached, offset, skipped=outcome.total_skipped > 0)
 
 
 def verdicts_of(

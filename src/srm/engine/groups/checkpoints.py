@@ -153,7 +153,7 @@ def emit(
     for wrong in proven.proof.disproved:
         logger.error("%s: group %s: %s", config.flow, wrong.group, wrong.evidence)
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
-    table = context.target.compacted(topic)
+    table = context.target.compacted_topic(topic)
     existing = table.read()
     checkpoints = [
         checkpoint
@@ -307,7 +307,7 @@ def read_ledger(cluster: Cluster, topics: Topics) -> Ledger:
         SrmError: the cluster does not answer.
     """
     ids = {name: topic.topic_id for name, topic in topics.items()}
-    rows = cluster.compacted(internal_topics.LEDGER).read_stamped()
+    rows = cluster.compacted_topic(internal_topics.LEDGER).read_stamped()
     return Ledger({key: (row.value, row.timestamp_ms) for key, row in rows.items()}, ids)
 
 
@@ -339,7 +339,7 @@ def read_checkpoints(
     """
     rows = [
         (checkpoint, row.timestamp_ms)
-        for checkpoint, row in _decode_rows(target.compacted(topic).read_stamped(), group)
+        for checkpoint, row in _decode_rows(target.compacted_topic(topic).read_stamped(), group)
         if (known := topics.get(checkpoint.topic_partition.topic)) is not None
         and checkpoint.topic_partition.partition < known.partitions
     ]
@@ -385,7 +385,7 @@ def forget_topics(cluster: Cluster, topic: str, gone: Collection[str]) -> None:
     Raises:
         SrmError: the cluster does not answer, or does not let srm write.
     """
-    places = cluster.compacted(topic)
+    places = cluster.compacted_topic(topic)
     reset = {
         checkpoint.key(): checkpoint.at_the_start().value()
         for checkpoint, _ in _decode_rows(places.read_stamped())
@@ -393,7 +393,7 @@ def forget_topics(cluster: Cluster, topic: str, gone: Collection[str]) -> None:
     }
     if reset:
         places.write(reset)
-    own = cluster.compacted(internal_topics.LEDGER)
+    own = cluster.compacted_topic(internal_topics.LEDGER)
     ended = [entry.key() for entry in all_entries(own.read()) if entry.topic_id in gone]
     if ended:
         own.write(dict.fromkeys(ended))

@@ -64,13 +64,13 @@ def selected_groups(context: FlowContext, *, remember: bool = False) -> tuple[st
     interval = config.refresh_groups_interval
     patterns = (*config.groups, "", *config.groups_exclude)
     topic = internal_topics.replication(config.flow.source)
-    table = context.target.compacted(topic, COMMANDS)
+    table = context.target.compacted_topic(topic, COMMANDS)
     known = GroupListing.decode(table.read().get(GROUPS_KEY)) if interval else None
     if known is not None and interval is not None and known.patterns == patterns:
         age_ms = now_ms - known.time_ms
         if 0 <= age_ms < interval / _MS:
             return known.groups
-    groups = _listed(context, group_filter(config.groups, config.groups_exclude))
+    groups = _list_groups(context, group_filter(config.groups, config.groups_exclude))
     if remember and interval is not None:
         own = config.internal_replication_factor
         ensure_compacted(context.target, topic, STATE_PARTITIONS, own)
@@ -89,7 +89,7 @@ def groups_with_offsets(cluster: Cluster) -> tuple[str, ...]:
     return tuple(sorted(group.name for group in found if group.kind not in WITHOUT_OFFSETS))
 
 
-def _listed(context: FlowContext, wanted: NameFilter) -> tuple[str, ...]:
+def _list_groups(context: FlowContext, wanted: NameFilter) -> tuple[str, ...]:
     # A broker does not list groups that srm may not see: those with a name are asked for.
     found = {*groups_with_offsets(context.source), *wanted.names}
     return tuple(sorted(name for name in found if wanted.matches(name)))

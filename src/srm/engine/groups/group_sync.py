@@ -282,7 +282,7 @@ def _chunks(writes: Sequence[SyncDecision]) -> Iterator[list[list[SyncDecision]]
 def _write(
     context: FlowContext, groups: Sequence[list[SyncDecision]], ledger: Ledger, operation: str
 ) -> list[SyncDecision]:
-    table = context.target.compacted(internal_topics.LEDGER)
+    table = context.target.compacted_topic(internal_topics.LEDGER)
     entries = {
         (decision.group, decision.partition): _entry(context, decision, ledger, operation)
         for decisions in groups
@@ -407,7 +407,7 @@ def _settle_earlier(
         ):
             settled[entry.key()] = entry.as_settled().value()
     if settled:
-        context.target.compacted(internal_topics.LEDGER).write(settled)
+        context.target.compacted_topic(internal_topics.LEDGER).write(settled)
 
 
 def _offset(decision: SyncDecision) -> int:

@@ -134,8 +134,8 @@ class _Sides:
         originals = {claim.original[0] for claim in claims}
         copies = {claim.copy[0] for claim in claims}
         starts, there = self.originals.log_starts(originals), self.copies.log_starts(copies)
-        compacted = _compacted(self.originals, originals)
-        compacted_there = _compacted(self.copies, copies)
+        compacted = _compacted_topics(self.originals, originals)
+        compacted_there = _compacted_topics(self.copies, copies)
         is_left_out = _left_out(self.config)
 
         def around(claim: Claim) -> Circumstances:
@@ -158,7 +158,7 @@ def _by_partition(records: Records) -> dict[TopicPartition, dict[int, Record | N
     return found
 
 
-def _compacted(cluster: Cluster, partitions: Collection[TopicPartition]) -> frozenset[str]:
+def _compacted_topics(cluster: Cluster, partitions: Collection[TopicPartition]) -> frozenset[str]:
     configs = cluster.topic_configs({partition.topic for partition in partitions})
     return frozenset(t for t, own in configs.items() if "compact" in own.get("cleanup.policy", ""))
 
@@ -184,7 +184,7 @@ def read_proof(target: Cluster, flow: Flow) -> FlowProof | None:
     Raises:
         SrmError: the target does not answer.
     """
-    row = target.compacted(internal_topics.MOVES).read_stamped().get(FlowProof.key(flow))
+    row = target.compacted_topic(internal_topics.MOVES).read_stamped().get(FlowProof.key(flow))
     if row is None:
         return None
     try:
@@ -210,6 +210,6 @@ def keep_proof(context: FlowContext, proof: FlowProof) -> None:
                 target, internal_topics.MOVES, replication_factor=factor, extra_configs=STAMPED
             )
         record = {FlowProof.key(config.flow): proof.value()}
-        target.compacted(internal_topics.MOVES).write(record)
+        target.compacted_topic(internal_topics.MOVES).write(record)
     except SrmError as error:
         log.warning("%s: what was proven is not kept: %s", config.flow, error)

@@ -111,7 +111,7 @@ def _answer(
         found.state,
         found.offset if found.state == "translated" else None,
         found.remaining,
-        found.skipped,
+        found.total_skipped,
         "; ".join(part for part in (found.reason, unread, unseen) if part),
     )
 

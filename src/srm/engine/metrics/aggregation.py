@@ -74,7 +74,7 @@ def aggregate(
     windows.add(values, now_ms)
     silence, told = tell_silence(context, max(windows.told_ms, now_ms - spec.look_back_ms))
     windows.add(told, context.now_ms())
-    wanted = settled(windows.bounds(now_ms), spec, silence)
+    wanted = settle_bounds(windows.bounds(now_ms), spec, silence)
     return keep(
         context,
         spec,
@@ -90,7 +90,7 @@ def aggregate(
     )
 
 
-def settled(wanted: WindowBounds, spec: WindowSpec, silence: Silence | None) -> WindowBounds:
+def settle_bounds(wanted: WindowBounds, spec: WindowSpec, silence: Silence | None) -> WindowBounds:
     """Return which windows to compute: of a flow that nobody copies, up to the present slide.
 
     Nobody is expected to add anything to them; whoever does, computes them again.

@@ -73,7 +73,7 @@ def store(
     Returns:
         How many windows were written and how many dropped.
     """
-    table = cluster.compacted(internal_topics.METRICS_WINDOWS)
+    table = cluster.compacted_topic(internal_topics.METRICS_WINDOWS)
     written = changes(table.read(), computed, flow, keeping)
     if written:
         table.write(written)
@@ -91,7 +91,7 @@ def stored_windows(
         flow: only this flow.
         topic: only this source topic; the empty name stands for the cluster level.
     """
-    table = cluster.compacted(internal_topics.METRICS_WINDOWS).read()
+    table = cluster.compacted_topic(internal_topics.METRICS_WINDOWS).read()
     found = [WindowMetric.decode(value) for value in table.values()]
     chosen = [
         w for w in found if (flow is None or w.flow == flow) and (topic is None or w.topic == topic)

@@ -39,7 +39,7 @@ def tell(context: FlowContext, teller: str, values: Collection[bytes]) -> bool:
     try:
         # No replicator may have run yet; a producer would wait long for a topic that is not there.
         context.target.create_topics([spec])
-        table = context.target.compacted(spec.name)
+        table = context.target.compacted_topic(spec.name)
         for value in values:
             table.write({teller.encode(): value})
     except SrmError as error:

@@ -62,15 +62,17 @@ def newest_topic_ids(
         reached = int(block.runs.target_ends.max())
         if reached > highest.get(block.topic, -1):
             ids[block.topic], highest[block.topic] = block.topic_id, reached
-    for topic, topic_id, reached in _copied(state, target_ids):
+    for topic, topic_id, reached in _copied_topics(state, target_ids):
         if topic in topics and reached >= highest.get(topic, -1):
             ids[topic], highest[topic] = topic_id, reached
-    newest = sorted(state.assigned().values(), key=lambda found: found[0])
+    newest = sorted(state.newest_assignments().values(), key=lambda found: found[0])
     ids.update({entry.topic: entry.topic_id for _, entry in newest if entry.topic in topics})
     return ids
 
 
-def _copied(state: ReplicationState, target_ids: Collection[str]) -> Iterator[tuple[str, str, int]]:
+def _copied_topics(
+    state: ReplicationState, target_ids: Collection[str]
+) -> Iterator[tuple[str, str, int]]:
     """Yield name, id, and how far each topic is copied that the driver has noted as such."""
     reached: dict[tuple[str, str], int] = {}
     for (topic_id, _, target_id), entries in positions_by_copy(state.reports).items():
@@ -124,7 +126,7 @@ def flow_maps(
     """Put maps together with what the slots have reported and noted."""
     for partition, reason in sorted({**errors, **gaps}.items()):
         _logger.warning("the offset map of %s is not usable: %s", partition, reason)
-    told, noted = state.told(topic_ids), state.noted(topic_ids)
+    told, noted = state.statuses_of(topic_ids), state.notes_of(topic_ids)
     return FlowMaps(maps, state.reports, told, errors, noted, gaps)
 
 

@@ -126,7 +126,7 @@ class KafkaMapReader:
         if source is not None:
             return {name: source[name].topic_id for name in names if name in source}
         blocks: dict[bytes, bytes] = {}
-        known = {entry.topic for _, entry in state.assigned().values()}
+        known = {entry.topic for _, entry in state.newest_assignments().values()}
         if names - known - {topic.topic for topic in state.copied}:
             for number in range(MAP_PARTITIONS):  # only blocks name a topic that nobody copies now
                 found = self._places.records(number, lambda key: owner_of(key) is not None)
@@ -134,7 +134,7 @@ class KafkaMapReader:
         return newest_topic_ids(names, state, blocks, target_ids)
 
     def _begin_anew(self) -> None:
-        self._places = MapPlaces(lambda number: self._target.compacted(self._topic, number))
+        self._places = MapPlaces(lambda number: self._target.compacted_topic(self._topic, number))
         self._kept: dict[TopicPartition, _Kept] = {}
 
     # ----- by places
@@ -222,8 +222,8 @@ class KafkaMapReader:
 
 
 def _bounds_of_losses(ids: Mapping[str, str], state: ReplicationState) -> WantedOffsets:
-    noted = state.noted(ids)
-    losses = {p: Losses.of(noted.get(p, ()), told) for p, told in state.told(ids).items()}
+    noted = state.notes_of(ids)
+    losses = {p: Losses.of(noted.get(p, ()), told) for p, told in state.statuses_of(ids).items()}
     return {
         place: Wanted.of(offset for bounds in (*lost.ranges, *lost.discarded) for offset in bounds)
         for place, lost in losses.items()

@@ -106,14 +106,16 @@ def look_at_source(
     known = FlowState.read(context.target, context.config.flow)
     there, now = context.target.topics(), context.source.topics()
     shapes = _shapes(context, known, now, only)
-    assigned = {topic: _assigned(context, there, now[topic]) for topic in shapes if topic in now}
+    assigned = {
+        topic: _assignments_of(context, there, now[topic]) for topic in shapes if topic in now
+    }
     everything = [entry for entries in assigned.values() for entry in entries]
     ends = logs.copy_ends(
         everything, lambda done: show(f"ends of the copies: {done:,} of {len(everything):,}")
     )
     found = {entry: _partition(entry, shapes[entry.topic][0], ends[entry]) for entry in everything}
     commits, unread = _commits(context, found, show) if groups else ({}, ())
-    found, read = _counted(logs, found, ends, commits, show)
+    found, read = _count_records(logs, found, ends, commits, show)
     found = _with_only_copied(context, found)
     routed_by = _routed_by(context, shapes)
     topics = tuple(
@@ -194,7 +196,7 @@ def _shapes(
 
 def _routed_by(context: FlowContext, topics: Collection[str]) -> dict[str, str]:
     """Return the topics whose clients a route leads to the source, each with the move."""
-    routes, source = RoutingTables.read(as_move(context)).merged, context.config.flow.source
+    routes, source = RoutingTables.read(as_move(context)).merge, context.config.flow.source
     return {
         topic: route.move_id
         for topic in topics
@@ -204,7 +206,7 @@ def _routed_by(context: FlowContext, topics: Collection[str]) -> dict[str, str]:
     }
 
 
-def _assigned(
+def _assignments_of(
     context: FlowContext, topics: Mapping[str, TopicDescription], topic: TopicDescription
 ) -> list[AssignedPartition]:
     """Return the partitions of a topic; those without a copy have no target topic id."""
@@ -249,7 +251,7 @@ _Found = dict[AssignedPartition, PartitionReturn]
 _Commits = Mapping[str, Mapping[TopicPartition, int]]
 
 
-def _counted(
+def _count_records(
     logs: ReturnedLogs,
     found: _Found,
     ends: Mapping[AssignedPartition, CopyEnd | SrmError],

@@ -37,4 +37,4 @@ def try_to_level(context: FlowContext) -> None:
 
 
 def _routes(cluster: Cluster) -> dict[str, Route]:
-    return read_routes(cluster, cluster.compacted(internal_topics.ROUTING).read_history())
+    return read_routes(cluster, cluster.compacted_topic(internal_topics.ROUTING).read_history())

@@ -38,7 +38,7 @@ class ResidueRange:
     note: str = ""
 
     @property
-    def wanted(self) -> Wanted:
+    def request(self) -> Wanted:
         """The range as logs are asked for it."""
         return (
             AssignedPartition(self.topic, self.partition, self.topic_id, "", ""),
@@ -76,9 +76,9 @@ def residue_ranges(
             for entry in topic.partitions
             if entry.residue is not None
         ]
-    left = _left(context, topics)
+    left = _decided_ranges(context, topics)
     show(f"counting {len(left):,} ranges that were left")
-    counts = count(logs, [one.wanted for one in left], [Counting() for _ in left], show)
+    counts = count(logs, [one.request for one in left], [Counting() for _ in left], show)
     counted = (
         replace(one, records=found.records, first_ms=found.first_ms, last_ms=found.last_ms)
         for one, found in zip(left, counts, strict=True)
@@ -111,7 +111,7 @@ def read_residue(
         reads_on = reads_on and visit(one, [_whole(one, record) for record in records])
         return reads_on
 
-    logs.read([one.wanted for one in ranges], take, at_once=1)
+    logs.read([one.request for one in ranges], take, at_once=1)
 
 
 def _whole(of: ResidueRange, record: Record) -> ResidueRecord:
@@ -123,7 +123,7 @@ def _whole(of: ResidueRange, record: Record) -> ResidueRecord:
     )
 
 
-def _left(context: FlowContext, topics: Collection[str]) -> list[ResidueRange]:
+def _decided_ranges(context: FlowContext, topics: Collection[str]) -> list[ResidueRange]:
     """Return the ranges that earlier decisions left on the source, of topics that still exist."""
     state = FlowState.read(context.target, context.config.flow).state
     ids = {name: topic.topic_id for name, topic in context.source.topics().items()}
@@ -134,7 +134,7 @@ def _left(context: FlowContext, topics: Collection[str]) -> list[ResidueRange]:
             *note.left_out,
             note=note.loss,
         )
-        for place, notes in state.noted(ids).items()
+        for place, notes in state.notes_of(ids).items()
         if not topics or place.topic in topics
         for note in in_force(notes)
         if note.left_out is not None

@@ -25,7 +25,7 @@ from srm.engine.moves.control.registers import level
 from srm.engine.ports import FlowContext, FlowSwitch
 from srm.engine.recovery.look import ReturnedLogs, Show, look_at_source
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
-from srm.replication.restore.flow_state import unfinished
+from srm.replication.restore.flow_state import open_restores
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def plan_return(
     """
     found = look_at_source(context, logs, show)
     settlement = plan_settlement(found, named, default)
-    settlement = replace(settlement, blocked=(*settlement.blocked, *unfinished(context)))
+    settlement = replace(settlement, blocked=(*settlement.blocked, *open_restores(context)))
     move_id = found.pause.move_id if found.pause else ""
     outcome = outcome_of(found, settlement, move_id, by, context.now_ms())
     return Settled(found, settlement, outcome, applied=False)
@@ -171,7 +171,7 @@ def store_outcome(context: FlowContext, outcome: Outcome) -> None:
             if cluster is context.target:
                 ensure_compacted(cluster, internal_topics.MOVES, 1, replicas)
             if internal_topics.MOVES in cluster.topics():
-                cluster.compacted(internal_topics.MOVES).write(outcome.to_records())
+                cluster.compacted_topic(internal_topics.MOVES).write(outcome.to_records())
         except SrmError as error:
             log.warning(
                 "the outcome of move %s is not on %s: %s", outcome.move_id, cluster.alias, error

@@ -154,7 +154,9 @@ def with_proof_of(
 def _former(target: Cluster, flow: Flow) -> dict[TopicPartition, PartitionVerification]:
     """Read the latest results; one that is damaged has proven nothing."""
     found = {}
-    for key, value in target.compacted(internal_topics.verification(flow.source)).read().items():
+    for key, value in (
+        target.compacted_topic(internal_topics.verification(flow.source)).read().items()
+    ):
         try:
             result = PartitionVerification.decode(value)
         except IntegrityError as error:
@@ -182,8 +184,8 @@ def _proven(
     for place, (whole, stretches) in candidates.items():
         copy = TopicPartition(whole.remote_topic, whole.partition)
         (source_epochs[place], _), (target_epochs[copy], _) = last_marks(stretches)
-    sources = context.source.epoch_ends(_known(source_epochs))
-    targets = context.target.epoch_ends(_known(target_epochs))
+    sources = context.source.epoch_ends(_valid_epochs(source_epochs))
+    targets = context.target.epoch_ends(_valid_epochs(target_epochs))
     found = {}
     for place, (whole, stretches) in candidates.items():
         copy = TopicPartition(whole.remote_topic, whole.partition)
@@ -228,7 +230,7 @@ def _cut(
     return found
 
 
-def _known(epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def _valid_epochs(epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     return {partition: epoch for partition, epoch in epochs.items() if epoch >= 0}
 
 
@@ -249,13 +251,13 @@ def _plan_ranges(
 
 def record(context: FlowContext, results: Collection[PartitionVerification]) -> None:
     """Store results as the latest ones; the topic must exist."""
-    table = context.target.compacted(internal_topics.verification(context.config.flow.source))
+    table = context.target.compacted_topic(internal_topics.verification(context.config.flow.source))
     table.write({result.key(): result.value() for result in results})
 
 
 def latest(target: Cluster, flow: Flow) -> VerificationSummary:
     """Read the latest result of each partition of a flow, from its target."""
-    table = target.compacted(internal_topics.verification(flow.source)).read()
+    table = target.compacted_topic(internal_topics.verification(flow.source)).read()
     results = [PartitionVerification.decode(value) for value in table.values()]
     return VerificationSummary(flow, tuple(sorted(results, key=lambda r: (r.topic, r.partition))))
 

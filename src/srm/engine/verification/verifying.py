@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.domain.verification.proven import Proven, joined
+from srm.domain.verification.proven import Proven, join_stretches
 from srm.domain.verification.verification import (
     PartitionVerification,
     RangeResult,
@@ -90,10 +90,10 @@ class _Partition:
         """Return what is to be stored."""
         whole = self.plan.whole
         return replace(
-            self._compared(time_ms) if self.is_complete else self._interim(time_ms),
+            self._result(time_ms) if self.is_complete else self._interim(time_ms),
             source_id=whole.source_id,
             target_id=whole.target_id,
-            proven=joined(self.stretches(time_ms)),
+            proven=join_stretches(self.stretches(time_ms)),
         )
 
     def _interim(self, time_ms: int) -> PartitionVerification:
@@ -103,7 +103,7 @@ class _Partition:
             *names, "unverified", time_ms, reason=_INTERRUPTED
         )
 
-    def _compared(self, time_ms: int) -> PartitionVerification:
+    def _result(self, time_ms: int) -> PartitionVerification:
         whole = self.plan.whole
         failure = next((entry for entry in self.found if isinstance(entry, str)), "")
         compared = [entry for entry in self.found if isinstance(entry, RangeResult)]
@@ -183,7 +183,7 @@ def _compare(
         found = compare([plan for _, plan in wave])
         for (partition, _), outcome in zip(wave, found, strict=True):
             partition.found.append(outcome)
-        results += _stored(context, planned, [partition for partition, _ in wave])
+        results += _read_stored(context, planned, [partition for partition, _ in wave])
         records += sum(_records(plan) for _, plan in wave)
         progress(Progress(records, total))
     return results
@@ -215,7 +215,7 @@ def _records(plan: RangePlan) -> int:
     return sum(run.count for run in plan.runs)
 
 
-def _stored(
+def _read_stored(
     context: FlowContext, planned: VerificationPlan, touched: Collection[_Partition]
 ) -> list[PartitionVerification]:
     """Store what is known of partitions by now, unless topics or logs are other ones by now."""

@@ -41,12 +41,12 @@ def answer(look: GroupLook) -> Why:
         flow=look.config.flow,
         kind="group",
         subject=look.group,
-        known=look.known,
+        known=look.exists,
         ok=False if wrong is not None else _ok(look),
         verdict=_verdict(look, steps),
         steps=steps,
         action=action_of(steps),
-        similar=() if look.known else near(look.group, look.similar),
+        similar=() if look.exists else near(look.group, look.similar),
         works_here=works_on_source(look),
     )
 
@@ -83,10 +83,10 @@ def _verdict(look: GroupLook, steps: tuple[Step, ...]) -> str:
             told = look.works_there
         left = amount(len(look.emitted), "checkpoint")
         return f"{told}; {left} on {look.config.flow.target}"
-    return f"{_translated(look, steps)}; {_movable(steps)}"
+    return f"{_translation_answer(look, steps)}; {_movable(steps)}"
 
 
-def _translated(look: GroupLook, steps: tuple[Step, ...]) -> str:
+def _translation_answer(look: GroupLook, steps: tuple[Step, ...]) -> str:
     wrong = first_wrong(step for step in steps if step.name in {"translated", "emitted", "proven"})
     if wrong is not None:
         some_are = any(outcome.checkpoint is not None for outcome in look.outcomes)

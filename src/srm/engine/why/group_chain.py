@@ -33,7 +33,7 @@ def group_steps(look: GroupLook) -> Iterator[Step]:
     config = look.config
     yield from flow_steps(config.flow, enabled=config.enabled, pause=look.pause)
     yield _exists(look)
-    if look.found is not None and look.known:
+    if look.found is not None and look.exists:
         yield _kind(look)
     names = look.selection.groups
     yield from Lists(config.flow, "groups", names, look.lists.groups).steps(look.group)
@@ -44,7 +44,7 @@ def group_steps(look: GroupLook) -> Iterator[Step]:
         yield _offsets(look)
         yield from _translations(look)
     if look.outcomes or look.emitted:
-        yield _emitted(look)
+        yield _emission(look)
         yield _proven(look)
     if look.outcomes:
         yield _written(look)
@@ -55,7 +55,7 @@ def _exists(look: GroupLook) -> Step:
     question = f"does {source} have the group?"
     if look.source_error:
         return Step.unknown("exists", question, f"{source} does not answer: {look.source_error}")
-    if look.found is None or not look.known:
+    if look.found is None or not look.exists:
         return Step.no("exists", question, f"{source} has no group {group}")
     if look.found.state == "dead" and not look.committed:
         told = f"{source} has no group {group} any more, {look.config.flow.target} its checkpoints"
@@ -104,7 +104,7 @@ def _translation(look: GroupLook, topic: str, outcomes: list[CheckpointOutcome])
     downstream = first.downstream.topic if first.downstream else ""
     if first.state == "translated":
         told = f"{where} of {downstream}"
-        if skipped := sum(outcome.skipped for outcome in outcomes):
+        if skipped := sum(outcome.total_skipped for outcome in outcomes):
             told += f"; {amount(skipped, 'record')} it has still to read are not there"
         return Step.yes("translated", question, told)
     if first.state in UNFINISHED:
@@ -124,7 +124,7 @@ def _numbers(outcomes: Iterable[CheckpointOutcome]) -> str:
     return f"partition{'s' * (len(numbers) != 1)} {some(numbers)}"
 
 
-def _emitted(look: GroupLook) -> Step:
+def _emission(look: GroupLook) -> Step:
     flow, question = look.config.flow, "are its checkpoints emitted?"
     if not look.config.emit_checkpoints_enabled:
         action = f"set {flow}.emit.checkpoints.enabled=true"
@@ -178,11 +178,11 @@ def _written(look: GroupLook) -> Step:
     waits = [d for d in look.decisions if d.action not in {"unchanged", "own-write"}]
     if waits:
         told = f"{len(waits)} of {amount(len(look.decisions), 'partition')} not yet"
-        return Step.unknown("written", question, f"{told}: {_awaited(waits[0], flow)}")
+        return Step.unknown("written", question, f"{told}: {_pending(waits[0], flow)}")
     return Step.yes("written", question, amount(len(look.decisions), "partition"))
 
 
-def _awaited(decision: SyncDecision, flow: Flow) -> str:
+def _pending(decision: SyncDecision, flow: Flow) -> str:
     """Say what has not come yet; of offsets that nobody has written, what they will be."""
     if decision.action != "write":
         return decision.reason

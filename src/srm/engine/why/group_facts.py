@@ -106,10 +106,10 @@ class GroupLook:
     def works_there(self) -> str:
         """Say so, and which flow it would go along next."""
         flow = self.config.flow
-        return f"it works on {flow.target} already: see flow {flow.reversed}"
+        return f"it works on {flow.target} already: see flow {flow.reverse}"
 
     @property
-    def known(self) -> bool:
+    def exists(self) -> bool:
         """Whether either cluster knows of the group, as far as can be seen."""
         absent = self.found is None or (self.found.state == "dead" and not self.committed)
         return not absent or bool(self.emitted)
@@ -129,7 +129,7 @@ def read_group(context: FlowContext, name: str) -> GroupLook:
         name,
         context.now_ms(),
         standing_pause(context),
-        emitted=_emitted(context, name),
+        emitted=_read_emission(context, name),
         proof=read_proof(context.target, config.flow),
     )
     try:
@@ -138,7 +138,7 @@ def read_group(context: FlowContext, name: str) -> GroupLook:
         routed_to = RoutingTables.of_target(as_move(context)).cluster_of(name)
         return replace(look, source_error=str(error), routed_to=routed_to)
     try:
-        return _translated(context, look)
+        return _add_translation(context, look)
     except UnavailableError as error:
         return replace(look, unread=Reason.of(error))
 
@@ -150,15 +150,15 @@ def _of_source(context: FlowContext, look: GroupLook) -> GroupLook:
     if look.found is not None and look.found.kind in WITHOUT_OFFSETS:
         return look
     try:
-        look = replace(look, committed=context.source.committed(group))
+        look = replace(look, committed=context.source.committed_offsets(group))
     except AuthorizationError as error:
         return replace(look, unread=Reason.of(error))
-    if look.known:
+    if look.exists:
         return look
     return replace(look, similar=tuple(sorted(context.source.groups())))
 
 
-def _translated(context: FlowContext, look: GroupLook) -> GroupLook:
+def _add_translation(context: FlowContext, look: GroupLook) -> GroupLook:
     """Add what becomes of the group's offsets, and whether it can move."""
     if not look.selection.selects_group(look.group, look.committed):
         return look
@@ -168,7 +168,7 @@ def _translated(context: FlowContext, look: GroupLook) -> GroupLook:
     return _with_movement(context, _with_decisions(context, look, surveyed))
 
 
-def _emitted(context: FlowContext, group: str) -> dict[TopicPartition, Emitted]:
+def _read_emission(context: FlowContext, group: str) -> dict[TopicPartition, Emitted]:
     config, target = context.config, context.target
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
     found = read_checkpoints(target, topic, target.topics(), group)
@@ -217,13 +217,13 @@ def _movement(
         topics=facts.topics,
         groups=(group,),
         replication=facts.replication(),
-        routes=facts.routing.merged,
+        routes=facts.routing.merge,
         moving={},
         now_ms=now_ms,
         held_ms=None,
         report_age_ms=facts.report_age_ms,
     )
-    presence = Presence.of(facts.routing.announced, now_ms)
+    presence = Presence.of(facts.routing.stamped_acks, now_ms)
     remaining = sum(partition.remaining for partition in gate.replication)
     rate = recent_rate(context, facts.topics, now_ms) if remaining else None
     return Movement(

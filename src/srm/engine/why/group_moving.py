@@ -77,10 +77,10 @@ def _way_back(look: GroupLook) -> Step:
     """Ask whether what it reads of copies there comes back: the reverse list of the way back."""
     flow, question = look.config.flow, "could it come back with all its progress?"
     if look.opposite is None:
-        return Step.unknown("way-back", question, f"{flow.reversed} is not configured")
+        return Step.unknown("way-back", question, f"{flow.reverse} is not configured")
     if not look.opposite.enabled:
-        told = f"the flow {flow.reversed} is off"
-        return Step.no("way-back", question, told, f"set {flow.reversed}.enabled=true")
+        told = f"the flow {flow.reverse} is off"
+        return Step.no("way-back", question, told, f"set {flow.reverse}.enabled=true")
     back = selection_of(look.opposite)
     copies = [
         outcome.downstream.topic
@@ -92,7 +92,7 @@ def _way_back(look: GroupLook) -> Step:
         reason, action = back.obstacle(left[0])
         told = f"what it reads of {some(left)} on {flow.target} is not carried back: {reason}"
         return Step.no("way-back", question, told, action)
-    return Step.yes("way-back", question, f"by reverse checkpoints of {flow.reversed}")
+    return Step.yes("way-back", question, f"by reverse checkpoints of {flow.reverse}")
 
 
 def _given_up(look: GroupLook) -> Step:

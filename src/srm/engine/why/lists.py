@@ -31,7 +31,7 @@ class Lists:
     patterns: NameFilter
     listed: ListPair
 
-    def allowed(self, subject: str) -> Step:
+    def selection_step(self, subject: str) -> Step:
         """Say which pattern selects a name."""
         pattern = self.patterns.included_by(subject)
         question = f"does an allow list name the {_ONE[self.name]}?"
@@ -62,7 +62,7 @@ class Lists:
 
     def steps(self, subject: str) -> Iterator[Step]:
         """Ask both."""
-        yield self.allowed(subject)
+        yield self.selection_step(subject)
         yield self.not_denied(subject)
 
     def _key(self, suffix: str = "") -> str:

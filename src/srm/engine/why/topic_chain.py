@@ -33,7 +33,7 @@ def _runtime(facts: TopicFacts, copying: Copying) -> Iterator[Step]:
     """Ask what a topic that is selected needs, and how it is doing."""
     status = copying.status
     down = next(down_reasons(status.flow, status.driver, status.slots), None)
-    yield _served(facts)
+    yield _leaders(facts)
     yield _source_right(facts, copying)
     question = "does a replicator run?"
     if down is not None:
@@ -43,7 +43,7 @@ def _runtime(facts: TopicFacts, copying: Copying) -> Iterator[Step]:
         yield Step.yes("replicator", question, f"with {amount(alive, 'slot')} alive")
     yield _copy(facts, copying)
     yield from _target_rights(facts, copying)
-    yield _assigned(facts, copying, runs=down is None)
+    yield _assignment(facts, copying, runs=down is None)
     yield _partitions(copying.partitions)
     yield _losses(copying.partitions)
     yield _heard(facts, copying, runs=down is None)
@@ -102,7 +102,7 @@ def _cycle(facts: TopicFacts, question: str) -> Step:
     return Step.no("no-cycle", question, f"{told}; {back}")
 
 
-def _served(facts: TopicFacts) -> Step:
+def _leaders(facts: TopicFacts) -> Step:
     question = "does a broker lead each partition, on both sides?"
     flow = facts.config.flow
     sides = (
@@ -182,7 +182,7 @@ def _former(views: Collection[PartitionView]) -> str:
     return f"{again} {some(told)}, what stands before that is of the former topic" if told else ""
 
 
-def _assigned(facts: TopicFacts, copying: Copying, *, runs: bool) -> Step:
+def _assignment(facts: TopicFacts, copying: Copying, *, runs: bool) -> Step:
     question = "is every partition given to a slot that is alive?"
     left = [view.partition for view in copying.partitions if view.partition not in copying.slots]
     if left:
@@ -213,7 +213,7 @@ def _partitions(views: Collection[PartitionView]) -> Step:
     if not wrong:
         return Step.yes("partitions", question, f"{len(views)} of {len(views)}")
     told = "; ".join(
-        f"{_numbered(numbers)} {_said(state, reason)}"
+        f"{_number_text(numbers)} {_state_text(state, reason)}"
         for (state, reason, _), numbers in sorted(wrong.items(), key=lambda one: one[0])
     )
     action = next((action for *_, action in sorted(wrong) if action), "")
@@ -222,11 +222,11 @@ def _partitions(views: Collection[PartitionView]) -> Step:
     return Step.no("partitions", question, told, action)
 
 
-def _numbered(numbers: Sequence[str]) -> str:
+def _number_text(numbers: Sequence[str]) -> str:
     return f"partition{'s' * (len(numbers) != 1)} {some(numbers)}"
 
 
-def _said(state: PartitionState, reason: str) -> str:
+def _state_text(state: PartitionState, reason: str) -> str:
     if state == "unknown":
         return "never reported by a slot"
     return f"{state}: {reason}" if reason else state
@@ -243,7 +243,7 @@ def _losses(views: Collection[PartitionView]) -> Step:
     if told:
         return Step.no("losses", question, "; ".join(told))
     if stopped := [str(view.partition) for view in views if view.state == "stopped"]:
-        return Step.unknown("losses", question, f"{_numbered(stopped)} stopped before it was")
+        return Step.unknown("losses", question, f"{_number_text(stopped)} stopped before it was")
     return Step.yes("losses", question, "as far as slots have noted")
 
 
@@ -276,7 +276,7 @@ def _lag(facts: TopicFacts, copying: Copying, *, runs: bool) -> Step:
     if stopped:
         held = amount(sum(view.lag for view in stopped), "offset")
         numbers = [str(view.partition) for view in stopped]
-        told += f", {held} of {_numbered(numbers)}, where it stopped"
+        told += f", {held} of {_number_text(numbers)}, where it stopped"
         return Step.no("lag", question, told)
     if (seconds := seconds_to_go(lag, copying.rate)) is not None:
         pace = f"{copying.rate:,.0f} records/s, its best pace of late"

@@ -11,7 +11,7 @@ from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names.filters import NameFilter, Refusal, refusal
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists
-from srm.engine.flows.source_look import SourceLook, bounds, served
+from srm.engine.flows.source_look import SourceLook, bounds, partitions_with_leader
 from srm.engine.flows.status import FlowFacts, FlowStatus, PartitionView, as_waiting, status_of
 from srm.engine.flows.supervision import state_topic
 from srm.engine.ports import FlowContext, TopicDescription, TopicSpec
@@ -157,9 +157,9 @@ def _copying(
     if facts.source_error:
         source = SourceLook.of_reports(topics, maps, facts.source_error)
     else:
-        source = SourceLook(topics, *bounds(context, served(known), maps))
+        source = SourceLook(topics, *bounds(context, partitions_with_leader(known), maps))
     copy = facts.on_target.get(facts.remote)
-    copies = [] if copy is None else served(copy)
+    copies = [] if copy is None else partitions_with_leader(copy)
     starts = context.target.log_starts(copies) if copies else {}
     status, reported = status_of(
         FlowFacts(context.config, now_ms, commands, maps, source, facts.on_target, starts)
@@ -169,7 +169,7 @@ def _copying(
         status,
         # That a source does not answer is said once, and no partition's fault.
         views if facts.source_error else as_waiting(status, views),
-        _assigned(commands, known),
+        _slots_by_partition(commands, known),
         _rights(context, facts),
         None if copy is not None else context.target.creation_problem(_spec(facts, known)),
         recent_rate(context, [topic], now_ms) if status.remaining else None,
@@ -180,7 +180,7 @@ def _spec(facts: TopicFacts, known: TopicDescription) -> TopicSpec:
     return TopicSpec(facts.remote, known.partitions, facts.config.replication_factor, {})
 
 
-def _assigned(commands: Mapping[bytes, bytes], known: TopicDescription) -> dict[int, str]:
+def _slots_by_partition(commands: Mapping[bytes, bytes], known: TopicDescription) -> dict[int, str]:
     """Return the slots that the partitions of a topic are assigned to, of this topic id."""
     assignments = decode_state(commands).assignments
     return {

@@ -45,7 +45,7 @@ _DESCRIBE: Final = DescribeAclsRequest_v1(
 def unavailable_reason(clients: Clients) -> str:
     """Say why srm cannot deny writes on this cluster; empty where it can."""
     try:
-        _denied(clients)
+        _denied_topics(clients)
     except ConfigError:
         return f"the brokers of {clients.alias} have no authorizer"
     except AuthorizationError:
@@ -63,7 +63,7 @@ def unavailable_reason(clients: Clients) -> str:
 
 def write_denials(clients: Clients, topics: Collection[str]) -> frozenset[str]:
     """Return those of the topics to which everybody is denied to write, on every broker."""
-    return frozenset(topics).intersection(*_denied(clients))
+    return frozenset(topics).intersection(*_denied_topics(clients))
 
 
 def deny_writes(clients: Clients, topics: Collection[str]) -> None:
@@ -87,7 +87,7 @@ def allow_writes(clients: Clients, topics: Collection[str]) -> None:
         lambda timeout_s: clients.admin().delete_acls(
             [AclBindingFilter(*_no_writing(topic)) for topic in topics], request_timeout=timeout_s
         ),
-        lambda: frozenset(topics).isdisjoint(*_denied(clients)),
+        lambda: frozenset(topics).isdisjoint(*_denied_topics(clients)),
     )
 
 
@@ -110,7 +110,7 @@ def _change(
     clients.wait_until(f"{done} {named}", in_force)
 
 
-def _denied(clients: Clients) -> list[frozenset[str]]:
+def _denied_topics(clients: Clients) -> list[frozenset[str]]:
     """Ask each broker which topics nobody may write to; one that does not answer is left out."""
     needs = on_cluster("Describe")
 

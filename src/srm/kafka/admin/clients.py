@@ -140,7 +140,7 @@ class Clients:
                 self._ask_admission(self._admin_props)
                 self._admin = AdminClient(dict(self._admin_props), logger=ClientLog())
             self._admin.poll(0)  # renews a token that librdkafka makes itself
-            return self._kept(self._admin)
+            return self._retain(self._admin)
 
     def admin_as(self, kind: ClientKind) -> AdminClient:
         """Return an admin client that logs in as a kind of client does."""
@@ -155,9 +155,9 @@ class Clients:
             self._ask_admission(props)
             client = AdminClient(dict(props), logger=ClientLog())
             client.poll(0)  # gets a token that librdkafka makes itself
-            return self._kept(client)
+            return self._retain(client)
 
-    def _kept(self, client: AdminClient) -> AdminClient:
+    def _retain(self, client: AdminClient) -> AdminClient:
         """Keep a client that this thread asks until it has its answer, whoever discards it.
 
         One that nobody refers to is destroyed: its requests fail, or are never answered.

@@ -209,7 +209,7 @@ class KafkaCluster:
         """Describe all groups, or the named ones; an absent group is ``dead``."""
         return group_descriptions.describe(self._clients, names)
 
-    def committed(self, group: str) -> dict[TopicPartition, int]:
+    def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
         """Return the committed offsets of a group; an absent group has none."""
         results, errors = self.commits_of([group])
         if errors:
@@ -218,7 +218,7 @@ class KafkaCluster:
 
     def commits_of(self, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
         """Return the committed offsets of groups, and why others cannot be read."""
-        return group_calls.committed(self._clients, groups)
+        return group_calls.committed_offsets(self._clients, groups)
 
     def pending_commits(
         self, groups: Collection[str], also: Collection[TopicPartition] = ()
@@ -256,7 +256,7 @@ class KafkaCluster:
         """Join a group and read the first record of each partition from its committed offset."""
         return member_calls.read_first(self._clients, group, partitions, limit_s)
 
-    def compacted(self, topic: str, partition: int = 0) -> CompactedTopic:
+    def compacted_topic(self, topic: str, partition: int = 0) -> CompactedTopic:
         """Give access to one partition of a compacted topic."""
         if self._tables is not None:
             return self._tables.table(topic, partition)

@@ -48,7 +48,9 @@ _GONE: Final = frozenset(
 _NO_GROUP: Final = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError._UNKNOWN_GROUP})  # noqa: SLF001 - local code
 
 
-def committed(clients: Clients, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
+def committed_offsets(
+    clients: Clients, groups: Collection[str]
+) -> ByGroup[dict[TopicPartition, int]]:
     """Return the committed offsets of groups; an absent group has none.
 
     Offsets committed in a transaction become visible a moment after the transaction has ended:

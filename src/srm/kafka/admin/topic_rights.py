@@ -35,7 +35,9 @@ def operations(
         found: dict[str, frozenset[str]] = {}
         for name, future in futures.items():
             try:
-                found[name] = _named(answer_of(future, timeout_s).authorized_operations or ())
+                found[name] = _operation_names(
+                    answer_of(future, timeout_s).authorized_operations or ()
+                )
             except KafkaException as error:
                 code = error.args[0].code()
                 if code == TOPIC:
@@ -47,6 +49,6 @@ def operations(
     return clients.call("asking for rights on topics", request)
 
 
-def _named(found: Iterable[AclOperation]) -> frozenset[str]:
+def _operation_names(found: Iterable[AclOperation]) -> frozenset[str]:
     """Spell operations as kafka-acls.sh does: ``DescribeConfigs``."""
     return frozenset(one.name.title().replace("_", "") for one in found)

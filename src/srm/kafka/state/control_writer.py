@@ -144,7 +144,7 @@ class KafkaControlWriter:
         ends: dict[str, int] = {}
         stamps: dict[str, int] = {}
 
-        def delivered(error: KafkaError | None, message: Message) -> None:
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 failures.append(error)
                 return
@@ -154,7 +154,7 @@ class KafkaControlWriter:
 
         for topic, records in tables.items():
             for key, value in records.items():
-                self._open.produce(topic, value, key, partition=0, on_delivery=delivered)
+                self._open.produce(topic, value, key, partition=0, on_delivery=on_delivery)
         left = self._open.flush(CONTROL_TRANSACTION_S)
         if not failures and not left:
             return ends, stamps

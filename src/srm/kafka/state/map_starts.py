@@ -95,7 +95,7 @@ class MapStarts:
         state = decode_state(StateTopic(self._target, self._flow.source).read())
         reported = positions_by_copy(state.reports)
         wanted: dict[int, dict[AssignedPartition, MapEnd | None]] = defaultdict(dict)
-        for assigned in self._copied(partitions, reported):
+        for assigned in self._copied_partitions(partitions, reported):
             newest = newest_position(reported.get(assigned.copy_id, ()))
             number = map_partition(assigned.topic, assigned.partition)
             wanted[number][assigned] = newest.map_end if newest else None
@@ -118,7 +118,7 @@ class MapStarts:
         found = _without_copy(partitions, _as_decided(partitions, found, state.notes), reported)
         return _as_told(partitions, found, state.statuses)
 
-    def _copied(
+    def _copied_partitions(
         self, partitions: Sequence[AssignedPartition], reported: Mapping[CopyId, object]
     ) -> list[AssignedPartition]:
         """Leave out what was never copied: nobody reports it, and the target's log is empty."""
@@ -132,7 +132,7 @@ class MapStarts:
         return self._map_topic(map_partition(assigned.topic, assigned.partition))
 
     def _map_topic(self, number: int) -> CompactedTopic:
-        return self._target.compacted(internal_topics.offset_map(self._flow.source), number)
+        return self._target.compacted_topic(internal_topics.offset_map(self._flow.source), number)
 
 
 def _as_decided(

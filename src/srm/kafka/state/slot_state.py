@@ -120,7 +120,7 @@ class KafkaAssignmentFeed:
                 newest = assignment
         return newest
 
-    def decided(self) -> Collection[PartitionNotes]:
+    def take_decisions(self) -> Collection[PartitionNotes]:
         """See the port."""
         decided, self._decided = self._decided, []
         return decided

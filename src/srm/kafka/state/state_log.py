@@ -55,7 +55,9 @@ class KafkaStateLog:
                 value,
                 key,
                 partition=partition,
-                on_delivery=lambda error, message: self._delivered(session, place, error, message),
+                on_delivery=lambda error, message: self._on_delivery(
+                    session, place, error, message
+                ),
             )
             session.producer.poll(0)  # serves callbacks of places that nobody settles
         except BufferError as error:
@@ -120,7 +122,7 @@ class KafkaStateLog:
             session.producer.purge()
             self._replace(session, UnavailableError(f"{self._where}: all known brokers are gone"))
 
-    def _delivered(
+    def _on_delivery(
         self, session: _Session, place: Place, error: KafkaError | None, message: Message
     ) -> None:
         self._settle_one(session, place)

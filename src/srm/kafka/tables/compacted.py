@@ -91,7 +91,7 @@ class KafkaCompactedTopic:
         stamps: list[int] = []
         needs = on_topic("Write", self._topic)
 
-        def delivered(error: KafkaError | None, message: Message) -> None:
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 failures.append(error)
             else:
@@ -100,7 +100,7 @@ class KafkaCompactedTopic:
         try:
             with kafka_errors(where, needs):
                 for key, value in records.items():
-                    self._produce(producer, key, value, delivered)
+                    self._produce(producer, key, value, on_delivery)
                 left = producer.flush(self._clients.timeout_s)
             if failures:
                 raise translate(failures[0], where, needs)

@@ -183,10 +183,10 @@ class Brokers:
         """Ask in a task that ends by itself, by the connection's deadline at the latest."""
         task = asyncio.get_running_loop().create_task(self._ask(address, request))
         self._asking.add(task)
-        task.add_done_callback(self._asked)
+        task.add_done_callback(self._on_answer)
         return task
 
-    def _asked(self, task: asyncio.Task[Any]) -> None:
+    def _on_answer(self, task: asyncio.Task[Any]) -> None:
         self._asking.discard(task)
         if not task.cancelled():
             task.exception()  # another broker may have answered: that is no news for anybody
@@ -240,7 +240,7 @@ class Brokers:
 
     def _open_link(self, address: Address, purpose: str) -> _Link | None:
         link = self._links.get((address, purpose))
-        return None if link is None or link.connection.closed else link
+        return None if link is None or link.connection.is_closed else link
 
     async def _link(self, address: Address, purpose: str) -> _Link:
         """Return an open connection; who comes while it is being opened waits for the same one."""
@@ -251,7 +251,7 @@ class Brokers:
         opening = self._opening.get(key)
         if opening is None:
             self._raise_refusal(address)
-            opening = asyncio.get_running_loop().create_task(self._opened(address, purpose))
+            opening = asyncio.get_running_loop().create_task(self._connect_link(address, purpose))
             self._opening[key] = opening
             opening.add_done_callback(lambda task: self._open_ended(key, task))
         return await asyncio.shield(opening)
@@ -261,7 +261,7 @@ class Brokers:
         if not task.cancelled():
             task.exception()  # those who waited may be gone
 
-    async def _opened(self, address: Address, purpose: str) -> _Link:
+    async def _connect_link(self, address: Address, purpose: str) -> _Link:
         pool = self._polled if purpose == POLLS else self._fresh
         try:
             connection = await Connection.open(*address, pool, self.access)
@@ -290,7 +290,7 @@ class Brokers:
                 f"{known.error_code} ({for_code(known.error_code).__name__})"
             )
         link = _Link(connection, {key: (low, high) for key, low, high in known.api_versions})
-        self._links = {k: one for k, one in self._links.items() if not one.connection.closed}
+        self._links = {k: one for k, one in self._links.items() if not one.connection.is_closed}
         self._links[address, purpose] = link
         return link
 

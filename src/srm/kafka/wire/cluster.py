@@ -172,7 +172,7 @@ class WireCluster:
             for _, answered in requests:
                 loop.call_soon(answered, UnavailableError(text))
             return
-        with connection.corked():
+        with connection.cork():
             for batches, answered in requests:
                 parts = produce_request(batches, self._acks_timeout_ms)
                 least = least_produced(batches)

@@ -143,7 +143,7 @@ class Connection:
         return connection
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether the connection is of no more use."""
         return self._end is not None
 
@@ -190,7 +190,7 @@ class Connection:
     ) -> None:
         if self._held is not None:
             self._held.append((answer, api_key, version, body, flexible))
-        elif self._loop.time() < self._log_in_at or self.closed:
+        elif self._loop.time() < self._log_in_at or self.is_closed:
             self._send(answer, api_key, version, body, flexible=flexible)
         else:
             self._held = deque([(answer, api_key, version, body, flexible)])
@@ -200,14 +200,14 @@ class Connection:
         self._loop.call_soon(answer.told, UnavailableError(str(reason)))
 
     @contextlib.contextmanager
-    def corked(self) -> Iterator[None]:
+    def cork(self) -> Iterator[None]:
         """Send the requests of the body together."""
         self._corked = True
         try:
             yield
         finally:
             self._corked = False
-            if not self._writing and not self.closed:
+            if not self._writing and not self.is_closed:
                 self._flush()
 
     async def ask(self, request: Any) -> Any:
@@ -299,7 +299,7 @@ class Connection:
     def _send(
         self, answer: Answer, api_key: int, version: int, body: Sequence[Part], *, flexible: bool
     ) -> None:
-        if self.closed:
+        if self.is_closed:
             self._fail(answer, self._end)
             return
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
@@ -352,7 +352,7 @@ class Connection:
         if self._read_when_writable:
             self._read_when_writable = False
             self._receive()
-        if not self.closed:
+        if not self.is_closed:
             self._flush()
 
     def _drop_sent(self, sent: int) -> None:
@@ -375,7 +375,7 @@ class Connection:
     def _receive(self) -> None:
         """Read until there is no more."""
         try:
-            while not self.closed and self._read_once():
+            while not self.is_closed and self._read_once():
                 pass
         except WritableFirstError:
             self._read_when_writable = True
@@ -413,7 +413,7 @@ class Connection:
         """Take the answers out of what was read, up to one that is not there as a whole."""
         data = memoryview(self._small)
         at, end = 0, self._got_small
-        while end - at >= _SIZE.size and self._body is None and not self.closed:
+        while end - at >= _SIZE.size and self._body is None and not self.is_closed:
             (size,) = _SIZE.unpack_from(data, at)
             if size >> 16 == _TLS_ALERT:
                 what = f"{self.where}: the listener wants TLS"
@@ -442,7 +442,7 @@ class Connection:
         so would each of many small answers. These are looked for in any case after a short time:
         the next one may be late, and those before it are not to wait for it.
         """
-        if self.closed or not isinstance(self._sock, socket.socket):
+        if self.is_closed or not isinstance(self._sock, socket.socket):
             return
         half = len(self._waiting) // 2
         if self._body is not None:

@@ -97,7 +97,7 @@ def open_into(batch: memoryview, room: memoryview) -> int:
     return HEADER_SIZE + size
 
 
-def compressed(batch: memoryview, codec: int) -> memoryview:
+def compress(batch: memoryview, codec: int) -> memoryview:
     """Return an uncompressed batch as a compressed one, but for its length and checksum."""
     made = bytearray(batch[:HEADER_SIZE])
     made[_CODEC_AT] |= codec

@@ -14,7 +14,7 @@ from typing import Final
 
 from srm.errors import IntegrityError
 from srm.replication.batches.batch import disorder
-from srm.replication.batches.compressed import MERGED_CODECS, codec_of, compressed, open_into
+from srm.replication.batches.compressed import MERGED_CODECS, codec_of, compress, open_into
 from srm.replication.batches.outgoing import BatchToSend, Dropped
 from srm.replication.buffers import BufferPool, PooledBuffer
 from srm.replication.native.library import Kind, Merged, NativeLibrary
@@ -66,7 +66,7 @@ class Merging:
         to_open = _OPENED_AT_ONCE if limit else 0
         small: list[BatchToSend] = []
         try:
-            for piece in self._merged(records, wanted_offset, owner, limit):
+            for piece in self._merge(records, wanted_offset, owner, limit):
                 if to_open > 0 and isinstance(piece, BatchToSend) and _is_small_compressed(piece):
                     if small and codec_of(small[0].view) != codec_of(piece.view):
                         yield from self._merge_compressed(small, limit)
@@ -85,7 +85,7 @@ class Merging:
             raise
         yield from self._merge_compressed(small, limit)
 
-    def _merged(
+    def _merge(
         self, records: memoryview, wanted_offset: int, owner: object, limit: int
     ) -> Iterator[BatchToSend | Dropped | memoryview]:
         largest = min(limit, LARGEST_MERGED)
@@ -96,7 +96,7 @@ class Merging:
             merged = self.native.merge(
                 left, room.data, wanted=wanted_offset, limit=limit, largest=largest
             )
-            yield from _taken(merged, left, owner, room)
+            yield from _take(merged, left, owner, room)
             if not merged.more:
                 return
             at += merged.end
@@ -157,7 +157,7 @@ class Merging:
             yield from group
             return
         [made] = merged.outgoing
-        view = compressed(memoryview(room.data)[: made.size], codec_of(group[0].view))
+        view = compress(memoryview(room.data)[: made.size], codec_of(group[0].view))
         if len(view) > limit:
             yield from group
             return
@@ -183,7 +183,7 @@ def _is_small_compressed(batch: BatchToSend) -> bool:
     return len(batch.view) <= SMALL_COMPRESSED and codec_of(batch.view) in MERGED_CODECS
 
 
-def _taken(
+def _take(
     merged: Merged, records: memoryview, owner: object, room: PooledBuffer
 ) -> Iterator[BatchToSend | Dropped | memoryview]:
     made = memoryview(room.data)

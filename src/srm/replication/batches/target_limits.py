@@ -166,7 +166,7 @@ class TargetLimits:
         refused = ((offset, offset + 1) for offset in self._refused_ones)
         return sorted((*refused, *((first, end) for first, end, _ in self._decided)))
 
-    def accepted(self, size: int, source_next: int) -> None:
+    def on_accept(self, size: int, source_next: int) -> None:
         """Learn from an acknowledged batch, and forget what comes before it."""
         if self._refused > size > self._accepted:
             self._accepted = size

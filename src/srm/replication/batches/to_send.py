@@ -156,7 +156,7 @@ def _make_batches(
     decoded = decode(first, wanted_offset)
     for batch in group.batches[1:]:
         decoded += decode(batch, wanted_offset)
-    records: Sequence[Record] = decoded if transform is None else transform.kept(decoded)
+    records: Sequence[Record] = decoded if transform is None else transform.select(decoded)
     if passes and headers_of is None and len(records) == first.record_count:
         yield _pass_through(first, end, owner)
         return

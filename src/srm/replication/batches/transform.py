@@ -46,7 +46,7 @@ class Transform:
         self._here = f"{clusters.target},{target_topic},".encode()
         self.drops_some = bool(settings.provenance or patterns)
 
-    def kept(self, records: Sequence[Record]) -> Sequence[Record]:
+    def select(self, records: Sequence[Record]) -> Sequence[Record]:
         """Return the records that are copied."""
         if not self.drops_some:
             return records

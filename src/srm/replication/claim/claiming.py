@@ -61,7 +61,7 @@ class Claiming:
         self._target = target
         self._claim_lifetime = claim_lifetime
         self._read_assignment = read_assignment
-        self._added_headers = config.records.added
+        self._added_headers = config.records.target_only
         self._accepts_loss = config.data_loss_policy == "continue"
         self._read_committed = config.isolation_level == "read_committed"
         self._claims = ClaimPermits()

@@ -41,7 +41,7 @@ class Backlog:
             del self._copies[node], self._waiting[node]
             self._held.discard(node)
 
-    def arrived(self, copy: PartitionCopy) -> None:
+    def on_data(self, copy: PartitionCopy) -> None:
         """Something was fetched for a partition."""
         self._waiting[self._node_of[copy]][copy] = None
 

@@ -210,7 +210,7 @@ class SourceLoop:
                 size += length
                 largest = max(largest, length)
                 self._changed[key] = None
-                self._backlog.arrived(copy)
+                self._backlog.on_data(copy)
                 self._on_data(copy)
             if damage is not None and not copy.is_drained:
                 # What stands before it is copied first, unless a claim has begun anew.

@@ -21,7 +21,7 @@ from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.text.reason import set_key
 from srm.domain.verification.offset_ranges import both_ends
-from srm.errors import DataLossError, SrmError, told
+from srm.errors import DataLossError, SrmError, message
 from srm.replication import codes
 from srm.replication.batches.merging import Merging
 from srm.replication.batches.transform import ClusterIds, Transform
@@ -395,9 +395,9 @@ class Lifecycle:
             return
         [offset] = offsets
         refusal = codes.REFUSED[produced.error]
-        what = f"{len(outgoing.view)} bytes, {refusal.named(produced.message)}"
+        what = f"{len(outgoing.view)} bytes, {refusal.describe(produced.message)}"
         if self._reporter.accepts_loss:
-            told_all = told(f"{copy.target} refused it: {what}", refusal.action)
+            told_all = message(f"{copy.target} refused it: {what}", refusal.action)
             self._reporter.lost(copy, offset, offset + 1, told_all)
             copy.limits.leave_out(offset)
             self.claim(copy)
@@ -407,7 +407,7 @@ class Lifecycle:
         self._stop(
             copy,
             write_answers.Stop(
-                told(refused, action),
+                message(refused, action),
                 retriable=False,
                 blocked=(offset, offset + 1),
                 action=action,

@@ -247,12 +247,12 @@ class PartitionCopy:
             raise RuntimeError(f"{self.target}: sending without a claim")
         return self._queue.send_next(self.claim.producer)
 
-    def acknowledged(self, outgoing: BatchToSend, base_offset: int, now_ms: int) -> bool:
+    def on_ack(self, outgoing: BatchToSend, base_offset: int, now_ms: int) -> bool:
         """Record an acknowledged batch; False when the target put it somewhere unexpected."""
         if base_offset != self.target_next or self._queue.oldest_in_flight is not outgoing:
             return False
         self._queue.acknowledge()
-        self._mapped(outgoing.runs(base_offset), outgoing.leader_epoch)
+        self._map(outgoing.runs(base_offset), outgoing.leader_epoch)
         self.target_next = base_offset + outgoing.count
         if self.is_drained:
             self.source_next, self.source_epoch = self.fetch_offset, self.fetch_epoch
@@ -261,7 +261,7 @@ class PartitionCopy:
         self.failures = 0
         self.is_troubled = False
         if self.limits.knows_something:
-            self.limits.accepted(len(outgoing.view), self.source_next)
+            self.limits.on_accept(len(outgoing.view), self.source_next)
         self.traffic.add(
             outgoing.count, len(outgoing.view), max(0, now_ms - outgoing.max_timestamp)
         )
@@ -411,7 +411,7 @@ class PartitionCopy:
         """Stand at a proven place, with what was found before it."""
         self.map.begin_claim(claim.producer)
         if runs:
-            self._mapped(runs, place.source_epoch)
+            self._map(runs, place.source_epoch)
         if place.source_next != self.source_next:
             self.go_back_to(place.source_next, place.source_epoch)
         self.target_next = place.target_next
@@ -493,7 +493,7 @@ class PartitionCopy:
             self.target_epoch,
         )
 
-    def _mapped(self, runs: Sequence[Run], source_epoch: int) -> None:
+    def _map(self, runs: Sequence[Run], source_epoch: int) -> None:
         self.map.add(runs, source_epoch)
         self.sync_marks.add(runs)
 

@@ -81,7 +81,7 @@ class TargetLink:
             self._in_flight += 1
             self._in_flight_bytes += size
             batches = [(copy.target, batch.view) for copy, _, batch in sent]
-            requests.append(ProduceRequest(batches, partial(self._answered, sent, size)))
+            requests.append(ProduceRequest(batches, partial(self._on_answer, sent, size)))
         if requests:
             self._wire.produce(self._node, requests)
 
@@ -125,11 +125,11 @@ class TargetLink:
                         again.append(copy)
             except Exception as failure:  # what befalls one partition must not stop the others
                 logger.exception(_FAILED, copy.target)
-                self._on_refused(copy, _failed(failure))
+                self._on_refused(copy, _failure(failure))
         self._ready.update(dict.fromkeys(again))
         return sent, size
 
-    def _answered(self, sent: Sent, size: int, answer: ProduceAnswer | UnavailableError) -> None:
+    def _on_answer(self, sent: Sent, size: int, answer: ProduceAnswer | UnavailableError) -> None:
         self._in_flight -= 1
         self._in_flight_bytes -= size
         lost = Produced(codes.NO_ANSWER, -1, "")
@@ -146,7 +146,7 @@ class TargetLink:
                 self._take_over(copy, outgoing, produced, now_ms)
             except Exception as failure:  # as above
                 logger.exception(_FAILED, copy.target)
-                self._on_refused(copy, _failed(failure))
+                self._on_refused(copy, _failure(failure))
         if self._ready:
             self._pump_soon()
 
@@ -154,7 +154,7 @@ class TargetLink:
         self, copy: PartitionCopy, outgoing: BatchToSend, produced: Produced, now_ms: int
     ) -> None:
         if produced.error == codes.NONE:
-            if copy.acknowledged(outgoing, produced.base_offset, now_ms):
+            if copy.on_ack(outgoing, produced.base_offset, now_ms):
                 self._on_progress(copy)
                 return
             produced = Produced(
@@ -166,6 +166,6 @@ class TargetLink:
         self._on_refused(copy, produced)
 
 
-def _failed(failure: Exception) -> Produced:
+def _failure(failure: Exception) -> Produced:
     """Say of a partition that it has to be looked at anew."""
     return Produced(codes.NO_ANSWER, -1, repr(failure))

@@ -98,7 +98,7 @@ class AssignmentFeed(Protocol):
         """The last heartbeat of a driver, as far as the log was read."""
         ...
 
-    def decided(self) -> Collection[PartitionNotes]:
+    def take_decisions(self) -> Collection[PartitionNotes]:
         """Return the decisions that have arrived since the last call; does not block."""
         ...
 
@@ -270,7 +270,7 @@ class Slot:
                 await asyncio.sleep(_POLL_S)  # back-off between attempts
                 continue
             self._quota.set_share(self._feed.share())
-            self._partitions.hear(self._feed.decided())
+            self._partitions.hear(self._feed.take_decisions())
             if newest is not None and newest.generation > self._generation:
                 self._apply(newest)
             self._read_to = self._feed.position

@@ -138,7 +138,7 @@ def judge_refusal(copy: PartitionCopy, produced: Produced, target: str) -> Verdi
         return BlameRecord(produced)
     if error in codes.REFUSED:
         refusal = codes.REFUSED[error]
-        reason, action = refusal.said(produced.message), refusal.action
+        reason, action = refusal.explain(produced.message), refusal.action
         if error == codes.TOPIC_RIGHT_MISSING:
             missing = codes.missing_right("Write", copy.target.topic, target)
             reason, action = str(missing), missing.action

@@ -54,7 +54,7 @@ def assign(
         current: the assignment in force, dead slots included.
         weights: see :func:`relative_weights`; a missing one counts as 1.
     """
-    loads = _kept(partitions, slots, current, weights or {})
+    loads = _keep(partitions, slots, current, weights or {})
     if not loads:
         return {}
     for newcomer in [load for load in loads if not load.partitions]:
@@ -79,7 +79,7 @@ def rebalance(
         max_moves: upper bound of moves in one call, since each one costs a claim.
     """
     everything = [partition for held in current.values() for partition in held]
-    loads = _kept(everything, tuple(current), current, weights)
+    loads = _keep(everything, tuple(current), current, weights)
     mean = sum(load.total for load in loads) / max(1, len(loads))
     if not loads or max(load.total for load in loads) <= tolerance * mean:
         return _result(loads)
@@ -118,7 +118,7 @@ class _Load:
         return partition
 
 
-def _kept(
+def _keep(
     partitions: Collection[AssignedPartition],
     slots: Collection[str],
     current: Mapping[str, Iterable[AssignedPartition]],

@@ -21,11 +21,11 @@ class AssignmentBook:
         self._generation = 0
 
     @property
-    def held(self) -> Mapping[str, tuple[AssignedPartition, ...]]:
+    def partitions_by_slot(self) -> Mapping[str, tuple[AssignedPartition, ...]]:
         """Partitions by slot, slots that are dead or gone included."""
         return self._held
 
-    def meant(self, slot: str) -> Incarnation | None:
+    def incarnation_of(self, slot: str) -> Incarnation | None:
         """Return the process that a slot's assignment is for."""
         return self._meant.get(slot)
 

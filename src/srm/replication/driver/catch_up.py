@@ -80,7 +80,7 @@ class CatchUp:
 
     def _reasons(self, behind: Collection[AssignedPartition]) -> SrmError | None:
         """Return why nothing more will come, None while any partition still moves."""
-        stopped = self._driver.progress.stopped()
+        stopped = self._driver.progress.stopped_partitions()
         names = [TopicPartition(p.topic, p.partition) for p in behind]
         if not all(name in stopped for name in names):
             return None

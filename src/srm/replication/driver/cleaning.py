@@ -93,16 +93,18 @@ class Cleaning:
             copied, gone, cleared = tuple(self._copied.values()), self._gone, self._cleared
         names = {topic.topic for topic in copied if topic.topic_id in gone.source}
         names -= {topic.topic for topic in copied if topic.topic_id not in gone.source}
-        ended = [topic for topic in state.finished(copied, gone) if topic.key() not in cleared]
+        ended = [
+            topic for topic in state.finished_topics(copied, gone) if topic.key() not in cleared
+        ]
         with self._lock:
             self._finished = tuple(ended)
         return [
-            *state.superseded(gone),
+            *state.superseded_keys(gone),
             *state.about(names, gone),
             *((COMMANDS, key) for key in cleared),
         ][:_AT_ONCE]
 
-    def published(self, new: Collection[CopiedTopic], deletions: Collection[Key]) -> None:
+    def on_publish(self, new: Collection[CopiedTopic], deletions: Collection[Key]) -> None:
         """New topics are written down, and records deleted."""
         with self._lock:
             self._copied |= {topic.key(): topic for topic in new}

@@ -48,10 +48,13 @@ class GoneWatch:
         sources = {t.topic_id: (t.topic, t.source_cluster) for t in known}
         targets = {t.target_topic_id: (t.target_topic, t.target_cluster) for t in known}
         return GoneTopics(
-            self._gone("source", sources, source), self._gone("target", targets, target)
+            self._deleted_since("source", sources, source),
+            self._deleted_since("target", targets, target),
         )
 
-    def _gone(self, name: str, known: Mapping[str, tuple[str, str]], side: Side) -> frozenset[str]:
+    def _deleted_since(
+        self, name: str, known: Mapping[str, tuple[str, str]], side: Side
+    ) -> frozenset[str]:
         now = self._clock()
         present = {topic.topic_id for topic in side.topics.values()}
         gone = set()

@@ -167,7 +167,7 @@ class Discovery:
             target_cluster=target_id,
         )
 
-    def gone(self, copied: Collection[CopiedTopic]) -> GoneTopics:
+    def find_deleted(self, copied: Collection[CopiedTopic]) -> GoneTopics:
         """Return which copied topics are gone, as far as the close looks up to now can tell."""
         if self._sides is not None:
             self._gone = self._watch.look(copied, *self._sides)

@@ -65,7 +65,7 @@ class DiscoveryRounds(Protocol):
         """Return the log end of each target partition."""
         ...
 
-    def gone(self, copied: Collection[CopiedTopic]) -> GoneTopics:
+    def find_deleted(self, copied: Collection[CopiedTopic]) -> GoneTopics:
         """Return which of the topics are gone, as far as is known up to now."""
         ...
 
@@ -335,7 +335,7 @@ class FlowDriver:
                 if found != before:  # otherwise the old object says that nothing has changed
                     self.progress.set_partitions(found.partitions, self._target_ends(found))
                     self.discovered = found
-                self._term.cleaning.look(self._discovery.gone, self._clear)
+                self._term.cleaning.look(self._discovery.find_deleted, self._clear)
                 self._work_again(_DISCOVERING)
                 backoff = Backoff()
             except Exception as error:  # noqa: BLE001 -- it is reported, and tried again
@@ -370,12 +370,12 @@ class FlowDriver:
         records |= {topic.key(): topic.value() for topic in new}
         deletions = self._term.deletions(now)
         self._log.publish(records, deletions)
-        self._term.cleaning.published(new, deletions)
+        self._term.cleaning.on_publish(new, deletions)
         self._heartbeat_due = now + HEARTBEAT_S
         if self._term.liveness.deaf(now):
             raise UnavailableError("the driver's own heartbeats do not come back; reading again")
         for change in changes:
-            self._term.published(change)
+            self._term.on_publish(change)
             logger.info(
                 *("%s: slot %s copies %d partitions from generation %d", self._flow, change.slot),
                 *(len(change.partitions), change.generation),

@@ -112,7 +112,7 @@ class Term:
         """Return what has to be published: nothing unless topics, slots or rates ask for it."""
         alive = self.liveness.alive(now)
         self._progress.set_alive(alive)
-        if found is None or not self.liveness.judged(now):
+        if found is None or not self.liveness.is_decisive(now):
             return ()
         due = now >= self._rebalance_due
         again = self._restarted_slots(alive)
@@ -122,7 +122,7 @@ class Term:
         self._settled = (alive, found)
         return self._book.changes(wanted, again, self._state.newest)
 
-    def published(self, change: Assignment) -> None:
+    def on_publish(self, change: Assignment) -> None:
         """An assignment is in force."""
         self._book.load(change)
 
@@ -145,7 +145,7 @@ class Term:
         Naming it has the older one end, if that still runs.
         """
         newest = self._state.newest
-        return {slot for slot in alive if self._book.meant(slot) != newest.get(slot)}
+        return {slot for slot in alive if self._book.incarnation_of(slot) != newest.get(slot)}
 
     def _is_settled(self, alive: tuple[str, ...], found: Discovered) -> bool:
         settled = self._settled
@@ -154,7 +154,7 @@ class Term:
     def _assignment(self, found: Discovered, alive: Collection[str], *, even_out: bool) -> Assigned:
         weights = relative_weights(self._progress.rates())
         partitions = () if self.pause is not None else found.partitions
-        wanted = assign(partitions, alive, self._book.held, weights)
+        wanted = assign(partitions, alive, self._book.partitions_by_slot, weights)
         if even_out:
             self._rebalance_due = self._clock() + REBALANCE_S
             wanted = rebalance(wanted, weights, TOLERANCE, MAX_MOVES)

@@ -23,7 +23,7 @@ def emit_heartbeats(context: FlowContext, stop: threading.Event) -> None:
     config = context.config
     if not config.emit_heartbeats_enabled:
         return
-    topic = context.target.compacted(internal_topics.HEARTBEATS)
+    topic = context.target.compacted_topic(internal_topics.HEARTBEATS)
     failing = False
     while not stop.is_set():
         try:

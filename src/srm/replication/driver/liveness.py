@@ -70,7 +70,7 @@ class Liveness:
         """
         return now - self._echo > DEAF_S
 
-    def judged(self, now: float) -> bool:
+    def is_decisive(self, now: float) -> bool:
         """Whether the set of live slots may be acted on.
 
         Not while the log does not carry our own heartbeats, nor at the start before all slots have

@@ -163,7 +163,7 @@ class ProgressBook:
                 if (at := self._next(partition)) < offset and partition.copy_id in self._partitions
             }
 
-    def stopped(self) -> dict[TopicPartition, PartitionStatus]:
+    def stopped_partitions(self) -> dict[TopicPartition, PartitionStatus]:
         """Return the partitions that have stopped, with their reasons."""
         with self._lock:
             return {k: v for k, v in self._statuses.items() if v.state == "stopped"}

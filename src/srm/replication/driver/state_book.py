@@ -80,7 +80,9 @@ class StateBook:
             case PartitionNotes():
                 self._notes[key] = {record.topic_id, record.target_topic_id}
 
-    def finished(self, copied: Collection[CopiedTopic], gone: GoneTopics) -> list[CopiedTopic]:
+    def finished_topics(
+        self, copied: Collection[CopiedTopic], gone: GoneTopics
+    ) -> list[CopiedTopic]:
         """Return the topics that are gone and of which no position is left, nor of any use.
 
         While the remote topic of a gone one stands, its next self has to know where the copy ends.
@@ -111,7 +113,7 @@ class StateBook:
             and (topic.target_topic_id in gone.target or topic.target_topic_id in inherited)
         ]
 
-    def superseded(self, gone: GoneTopics) -> list[Key]:
+    def superseded_keys(self, gone: GoneTopics) -> list[Key]:
         """Return the records of processes of the past that are of no more use."""
         closed = {key: group for key, group in self._groups.items() if not self._is_live(group)}
         left = self._without_use(closed, gone) if closed else set()
@@ -135,7 +137,7 @@ class StateBook:
         return slot in self.slots and self.newest.get(slot) == incarnation
 
     def _is_live(self, group: PositionGroup) -> bool:
-        return not group.left and self._is_newest(group.slot, group.incarnation)
+        return not group.has_left and self._is_newest(group.slot, group.incarnation)
 
     def _without_use(self, closed: dict[Key, PositionGroup], gone: GoneTopics) -> set[Key]:
         wanted = {entry.copy_id for group in closed.values() for entry in group.positions}

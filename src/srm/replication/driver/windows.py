@@ -133,7 +133,7 @@ class _Keeper:
             self._compare()
         elif found:
             self._ensure_topic()
-            table = self._context.target.compacted(internal_topics.METRICS_WINDOWS)
+            table = self._context.target.compacted_topic(internal_topics.METRICS_WINDOWS)
             table.write({window.key(): window.value() for window in found})
 
     def _wall_ms(self) -> float:

@@ -88,7 +88,7 @@ class IndexWriter:
             or len(self._later)
             or len(self._blocks) > 1
             or self.waiting
-            or (self._droppable is not None and self._claimed)
+            or (self._droppable is not None and self._has_claim)
             or (self._rewrite and self._newest != self._owner)
         )
 
@@ -104,7 +104,7 @@ class IndexWriter:
         return root, IndexRecord(self._key(IndexKind.CHUNK), self._chunk, self._chunk_deleted)
 
     @property
-    def _claimed(self) -> bool:
+    def _has_claim(self) -> bool:
         return self._newest[0] >= 0
 
     # ----- what is new
@@ -124,7 +124,7 @@ class IndexWriter:
 
     def forget_below(self, source_start: int, target_start: int) -> None:
         """Mark the entries of blocks that lie below the starts of both logs."""
-        if not self._claimed:
+        if not self._has_claim:
             return
         # The last entry stays: the last block names its block, and by that its chunk is known.
         below = min(_count_below(self._chunk, source_start, target_start), len(self._chunk) - 1)
@@ -150,7 +150,7 @@ class IndexWriter:
             return records
         self._collect()
         self._mark_chunk()
-        if self._newest != self._owner and (self._claimed or len(self._later) or self._rewrite):
+        if self._newest != self._owner and (self._has_claim or len(self._later) or self._rewrite):
             self._own_index()
         if len(self._later) and not (self._root_due or self._chunk_due):
             self._grow()
@@ -158,7 +158,7 @@ class IndexWriter:
             return [self._root_record()]
         if self._chunk_due:
             return [self._chunk_record()]
-        self._end = self._reached()
+        self._end = self._written_end()
         return []
 
     def written(self, places: Mapping[bytes, int]) -> None:
@@ -182,11 +182,11 @@ class IndexWriter:
             self._root_deleted, self._dying_chunk = 0, None
             self._root_due = True
 
-    def reported(self) -> None:
+    def on_report(self) -> None:
         """A report that names :attr:`end` is acknowledged: what it does not reach can go."""
         self._leaving |= self._superseded
         self._superseded = set()
-        if self._chunk_deleted and self._claimed and self._dying is None:
+        if self._chunk_deleted and self._has_claim and self._dying is None:
             self._dying = self._deleted_keys()
             self._leaving |= self._dying
         if self._root_deleted and self._droppable is not None and self._dying_chunk is None:
@@ -207,7 +207,7 @@ class IndexWriter:
         # Empty ones too: the former ones go, and nothing may lead to them any more.
         self._chunk_due = len(self._chunk) > 0 or self._chunk_place >= 0
         self._root_due = len(self._root) > 0 or self._root_place >= 0
-        if self._claimed:  # until then a former owner may still be at work
+        if self._has_claim:  # until then a former owner may still be at work
             self._superseded |= self._former
             self._former = set()
 
@@ -242,7 +242,7 @@ class IndexWriter:
         self._later = self._later.slice(count)
         self._chunk_due = True
 
-    def _reached(self) -> MapEnd:
+    def _written_end(self) -> MapEnd:
         if self._blocks:
             block, place = next(reversed(self._blocks.values()))
             key = block.block_key
@@ -253,7 +253,7 @@ class IndexWriter:
     def _mark_chunk(self) -> None:
         """Mark the oldest chunk if its blocks are to be deleted."""
         chunk = self._droppable
-        if chunk is None or self._root_deleted or not self._claimed or self._root_due:
+        if chunk is None or self._root_deleted or not self._has_claim or self._root_due:
             return
         first = self._root[0] if len(self._root) else None
         if first is None or (first.key_start, first.owner) != (chunk.key.number, chunk.key.owner):

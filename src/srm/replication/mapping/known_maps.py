@@ -75,13 +75,13 @@ def known_maps(
         thorough: partitions of which every block has to be looked at.
     """
     ends = {p: end for p, end in wanted.items() if end is not None and p not in thorough}
-    trees = _reached(ends, topic)
+    trees = _map_ends(ends, topic)
     rest = {p: end for p, end in wanted.items() if p not in trees}
     known = {p: KnownMap(Rebuilt(tree)) for p, tree in trees.items()}
-    return {**known, **_scanned(rest, topic)} if rest else known
+    return {**known, **_scan(rest, topic)} if rest else known
 
 
-def _reached(
+def _map_ends(
     ends: Mapping[AssignedPartition, MapEnd], topic: MapTopic
 ) -> dict[AssignedPartition, MapTree]:
     """Follow places; leave out where something else stands than should, or what is damaged."""
@@ -106,7 +106,7 @@ def _with_roots(
             logger.info("the map of %s is looked for: %s", partition.topic, error)
 
 
-def _scanned(
+def _scan(
     wanted: Mapping[AssignedPartition, MapEnd | None], topic: MapTopic
 ) -> dict[AssignedPartition, KnownMap]:
     tables = _tables(wanted, topic)

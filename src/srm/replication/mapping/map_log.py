@@ -99,13 +99,13 @@ class MapLog:
         moved, self._moved = self._moved, set()
         return moved
 
-    def reported(self) -> None:
+    def on_report(self) -> None:
         """All positions that rest on what was written are acknowledged."""
         untold, self._untold = self._untold, {}
         for copy_id, index in untold.items():
             if self._writers.get(copy_id) is index:  # it has news since: that was not told of
                 continue
-            index.reported()
+            index.on_report()
             if index.has_news:
                 self._writers[copy_id] = index
 

@@ -126,7 +126,7 @@ class Framing:
         return int(self._job.n)
 
     @property
-    def reached(self) -> tuple[int, int]:
+    def end(self) -> tuple[int, int]:
         """Leader epoch of the last batch, -1 before the first, and the offset behind it."""
         return int(self._job.epoch), int(self._job.next)
 
@@ -183,7 +183,7 @@ class Framing:
         job, at = self._job, self._job.at
         (length,) = _LENGTH.unpack_from(self._records, at + _LENGTH_AT)
         batch = self._records[at : at + _NOT_COUNTED + length]
-        opened = memoryview(_opened(batch))
+        opened = memoryview(_decompress(batch))
         outer = getattr(job, "in"), job.size
         self._make_room(len(opened))
         setattr(job, "in", _address(opened))
@@ -252,7 +252,7 @@ class PairSearch:
         return outcome, int(self._job.first), int(self._job.source.at)
 
 
-def _opened(batch: memoryview) -> bytearray:
+def _decompress(batch: memoryview) -> bytearray:
     decoder = _DECODERS.get(batch[_CODEC_AT] & _CODEC_BITS)
     if decoder is None:
         raise IntegrityError("the codec of a batch is not known")

@@ -239,10 +239,10 @@ class Reporter:
             self._statuses.forget(copy)
             self._synced.pop(copy, None)
             self._looked_at.pop(copy, None)
-        changed = self._changed(copies)
+        changed = self._copies_to_report(copies)
         due, self._statuses_due = self._statuses_due, False
         rests_due = due or now_s() >= self._everything_due
-        for status in self._statuses.told(changed, now_ms, due=due, rests_due=rests_due):
+        for status in self._statuses.changes(changed, now_ms, due=due, rests_due=rests_due):
             self._untold[status.key()] = status
         if self._copies != copies:
             self._copies = copies
@@ -268,7 +268,7 @@ class Reporter:
 
         return write
 
-    def _changed(self, copies: Sequence[PartitionCopy]) -> Sequence[PartitionCopy]:
+    def _copies_to_report(self, copies: Sequence[PartitionCopy]) -> Sequence[PartitionCopy]:
         """Return what there may be news of: all copies each half minute, and when all is told."""
         looked_at = self._looked_at
         if self._statuses_due or now_s() >= self._everything_due:
@@ -338,7 +338,7 @@ class Reporter:
             for number, entry in snapshot.positions
             if entry.copy_id in snapshot.cut and number not in late
         }
-        self._map.reported()
+        self._map.on_report()
         untold = {entry.copy_id for _, entry in self._leaving}
         self._map.forget_others(snapshot.copied | untold)
         self._write_metrics(snapshot.metrics)

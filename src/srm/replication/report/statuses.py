@@ -34,7 +34,7 @@ class Statuses:
         self._told.pop(_key(copy), None)
         self._rests_since.pop(_key(copy), None)
 
-    def told(
+    def changes(
         self, copies: Sequence[PartitionCopy], now_ms: int, *, due: bool, rests_due: bool
     ) -> Iterator[PartitionStatus]:
         """Return the states to tell: those that changed, all that are ``due``.

@@ -65,7 +65,7 @@ class FlowState:
             return None
 
 
-def unfinished(forward: FlowContext) -> tuple[str, ...]:
+def open_restores(forward: FlowContext) -> tuple[str, ...]:
     """Say of which topics of a flow's source a restore was begun and not handed over.
 
     If the flow went on now, it would copy what is restored a second time. Where the topic on the

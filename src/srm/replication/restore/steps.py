@@ -87,7 +87,7 @@ def check(planned: RestorePlan) -> None:
             f"{flow} is not paused: a restore is for what an unplanned failover has left behind; "
             f"while {flow} runs, it would copy what is restored once more"
         )
-    for refused in planned.refused:
+    for refused in planned.refusals:
         raise ConflictError(refused.reason)
 
 
@@ -112,7 +112,7 @@ def restore(
     if planned.is_over or pause is None:
         return Restored(names, 0, 0, goes_on=True, unrestored=planned.unrestored)
     records = 0
-    if planned.wanted:
+    if planned.to_restore:
         works, pause = _begin(context, planned, pause, tell)
         copies = [work.places(work.copy) for work in works]
         sealed = _seal(context, context.forward, copies, tell)
@@ -167,25 +167,25 @@ def _begin(
     Raises:
         ConflictError: the pause has ended, or another one has replaced it.
     """
-    copies = [each.copy for each in planned.wanted.values()]
+    copies = [each.copy for each in planned.to_restore.values()]
     config = restoring(context.copying.config, copies)
     copying = replace(context.copying, config=config)
     source = context.forward.source
     Discovery(copying, copying.config).prepare()
     context.own_switch.resume()  # an earlier restore, of other topics, has ended there
-    tell(f"creating {', '.join(planned.wanted)} on {source.alias}, as their copies are")
+    tell(f"creating {', '.join(planned.to_restore)} on {source.alias}, as their copies are")
     topic_sync.sync(copying)
     there = context.forward.target.topics()
-    wanted = {name: there[each.copy].partitions for name, each in planned.wanted.items()}
+    wanted = {name: there[each.copy].partitions for name, each in planned.to_restore.items()}
     originals = _until_there(context, wanted)
     flow = copying.config.flow
     known, new = FlowState.read(source, flow).restoring, replace(pause, request=uuid.uuid4().hex)
     topics = dict(known.topics) if known is not None and known.is_for(pause) else {}
-    topics |= {name: originals[name].topic_id for name in planned.wanted}
+    topics |= {name: originals[name].topic_id for name in planned.to_restore}
     record = RestoreRecord((pause.request, new.request), topics, context.by, copying.now_ms())
     StateTopic(source, flow.source).write({RESTORE_KEY: record.value()})
     context.switch.pause(new, pause.request)
-    plans = planned.wanted.items()
+    plans = planned.to_restore.items()
     return [Work(each, there[each.copy], originals[name]) for name, each in plans], new
 
 
@@ -266,5 +266,5 @@ def renew_checkpoints(forward: FlowContext, originals: Mapping[str, str]) -> int
             if renewed != each:
                 changed[each.key()] = renewed.value()
     if changed:
-        target.compacted(topic).write(changed)
+        target.compacted_topic(topic).write(changed)
     return len(changed)

@@ -16,7 +16,7 @@ from srm.domain.flow_state.slot_records import next_incarnation
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position
 from srm.domain.offset_map.runs import Runs
-from srm.domain.recovery.restore import SLOT, TopicPlan, holes, inverted, runs_from
+from srm.domain.recovery.restore import SLOT, TopicPlan, holes, invert, runs_from
 from srm.domain.text.amount import amount
 from srm.engine.ports import TopicDescription
 from srm.errors import ConflictError, FencedError, IntegrityError, SrmError, UnavailableError
@@ -43,7 +43,7 @@ class Work:
     copy: TopicDescription
     original: TopicDescription
 
-    def assigned(self, number: int) -> AssignedPartition:
+    def assignment(self, number: int) -> AssignedPartition:
         """Return a partition as the forward flow is assigned it."""
         here, there = self.original, self.copy
         return AssignedPartition(here.name, number, here.topic_id, there.name, there.topic_id)
@@ -60,7 +60,7 @@ def hand_topic_over(
     """Give the forward flow the map of one topic, and look whether it reads the same."""
     maps = context.copying.maps.load([work.copy.name])
     numbers = range(work.copy.partitions)
-    assigned = [work.assigned(number) for number in numbers]
+    assigned = [work.assignment(number) for number in numbers]
     starts = context.starts.load(assigned)
     handovers, expected = [], {}
     for partition in assigned:
@@ -77,7 +77,7 @@ def hand_topic_over(
         start = starts.get(partition)
         if isinstance(start, SrmError):
             raise start
-        runs = inverted(mine.runs)
+        runs = invert(mine.runs)
         handovers.append(Handover(partition, start, runs, position, claim))
         expected[TopicPartition(partition.topic, partition.partition)] = OffsetMap(runs, position)
     _check_seals(context, work, sealed)

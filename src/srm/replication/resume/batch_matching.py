@@ -48,14 +48,14 @@ class WholeBatches:
         """
         if _is_copy(batch, first):
             return [(first, [(first.base_offset, first.record_count)])]
-        ours = _opened(batch)
+        ours = _records_of(batch)
         if self._native is None or ours is None:
             return []
         comparison = self._native.comparison(ours, with_time=not batch.has_log_append_time)
         found: list[tuple[BatchHeader, Stretches]] = []
         while comparison.index < batch.record_count:
             theirs = await self._ahead.batch_ahead(len(found))
-            opened = None if theirs is None else _opened(theirs)
+            opened = None if theirs is None else _records_of(theirs)
             stretches = None if opened is None else comparison.equals(opened)
             if theirs is None or stretches is None:
                 return []
@@ -75,7 +75,7 @@ def _is_copy(ours: BatchHeader, theirs: BatchHeader) -> bool:
     )
 
 
-def _opened(batch: BatchHeader) -> memoryview | None:
+def _records_of(batch: BatchHeader) -> memoryview | None:
     if not batch.codec:
         return batch.view
     if batch.codec not in MERGED_CODECS:

@@ -145,7 +145,7 @@ class Steps:
             at = place.at
             equal = ahead.equals(at, copied.content, copied.time)
             return [at] if equal and place.allows(ahead.offset(at), 0) else []
-        while (last := ahead.next_needed(place.at, credit)) == ahead.opened:
+        while (last := ahead.next_needed(place.at, credit)) == ahead.opened_end:
             if not await ahead.open_more():
                 break
         await ahead.index_contents()
@@ -156,7 +156,7 @@ class Steps:
             if ahead.equals(index, copied.content, copied.time)
             and place.allows(ahead.offset(index), ahead.needed(place.at, index))
         ]
-        if last == ahead.opened and not ahead.ended and (copied.time is None or not found):
+        if last == ahead.opened_end and not ahead.ended and (copied.time is None or not found):
             self.give_up(copied.offset, "more of the source is to be searched for it than fits")
         if len(same) == _MOST_EQUAL:
             self.give_up(copied.offset, "the source holds too many records equal to it")
@@ -178,7 +178,7 @@ class Steps:
         if self._truncated:
             return True
         end = ahead.next_needed(place.at, place.credit)
-        room_until = ahead.offset(end) if end < ahead.opened else ahead.end
+        room_until = ahead.offset(end) if end < ahead.opened_end else ahead.end
         return room_until - place.passed - place.credit > place.gone
 
     async def _unexplained_step(self, places: list[Place], copied: Content) -> Place:
@@ -195,7 +195,7 @@ class Steps:
             return place
         ahead = self._ahead
         await ahead.index_contents()
-        while (last := ahead.next_needed(place.at, _MOST_UNEXPLAINED)) == ahead.opened:
+        while (last := ahead.next_needed(place.at, _MOST_UNEXPLAINED)) == ahead.opened_end:
             if not await ahead.open_more():
                 break
         index = self._only_equal(place, last, copied)
@@ -216,7 +216,7 @@ class Steps:
         is taken, and the rest is copied again. Equal ones that were passed count as well.
         """
         ahead = self._ahead
-        same = ahead.same_content(ahead.first, ahead.opened, copied.content, _MOST_ALIKE)
+        same = ahead.same_content(ahead.first, ahead.opened_end, copied.content, _MOST_ALIKE)
         found = [i for i in same if ahead.equals(i, copied.content, copied.time)]
         if copied.time is None or len(found) != 1 or len(same) == _MOST_ALIKE:
             return None

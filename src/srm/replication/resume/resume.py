@@ -239,7 +239,7 @@ async def resume(
                 _note_foreign(foreign, batch)
         if now_s() - told_at > _TELL_EVERY_S or walk.waiting_runs > _MOST_RUNS:
             told_at = now_s()
-            settled = walk.settled()
+            settled = walk.settle()
             if settled is not None and (progress is None or _has_rotated(claim, known, ours)):
                 # Under the new id nobody would know any more that the old one has to lapse.
                 found.extend(settled.runs)

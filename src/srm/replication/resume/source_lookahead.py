@@ -99,7 +99,7 @@ class SourceAhead:
         self._last_of_key: dict[int, int] | None = None
 
     @property
-    def opened(self) -> int:
+    def opened_end(self) -> int:
         """Index after the last opened record."""
         return self._base + len(self._offsets)
 
@@ -139,7 +139,7 @@ class SourceAhead:
 
     async def open_to(self, index: int) -> bool:
         """Open up to a record; False where there is none, or where no more may be kept."""
-        while index >= self.opened:
+        while index >= self.opened_end:
             if not await self.open_more():
                 return False
         return True
@@ -153,7 +153,7 @@ class SourceAhead:
     def _keep(self, records: Sequence[Record], epoch: int) -> None:
         comparison = self._comparison
         content, lenient = comparison.content, comparison.may_lack_some
-        first = self.opened
+        first = self.opened_end
         self._offsets.extend([record.offset for record in records])
         self._times.extend([record.timestamp for record in records])
         self._contents.extend([content(record) for record in records])
@@ -167,9 +167,9 @@ class SourceAhead:
             self._needed.append(self._needed_in_all)
             self._needed_in_all += kind < 4
         if self._same is not None:
-            self._index_contents(first, self.opened)
+            self._index_contents(first, self.opened_end)
         if self._last_of_key is not None:
-            self._index_keys(first, self.opened)
+            self._index_keys(first, self.opened_end)
 
     async def _fetch(self) -> bool:
         """Fetch until there is more to compare; False at the end of the source.
@@ -234,7 +234,7 @@ class SourceAhead:
         # The first index with more than ``wanted`` before it comes right after that record.
         after = bisect_left(self._needed, wanted + 1, index - self._base)
         if after == len(self._needed) and self._needed_in_all <= wanted:
-            return self.opened
+            return self.opened_end
         return self._base + after - 1
 
     def needed_below(self, index: int, offset: int) -> int:
@@ -285,7 +285,7 @@ class SourceAhead:
         Only after :meth:`index_contents`.
         """
         found: list[int] = []
-        if begin >= self.opened or self._same is None:
+        if begin >= self.opened_end or self._same is None:
             return found
         here = self._contents[begin - self._base] == content
         index = begin if here else self._first_same.get(content, _NONE)
@@ -345,16 +345,16 @@ class SourceAhead:
         """Let records be looked up by content from now on."""
         if self._same is None:
             self._same = array("q")
-            for first in range(self._base, self.opened, _FORGET_RECORDS):
-                self._index_contents(first, min(first + _FORGET_RECORDS, self.opened))
+            for first in range(self._base, self.opened_end, _FORGET_RECORDS):
+                self._index_contents(first, min(first + _FORGET_RECORDS, self.opened_end))
                 await self._turns.give_way()
 
     async def index_keys(self) -> None:
         """Let the last records of keys be looked up from now on."""
         if self._last_of_key is None:
             self._last_of_key = {}
-            for first in range(self._base, self.opened, _FORGET_RECORDS):
-                self._index_keys(first, min(first + _FORGET_RECORDS, self.opened))
+            for first in range(self._base, self.opened_end, _FORGET_RECORDS):
+                self._index_keys(first, min(first + _FORGET_RECORDS, self.opened_end))
                 await self._turns.give_way()
 
     def _index_contents(self, first: int, end: int) -> None:

@@ -178,7 +178,7 @@ class SourceWalk:
         ahead = self._ahead
         if self._lenient or others or place.credit or place.owed or not batch.is_dense:
             return False
-        if place.at != ahead.opened or batch.base_offset != self._target_next:
+        if place.at != ahead.opened_end or batch.base_offset != self._target_next:
             return False
         first = await ahead.batch_ahead()
         if first is None or not (place.begun or self._begins_here):
@@ -192,7 +192,7 @@ class SourceWalk:
                 place.find(place.at, offset, target, count, theirs.leader_epoch)
                 target += count
         ahead.pass_batches(len(found))
-        place.at = ahead.opened
+        place.at = ahead.opened_end
         self._target_next = target
         return bool(found)
 
@@ -282,7 +282,7 @@ class SourceWalk:
         """Count the runs that were not handed out yet."""
         return len(self._places[0].runs)
 
-    def settled(self) -> Settled | None:
+    def settle(self) -> Settled | None:
         """Hand out what is proven, whatever follows.
 
         None while reading has branched, or where something is still to be shown.
@@ -318,7 +318,7 @@ class SourceWalk:
         return min(places, key=lambda p: (self._boundary(p), p.removed.count))
 
     def _is_possible(self, place: Place) -> bool:
-        if place.owed or place.at > self._ahead.opened:
+        if place.owed or place.at > self._ahead.opened_end:
             return False
         before = self._ahead.needed_below(place.at, place.source_next)
         return before <= place.credit

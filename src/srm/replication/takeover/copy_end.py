@@ -151,7 +151,7 @@ async def read_range(
                 verify(batch)
                 async for piece in records_of(batch, turns, before):
                     kept = [record for record in piece if record.offset < wanted.end]
-                    if kept := list(kept if transform is None else transform.kept(kept)):
+                    if kept := list(kept if transform is None else transform.select(kept)):
                         yield kept
         found = batches(fetched.records, legacy.convert)
         offset = max((batch.last_offset + 1 for batch in found), default=offset)
@@ -258,7 +258,7 @@ class WalkedLogs:
         left = start.left_out if start is not None else ()
         decided = [note.up_to(await reader.held_to(note)) for note in left]
         comparison = Comparison(
-            self._config.records.added,
+            self._config.records.target_only,
             self._config.data_loss_policy == "continue",
             self._transform(assigned),
             [note.left_out for note in decided if note and note.left_out],

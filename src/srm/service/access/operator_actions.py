@@ -138,7 +138,7 @@ class Actions:
         with self._open(flow.target) as target:
             topics = {flow: topic_on(target, flow)}
             [answer] = driver_requests.ask(topics, action.action, by, now_ms(), wait_s=0)
-        return _told(answer, by)
+        return _answer_row(answer, by)
 
     def lists(self, flow: Flow, name: ListName) -> Lists:
         """Return a list as it is on the target.
@@ -178,7 +178,7 @@ class Actions:
         )
 
 
-def _told(answer: Answer, by: str) -> ReplicatorAnswer:
+def _answer_row(answer: Answer, by: str) -> ReplicatorAnswer:
     return ReplicatorAnswer(
         str(answer.flow), answer.action, answer.outcome, answer.application, answer.host, by
     )

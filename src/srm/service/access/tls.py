@@ -58,7 +58,7 @@ def server_context(settings: AccessSettings) -> ssl.SSLContext:
         ConfigError: a file is missing or cannot be used.
     """
     chain = _Chain(settings)
-    chain.context.sni_callback = chain.renewed
+    chain.context.sni_callback = chain.renew
     return chain.context
 
 
@@ -70,7 +70,7 @@ class _Chain:
         self._written = self._stamp()
         self.context = self._read()
 
-    def renewed(self, handshake: ssl.SSLObject, _name: str | None, _of: ssl.SSLContext) -> None:
+    def renew(self, handshake: ssl.SSLObject, _name: str | None, _of: ssl.SSLContext) -> None:
         """Read the files again where they have changed; called for each handshake."""
         written = self._stamp()
         if written != self._written:

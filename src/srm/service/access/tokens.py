@@ -192,12 +192,12 @@ def bearer_access(settings: AccessSettings, keys: Keys | None = None) -> Access:
         given: HTTPAuthorizationCredentials | None = Depends(_BEARER),  # noqa: B008 -- FastAPI's way
     ) -> User:
         if given is None:
-            raise _refused("give a bearer token")
+            raise _refusal("give a bearer token")
         try:
             claims = await _claims(given.credentials, known, settings)
         except jwt.PyJWTError as error:
             audit.warning("a token from %s is refused: %s", address(request), error)
-            raise _refused(f"the token is refused: {error}", "invalid_token") from None
+            raise _refusal(f"the token is refused: {error}", "invalid_token") from None
         name = claims.get(settings.oidc_user_claim) or claims.get("sub")
         # Names may be the user's own choice at the provider; groups are not.
         return User(str(name), roles(settings, groups(claims, settings.oidc_roles_claim)))
@@ -243,7 +243,7 @@ def groups(claims: Mapping[str, Any], path: str) -> frozenset[str]:
     return frozenset(map(str, found)) if isinstance(found, list) else frozenset()
 
 
-def _refused(why: str, error: str = "") -> HTTPException:
+def _refusal(why: str, error: str = "") -> HTTPException:
     challenge = 'Bearer realm="srm"' + (f', error="{error}"' if error else "")
     return HTTPException(401, why, {"WWW-Authenticate": challenge})
 

@@ -36,7 +36,7 @@ class Watchers(Protocol):
         """Return the services that watch a target, the one heard of last first."""
         ...
 
-    def watched(self) -> tuple[str, ...]:
+    def watched_targets(self) -> tuple[str, ...]:
         """Return the targets that some other service watches."""
         ...
 
@@ -122,7 +122,7 @@ class Federation:
     @property
     def targets(self) -> tuple[str, ...]:
         """The targets that others watch, or should."""
-        found = dict.fromkeys((*self._expected, *self._neighbours.watched()))
+        found = dict.fromkeys((*self._expected, *self._neighbours.watched_targets()))
         return tuple(sorted(target for target in found if target not in self._here))
 
     def home(self, target: str) -> str:
@@ -208,7 +208,7 @@ class Federation:
             if reply is not None:
                 return reply
         if missing:
-            raise UnavailableError(f"{path}: {_told(missing)}")
+            raise UnavailableError(f"{path}: {_missing_text(missing)}")
         raise ElsewhereError(f"{path}: not known here, nor to {', '.join(found) or 'others'}")
 
     async def pages(
@@ -327,5 +327,5 @@ def _detail(reply: Reply) -> str:
     return str(_problem(reply).get("detail", reply.status))
 
 
-def _told(missing: Mapping[str, str]) -> str:
+def _missing_text(missing: Mapping[str, str]) -> str:
     return "; ".join(f"{target}: {why}" for target, why in missing.items())

@@ -49,7 +49,7 @@ def allowed_hosts(settings: ServiceSettings) -> tuple[str, ...]:
     own = [*_LOOPBACK, settings.host]
     if settings.remote.advertise:
         own.append(announced_host(settings))
-    return tuple(dict.fromkeys((*map(_pattern, given), *map(_bracketed, own))))
+    return tuple(dict.fromkeys((*map(_pattern, given), *map(_bracket, own))))
 
 
 def _pattern(name: str) -> str:
@@ -61,7 +61,7 @@ def _pattern(name: str) -> str:
     return name
 
 
-def _bracketed(host: str) -> str:
+def _bracket(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 

@@ -102,13 +102,13 @@ async def everywhere(
         )
     count = MOST_GATHERED if listed.whole else offset + limit
     pages, missing = await federation.pages(request, listed.told, count, listed.whole)
-    merged = [*filter(wanted, _merged(own, pages, listed))]
+    merged = [*filter(wanted, _merge(own, pages, listed))]
     items = tuple(merged[offset : offset + limit])
     unread = 0 if listed.whole else sum(p.total - len(p.items) for p in pages.values())
     return Page(items, len(merged) + unread, offset, missing)
 
 
-def _merged(own: Iterable[_T], others: Mapping[str, Page[_T]], listed: Listed[_T]) -> list[_T]:
+def _merge(own: Iterable[_T], others: Mapping[str, Page[_T]], listed: Listed[_T]) -> list[_T]:
     told = [(True, row) for row in own]
     told += [
         (listed.home(row) == target, row) for target, part in others.items() for row in part.items

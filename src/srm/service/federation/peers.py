@@ -91,17 +91,17 @@ class Board:
     def watchers(self) -> tuple[Announcement, ...]:
         """Return the services that watch this cluster, the one heard of last first."""
         begin = self._clock() - MISSED * BEAT_S
-        return tuple(heard.announcement for heard in self._known() if heard.at >= begin)
+        return tuple(heard.announcement for heard in self._services() if heard.at >= begin)
 
     def silence(self) -> str:
         """Say of the service that was heard of last since when it is silent; empty: of none."""
-        known = self._known()
+        known = self._services()
         if not known:
             return ""
         age_ms = (self._clock() - known[0].at) * 1000
         return f"{known[0].announcement.url} was last heard of {ago(age_ms)}"
 
-    def _known(self) -> list[Heard]:
+    def _services(self) -> list[Heard]:
         found = [h for h in self._heard.values() if self.alias in h.announcement.targets]
         return sorted(found, key=lambda heard: -heard.at)
 
@@ -119,7 +119,7 @@ class Board:
         """Take the announcement back."""
         if self._own is not None and self._is_made:
             try:
-                topic = cluster.compacted(internal_topics.SERVICE_HEARTBEATS)
+                topic = cluster.compacted_topic(internal_topics.SERVICE_HEARTBEATS)
                 topic.write({self._own.key(): None})
             except SrmError as error:
                 _logger.info("%s still lists this service for a while: %s", self.alias, error)
@@ -151,11 +151,13 @@ class Board:
         if not self._is_made:
             ensure_compacted(cluster, topic, 1, self._replicas, _KEPT)
             self._is_made = True
-        cluster.compacted(topic).write({own.key(): replace(own, time_ms=self._now()).value()})
+        cluster.compacted_topic(topic).write({own.key(): replace(own, time_ms=self._now()).value()})
 
     def _read(self, cluster: Cluster) -> None:
         found: dict[bytes, Heard] = {}
-        for key, value in cluster.compacted(internal_topics.SERVICE_HEARTBEATS).read().items():
+        for key, value in (
+            cluster.compacted_topic(internal_topics.SERVICE_HEARTBEATS).read().items()
+        ):
             try:
                 told = Announcement.decode(value)
             except IntegrityError as error:
@@ -229,7 +231,7 @@ class Neighbours:
         board = self._boards.get(target)
         return board.watchers() if board is not None else ()
 
-    def watched(self) -> tuple[str, ...]:
+    def watched_targets(self) -> tuple[str, ...]:
         """Return the targets that some other service watches."""
         return tuple(alias for alias, board in self._boards.items() if board.watchers())
 

@@ -149,7 +149,7 @@ class Remote:
     async def _ask(
         self, url: httpx.URL, target: str, headers: Mapping[str, str], most_bytes: int
     ) -> Reply:
-        client = self._opened()
+        client = self._open_client()
         sent = {TARGET_HEADER: target, "Accept": ", ".join(_TYPES), "Accept-Encoding": "identity"}
         sent |= self._credentials(headers)
         sent |= {name: headers[name] for name in _PASSED_ON if name in headers}
@@ -179,7 +179,7 @@ class Remote:
         given = headers.get("Authorization", "")
         return {"Authorization": given} if self._passes_tokens and given else {}
 
-    def _opened(self) -> httpx.AsyncClient:
+    def _open_client(self) -> httpx.AsyncClient:
         if self._client is None:
             self._client = httpx.AsyncClient(
                 verify=self._context,

@@ -110,7 +110,7 @@ def read(of: Any, body: bytes) -> Any:
         raise UnavailableError(STRANGE) from None
 
 
-def _named(row: FlowSummary) -> Flow:
+def _flow_of(row: FlowSummary) -> Flow:
     flow = _between(row)
     if row.flow != str(flow):
         raise UsageError(f"{row.flow!r} is not {flow}")
@@ -121,7 +121,7 @@ def _between(row: FlowSummary | RemoteTopic | MoveRow | MetricSeries) -> Flow:
     return Flow.parse(f"{row.source}->{row.target}")
 
 
-FLOWS: Final = Told(FlowSummary, _named)
+FLOWS: Final = Told(FlowSummary, _flow_of)
 REMOTE_TOPICS: Final = Told(RemoteTopic, _between)
 MOVES: Final = Told(MoveRow, _between, lambda flow: (flow.source, flow.target))
 DRILLS: Final = Told(DrillRow, lambda row: Flow.parse(row.flow))

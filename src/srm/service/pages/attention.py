@@ -73,10 +73,10 @@ def headline(flows: Sequence[FlowSummary], late: Collection[str] = ()) -> Headli
     if needing:
         unseen = "cannot be seen" if worst.looked_ms or worst.error else "is not known yet"
         word = unseen if worst.state == "UNKNOWN" else f"is {worst.state.lower()}"
-        return Headline(worst.state, _told(needing, flows, word, "need attention"))
+        return Headline(worst.state, _count_text(needing, flows, word, "need attention"))
     behind_now = [flow for flow in flows if flow.flow in late]
     if behind_now:
-        return Headline("DEGRADED", _told(behind_now, flows, "is behind", "are behind"))
+        return Headline("DEGRADED", _count_text(behind_now, flows, "is behind", "are behind"))
     running = sum(flow.state == "RUNNING" for flow in flows)
     if running == len(flows):
         every = {1: "The flow is", 2: "Both flows are"}.get(running, f"All {running} flows are")
@@ -87,7 +87,9 @@ def headline(flows: Sequence[FlowSummary], late: Collection[str] = ()) -> Headli
     return Headline("RUNNING", f"{running} running, {others} paused, idle or off")
 
 
-def _told(some: Sequence[FlowSummary], flows: Sequence[FlowSummary], one: str, more: str) -> str:
+def _count_text(
+    some: Sequence[FlowSummary], flows: Sequence[FlowSummary], one: str, more: str
+) -> str:
     if len(some) == 1:
         return f"{arrow(some[0].flow)} {one}"
     return f"{len(some)} of {amount(len(flows), 'flow')} {more}"

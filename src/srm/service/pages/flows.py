@@ -150,7 +150,7 @@ def topic_page(
 ) -> Response:
     """Show a topic with its partitions; those in trouble come first."""
     row = views.topic(flow, topic)
-    look, view = views.seen(flow)
+    look, view = views.last_look(flow)
     every = flow_rows.partition_rows(view, row.topic)
     found = [one for one in every if not state or one.state in _STATE_OF[state]]
     found.sort(key=_trouble_first)

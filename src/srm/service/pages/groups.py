@@ -89,7 +89,7 @@ def group_page(
     request: Request, views: ViewsDep, flow: FlowDep, group: str, commits: CommitsDep
 ) -> Response:
     """Show a group by partition."""
-    look = views.seen(flow)[0]
+    look = views.last_look(flow)[0]
     opposite = views.opposite(flow)
     detail = flow_rows.group_detail(look, group, commits, opposite)
     if detail is None:
@@ -137,7 +137,7 @@ def _windows(views: Views, look: FlowLook) -> WindowsOf:
 
     @cache
     def windows(topic: str) -> tuple[Copied, ...]:
-        return tuple(series.copied(look.flow, topic, end_ms - PACE_MS, end_ms))
+        return tuple(series.copied_between(look.flow, topic, end_ms - PACE_MS, end_ms))
 
     return windows
 

@@ -47,11 +47,11 @@ def stages(look: MoveLook) -> tuple[Stage, ...]:
     times: dict[str, int] = {"planned": look.plan.created_ms, **progress.times_ms}
     if "holding" in times:
         times.setdefault("held", times["holding"])
-    steps = [step for step in STEPS if not (look.plan.request.unplanned and step.name == "wait")]
+    steps = [step for step in STEPS if not (look.plan.request.is_unplanned and step.name == "wait")]
     names: list[str] = [step.ended for step in steps]
     released = progress.step == "released"
-    at = names.index(_last_known(times, names) if released else _ended(look))
-    blocked, unverified = is_blocked(look), _unverified(look)
+    at = names.index(_last_known(times, names) if released else _last_stage(look))
+    blocked, unverified = is_blocked(look), _missing_proof(look)
     found, previous = [], None
     for number, step in enumerate(steps):
         name, time_ms = step.ended, times.get(step.ended)
@@ -85,7 +85,7 @@ def _way_out(look: MoveLook) -> str:
     return f"srm failover release {move_id} --source {request.source} --target {request.target}"
 
 
-def _unverified(look: MoveLook) -> tuple[str, ...]:
+def _missing_proof(look: MoveLook) -> tuple[str, ...]:
     """Say what is wrong with a move that was reported though not all its groups had come back.
 
     Those that came back later are in its report, which is kept current; the step is not made up.
@@ -103,7 +103,7 @@ def _seconds(previous: int | None, time_ms: int | None) -> float | None:
     return max(0.0, (time_ms - previous) / 1000)
 
 
-def _ended(look: MoveLook) -> str:
+def _last_stage(look: MoveLook) -> str:
     """Return the last stage that has ended: the wait has once there was nothing to wait for."""
     step = look.progress.step
     if step == "held" and "ready" in look.progress.times_ms and not look.waits:

@@ -35,7 +35,9 @@ class Elsewhere:
 
 async def elsewhere(request: Request, views: ViewsDep) -> Elsewhere:
     """Ask the other services for their flows, each within its limit of time."""
-    foreign = [flow for flow in sorted(views.config.flows) if flow.target not in views.watched]
+    foreign = [
+        flow for flow in sorted(views.config.flows) if flow.target not in views.watched_targets
+    ]
     federation = federation_of(request)
     if federation is None:
         return Elsewhere(unasked=tuple(map(str, foreign)))

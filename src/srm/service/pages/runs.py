@@ -19,7 +19,7 @@ def run(request: Request, views: ViewsDep, dag_id: str, run_id: str, task: str =
     """Go to the move that a run makes, or to the flow that it works on."""
     links = Links(root_of(request))
     if dag_id.partition(".")[0] != FAILOVER:
-        flow = _named(views, f"{dag_id}.{task}")
+        flow = _flow_in(views, f"{dag_id}.{task}")
         return RedirectResponse(links.flow(flow) if flow else links(), 307)
     known = {move.move_id for move in views.moves()}
     found = next((move for move in move_ids(dag_id, run_id) if move in known), None)
@@ -28,7 +28,7 @@ def run(request: Request, views: ViewsDep, dag_id: str, run_id: str, task: str =
     return page(request, "no_move.html", dag_id=dag_id, run_id=run_id)
 
 
-def _named(views: Views, name: str) -> Flow | None:
+def _flow_in(views: Views, name: str) -> Flow | None:
     """Return the flow that a DAG or task carries in its name, None where it works on several."""
     return next(
         (

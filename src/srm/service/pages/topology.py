@@ -91,7 +91,7 @@ def topology(
     aliases = [alias for alias in order if alias in known]
     wide, high = _axes(len(known))
     places = _places(aliases + sorted(known.difference(aliases)), wide, high)
-    places, height = _fitted(places, flows)
+    places, height = _fit(places, flows)
     boxes = tuple(
         Box(alias, round(x, 1), round(y, 1), notes.get(alias, ""), alias in away)
         for alias, (x, y) in places.items()
@@ -124,7 +124,7 @@ def _places(aliases: list[str], wide: float, high: float) -> dict[str, _Point]:
     }
 
 
-def _fitted(
+def _fit(
     places: dict[str, _Point], flows: Sequence[FlowSummary]
 ) -> tuple[dict[str, _Point], float]:
     """Move all so far down that nothing is cut off; return how high the picture is then."""

@@ -20,7 +20,7 @@ def count(value: float | None) -> str:
     """Render a count: exact up to four digits, then three digits and a letter."""
     if value is None or not math.isfinite(value):
         return NONE
-    return f"{value:,.0f}" if abs(value) < 10_000 else _scaled(value, ("", "k", "M", "G", "T"))
+    return f"{value:,.0f}" if abs(value) < 10_000 else _scale(value, ("", "k", "M", "G", "T"))
 
 
 def exact(value: float | None) -> str:
@@ -44,7 +44,7 @@ def rate(value: float | None) -> str:
     """Render bytes per second."""
     if value is None or not math.isfinite(value):
         return NONE
-    return f"{_scaled(value, ('B', 'kB', 'MB', 'GB', 'TB'), ' ')}/s"
+    return f"{_scale(value, ('B', 'kB', 'MB', 'GB', 'TB'), ' ')}/s"
 
 
 def millis(value: float | None) -> str:
@@ -96,7 +96,7 @@ def _moment(time_ms: int) -> datetime:
     return datetime.fromtimestamp(min(max(time_ms / 1000, 0), _LAST_S), UTC)
 
 
-def _scaled(value: float, units: tuple[str, ...], between: str = "") -> str:
+def _scale(value: float, units: tuple[str, ...], between: str = "") -> str:
     at = 0
     while abs(value) >= 999.5 and at < len(units) - 1:
         value /= _STEP

@@ -56,7 +56,7 @@ TOPIC_STATES: Final = get_args(TopicState)
 PARTITION_STATES: Final = (*get_args(ReportedState), "unknown")
 
 
-def _windowed(subject: Subject, labels: tuple[str, ...]) -> Iterator[Metric]:
+def _window_metrics(subject: Subject, labels: tuple[str, ...]) -> Iterator[Metric]:
     """Declare what is measured over windows, of a flow or of a topic."""
     first = f"srm_{subject}"
     for name, meaning, rate in (
@@ -205,7 +205,7 @@ _FLOWS: Final = (
         _FLOW,
         "Partitions of which the forecast knows nothing, or that are not copied.",
     ),
-    *_windowed("flow", _FLOW),
+    *_window_metrics("flow", _FLOW),
 )
 
 _TOPICS: Final = (
@@ -228,7 +228,7 @@ _TOPICS: Final = (
         "Offsets of its copy that were filled and that the log still holds.",
         "topic",
     ),
-    *_windowed("topic", _TOPIC),
+    *_window_metrics("topic", _TOPIC),
 )
 
 _GROUPS: Final = (

@@ -57,7 +57,7 @@ def flow_samples(look: FlowLook, groups: Collection[GroupRow]) -> Iterator[Sampl
     yield from _group_totals(groups, labels)
     if view.status.standing is not None and view.status.standing.proof is not None:
         yield from _proof(view.status.standing.proof, labels)
-    yield from _windowed("flow", labels, look.measured.get(""), look, row.lag)
+    yield from _window_samples("flow", labels, look.measured.get(""), look, row.lag)
 
 
 def _summary(row: FlowSummary, labels: Labels) -> Iterator[Sample]:
@@ -78,7 +78,7 @@ def _replicator(status: FlowStatus, labels: Labels) -> Iterator[Sample]:
         beat_ms = status.time_ms - driver.age_ms
         yield "srm_replicator_heartbeat_timestamp_seconds", labels, beat_ms / 1000
     counts = Counter("true" if slot.alive else "false" for slot in status.slots)
-    yield from _counted("srm_replicator_slots", labels, ("true", "false"), counts)
+    yield from _count_samples("srm_replicator_slots", labels, ("true", "false"), counts)
 
 
 def _forecast(found: ForecastLine, labels: Labels) -> Iterator[Sample]:
@@ -93,7 +93,7 @@ def _forecast(found: ForecastLine, labels: Labels) -> Iterator[Sample]:
 
 
 def _states(view: FlowState, labels: Labels) -> Iterator[Sample]:
-    yield from _counted(
+    yield from _count_samples(
         "srm_flow_topics", labels, TOPIC_STATES, Counter(t.state for t in view.status.topics)
     )
     states = Counter[str]()
@@ -102,14 +102,14 @@ def _states(view: FlowState, labels: Labels) -> Iterator[Sample]:
         for one in partitions:
             states[one.state] += 1
             lost += sum(note.lost for note in one.notes if not note.decision)
-    yield from _counted("srm_flow_partitions", labels, PARTITION_STATES, states)
+    yield from _count_samples("srm_flow_partitions", labels, PARTITION_STATES, states)
     yield "srm_flow_lost_offsets", labels, lost
 
 
 def _group_totals(groups: Collection[GroupRow], labels: Labels) -> Iterator[Sample]:
     names = {True: "yes", False: "no", None: "unknown"}
     counts = Counter(names[group.can_go_on] for group in groups)
-    yield from _counted("srm_flow_groups", labels, names.values(), counts)
+    yield from _count_samples("srm_flow_groups", labels, names.values(), counts)
     known = [group.checkpoint_ms for group in groups if group.checkpoint_ms is not None]
     if known:
         yield "srm_checkpoints_oldest_timestamp_seconds", labels, min(known) / 1000
@@ -134,7 +134,7 @@ def topic_samples(look: FlowLook, topics: Iterable[TopicRow]) -> Iterator[Sample
         yield "srm_topic_lag_offsets", labels, row.lag
         yield "srm_topic_partitions", labels, row.partitions
         yield "srm_topic_copied_offsets", labels, row.copied
-        yield from _windowed("topic", labels, row.measured, look, row.lag, newest)
+        yield from _window_samples("topic", labels, row.measured, look, row.lag, newest)
 
 
 def group_samples(flow: Flow, groups: Iterable[GroupRow]) -> Iterator[Sample]:
@@ -152,7 +152,7 @@ def group_samples(flow: Flow, groups: Iterable[GroupRow]) -> Iterator[Sample]:
         yield "srm_group_followers", labels, row.followers
 
 
-def _windowed(
+def _window_samples(
     subject: str,
     labels: Labels,
     window: Measured | None,
@@ -209,7 +209,7 @@ def move_samples(moves: Iterable[MoveLook]) -> Iterator[Sample]:
         if progress.step in _RUNNING:
             running[*labels, progress.step] += 1
         if progress.step in HELD:
-            held[labels] = min(_reached(look, "holding"), held.get(labels, 1 << 62))
+            held[labels] = min(_step_time(look, "holding"), held.get(labels, 1 << 62))
         if progress.step in {"reported", "released"} and (
             labels not in last or _ended_ms(look) > _ended_ms(last[labels])
         ):
@@ -228,10 +228,10 @@ def move_samples(moves: Iterable[MoveLook]) -> Iterator[Sample]:
 
 
 def _ended_ms(look: MoveLook) -> int:
-    return _reached(look, look.progress.step)
+    return _step_time(look, look.progress.step)
 
 
-def _reached(look: MoveLook, step: str) -> int:
+def _step_time(look: MoveLook, step: str) -> int:
     return look.progress.times_ms.get(step, look.plan.created_ms)
 
 
@@ -273,7 +273,7 @@ def _one_of(metric: str, labels: Labels, names: Iterable[str], now: str) -> Iter
         yield metric, (*labels, name), name == now
 
 
-def _counted(
+def _count_samples(
     metric: str, labels: Labels, names: Iterable[str], counts: Counter[str]
 ) -> Iterator[Sample]:
     """Yield a count for each name, 0 too: a series that is not there raises no alert."""

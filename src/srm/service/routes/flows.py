@@ -105,7 +105,7 @@ async def partitions(
     limit: Limit = 100,
 ) -> Response:
     """List the partitions of a topic: positions on both sides, lag, state since when, and why."""
-    rows = flow_rows.partition_rows(views.seen(flow)[1], views.topic(flow, topic).topic)
+    rows = flow_rows.partition_rows(views.last_look(flow)[1], views.topic(flow, topic).topic)
     return answer(request, page(rows, offset, limit), Page[PartitionRow])
 
 
@@ -133,7 +133,7 @@ async def group(
 
     Both clusters are asked for its offsets, a few seconds at most.
     """
-    found = flow_rows.group_detail(views.seen(flow)[0], group, commits, views.opposite(flow))
+    found = flow_rows.group_detail(views.last_look(flow)[0], group, commits, views.opposite(flow))
     if found is None:
         raise NotFoundError(f"group {group!r} has no checkpoint of {flow}")
     return answer(request, found)
@@ -154,7 +154,7 @@ async def checkpoints(
     """List the checkpoints as they are on the target."""
     found = [
         row
-        for row in flow_rows.checkpoint_rows(views.seen(flow)[0])
+        for row in flow_rows.checkpoint_rows(views.last_look(flow)[0])
         if group in {"", row.group} and topic in {"", row.topic}
     ]
     return answer(request, page(found, offset, limit), Page[CheckpointRow])
@@ -171,7 +171,7 @@ async def events(
 @router.get("/{source}/{target}/forecast", summary="What it would cost if the source died now")
 async def forecast(request: Request, views: ViewsDep, flow: FlowDep) -> Response:
     """Tell the standing forecast in full: by topic and group, with what is not known."""
-    standing = views.seen(flow)[1].status.standing
+    standing = views.last_look(flow)[1].status.standing
     if standing is None:
         raise NotFoundError(f"there is no forecast of {flow}: it is paused")
     return answer(request, standing.forecast)

@@ -51,7 +51,7 @@ def ask_cluster(config: Config, flow: Flow, alias: str, group: str) -> Committed
     clients = config.cluster_clients(alias, flow)
     try:
         with kafka_cluster(alias, clients, _CALL_S) as cluster:
-            return Committed(cluster.committed(group))
+            return Committed(cluster.committed_offsets(group))
     except SrmError as error:
         return Committed(error=str(error))
 
@@ -165,7 +165,7 @@ async def commits_of(
     request: Request, views: ViewsDep, flow: FlowDep, group: Group
 ) -> GroupCommits:
     """Ask for the group of a request, if a checkpoint of the flow names it."""
-    look, view = views.seen(flow)
+    look, view = views.last_look(flow)
     if group_detail(look, group) is None:
         return GroupCommits()
     asked: CommittedOffsets = request.app.state.committed

@@ -90,7 +90,7 @@ def _of_replicator(flow: str, view: FlowState) -> Iterator[Event]:
 def _of_moves(flow: Flow, moves: Iterable[MoveLook]) -> Iterator[Event]:
     for look in moves:
         request = look.plan.request
-        if request.flow not in {flow, flow.reversed}:
+        if request.flow not in {flow, flow.reverse}:
             continue
         times = {"planned": look.plan.created_ms, **look.progress.times_ms}
         for step, time_ms in times.items():

@@ -197,7 +197,7 @@ def _as_seen(plan: GroupPlan, outlook: Outlook) -> GroupRow:
         len(places),
         outlook.away.known_ms.get(plan.group),
         outlook.read_again(plan),
-        plan.skipped,
+        plan.total_skipped,
         outlook.followers(plan.group),
         not problems if places else None,
         next(iter(problems), "") if places else NO_CHECKPOINT,

@@ -30,7 +30,7 @@ def move_row(look: MoveLook) -> MoveRow:
         None if report is None else report.rpo_at_least,
         None if report is None else report.rpo_at_most,
         None if report is None else report.rpo_seconds,
-        progress.held_seconds if report is None or not progress.decided else report.rto_seconds,
+        progress.held_seconds if report is None or not progress.is_decided else report.rto_seconds,
         None if report is None else sum(group.re_read for group in report.groups.values()),
         _problems(look),
         look.report is not None and look.report.signed.signature is not None,

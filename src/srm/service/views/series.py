@@ -182,16 +182,16 @@ class Series:
         """Return the newest window of each topic of a flow; the empty name is the flow itself."""
         with self._lock:
             return {
-                topic: _measured(windows.rows[-1])
+                topic: _parse_row(windows.rows[-1])
                 for (source, target, topic), windows in self._shown.items()
                 if (source, target) == (flow.source, flow.target)
             }
 
     def between(self, flow: Flow, topic: str, from_ms: int, to_ms: int) -> list[Measured]:
         """Return the windows that start in ``[from_ms, to_ms)``, by start."""
-        return [_measured(row) for row in self._between(flow, topic, from_ms, to_ms)]
+        return [_parse_row(row) for row in self._between(flow, topic, from_ms, to_ms)]
 
-    def copied(self, flow: Flow, topic: str, from_ms: int, to_ms: int) -> list[Copied]:
+    def copied_between(self, flow: Flow, topic: str, from_ms: int, to_ms: int) -> list[Copied]:
         """Return of the same windows what was copied in them."""
         rows = self._between(flow, topic, from_ms, to_ms)[:, :3]
         return [Copied(*map(int, row)) for row in rows.tolist()]
@@ -224,7 +224,7 @@ def _row(window: WindowMetric) -> list[float]:
     return row
 
 
-def _measured(row: NDArray[np.float64]) -> Measured:
+def _parse_row(row: NDArray[np.float64]) -> Measured:
     values = row.tolist()
     figures = {
         field: _figures(*values[_COLUMN[f"{field}.min"] :][:4]) for field in METRICS.values()

@@ -20,7 +20,7 @@ MOST: Final = 50
 
 def with_change(before: FlowLook, now: FlowLook, now_ms: int) -> FlowLook:
     """Add what a look has changed to what is known; pure."""
-    healed = (*before.healed, *_healed(before, now, now_ms))[-MOST:]
+    healed = (*before.healed, *_find_healed(before, now, now_ms))[-MOST:]
     known = replace(now, changes=before.changes, healed=healed)
     if before.view is None and not before.error:
         return known  # the first one: nothing is known of what was before
@@ -33,7 +33,7 @@ def with_change(before: FlowLook, now: FlowLook, now_ms: int) -> FlowLook:
     return replace(known, changes=(*before.changes, change)[-MOST:])
 
 
-def _healed(before: FlowLook, now: FlowLook, now_ms: int) -> Iterator[Healed]:
+def _find_healed(before: FlowLook, now: FlowLook, now_ms: int) -> Iterator[Healed]:
     if before.view is None or now.view is None:
         return
     stopped = {one.topic: one.reason for one in before.view.status.topics if one.state == "stopped"}

@@ -90,7 +90,7 @@ class Views:
         self._watch(target).refresh()
 
     @property
-    def watched(self) -> tuple[str, ...]:
+    def watched_targets(self) -> tuple[str, ...]:
         """Aliases of the targets that are watched."""
         return tuple(self._watches)
 
@@ -126,13 +126,13 @@ class Views:
 
     def opposite(self, flow: Flow) -> FlowLook | None:
         """Return the latest look at the flow that copies back, None where it is not watched."""
-        return next((look for look in self.looks() if look.flow == flow.reversed), None)
+        return next((look for look in self.looks() if look.flow == flow.reverse), None)
 
     def flows(self) -> tuple[FlowSummary, ...]:
         """Sum up all flows."""
         return tuple(flow_rows.summary(look) for look in self.looks())
 
-    def seen(self, flow: Flow) -> tuple[FlowLook, FlowState]:
+    def last_look(self, flow: Flow) -> tuple[FlowLook, FlowState]:
         """Return the latest look at a flow that saw something.
 
         Raises:
@@ -146,11 +146,11 @@ class Views:
 
     def topics(self, flow: Flow) -> tuple[TopicRow, ...]:
         """Describe the topics of a flow; errors as :meth:`seen`."""
-        return self._kept("topics", self.seen(flow)[0], flow_rows.topic_rows)
+        return self._cached("topics", self.last_look(flow)[0], flow_rows.topic_rows)
 
     def groups(self, flow: Flow) -> tuple[GroupRow, ...]:
         """Describe the groups of a flow; errors as :meth:`seen`."""
-        return self._kept("groups", self.seen(flow)[0], flow_rows.group_rows)
+        return self._cached("groups", self.last_look(flow)[0], flow_rows.group_rows)
 
     def topic(self, flow: Flow, name: str) -> TopicRow:
         """Describe a topic by the name it has on either side.
@@ -265,7 +265,7 @@ class Views:
             why = f"cluster {target!r} is not watched here, only {watched}"
             raise ElsewhereError(why, target) from None
 
-    def _kept(
+    def _cached(
         self, kind: str, look: FlowLook, make: Callable[[FlowLook], tuple[_T, ...]]
     ) -> tuple[_T, ...]:
         known = self._rows.get((kind, look.flow))

@@ -21,7 +21,7 @@ from srm.engine.control import control_lists
 from srm.engine.drill.leftovers import read_drills
 from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.flows.observing import observe
-from srm.engine.moves.control.control import ControlTables, decoded, read_report
+from srm.engine.moves.control.control import ControlTables, decode_or_none, read_report
 from srm.engine.moves.control.move_records import furthest
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import Cluster, FlowContext
@@ -101,7 +101,7 @@ class TargetWatch:
             try:
                 self._watch()
             except Exception as error:  # noqa: BLE001 -- or the last look would stay for good
-                told = _told(f"watching {self.alias}", error, self._look.error)
+                told = _error_text(f"watching {self.alias}", error, self._look.error)
                 self._look, self._looking = replace(self._look, error=told), None
                 self._closed.wait(_AGAIN_S)
 
@@ -112,7 +112,7 @@ class TargetWatch:
             )
             target.follow(internal_topics.METRICS_WINDOWS, self.series)
             for topic in (internal_topics.MOVES, internal_topics.ROUTING, internal_topics.LEDGER):
-                target.compacted(topic)  # all are read at the same time
+                target.compacted_topic(topic)  # all are read at the same time
             flows = [_Flow(self._config, flow, target, stack) for flow in self._flows]
             while not self._closed.is_set():
                 began, spent = time.monotonic(), time.thread_time()
@@ -142,7 +142,7 @@ class TargetWatch:
                 drills=read_drills(target),
             )
         except Exception as error:  # noqa: BLE001 -- told in the look, and logged
-            told = _told(f"looking at {self.alias}", error, self._look.error)
+            told = _error_text(f"looking at {self.alias}", error, self._look.error)
             return replace(every, error=told)
 
 
@@ -188,21 +188,21 @@ class _Flow:
             internal_topics.control(flow.source),
             internal_topics.checkpoints(flow.source, separator),
         ):
-            target.compacted(topic)
+            target.compacted_topic(topic)
         for partition in range(STATE_PARTITIONS):
-            target.compacted(internal_topics.replication(flow.source), partition)
+            target.compacted_topic(internal_topics.replication(flow.source), partition)
 
     def next_look(self, series: Series) -> FlowLook:
         """Look; what cannot be seen now stays as it was, with the reason."""
         try:
-            self._last = self._seen()
+            self._last = self._look()
         except Exception as error:  # noqa: BLE001 -- as for the target
-            told = _told(f"looking at {self.flow}", error, self._last.error)
+            told = _error_text(f"looking at {self.flow}", error, self._last.error)
             self._last = replace(self._last, error=told)
         self._last = replace(self._last, measured=series.latest(self.flow))
         return self._last
 
-    def _seen(self) -> FlowLook:
+    def _look(self) -> FlowLook:
         lists = control_lists.load(self._target, self.flow)
         config = control_lists.effective(self._config.flow(self.flow), lists)
         looked_ms = now_ms()
@@ -221,14 +221,14 @@ class _Flow:
         return replace(
             context,
             maps=self._away_maps if away else self._maps,
-            opposite=self._config.flow_configs.get(self.flow.reversed),
+            opposite=self._config.flow_configs.get(self.flow.reverse),
         )
 
     def _is_away(self) -> bool:
         return time.monotonic() < self._away_until
 
 
-def _told(doing: str, error: Exception, before: str) -> str:
+def _error_text(doing: str, error: Exception, before: str) -> str:
     """Say why a look failed; what nobody has expected goes to the log, once for each row of it."""
     if isinstance(error, SrmError):
         return str(error)
@@ -242,7 +242,7 @@ def _moves(tables: ControlTables) -> tuple[MoveLook, ...]:
     plans = [
         plan
         for key, value in tables.documents.items()
-        if key.startswith("plan:") and (plan := decoded(value, MovePlan.decode)) is not None
+        if key.startswith("plan:") and (plan := decode_or_none(value, MovePlan.decode)) is not None
     ]
     return tuple(
         _move(tables, plan)

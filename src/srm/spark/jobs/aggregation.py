@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows 
 
 from srm.domain.names import internal_topics
 from srm.engine.flows.silent_flows import tell_silence
-from srm.engine.metrics.aggregation import AggregationSummary, keep, settled
+from srm.engine.metrics.aggregation import AggregationSummary, keep, settle_bounds
 from srm.engine.metrics.metrics import WindowSpec, bounds
 from srm.engine.ports import FlowContext
 from srm.spark.jobs import metrics
@@ -59,7 +59,7 @@ def aggregate(
         [metrics.to_metric(row) for row in rows],
         AggregationSummary(
             flow,
-            settled(complete, spec, silence),
+            settle_bounds(complete, spec, silence),
             counted["raw"],
             counted["malformed"],
             engine="spark",

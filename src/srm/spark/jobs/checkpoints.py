@@ -10,8 +10,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from srm.config.model import Config
-from srm.domain.groups.proof_records import FlowProof
-from srm.domain.groups.proof_records import merged as merge_proofs
+from srm.domain.groups.proof_records import FlowProof, merge_proofs
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.domain.text.reason import Reason
@@ -59,7 +58,7 @@ def _with_those_standing_still(context: FlowContext, summary: CheckpointSummary)
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
     emitted = {c.key() for outcome in summary.outcomes if (c := outcome.checkpoint) is not None}
     found = Survey(summary.outcomes, {name: Reason(why) for name, why in summary.errors.items()})
-    still = standing_still(context.target.compacted(topic).read().keys() - emitted, found)
+    still = standing_still(context.target.compacted_topic(topic).read().keys() - emitted, found)
     return replace(proof, unread=(*proof.unread, *still))
 
 

@@ -205,7 +205,7 @@ def ticks_of(raw: DataFrame, tick_ms: int) -> DataFrame:
         "lag_records",
         _share("bytes"),
         _share("records"),
-        *(column for names in (LATENCY, _CHECKPOINTS) for column in _ended(names)),
+        *(column for names in (LATENCY, _CHECKPOINTS) for column in _at_end(names)),
     )
 
 
@@ -214,7 +214,7 @@ def _share(name: str) -> Column:
     return F.expr(f"({name} * hi) div interval_ms - ({name} * lo) div interval_ms").alias(name)
 
 
-def _ended(names: tuple[str, ...]) -> list[Column]:
+def _at_end(names: tuple[str, ...]) -> list[Column]:
     """Give latencies, the last of the names being their count, to the tick where they ended."""
     here = (F.col("tick_ms") == F.col("last_tick")) & (F.col(names[-1]) > 0)
     return [F.when(here, F.col(name)).alias(name) for name in names]

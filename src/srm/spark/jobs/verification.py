@@ -168,9 +168,7 @@ def _compare_one(plan: RangePlan, source: Consumer, target: Consumer) -> RangeRe
     )
     sides = _Reading(source, ours), _Reading(target, theirs)
     found = compare(plan, *(side.records() for side in sides))
-    return replace(
-        found, source=sides[0].marked(found.source), target=sides[1].marked(found.target)
-    )
+    return replace(found, source=sides[0].mark(found.source), target=sides[1].mark(found.target))
 
 
 class _Reading:
@@ -186,7 +184,7 @@ class _Reading:
             self._last = messages[-1]
             yield from map(_record, messages)
 
-    def marked(self, side: SideResult) -> SideResult:
+    def mark(self, side: SideResult) -> SideResult:
         """Add the leader epoch up to which the log was read."""
         epoch = None if self._last is None else self._last.leader_epoch()
         if self._last is None or epoch is None:

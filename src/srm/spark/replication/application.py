@@ -39,13 +39,13 @@ class Application:
     driver: str = ""
 
     @classmethod
-    def started(cls, child: subprocess.Popen[bytes], log: Path) -> Application:
+    def from_child(cls, child: subprocess.Popen[bytes], log: Path) -> Application:
         """Describe a child of this process."""
         created = psutil.Process(child.pid).create_time()
         return cls(socket.gethostname(), child.pid, created, ours=True, log=str(log))
 
     @classmethod
-    def found(cls, driver: DriverHeartbeat) -> Application:
+    def from_heartbeat(cls, driver: DriverHeartbeat) -> Application:
         """Describe an application by its heartbeat."""
         return cls(driver.host, driver.pid, 0.0, ours=False, driver=driver.driver)
 

@@ -45,7 +45,7 @@ from srm.replication.driver.driver import FlowDriver, Timing
 from srm.replication.driver.flow_run import FlowHost, FlowRun
 from srm.replication.driver.progress import FlowProgress
 from srm.spark.replication.slot_task import DEFAULT_SLOT, SlotTask, slot_function
-from srm.spark.session import spark_context, submitted
+from srm.spark.session import spark_context, submit_options
 from srm.wiring import open_configured_flow
 
 logger = logging.getLogger(__name__)
@@ -175,7 +175,7 @@ class Replicator:
         with ExitStack() as stack:
             self._runs = tuple(self._flow_run(stack, flow) for flow in self._flows)
             slots = sum(self._config.flow(flow).tasks_max for flow in self._flows)
-            conf = _CONF | placement(submitted() or {}, self._master, slots)
+            conf = _CONF | placement(submit_options() or {}, self._master, slots)
             try:
                 for run in self._runs:
                     run.start()

@@ -96,7 +96,7 @@ class Supervisor:
             self._end(self._application, by)
 
     @property
-    def killed(self) -> bool:
+    def was_killed(self) -> bool:
         """Whether :meth:`kill` was called."""
         return self._killed
 
@@ -115,7 +115,7 @@ class Supervisor:
             watch = watch.after(found, now)
             step = watch.next_step(now)
             if step == "supervise":
-                return _found(watch.living(now)[0])
+                return _adopt(watch.living(now)[0])
             if step == "start":
                 return self._start()
             reason = _waits_for(watch)
@@ -131,7 +131,7 @@ class Supervisor:
         log = new_log(self._logs, "replicator")
         self.child = start(self._command(), os.environ, log)
         logger.info("Started the replicator as process %s, its log is %s", self.child.pid, log)
-        return Application.started(self.child, log)
+        return Application.from_child(self.child, log)
 
     def _supervise(self, application: Application, topics: StateTopics) -> None:
         watch = Watch.over(topics, time.monotonic(), application.driver)
@@ -204,12 +204,12 @@ def _waits_for(watch: Watch) -> str:
     return f"no flow can be read, a replicator may run: {next(iter(watch.errors.values()), '')}"
 
 
-def _found(driver: DriverHeartbeat) -> Application:
+def _adopt(driver: DriverHeartbeat) -> Application:
     logger.info(
         "Replicator %s on %s already drives all flows: supervising it, not starting another",
         *(driver.application_id, driver.host),
     )
-    return Application.found(driver)
+    return Application.from_heartbeat(driver)
 
 
 def _progress(state: str, application: Application | None, watch: Watch) -> dict[str, Any]:

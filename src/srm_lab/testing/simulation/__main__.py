@@ -12,11 +12,11 @@ from functools import partial
 from srm_lab.testing.simulation.run import Outcome, play, silent
 
 
-def _told(line: str) -> None:
+def _print(line: str) -> None:
     print(line)  # noqa: T201 - a command
 
 
-def _played(kinds: str, seed: int) -> Outcome:
+def _play(kinds: str, seed: int) -> Outcome:
     try:
         return play(seed, kinds=kinds)
     except Exception as error:  # noqa: BLE001 - the other seeds are played all the same
@@ -39,15 +39,15 @@ def main() -> int:
             sys.executable, [sys.executable, "-m", "srm_lab.testing.simulation", *sys.argv[1:]]
         )
     if given.seeds is None:
-        outcome = play(given.seed or 0, _told if given.verbose else silent, kinds=given.kinds)
+        outcome = play(given.seed or 0, _print if given.verbose else silent, kinds=given.kinds)
         _tell(outcome)
-        _told(f"{outcome.steps} steps, {outcome.virtual_s:.1f} virtual seconds, {outcome.digest}")
+        _print(f"{outcome.steps} steps, {outcome.virtual_s:.1f} virtual seconds, {outcome.digest}")
         return int(bool(outcome.problems))
     first, _, last = given.seeds.partition(":")
     seeds = range(int(first), int(last))
     began, bad, count, steps, virtual = time.monotonic(), 0, 0, 0, 0.0
     with ProcessPoolExecutor(given.jobs) as pool:
-        work = partial(_played, given.kinds)
+        work = partial(_play, given.kinds)
         results = pool.map(work, seeds, chunksize=10) if given.jobs > 1 else map(work, seeds)
         for outcome in results:
             count += 1
@@ -59,7 +59,7 @@ def main() -> int:
                 if bad >= given.most:
                     break
     seconds = time.monotonic() - began
-    _told(
+    _print(
         f"{count} seeds, {bad} bad, {count / seconds:.1f} seeds/s, {steps / count:.0f} steps and "
         f"{virtual / count:.0f} virtual seconds each"
     )
@@ -68,9 +68,9 @@ def main() -> int:
 
 def _tell(outcome: Outcome) -> None:
     if outcome.problems:
-        _told(f"seed {outcome.seed}: {', '.join(outcome.faults)}")
+        _print(f"seed {outcome.seed}: {', '.join(outcome.faults)}")
     for problem in outcome.problems:
-        _told(f"  {problem}")
+        _print(f"  {problem}")
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ class _History:
     with_time: bool = True
 
 
-def stopped(world: World) -> list[str]:
+def stopped_partitions(world: World) -> list[str]:
     """Return the partitions that have stopped, with their reasons."""
     return [
         f"{s.topic}-{s.partition}: {s.reason}"
@@ -71,7 +71,7 @@ def check(world: World) -> list[str]:
         (s.topic, s.partition): s.reason for s in world.state().statuses if s.state == "stopped"
     }
     problems: list[str] = []
-    for assigned in world.assigned():
+    for assigned in world.assignments():
         source = world.source.topics[assigned.topic].partitions[assigned.partition]
         target = world.target.topics[assigned.target_topic].partitions[assigned.partition]
         history = _history(world, source, target)
@@ -80,7 +80,7 @@ def check(world: World) -> list[str]:
         if _is_forged(world, source):
             continue
         if source.place in maps.errors:
-            if not _contradicted(world, source):
+            if not _has_contradiction(world, source):
                 problems.append(f"{where}: inconsistent offsets: {maps.errors[source.place]}")
             continue
         found = maps.maps.get(source.place, OffsetMap())
@@ -294,7 +294,7 @@ def _judge_rest(
         yield f"aborted read: {_few(strange)}"
 
 
-def _contradicted(world: World, source: Partition) -> bool:
+def _has_contradiction(world: World, source: Partition) -> bool:
     return any(
         kind == "contradicting block" and what == str(source.place)
         for _, kind, what in world.events
@@ -304,7 +304,7 @@ def _contradicted(world: World, source: Partition) -> bool:
 def _is_forged(world: World, source: Partition) -> bool:
     """Whether a forged block may be all that is left of a map: then nobody can tell it is."""
     kinds = {kind for _, kind, _ in world.events}
-    return _contradicted(world, source) and bool(kinds & {*_MAP_LOSSES, "reports lost"})
+    return _has_contradiction(world, source) and bool(kinds & {*_MAP_LOSSES, "reports lost"})
 
 
 def _may_stop(

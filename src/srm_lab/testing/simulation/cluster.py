@@ -221,10 +221,10 @@ class SimulatedCluster:
             if node != partition.leader and node not in partition.copying:
                 partition.copying.add(node)
                 delay = self.loop.rng.uniform(0.0003, 0.004)
-                self.loop.world_later(delay, self._copied, partition, node, partition.log.epoch)
+                self.loop.world_later(delay, self._on_copy, partition, node, partition.log.epoch)
         self._advance(partition)
 
-    def _copied(self, partition: Partition, node: int, epoch: int) -> None:
+    def _on_copy(self, partition: Partition, node: int, epoch: int) -> None:
         partition.copying.discard(node)
         if partition.log.epoch == epoch and self.brokers[node].works and self._led(partition):
             partition.ends[node] = partition.log.end

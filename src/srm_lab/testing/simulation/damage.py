@@ -68,7 +68,7 @@ def blocks(world: World, place: TopicPartition) -> list[MapBlock]:
     """Return the blocks of one partition."""
     topic = world.source.topics[place.topic]
     number = map_partition(place.topic, place.partition)
-    table = world.store.cluster.compacted(_map_topic(world), number).read()
+    table = world.store.cluster.compacted_topic(_map_topic(world), number).read()
     found = [decode_block(key, value) for key, value in table.items() if not is_index_key(key)]
     return [b for b in found if (b.topic_id, b.partition) == (topic.id_text, place.partition)]
 

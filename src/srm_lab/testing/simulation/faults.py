@@ -154,7 +154,7 @@ async def _cut_connections(world: World, rng: random.Random) -> None:
     await asyncio.sleep(0)
 
 
-async def _partitioned(world: World, rng: random.Random) -> None:
+async def _partition(world: World, rng: random.Random) -> None:
     """One worker reaches one cluster no more: packets vanish."""
     worker = world.workers[str(rng.randrange(world.scenario.slots))]
     wire = rng.choice((worker.source, worker.target))
@@ -217,7 +217,7 @@ ORDINARY: Final[dict[str, Play]] = {
     "two workers": _two_workers,
     "kill driver": _kill_driver,
     "cut connections": _cut_connections,
-    "cut off": _partitioned,
+    "cut off": _partition,
     "elect": _elect,
     "crash broker": _crash_broker,
     "freeze broker": _freeze_broker,
@@ -229,7 +229,7 @@ ORDINARY: Final[dict[str, Play]] = {
 
 
 def _pair(world: World, rng: random.Random) -> tuple[Partition, Partition] | None:
-    assigned = world.assigned()
+    assigned = world.assignments()
     if not assigned:
         return None
     chosen = rng.choice(assigned)

@@ -130,7 +130,7 @@ class Log:
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it
             return Produced(CORRUPT, -1, str(error))
         if pid >= 0:
-            producer = self._known(pid, now_s)
+            producer = self._producer(pid, now_s)
             duplicate = _duplicate(producer, epoch, sequence, sequence + count - 1)
             if duplicate is not None:
                 return Produced(NONE, duplicate)
@@ -165,7 +165,7 @@ class Log:
         self, pid: int, epoch: int, now_s: float, now_ms: int, *, commit: bool
     ) -> bool:
         """End a producer's transaction here; False for the marker of an older owner."""
-        producer = self._known(pid, now_s)
+        producer = self._producer(pid, now_s)
         if epoch < producer.epoch:
             return False
         view = _marker(self.end, pid, epoch, self.epoch, now_ms, commit=commit)
@@ -187,7 +187,7 @@ class Log:
         self.end = batch.last + 1
         self._replay(batch)
 
-    def _known(self, pid: int, now_s: float) -> _Producer:
+    def _producer(self, pid: int, now_s: float) -> _Producer:
         producer = self._producers.get(pid)
         if producer is None:
             return _Producer()
@@ -311,7 +311,7 @@ class Log:
             if batch.last >= upto or batch.is_control or not batch.count:
                 kept.append(batch)
                 continue
-            left = _cleaned(batch, newest, self.compacted, now_s)
+            left = _clean(batch, newest, self.compacted, now_s)
             if left.count or last_of.get(batch.producer_id) is batch:
                 kept.append(left)
         self.batches = kept
@@ -334,7 +334,7 @@ def _duplicate(producer: _Producer, epoch: int, first: int, last: int) -> int | 
     return None
 
 
-def _cleaned(
+def _clean(
     batch: Batch, newest: dict[bytes | None, int], compacted: dict[int, float], now_s: float
 ) -> Batch:
     """Return a batch without the records that later ones of their keys supersede."""
@@ -344,7 +344,7 @@ def _cleaned(
         return batch
     for offset in {r.offset for r in batch.records()} - {r.offset for r in left}:
         compacted[offset] = now_s
-    view = bytearray(_encoded(left, batch) if left else batch.view[:61])
+    view = bytearray(_encode(left, batch) if left else batch.view[:61])
     struct.pack_into(">qi", view, 0, batch.base, len(view) - 12)
     struct.pack_into(">i", view, 12, batch.epoch)
     struct.pack_into(">hi", view, 21, batch.attributes, batch.last - batch.base)
@@ -360,7 +360,7 @@ def _producer_of(batch: Batch) -> tuple[int, int, int]:
     return batch.producer_id, batch.producer_epoch, batch.sequence
 
 
-def _encoded(records: list[Record], batch: Batch) -> bytes:
+def _encode(records: list[Record], batch: Batch) -> bytes:
     builder = DefaultRecordBatchBuilder(
         2, batch.attributes & 7, int(batch.is_transactional), *_producer_of(batch), 2**31 - 1
     )

@@ -254,7 +254,7 @@ def resolve(future: Future[T], value: T) -> None:
 
 
 @contextmanager
-def simulated(seed: int) -> Iterator[SimulatedLoop]:
+def simulated_loop(seed: int) -> Iterator[SimulatedLoop]:
     """Give a loop that is the process's clock and source of chance while the block runs."""
     before = random.getstate()
     gc.disable()  # a collection in the middle of it costs time and changes nothing

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from srm_lab.testing.simulation import checker
-from srm_lab.testing.simulation.loop import simulated
+from srm_lab.testing.simulation.loop import simulated_loop
 from srm_lab.testing.simulation.scenario import Scenario
 from srm_lab.testing.simulation.threads import simulated_threads
 from srm_lab.testing.simulation.world import World
@@ -35,7 +35,7 @@ def silent(_line: str) -> None:
 
 def play(seed: int, told: Callable[[str], None] = silent, kinds: str = "all") -> Outcome:
     """Play one seed and check what it has left."""
-    with simulated(seed) as loop, simulated_threads(loop):
+    with simulated_loop(seed) as loop, simulated_threads(loop):
         scenario = Scenario.drawn(seed, kinds)
 
         def line(text: str) -> None:
@@ -75,7 +75,7 @@ def play(seed: int, told: Callable[[str], None] = silent, kinds: str = "all") ->
             loop.time() - 1000,
             records,
             digest.hexdigest()[:16],
-            checker.stopped(world),
+            checker.stopped_partitions(world),
             [fault.kind for fault in scenario.faults],
         )
 

@@ -69,10 +69,10 @@ class StateCluster(FakeCluster):
         place = topic, partition
         found = self._found.get(place)
         if found is None:
-            found = self._found[place] = self.compacted(topic, partition).require()
+            found = self._found[place] = self.compacted_topic(topic, partition).require()
         return found
 
-    def opened(self) -> Collection[FakePartition]:
+    def open_partitions(self) -> Collection[FakePartition]:
         """Return the partitions that were ever written or followed."""
         return self._found.values()
 
@@ -124,7 +124,7 @@ class StateStore:
 
     def compact(self) -> None:
         """Clean all partitions of the internal topics, as the brokers' log cleaner does."""
-        for partition in self.cluster.opened():
+        for partition in self.cluster.open_partitions():
             partition.compact()
 
     def wait_for_news(self, timeout_s: float) -> None:
@@ -148,7 +148,7 @@ class SlowCluster:
     def __init__(self, store: StateStore) -> None:
         self._store = store
 
-    def compacted(self, topic: str, partition: int = 0) -> _SlowTopic:
+    def compacted_topic(self, topic: str, partition: int = 0) -> _SlowTopic:
         """Give access to one partition."""
         return _SlowTopic(self._store, topic, partition)
 
@@ -160,7 +160,7 @@ class _SlowTopic:
     def __init__(self, store: StateStore, topic: str, partition: int) -> None:
         self._store = store
         self._name = f"{topic}-{partition}"
-        self._topic = store.cluster.compacted(topic, partition)
+        self._topic = store.cluster.compacted_topic(topic, partition)
 
     def __getattr__(self, name: str) -> Any:
         self._store.require(f"reading {self._name}")
@@ -316,7 +316,7 @@ class SimulatedFeed:
         if self._slot in self._store.deaf:
             raise UnavailableError(f"slot {self._slot} cannot read its assignment")
 
-    def decided(self) -> Collection[PartitionNotes]:
+    def take_decisions(self) -> Collection[PartitionNotes]:
         """See the port."""
         decided, self._decided = self._decided, []
         return decided

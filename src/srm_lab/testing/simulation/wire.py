@@ -104,7 +104,7 @@ class SimulatedWire:
         for connection in self._connections.values():
             connection.close("connection reset")
 
-    async def _connected(self, purpose: str, node: int) -> Connection:
+    async def _connect(self, purpose: str, node: int) -> Connection:
         found = self._connections.get((purpose, node))
         if found is not None and not found.closed:
             return found
@@ -121,7 +121,7 @@ class SimulatedWire:
         return found
 
     async def _ask(self, node: int, purpose: str, serve: Serve, wait_s: float = 0.0) -> Any:
-        connection = await self._connected(purpose, node)
+        connection = await self._connect(purpose, node)
         answer = connection.request(serve)
         try:
             async with asyncio.timeout(_REQUEST_S + wait_s):
@@ -195,7 +195,7 @@ class SimulatedWire:
                 await cluster.wait_for_news([p for p in found if p is not None], left)
                 await cluster.until_it_works(node)
             if not whole and known is not None:
-                moved = [_moved(known, p) for p in parts]
+                moved = [_has_moved(known, p) for p in parts]
                 parts = [p for p, m in zip(parts, moved, strict=True) if m or p in news]
             return Fetched(parts, None)
 
@@ -204,7 +204,7 @@ class SimulatedWire:
 
     async def connect(self, node: int) -> None:
         """See the port."""
-        await self._connected("produce", node)
+        await self._connect("produce", node)
 
     def produce(self, node: int, requests: Sequence[ProduceRequest]) -> None:
         """See the port."""
@@ -342,7 +342,7 @@ def _give_up(connection: Connection, answer: Future[Any]) -> None:
         connection.close("no answer in time")
 
 
-def _moved(known: dict[tuple[bytes, int], tuple[int, int, int]], part: Any) -> bool:
+def _has_moved(known: dict[tuple[bytes, int], tuple[int, int, int]], part: Any) -> bool:
     key = part.topic_id, part.partition
     now = part.high_watermark, part.last_stable_offset, part.log_start
     moved = known.get(key) != now

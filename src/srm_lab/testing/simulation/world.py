@@ -155,7 +155,7 @@ class World:
         self.workers[slot] = worker
         context = self.loop.in_process(process)
         worker.task = self.loop.create_task(self._slot(worker), context=context)
-        worker.task.add_done_callback(lambda task: self._ended(worker, task), context=context)
+        worker.task.add_done_callback(lambda task: self._on_end(worker, task), context=context)
         self.told(f"started {process.name}")
 
     async def _slot(self, worker: Worker) -> None:
@@ -181,7 +181,7 @@ class World:
             "transactional.id.expiration.ms": str(round(self.scenario.txn_expiry_s * 1000)),
         }
 
-    def _ended(self, worker: Worker, task: asyncio.Task[None]) -> None:
+    def _on_end(self, worker: Worker, task: asyncio.Task[None]) -> None:
         if task.cancelled() or self.workers.get(worker.slot) is not worker:
             return
         error = task.exception()
@@ -233,7 +233,7 @@ class World:
 
     # ----- what is known
 
-    def assigned(self) -> list[AssignedPartition]:
+    def assignments(self) -> list[AssignedPartition]:
         """Return what there is to copy now."""
         found = []
         for topic in self.source.topics.values():
@@ -252,15 +252,15 @@ class World:
         topic = internal_topics.replication(FLOW.source)
         table: dict[bytes, bytes] = {}
         for number in range(self.store.cluster.topics()[topic].partitions):
-            table |= self.store.cluster.compacted(topic, number).read()
+            table |= self.store.cluster.compacted_topic(topic, number).read()
         return decode_state(table)
 
     def positions(self) -> dict[AssignedPartition, PartitionPosition | None]:
         """Return the newest reported position of everything that is copied."""
         reported = positions_by_copy(self.state().reports)
-        return {a: newest_position(reported.get(a.copy_id, ())) for a in self.assigned()}
+        return {a: newest_position(reported.get(a.copy_id, ())) for a in self.assignments()}
 
-    def unfinished(self) -> list[str]:
+    def list_unfinished(self) -> list[str]:
         """Say what is not copied to its end."""
         left = []
         for assigned, entry in self.positions().items():
@@ -324,7 +324,7 @@ class World:
     async def _append(self) -> None:
         """Decide to copy after the records of others, which no slot has done before."""
         await asyncio.sleep(self.loop.rng.uniform(0.0, self.scenario.span_s))
-        for assigned in self.assigned():
+        for assigned in self.assignments():
             target = self.target.topics[assigned.target_topic].partitions[assigned.partition]
             if any(batch.producer_id >= 0 and not batch.is_control for batch in target.log.history):
                 self.problems.append(f"{target.place}: copied before that was decided")
@@ -359,13 +359,13 @@ class World:
         began = self.loop.time()
         while self.loop.time() - began < _SETTLED_S:
             await asyncio.sleep(2.0)
-            left = self.unfinished()
+            left = self.list_unfinished()
             if not left and self.loop.time() > self._noticed_s():
                 await asyncio.sleep(2.5)  # the blocks and reports of the last second
                 return
             if self.loop.time() - began > self.scenario.patience_s and self._all_stopped(left):
                 return
-        self.note("unfinished", "; ".join(self.unfinished()))
+        self.note("unfinished", "; ".join(self.list_unfinished()))
 
     def _noticed_s(self) -> float:
         """Return when a slot has noticed at last what an idle target, or a map, has lost."""
@@ -400,7 +400,7 @@ class _Rounds:
     def round(self) -> Discovered:
         """See the port."""
         self._world.loop.pause(0.01)
-        partitions = tuple(self._world.assigned())
+        partitions = tuple(self._world.assignments())
         found = Discovered(partitions, source_cluster="p", target_cluster="b")
         if found != self._found:
             self._found = found
@@ -413,7 +413,7 @@ class _Rounds:
         del partitions
         return {}
 
-    def gone(self, copied: Collection[CopiedTopic]) -> GoneTopics:
+    def find_deleted(self, copied: Collection[CopiedTopic]) -> GoneTopics:
         """See the port."""
         del copied
         return GoneTopics()

@@ -319,7 +319,7 @@ class TestOffsets:
         world["B"].produce("P.Payments", 0, 100)
         for group, offset in (("g", 5), ("h", 6)):
             record = Checkpoint(group, TopicPartition("P.Payments", 0), 100, offset)
-            world["B"].compacted(topic).write({record.key(): record.value()})
+            world["B"].compacted_topic(topic).write({record.key(): record.value()})
         world["P"].fail(UnavailableError("down"))
 
     def test_one_group(self, run: Run) -> None:

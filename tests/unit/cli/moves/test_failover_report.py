@@ -227,7 +227,7 @@ def test_what_is_kept_is_listed_exported_and_checked_by_its_id(home: Path) -> No
 
 @pytest.mark.usefixtures("home")
 def test_a_report_that_is_kept_under_the_id_of_another_move_is_refused(world: World) -> None:
-    table = world.b.compacted("srm-moves.internal")
+    table = world.b.compacted_topic("srm-moves.internal")
     table.write({b"report:m2": table.read()[b"report:m1"]})
 
     error = srm("verify", "m2").exception

@@ -51,7 +51,7 @@ def test_following_a_route_ends_where_it_says(works_on, cluster, state):
         ("P", Route(0, "P", "go"), Route(ERA, "P", "hold"), True),
         ("P", None, Route(ERA, "B", "go", decided=True), True),
         # It has lapsed, and was renewed after all.
-        ("P", Route(ERA, "P", "hold").lapsed(), Route(ERA, "P", "hold", beat=2), True),
+        ("P", Route(ERA, "P", "hold").expire(), Route(ERA, "P", "hold", beat=2), True),
         ("P", Route(ERA, "P", "go"), Route(2 * ERA, "P", "hold"), True),
         ("B", Route(ERA, "B", "go", decided=True), Route(ERA + 1, "B", "hold"), False),
         ("B", Route(0, "B", "go"), Route(ERA, "P", "hold"), False),

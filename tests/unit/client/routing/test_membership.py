@@ -95,7 +95,7 @@ def test_what_is_not_committed_is_counted_from_what_was_processed_or_handed_over
         made.process(batch[:3])
         native.committed_offsets = {("T", 0): 2}
 
-        assert made.uncommitted(places) == {"T-0": count}
+        assert made.count_uncommitted(places) == {"T-0": count}
 
 
 def test_a_store_that_fails_for_want_of_the_partition_is_no_error() -> None:
@@ -118,20 +118,20 @@ def test_what_was_processed_since_the_last_known_commit_is_counted_without_askin
     made.process(batch[2:4])
     native.committed = None
 
-    assert made.unconfirmed(made.held) == {"T-0": 2}
+    assert made.count_unconfirmed(made.assignment) == {"T-0": 2}
     made.process(batch[5:])
-    assert made.unconfirmed(made.held) == {"T-0": 2, "T-1": 1}
+    assert made.count_unconfirmed(made.assignment) == {"T-0": 2, "T-1": 1}
     made.confirm([TopicPartition("T", 0, 44)])
-    assert made.unconfirmed(made.held) == {"T-1": 1}
+    assert made.count_unconfirmed(made.assignment) == {"T-1": 1}
 
 
 def test_what_could_not_be_committed_at_a_rebalance_is_remembered_until_it_is_read_again() -> None:
     made, _ = member(message(0, 40), message(1, 7))
     made.fetch(2, 0.0)
     made.process(made.take(2))
-    made.lose_unsure(made.held)
+    made.lose_unsure(made.assignment)
 
-    assert made.held == []
+    assert made.assignment == []
     assert made.unsure == {"T-0": 1, "T-1": 1}
     made.gain([TopicPartition("T", 1)])
     assert made.unsure == {"T-0": 1}

@@ -85,8 +85,8 @@ def test_damaged_notes_are_an_integrity_error(value: bytes) -> None:
 
 def test_a_decision_says_in_its_own_words_what_became_of_the_range() -> None:
     place = "orders", 1, "A" * 22
-    kept = PartitionNotes.decided("keep", "r1", place, (10, 14), "kept on P (by ann)", 60_000)
-    cut = PartitionNotes.decided("cut", "r1", place, (5, 10), "P has lost them", 60_000, 77)
+    kept = PartitionNotes.from_decision("keep", "r1", place, (10, 14), "kept on P (by ann)", 60_000)
+    cut = PartitionNotes.from_decision("cut", "r1", place, (5, 10), "P has lost them", 60_000, 77)
 
     assert kept.text == "4 source offsets, 10 to 13, kept on P (by ann) (1970-01-01 00:01 UTC)"
     assert (kept.left_out, cut.left_out) == ((10, 14), None)
@@ -96,7 +96,7 @@ def test_a_decision_says_in_its_own_words_what_became_of_the_range() -> None:
 
 def test_what_was_discarded_is_missing_to_nobody() -> None:
     place = "orders", 1, "A" * 22
-    discarded = PartitionNotes.decided("discard", "r1", place, (10, 14), "discarded", 120_000)
+    discarded = PartitionNotes.from_decision("discard", "r1", place, (10, 14), "discarded", 120_000)
     lost = EMPTY.with_loss(0, 5, "retention passed them", 60_000)
 
     alone, both = with_notes(COPYING, [discarded]), with_notes(COPYING, [discarded, lost])
@@ -111,10 +111,14 @@ def test_what_was_discarded_is_missing_to_nobody() -> None:
 def test_a_decision_ends_where_slots_found_that_the_log_has_other_records() -> None:
     """Whatever their clocks say: a slot names the decision, and the lowest end counts."""
     place = "orders", 1, "A" * 22
-    whole = PartitionNotes.decided("keep", "r1", place, (10, 30), "kept", 9000, epoch=5)
-    gone = PartitionNotes.decided("discard", "r2", place, (40, 50), "discarded", 9000, epoch=5)
-    later = PartitionNotes.decided("discard", "r3", place, (40, 50), "discarded", 1000, epoch=7)
-    cut = PartitionNotes.decided("cut", "r3", place, (20, 90), "P has lost them", 1000, 77)
+    whole = PartitionNotes.from_decision("keep", "r1", place, (10, 30), "kept", 9000, epoch=5)
+    gone = PartitionNotes.from_decision(
+        "discard", "r2", place, (40, 50), "discarded", 9000, epoch=5
+    )
+    later = PartitionNotes.from_decision(
+        "discard", "r3", place, (40, 50), "discarded", 1000, epoch=7
+    )
+    cut = PartitionNotes.from_decision("cut", "r3", place, (20, 90), "P has lost them", 1000, 77)
     mine = EMPTY.with_loss(60, 70, "too large", 500).with_over({"keep-r1": 25, "discard-r2": 20})
     other = PartitionNotes("1", "orders", 1, "A" * 22, over={"keep-r1": 20})
 

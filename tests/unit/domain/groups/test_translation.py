@@ -46,13 +46,13 @@ def test_a_group_continues_with_exactly_what_it_has_not_read_and_the_rest_is_cou
     if found.state == "translated":
         assert found.reached == commit
         assert reads == history.to_read(direction, commit)
-        assert found.skipped == history.skipped(direction, commit)
+        assert found.total_skipped == history.skipped(direction, commit)
     else:
         assert found.state in UNFINISHED
         assert found.reached is not None
         assert found.reached + found.remaining == commit
         assert not set(history.to_read(direction, found.reached)) - set(reads)
-        assert found.skipped == history.skipped(direction, found.reached)
+        assert found.total_skipped == history.skipped(direction, found.reached)
 
 
 @given(histories(), directions, st.data())
@@ -127,7 +127,7 @@ def test_what_the_other_side_has_dropped_is_skipped_in_both_directions(
 ) -> None:
     found = translate(replace(facts, downstream_log=Log(50, 100, 100)), 10)
 
-    assert (found.state, found.offset, found.skipped) == ("translated", 50, 40)
+    assert (found.state, found.offset, found.total_skipped) == ("translated", 50, 40)
     assert found.reason == "40 records already deleted by retention"
 
 
@@ -186,7 +186,7 @@ def test_where_nothing_was_ever_copied_the_originals_first_record_is_the_next_to
 def test_a_cluster_that_is_away_neither_drops_nor_ends_anything() -> None:
     found = translate(forward(downstream_log=UNKNOWN_LOG), 10)
 
-    assert (found.state, found.offset, found.skipped) == ("translated", 10, 0)
+    assert (found.state, found.offset, found.total_skipped) == ("translated", 10, 0)
 
 
 def test_losses_come_from_notes_and_from_the_status_of_a_partition_that_goes_on() -> None:
@@ -244,7 +244,7 @@ def test_where_the_copy_lost_its_end_and_the_map_does_not_know_nobody_is_moved_b
 
 def decided(decision: str, begin: int, end: int) -> PartitionNotes:
     place = "Payments", 0, "id"
-    return PartitionNotes.decided(decision, "r", place, (begin, end), "why", 0)  # type: ignore[arg-type]
+    return PartitionNotes.from_decision(decision, "r", place, (begin, end), "why", 0)  # type: ignore[arg-type]
 
 
 @given(histories(), st.data())
@@ -325,7 +325,7 @@ def test_a_group_skips_what_was_kept_but_not_what_was_discarded() -> None:
     skipped = {
         decision: translate(
             replace(facts, losses=Losses.of([decided(decision, 50, 80)], None)), 60
-        ).skipped
+        ).total_skipped
         for decision in ("keep", "discard")
     }
 

@@ -18,7 +18,7 @@ from srm.domain.recovery.restore import (
     TopicFacts,
     copies_of,
     holes,
-    inverted,
+    invert,
     plan_topic,
     restore_flow,
     runs_from,
@@ -46,9 +46,9 @@ def _pairs(runs: Runs) -> list[tuple[int, int]]:
 
 @given(runs_in_order)
 def test_the_other_way_round_a_map_says_the_same(runs: Runs) -> None:
-    there, back = OffsetMap(runs), OffsetMap(inverted(runs))
+    there, back = OffsetMap(runs), OffsetMap(invert(runs))
 
-    assert _pairs(inverted(runs)) == [(t, s) for s, t in _pairs(runs)]
+    assert _pairs(invert(runs)) == [(t, s) for s, t in _pairs(runs)]
     for source, target in _pairs(runs):
         assert there.forward(source) == Translated(target)
         assert back.forward(target) == Translated(source)

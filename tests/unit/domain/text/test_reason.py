@@ -7,7 +7,7 @@ import pytest
 from srm.domain.flow_state.replication_records import PartitionStatus
 from srm.domain.names.topics import Flow
 from srm.domain.text.reason import is_command, set_key
-from srm.errors import told
+from srm.errors import message
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_a_setting_is_said_with_its_key_its_file_and_what_makes_it_count() -> No
 
 
 def test_a_status_tells_what_happened_without_what_to_do() -> None:
-    status = PartitionStatus("T", 0, "stopped", told("no right", "grant it"), action="grant it")
+    status = PartitionStatus("T", 0, "stopped", message("no right", "grant it"), action="grant it")
 
     assert status.what == "no right"
     assert PartitionStatus("T", 0, "stopped", "no right; grant it").what == "no right; grant it"

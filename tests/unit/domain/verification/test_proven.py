@@ -14,7 +14,7 @@ from srm.domain.verification.proven import (
     MOST_STRETCHES,
     EpochEnds,
     Proven,
-    joined,
+    join_stretches,
     last_marks,
     still_proven,
     unproven,
@@ -64,7 +64,7 @@ def test_without_news_nothing_is_left():
 def test_what_is_proven_and_what_is_left_are_the_whole_whatever_was_proven(size, data):
     parts = cut(whole(), size)
     kept = [part for part in parts if data.draw(st.booleans())]
-    stretches = still_proven(joined(map(proof, kept)), whole(), HELD)
+    stretches = still_proven(join_stretches(map(proof, kept)), whole(), HELD)
     left = unproven(whole(), stretches)
 
     covered = sorted(
@@ -137,7 +137,7 @@ def test_another_decision_on_what_is_left_on_the_source_makes_it_void():
     parts = [part_of(decided, 0, 48, SHIFT, SHIFT + 44)]
     parts.append(part_of(decided, 48, 50, SHIFT + 44, SHIFT + 46))
 
-    (stretch,) = joined(map(proof, parts))
+    (stretch,) = join_stretches(map(proof, parts))
 
     assert stretch.decided == ((10, 12), (45, 50))
     assert still_proven([stretch], decided, HELD) == (stretch,)
@@ -193,7 +193,7 @@ def test_stretches_that_touch_are_one_with_the_times_of_both():
         proof(part_of(whole(), 50, END, SHIFT + 46, TARGET_END), 7),
     )
 
-    (both,) = joined([second, first])
+    (both,) = join_stretches([second, first])
 
     assert both == replace(proof(whole(), 1), time_ms=7)
     assert last_marks([first, second]) == ((3, END), (5, TARGET_END))
@@ -202,7 +202,7 @@ def test_stretches_that_touch_are_one_with_the_times_of_both():
 def test_only_the_latest_of_many_stretches_are_kept():
     apart = [replace(half(), source_start=n * 10, source_end=n * 10 + 5) for n in range(100)]
 
-    assert joined(apart) == tuple(apart[-MOST_STRETCHES:])
+    assert join_stretches(apart) == tuple(apart[-MOST_STRETCHES:])
 
 
 def test_the_newest_records_begin_within_a_stretch_that_covers_them():

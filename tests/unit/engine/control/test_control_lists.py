@@ -73,12 +73,12 @@ def test_lists_of_the_opposite_flow_are_its_own(target: FakeCluster) -> None:
 
 def test_doing_it_twice_changes_nothing_and_says_so(target: FakeCluster) -> None:
     first = change(target, FLOW, "topics", ListChange(add=("a",)), 1)
-    before = target.compacted(TOPIC).read()
+    before = target.compacted_topic(TOPIC).read()
     second = change(target, FLOW, "topics", ListChange(add=("a",)), 2)
 
     assert (first.added, first.already) == (("a",), ())
     assert (second.added, second.already) == ((), ("a",))
-    assert target.compacted(TOPIC).read() == before
+    assert target.compacted_topic(TOPIC).read() == before
 
 
 def test_removing_leaves_a_tombstone_only_for_what_was_there(target: FakeCluster) -> None:
@@ -93,7 +93,7 @@ def test_a_change_that_another_one_overtakes_starts_over(
     target: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has read the list before the other one changed it."""
-    reads = target.compacted
+    reads = target.compacted_topic
     meanwhile = [lambda: change(target, FLOW, "topics", ListChange(add=("b",)), 2)]
 
     def overtaken(topic: str, partition: int = 0) -> FakeCompactedTopic:
@@ -109,7 +109,7 @@ def test_a_change_that_another_one_overtakes_starts_over(
         monkeypatch.setattr(table, "read", and_then)
         return table
 
-    monkeypatch.setattr(target, "compacted", overtaken)
+    monkeypatch.setattr(target, "compacted_topic", overtaken)
     summary = change(target, FLOW, "topics", ListChange(add=("a", "b")), 1)
 
     assert (summary.added, summary.already) == (("a",), ("b",))
@@ -153,7 +153,7 @@ def test_an_entry_cannot_be_added_and_removed_at_once() -> None:
 )
 def test_a_bad_record_is_passed_over_and_the_others_count(target: FakeCluster, key: bytes) -> None:
     change(target, FLOW, "topics", ListChange(add=("a",)), 1)
-    target.compacted(TOPIC).write({key: b"{}"})
+    target.compacted_topic(TOPIC).write({key: b"{}"})
 
     assert load(target, FLOW) == ControlLists(ListPair(("a",)))
 
@@ -161,7 +161,7 @@ def test_a_bad_record_is_passed_over_and_the_others_count(target: FakeCluster, k
 def test_the_record_format(target: FakeCluster) -> None:
     change(target, FLOW, "topics", ListChange(add_deny=("a,b",)), 1700000000000)
 
-    (key, value), *_ = target.compacted(TOPIC).read().items()
+    (key, value), *_ = target.compacted_topic(TOPIC).read().items()
     assert json.loads(key) == {"list": "topics", "kind": "deny", "pattern": "a,b"}
     assert json.loads(value) == {"added_ms": 1700000000000}
 

@@ -137,7 +137,7 @@ def reported(context: FlowContext, *partitions: AssignedPartition) -> None:
     )
     group = PositionGroup("0", Incarnation(1, "a"), "0", entries)
     topic = internal_topics.replication("P")
-    context.target.compacted(topic, REPORTS).write({group.key(): group.value()})
+    context.target.compacted_topic(topic, REPORTS).write({group.key(): group.value()})
 
 
 def test_what_others_have_filled_is_decided_about_and_no_copy_that_has_begun(sites) -> None:

@@ -30,7 +30,7 @@ def shadows(cluster) -> list[str]:
 
 
 def ledger(cluster) -> list[str]:
-    entries = all_entries(cluster.compacted("srm-ledger.internal").read())
+    entries = all_entries(cluster.compacted_topic("srm-ledger.internal").read())
     return [entry.group for entry in entries if entry.group.startswith("srm-drill.")]
 
 
@@ -65,7 +65,7 @@ def test_everything_is_proven_and_nothing_is_left(world: CopiedTopic) -> None:
         ("billing", 1, 1, 1),
     }
     assert shadows(world.b) == ledger(world.b) == []
-    assert world.b.committed("audit") == {}
+    assert world.b.committed_offsets("audit") == {}
     assert result.forecast is not None
     assert set(result.steps) == {"forecast", "plan", "apply", "read"}
     assert [one.drill_id for one in read_drills(world.b)] == [result.drill_id]
@@ -76,7 +76,7 @@ def test_the_shadow_is_where_the_group_would_be(world: CopiedTopic, monkeypatch)
     read = world.b.read_as_member
 
     def look(group, partitions, limit_s):
-        seen[group.rpartition(".")[2]] = world.b.committed(group)
+        seen[group.rpartition(".")[2]] = world.b.committed_offsets(group)
         return read(group, partitions, limit_s)
 
     monkeypatch.setattr(world.b, "read_as_member", look)
@@ -97,7 +97,7 @@ def test_a_map_that_is_off_by_one_fails_the_drill(world: CopiedTopic) -> None:
 
 def test_a_checkpoint_that_is_off_by_one_fails_the_drill(world: CopiedTopic) -> None:
     """The planned move does not use it; without the source it is all that there is."""
-    checkpoints = world.b.compacted("P.checkpoints.internal")
+    checkpoints = world.b.compacted_topic("P.checkpoints.internal")
     for key, value in checkpoints.read().items():
         known = Checkpoint.decode(key, value)
         wrong = replace(known, downstream_offset=known.downstream_offset + 1)
@@ -320,7 +320,7 @@ def test_results_of_a_flow_are_kept_but_not_for_ever(world: CopiedTopic, monkeyp
 
 
 def test_a_damaged_record_stands_in_nobodys_way(world: CopiedTopic) -> None:
-    world.b.compacted("srm-moves.internal").write({b"drill:x": json.dumps({"a": 1}).encode()})
+    world.b.compacted_topic("srm-moves.internal").write({b"drill:x": json.dumps({"a": 1}).encode()})
 
     assert run_drill(context_of(world)).ok
 
@@ -328,5 +328,5 @@ def test_a_damaged_record_stands_in_nobodys_way(world: CopiedTopic) -> None:
 def test_what_the_group_has_committed_is_not_touched(world: CopiedTopic) -> None:
     run_drill(context_of(world))
 
-    assert world.p.committed("audit") == {ORIGINAL: 4}
+    assert world.p.committed_offsets("audit") == {ORIGINAL: 4}
     assert world.p.groups()["audit"].members == ()

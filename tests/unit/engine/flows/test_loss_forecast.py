@@ -266,10 +266,12 @@ def test_what_groups_would_read_again_that_stood_still_is_told_apart(world: Copi
 def test_no_group_is_asked_for_on_the_target(world: CopiedTopic, monkeypatch) -> None:
     emit(world.forward)
     asked = []
-    committed = world.b.committed
-    monkeypatch.setattr(world.b, "committed", lambda group: asked.append(group) or committed(group))
+    committed = world.b.committed_offsets
+    monkeypatch.setattr(
+        world.b, "committed_offsets", lambda group: asked.append(group) or committed(group)
+    )
 
     flow_status(world.forward)
 
     assert asked == []
-    assert COPY not in world.b.committed("audit")
+    assert COPY not in world.b.committed_offsets("audit")

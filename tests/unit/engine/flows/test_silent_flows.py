@@ -26,7 +26,7 @@ def world() -> CopiedTopic:
 
 def told(world: CopiedTopic) -> list[RawMetric]:
     found: list[RawMetric] = []
-    table = world.b.compacted(RAW_TOPIC)
+    table = world.b.compacted_topic(RAW_TOPIC)
     table.scan(lambda _, key, value: found.extend(decode_raw(value or b"")))
     return found
 

@@ -30,7 +30,7 @@ def replicator_runs(sites, age_ms: int = 0, *, ended: bool = False) -> None:
     topic = internal_topics.replication("P")
     if topic not in sites.clusters["B"].topics():
         sites.clusters["B"].add_topic(topic)
-    sites.clusters["B"].compacted(topic).write({DRIVER_KEY: beat.value()})
+    sites.clusters["B"].compacted_topic(topic).write({DRIVER_KEY: beat.value()})
     entry = PartitionPosition(TOPIC_ID, 0, TOPIC_ID, Position(100, 101, 100), 0, 1, 0)
     sites.maps[Flow("P", "B")].reports = (SlotReport("0", 3, now, (entry,)),)
 
@@ -111,7 +111,7 @@ def test_a_replicator_that_was_stopped_on_request_says_who_did_and_how_it_is_sta
     replicator_runs(sites)
     beat = DriverHeartbeat("d-1", "local-1", "host-7", 42, sites.clock(), ended=True)
     request = DriverRequest("r-1", "stop", "ada@ops", sites.clock())
-    sites.clusters["B"].compacted(internal_topics.replication("P")).write(
+    sites.clusters["B"].compacted_topic(internal_topics.replication("P")).write(
         {DRIVER_KEY: beat.value(), REQUEST_KEY: request.value()}
     )
 
@@ -133,7 +133,7 @@ def test_a_replicator_that_was_stopped_by_a_request_of_another_of_its_flows_says
         stopped_by="ada@ops",
         stopped_flow="B->P",
     )
-    table = sites.clusters["B"].compacted(internal_topics.replication("P"))
+    table = sites.clusters["B"].compacted_topic(internal_topics.replication("P"))
     table.write({DRIVER_KEY: beat.value()})
 
     status = flow_status(sites.flow("P->B"))
@@ -148,7 +148,7 @@ def test_a_replicator_that_runs_tells_since_when_and_what_ended_the_one_before(s
     beat = DriverHeartbeat(
         *("d-2", "local-2", "host-7", 42, sites.clock()), started_after="r-1", started_ms=7
     )
-    sites.clusters["B"].compacted(internal_topics.replication("P")).write(
+    sites.clusters["B"].compacted_topic(internal_topics.replication("P")).write(
         {DRIVER_KEY: beat.value(), REQUEST_KEY: request.value()}
     )
 
@@ -265,7 +265,7 @@ def test_commits_on_an_unlisted_replica_give_the_command_that_lists_it(sites) ->
 def test_a_damaged_driver_record_is_an_error_beside_the_rest(sites) -> None:
     topic = internal_topics.replication("P")
     sites.clusters["B"].add_topic(topic)
-    sites.clusters["B"].compacted(topic).write({DRIVER_KEY: b"?"})
+    sites.clusters["B"].compacted_topic(topic).write({DRIVER_KEY: b"?"})
 
     status = flow_status(sites.flow("P->B"))
 

@@ -22,7 +22,7 @@ GROUP = "billing"
 
 def checkpoints_on_target(context: FlowContext) -> list[Checkpoint]:
     topic = f"{context.config.flow.source}.checkpoints.internal"
-    records = context.target.compacted(topic).read()
+    records = context.target.compacted_topic(topic).read()
     return [Checkpoint.decode(key, value) for key, value in records.items()]
 
 
@@ -132,7 +132,7 @@ def test_a_group_that_is_named_is_asked_for_even_if_no_broker_lists_it(
             return {}
         raise AuthorizationError("grant Describe on group hidden")
 
-    monkeypatch.setattr(sites.clusters["P"], "committed", refuse)
+    monkeypatch.setattr(sites.clusters["P"], "committed_offsets", refuse)
 
     summary = emit(context)
 
@@ -144,14 +144,14 @@ def test_a_group_that_cannot_be_read_does_not_hide_the_others(
 ) -> None:
     for group in ("bad", GROUP):
         sites.commit("P", group, "Payments", 40)
-    committed = sites.clusters["P"].committed
+    committed = sites.clusters["P"].committed_offsets
 
     def refuse_one(group: str) -> dict[TopicPartition, int]:
         if group == "bad":
             raise AuthorizationError("no right to describe group 'bad'")
         return committed(group)
 
-    monkeypatch.setattr(sites.clusters["P"], "committed", refuse_one)
+    monkeypatch.setattr(sites.clusters["P"], "committed_offsets", refuse_one)
 
     summary = emit(sites.flow("P->B"))
 
@@ -201,7 +201,7 @@ def test_an_own_write_of_the_opposite_flow_is_emitted_too(sites) -> None:
     topic_id = sites.clusters["P"].topics()["Payments"].topic_id
     entry = LedgerEntry(GROUP, TopicPartition("Payments", 0), topic_id, 10, 40, "B", "sync")
     sites.clusters["P"].add_topic("srm-ledger.internal")
-    sites.clusters["P"].compacted("srm-ledger.internal").write({entry.key(): entry.value()})
+    sites.clusters["P"].compacted_topic("srm-ledger.internal").write({entry.key(): entry.value()})
 
     summary = emit(sites.flow("P->B"))
 
@@ -236,7 +236,7 @@ def test_maps_that_cannot_be_used_stop_only_their_partition(sites) -> None:
 
 def told(context: FlowContext) -> list[Measured]:
     topic = internal_topics.raw_metrics(context.config.flow.source)
-    table = context.target.compacted(topic)
+    table = context.target.compacted_topic(topic)
     found: list[Measured] = []
     table.scan(lambda _, key, value: found.extend(decode_measured(value or b"")))
     return found

@@ -99,7 +99,9 @@ def test_checkpoints_of_mm2_count_as_far_as_the_log_goes(
         Checkpoint("no partition", TopicPartition("P.Payments", 1), 7, 7),
         Checkpoint("no topic", TopicPartition("P.Refunds", 0), 7, 7),
     ]
-    target.compacted(TOPIC).write({one.key(): one.value() for one in records} | {b"damaged": b"x"})
+    target.compacted_topic(TOPIC).write(
+        {one.key(): one.value() for one in records} | {b"damaged": b"x"}
+    )
 
     assert emitted(target) == {("within", COPY): (90, 101), ("beyond", COPY): (0, 0)}
     assert len([line for line in caplog.messages if "passed over" in line]) == 1
@@ -109,7 +111,7 @@ def test_a_partition_without_a_leader_does_not_hide_checkpoints(sites) -> None:
     target = sites.clusters["B"]
     ensure_compacted(target, TOPIC)
     one = Checkpoint(GROUP, COPY, 5000, 5100)
-    target.compacted(TOPIC).write({one.key(): one.value()})
+    target.compacted_topic(TOPIC).write({one.key(): one.value()})
     target.leaderless.add(COPY)
 
     assert emitted(target) == {(GROUP, COPY): (5000, 5100)}
@@ -131,7 +133,7 @@ def test_what_is_kept_of_a_topic_that_is_gone_is_deleted_and_nothing_else(sites)
     for _ in range(2):
         forget_topics(target, TOPIC, {former})
 
-    rows = [Checkpoint.decode(*row) for row in target.compacted(TOPIC).read().items()]
+    rows = [Checkpoint.decode(*row) for row in target.compacted_topic(TOPIC).read().items()]
     original = TopicPartition("Payments", 0)
     assert {(c.group, c.topic_partition): c.downstream_offset for c in rows} == {
         (GROUP, COPY): 0,
@@ -139,7 +141,7 @@ def test_what_is_kept_of_a_topic_that_is_gone_is_deleted_and_nothing_else(sites)
         (GROUP, original): 20,
         ("audit", original): 20,
     }
-    left = all_entries(target.compacted(internal_topics.LEDGER).read())
+    left = all_entries(target.compacted_topic(internal_topics.LEDGER).read())
     assert {(e.group, e.topic_partition) for e in left} == {
         ("audit", COPY),
         (GROUP, original),
@@ -155,7 +157,7 @@ def test_a_damaged_entry_keeps_no_group_from_being_synced(
     sync(sites.flow("P->B"))
     entry = read_ledger(sites.clusters["B"], sites.clusters["B"].topics()).entry(GROUP, COPY)
     assert entry is not None
-    sites.clusters["B"].compacted(internal_topics.LEDGER).write({entry.key(): b"7"})
+    sites.clusters["B"].compacted_topic(internal_topics.LEDGER).write({entry.key(): b"7"})
     for group in ("audit", GROUP):
         sites.commit("P", group, "Payments", 60)
 

@@ -18,7 +18,7 @@ def test_without_an_interval_each_run_lists_the_groups_and_nothing_is_kept(sites
     sites.commit("P", "audit", "Payments", 10)
 
     assert emit(sites.flow("P->B")).groups == 2
-    table = sites.clusters["B"].compacted(internal_topics.replication("P"))
+    table = sites.clusters["B"].compacted_topic(internal_topics.replication("P"))
     assert GROUPS_KEY not in table.read()
 
 
@@ -59,7 +59,7 @@ def test_changed_lists_count_at_once(sites):
 def test_a_dry_run_keeps_nothing_and_a_damaged_listing_is_made_again(sites):
     sites.change("P->B", refresh_groups_interval=MINUTE)
     sites.commit("P", "billing", "Payments", 40)
-    table = sites.clusters["B"].compacted(internal_topics.replication("P"))
+    table = sites.clusters["B"].compacted_topic(internal_topics.replication("P"))
 
     emit(sites.flow("P->B"), dry_run=True)
     kept = GROUPS_KEY in table.read()

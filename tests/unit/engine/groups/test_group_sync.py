@@ -152,7 +152,7 @@ def test_offsets_that_change_between_decision_and_write_are_not_overwritten(
     """The race of KAFKA-19794: a consumer came, committed and left within the run."""
     sites.commit("P", GROUP, "Payments", 40)
     target = sites.clusters["B"]
-    committed, calls = target.committed, []
+    committed, calls = target.committed_offsets, []
 
     def moving(group: str) -> dict[TopicPartition, int]:
         calls.append(group)
@@ -160,7 +160,7 @@ def test_offsets_that_change_between_decision_and_write_are_not_overwritten(
             sites.commit("B", GROUP, "P.Payments", 10)
         return committed(group)
 
-    monkeypatch.setattr(target, "committed", moving)
+    monkeypatch.setattr(target, "committed_offsets", moving)
 
     assert actions(sites) == {"group-active": 1}
     assert sites.committed("B", GROUP, "P.Payments") == 10
@@ -198,14 +198,14 @@ def test_a_target_group_that_cannot_be_read_is_reported_and_hides_no_other(
     for group in ("audit", GROUP):
         sites.commit("P", group, "Payments", 40)
     target = sites.clusters["B"]
-    committed = target.committed
+    committed = target.committed_offsets
 
     def refuse(group: str) -> dict[TopicPartition, int]:
         if group == "audit":
             raise UnavailableError("coordinator of 'audit' does not answer")
         return committed(group)
 
-    monkeypatch.setattr(target, "committed", refuse)
+    monkeypatch.setattr(target, "committed_offsets", refuse)
 
     summary = sync(sites.flow("P->B"))
 

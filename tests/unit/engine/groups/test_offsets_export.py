@@ -23,7 +23,7 @@ def cluster_with(*records: Checkpoint, separator: str = ".") -> FakeCluster:
         for number in range(11):
             target.produce(name, number, 20)
     for record in records:
-        target.compacted(topic).write({record.key(): record.value()})
+        target.compacted_topic(topic).write({record.key(): record.value()})
     return target
 
 
@@ -69,7 +69,7 @@ def test_the_topic_follows_the_separator_of_the_policy() -> None:
 
 def test_a_record_that_is_no_checkpoint_is_passed_over() -> None:
     target = cluster_with(checkpoint("g", "t", 0, 1))
-    target.compacted(internal_topics.checkpoints("P")).write({b"x": b"y"})
+    target.compacted_topic(internal_topics.checkpoints("P")).write({b"x": b"y"})
 
     assert len(checkpoints(target, FLOW)) == 1
 

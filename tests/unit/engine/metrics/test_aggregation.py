@@ -89,7 +89,7 @@ def test_a_flow_that_nobody_copies_lags_all_the_time_and_not_only_when_it_is_loo
     stopped = world.clock()
 
     def taken(_since_ms: int) -> list[bytes]:
-        table, found = world.b.compacted(internal_topics.raw_metrics("P")), list(log)
+        table, found = world.b.compacted_topic(internal_topics.raw_metrics("P")), list(log)
         table.scan(lambda _, key, value: found.append(value or b""))
         return found
 

@@ -55,7 +55,7 @@ class Disaster:
         )
 
     def pause(self):
-        return read_pause(self.world.b.compacted("srm-replication.P.internal").read())
+        return read_pause(self.world.b.compacted_topic("srm-replication.P.internal").read())
 
     def planned(self, **changes: object) -> moves.MovePlan:
         return moves.plan(self.context, replace(UNPLANNED, **changes), "m1")

@@ -46,7 +46,7 @@ def assert_consistent(world: World) -> None:
     progress = MoveStore(world.context()).progress("m1")
     merged = merge_tables([world.routes("P"), world.routes("B")])
     clients = {(route.cluster, route.state) for route in merged.values()}
-    if progress.decided:
+    if progress.is_decided:
         assert clients == {("B", "go")}
     elif progress.step == "released":
         assert clients == {("P", "go")}
@@ -133,7 +133,7 @@ def test_a_late_record_of_an_older_version_strands_nobody(world: World) -> None:
     late = {s: r.value() for s, r in world.routes("P").items()}
     moves.go(context, "m1")
     for cluster in (world.p, world.b):
-        cluster.compacted(ROUTING).write({s.encode(): value for s, value in late.items()})
+        cluster.compacted_topic(ROUTING).write({s.encode(): value for s, value in late.items()})
 
     assert moves.wait_status(context, "m1").ready
     world.start("near", "B", {"P.Payments": 96})
@@ -146,8 +146,10 @@ def test_a_late_record_of_an_older_version_strands_nobody(world: World) -> None:
 def test_a_damaged_record_of_somebody_else_blocks_no_move(world: World) -> None:
     ensure_compacted(world.p, ROUTING)
     ensure_compacted(world.p, "srm-moves.internal")
-    world.p.compacted(ROUTING).write({b"group:other": b"?", b"ack:group:other:c": b"?"})
-    world.p.compacted("srm-moves.internal").write({b"progress:other": b"?", b"plan:other": b"?"})
+    world.p.compacted_topic(ROUTING).write({b"group:other": b"?", b"ack:group:other:c": b"?"})
+    world.p.compacted_topic("srm-moves.internal").write(
+        {b"progress:other": b"?", b"plan:other": b"?"}
+    )
     run_through(world)
 
     assert going_to(world, "B") == {("B", "go")}
@@ -421,7 +423,7 @@ def test_a_static_member_that_says_it_has_left_is_removed_at_once(world: World) 
     world.obey("near", "far")
     route: Route = world.routes("P")["group:near"]
     ack = Ack("group:near", "steady", route.generation, "held", "P", world.clock())
-    world.p.compacted(ROUTING).write({ack.key(): ack.value()})
+    world.p.compacted_topic(ROUTING).write({ack.key(): ack.value()})
     moves.wait_status(context, "m1")
 
     assert world.p.groups(["near"])["near"].members == ()

@@ -22,7 +22,7 @@ def test_a_group_that_has_not_run_since_begins_at_the_start_of_the_new_log(
     world = disaster.world
     ids = TopicIds("former topic", "former copy").metadata()
     old = Checkpoint("old", COPY, 5000, 5100, ids)
-    world.b.compacted("P.checkpoints.internal").write({old.key(): old.value()})
+    world.b.compacted_topic("P.checkpoints.internal").write({old.key(): old.value()})
     apply_exact(world.context().forward, {"old": {COPY: 90}}, operation="former move")
     world.b.delete_topic("P.Payments")
     world.b.add_topic("P.Payments")

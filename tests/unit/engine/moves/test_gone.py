@@ -40,7 +40,9 @@ HOUR = 3_600_000
 
 def say(world: World, ack: Ack) -> None:
     """Let a client write what it says to the cluster that it is about."""
-    world.clusters[ack.cluster].compacted("srm-routing.internal").write({ack.key(): ack.value()})
+    world.clusters[ack.cluster].compacted_topic("srm-routing.internal").write(
+        {ack.key(): ack.value()}
+    )
 
 
 def acknowledge(
@@ -107,7 +109,7 @@ def test_a_commit_made_during_a_look_is_not_dated_before_it(
     context = gone(world)
     world.start("far", "B", {"P.Payments": 11})
     world.passing(1_000)
-    committed = world.b.committed
+    committed = world.b.committed_offsets
 
     def work_while_looked_at(group: str) -> dict[TopicPartition, int]:
         if group == "near" and not world.b.groups(["near"])["near"].members:
@@ -116,7 +118,7 @@ def test_a_commit_made_during_a_look_is_not_dated_before_it(
             world.start("near", "B", {"P.Payments": 97})
         return committed(group)
 
-    monkeypatch.setattr(world.b, "committed", work_while_looked_at)
+    monkeypatch.setattr(world.b, "committed_offsets", work_while_looked_at)
     assert moves.verify(context, "m1").done
 
     near = moves.report(context, "m1").groups["near"]
@@ -403,7 +405,7 @@ def test_the_report_is_kept_on_both_clusters(world: World) -> None:
     report = moves.report(context, "m1")
 
     for alias in ("P", "B"):
-        records = world.clusters[alias].compacted("srm-moves.internal").read()
+        records = world.clusters[alias].compacted_topic("srm-moves.internal").read()
         assert records[b"report:m1"] == report.value()
         assert {key for key in records if b"html" in key} == set(), "pages are made when asked for"
     assert [plan.move_id for plan, _ in MoveStore(context).moves()] == ["m1"]

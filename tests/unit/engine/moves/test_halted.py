@@ -53,7 +53,7 @@ def end_replicator(world: World) -> None:
     asked = DriverRequest("r-1", "stop", "alice", world.clock())
     state = internal_topics.replication("P")
     world.b.add_topic(state, 2)
-    world.b.compacted(state).write({DRIVER_KEY: beat.value(), REQUEST_KEY: asked.value()})
+    world.b.compacted_topic(state).write({DRIVER_KEY: beat.value(), REQUEST_KEY: asked.value()})
 
 
 def test_what_a_slot_that_lives_has_still_to_copy_is_waited_for(behind: World) -> None:
@@ -132,7 +132,7 @@ def beat(world: World) -> None:
     state = internal_topics.replication("P")
     world.b.add_topic(state, 2)
     alive = DriverHeartbeat("d-1", "local-1", "host-7", 42, world.clock())
-    world.b.compacted(state).write({DRIVER_KEY: alive.value()})
+    world.b.compacted_topic(state).write({DRIVER_KEY: alive.value()})
 
 
 def make_looks_slow(

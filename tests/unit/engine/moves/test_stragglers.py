@@ -113,7 +113,7 @@ def test_what_srm_itself_commits_on_the_source_makes_no_problem(world: World) ->
     ensure_compacted(world.p, "srm-ledger.internal")
     topic_id = world.p.topics()["Payments"].topic_id
     entry = LedgerEntry("far", PAYMENTS, topic_id, 10, 60, "B", "sync B->P 1")
-    world.p.compacted("srm-ledger.internal").write({entry.key(): entry.value()})
+    world.p.compacted_topic("srm-ledger.internal").write({entry.key(): entry.value()})
     world.p.commit("far", {PAYMENTS: 60})
     working(world)
 

@@ -85,7 +85,7 @@ def test_a_move_that_another_one_has_taken_over_from_does_not_say_that_its_clien
         disaster.through("go")
 
     assert disaster.world.routes("B") == before
-    assert not moves.MoveStore(disaster.context).progress("m1").decided
+    assert not moves.MoveStore(disaster.context).progress("m1").is_decided
     disaster.through("release")
     assert disaster.world.routes("B") == before
     disaster.through("hold", "apply", "go")

@@ -16,7 +16,7 @@ def test_a_group_that_is_past_what_was_kept_is_warned_of(sites) -> None:
     sites.runs[flow].append(Run(120, 101, 10))
     sites.clusters["B"].produce("P.Payments", 0, 10)
     sites.copy("P->B", records=0)
-    kept = PartitionNotes.decided("keep", "r", ("Payments", 0, "id"), (100, 120), "kept", 0)
+    kept = PartitionNotes.from_decision("keep", "r", ("Payments", 0, "id"), (100, 120), "kept", 0)
     sites.maps[flow].notes[sites.payments] = (kept,)
     sites.commit("B", "behind", "P.Payments", 101)
     sites.commit("B", "past", "P.Payments", 105)

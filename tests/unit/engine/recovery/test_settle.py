@@ -71,7 +71,7 @@ class Switch:
             raise KilledError
 
     def pause(self, wanted: Pause) -> None:
-        self.context.target.compacted(STATE, COMMANDS).write({PAUSE_KEY: wanted.value()})
+        self.context.target.compacted_topic(STATE, COMMANDS).write({PAUSE_KEY: wanted.value()})
 
     def seal(self, copies: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         self._act("seal")
@@ -85,7 +85,7 @@ class Switch:
             return False
         if standing.request != request:
             raise ConflictError("paused again meanwhile")
-        self.context.target.compacted(STATE, COMMANDS).write({**decided, PAUSE_KEY: None})
+        self.context.target.compacted_topic(STATE, COMMANDS).write({**decided, PAUSE_KEY: None})
         self._act("resumed")
         return True
 
@@ -134,7 +134,7 @@ class Returned:
 
     @property
     def commands(self) -> dict[bytes, bytes]:
-        return self.context.target.compacted(STATE, COMMANDS).read()
+        return self.context.target.compacted_topic(STATE, COMMANDS).read()
 
     @property
     def notes(self) -> list[PartitionNotes]:
@@ -142,7 +142,9 @@ class Returned:
 
     @property
     def outcome(self) -> Outcome | None:
-        stored = self.context.target.compacted(internal_topics.MOVES).read().get(b"outcome:m1")
+        stored = (
+            self.context.target.compacted_topic(internal_topics.MOVES).read().get(b"outcome:m1")
+        )
         return Outcome.decode(stored) if stored else None
 
 
@@ -159,8 +161,8 @@ def returned(sites) -> Returned:
         *(context.source.cluster_id(), context.target.cluster_id()),
     )
     status = PartitionStatus("Payments", 0, "copying")
-    context.target.compacted(STATE, COMMANDS).write({copied.key(): copied.value()})
-    context.target.compacted(STATE, REPORTS).write({status.key(): status.value()})
+    context.target.compacted_topic(STATE, COMMANDS).write({copied.key(): copied.value()})
+    context.target.compacted_topic(STATE, REPORTS).write({status.key(): status.value()})
     switch = Switch(context)
     context = replace(context, switch=switch)
     switch.pause(PAUSE)
@@ -176,7 +178,9 @@ def test_what_only_the_source_has_is_found_with_its_times_and_who_had_read_of_it
     topic_id = returned.context.source.topics()["Payments"].topic_id
     ours = LedgerEntry("synced", PAYMENTS, topic_id, None, 95, "B", "sync", settled=True)
     ensure_compacted(returned.context.source, internal_topics.LEDGER)
-    returned.context.source.compacted(internal_topics.LEDGER).write({ours.key(): ours.value()})
+    returned.context.source.compacted_topic(internal_topics.LEDGER).write(
+        {ours.key(): ours.value()}
+    )
 
     found = look_at_source(returned.context, returned.logs)
 
@@ -285,7 +289,7 @@ def test_the_outcome_is_kept_for_each_move_that_has_given_the_source_up(
 
     returned.settle(Payments="merge")
 
-    kept = returned.context.target.compacted(internal_topics.MOVES).read()
+    kept = returned.context.target.compacted_topic(internal_topics.MOVES).read()
     assert {b"outcome:m1", b"outcome:m2"} <= kept.keys()
     assert Outcome.decode(kept[b"outcome:m2"]).move_id == "m2"
 
@@ -368,9 +372,9 @@ def test_a_restore_that_was_broken_off_is_finished_before_anything_is_settled(
     )
     told = PartitionPosition(copy, 0, original, Position(5, 6, 9), -1, 7, 0)
     state = internal_topics.replication(back.source)
-    p.compacted(state, REPORTS).write(records_of(SlotReport("0", 1, 1000, (told,))))
+    p.compacted_topic(state, REPORTS).write(records_of(SlotReport("0", 1, 1000, (told,))))
     record = RestoreRecord((PAUSE.request,), {}, "ann", 2)
-    p.compacted(state, COMMANDS).write({RESTORE_KEY: record.value()})
+    p.compacted_topic(state, COMMANDS).write({RESTORE_KEY: record.value()})
 
     with pytest.raises(GateClosedError, match="restore of topic Payments was broken off"):
         returned.settle(Payments="merge")
@@ -388,7 +392,7 @@ def test_a_restore_that_has_begun_and_told_nothing_yet_keeps_its_topics_from_bei
     ensure_compacted(p, internal_topics.replication(back.source), 2)
     begun = {"Payments": p.topics()["Payments"].topic_id}
     record = RestoreRecord(("r0", PAUSE.request), begun, "ann", 2)
-    p.compacted(internal_topics.replication(back.source), COMMANDS).write(
+    p.compacted_topic(internal_topics.replication(back.source), COMMANDS).write(
         {RESTORE_KEY: record.value()}
     )
 
@@ -430,7 +434,7 @@ def test_what_was_left_earlier_is_no_residue_but_stays_readable(returned: Return
 def route(cluster: Cluster, wanted: Route) -> None:
     ensure_compacted(cluster, internal_topics.ROUTING)
     record = {topic_subject("Payments").encode(): wanted.value()}
-    cluster.compacted(internal_topics.ROUTING).write(record)
+    cluster.compacted_topic(internal_topics.ROUTING).write(record)
 
 
 @pytest.mark.parametrize("choice", ["keep", "discard"])
@@ -476,12 +480,12 @@ def test_the_cluster_that_returned_gets_the_routes_that_it_has_not_seen(
     request = MoveRequest("failover", "P", "B", mode="unplanned")
     plan = MovePlan("m1", 0, request, ("Payments",), (), (), (), "settings")
     ensure_compacted(context.target, internal_topics.MOVES)
-    context.target.compacted(internal_topics.MOVES).write({b"plan:m1": plan.value()})
+    context.target.compacted_topic(internal_topics.MOVES).write({b"plan:m1": plan.value()})
     route(context.target, Route(ERA, "B", "go", "m1", 5, decided=True))
 
     returned.settle(Payments="merge")
 
-    history = context.source.compacted(internal_topics.ROUTING).read_history()
+    history = context.source.compacted_topic(internal_topics.ROUTING).read_history()
     assert read_routes(context.source, history)[topic_subject("Payments")].move_id == "m1"
 
 
@@ -508,7 +512,7 @@ def test_an_outcome_of_any_size_is_kept_in_parts(returned: Returned, sites) -> N
     )
     store_outcome(returned.context, outcome)
 
-    records = returned.context.target.compacted(internal_topics.MOVES).read()
+    records = returned.context.target.compacted_topic(internal_topics.MOVES).read()
     assert max(map(len, records.values())) <= 500_000
     back = MoveContext(sites.flow("B->P"), returned.context)
     assert kept_outcome(back, "m1") == outcome

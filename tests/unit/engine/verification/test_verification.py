@@ -72,7 +72,7 @@ def test_what_was_discarded_is_excused_while_the_source_holds_it_and_no_longer(c
     source = copied.clusters["P"]
     place = "Payments", 0, source.topics()["Payments"].topic_id
     copied.maps[FLOW].notes[TopicPartition("Payments", 0)] = (
-        PartitionNotes.decided("discard", "r", place, (50, 60), "discarded", 1, epoch=0),
+        PartitionNotes.from_decision("discard", "r", place, (50, 60), "discarded", 1, epoch=0),
     )
 
     def excused() -> bool:

@@ -307,7 +307,7 @@ def test_a_log_that_is_truncated_meanwhile_is_not_called_equal_nor_proven(sites,
 
 def test_a_damaged_record_of_the_past_has_proven_nothing(sites, caplog):
     result = verify(sites, Comparing())
-    table = sites.clusters["B"].compacted(internal_topics.verification("P"))
+    table = sites.clusters["B"].compacted_topic(internal_topics.verification("P"))
     table.write({result.key(): b"{"})
 
     comparing = Comparing()

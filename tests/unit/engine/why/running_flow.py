@@ -63,7 +63,7 @@ class RunningFlow(CopiedTopic):
         control_lists.change(self.b, Flow("P", "B"), name, ListChange(**change), self.clock())
 
     def _write(self, records: dict[bytes, bytes]) -> None:
-        self.b.compacted(internal_topics.replication("P")).write(records)
+        self.b.compacted_topic(internal_topics.replication("P")).write(records)
 
 
 def step(answer: Why, name: str) -> Step:

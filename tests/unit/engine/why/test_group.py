@@ -312,7 +312,7 @@ def test_a_group_that_is_further_on_the_target_is_not_taken_back(flow: RunningFl
 def test_offsets_that_are_not_written_yet_are_told_with_what_stands_there_and_what_will(
     flow: RunningFlow,
 ) -> None:
-    before = flow.b.committed("audit")[COPY]
+    before = flow.b.committed_offsets("audit")[COPY]
     flow.commit("audit", 9)
     emit(flow.context)
 
@@ -356,7 +356,7 @@ def test_members_that_have_announced_themselves_follow(flow: RunningFlow) -> Non
     flow.p.join("audit", "app")
     flow.p.add_topic(internal_topics.ROUTING)
     ack = Ack(group_subject("audit"), "app", 0, "resumed", "P", flow.clock())
-    flow.p.compacted(internal_topics.ROUTING).write({ack.key(): ack.value()})
+    flow.p.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
 
     assert step(why_group(flow.context, "audit"), "follows").ok
 
@@ -434,14 +434,14 @@ def test_without_a_checkpoint_a_dead_source_leaves_nothing_to_go_on_from(
 
 
 def test_nothing_is_written_by_asking(flow: RunningFlow) -> None:
-    before = {name: flow.b.compacted(name).read_stamped() for name in flow.b.topics()}
-    committed = flow.b.committed("audit")
+    before = {name: flow.b.compacted_topic(name).read_stamped() for name in flow.b.topics()}
+    committed = flow.b.committed_offsets("audit")
 
     why_group(flow.context, "audit")
 
-    assert {name: flow.b.compacted(name).read_stamped() for name in flow.b.topics()} == before
-    assert flow.b.committed("audit") == committed
-    assert flow.p.committed("audit") == {ORIGINAL: 8}
+    assert {name: flow.b.compacted_topic(name).read_stamped() for name in flow.b.topics()} == before
+    assert flow.b.committed_offsets("audit") == committed
+    assert flow.p.committed_offsets("audit") == {ORIGINAL: 8}
 
 
 def back(flow: RunningFlow) -> FlowContext:
@@ -454,7 +454,7 @@ def route_to(flow: RunningFlow, alias: str) -> None:
     flow.b.add_topic(internal_topics.ROUTING)
     subject = group_subject("audit")
     went = Route(1, alias, "go", "m1", flow.clock())
-    flow.b.compacted(internal_topics.ROUTING).write({subject.encode(): went.value()})
+    flow.b.compacted_topic(internal_topics.ROUTING).write({subject.encode(): went.value()})
 
 
 def ways(flow: RunningFlow) -> list[str]:

@@ -58,7 +58,7 @@ def test_a_flow_that_is_off_copies_nothing(flow: RunningFlow) -> None:
 
 def test_a_paused_flow_names_who_paused_it_and_what_ends_that(flow: RunningFlow) -> None:
     pause = Pause("r", "ada", "P was given up", 1)
-    flow.b.compacted(internal_topics.replication("P")).write({PAUSE_KEY: pause.value()})
+    flow.b.compacted_topic(internal_topics.replication("P")).write({PAUSE_KEY: pause.value()})
 
     answer = why_topic(flow.context, "Topic")
 
@@ -361,7 +361,7 @@ def test_what_is_left_to_copy_has_an_eta_from_the_rate_of_late(flow: RunningFlow
     names, minute = ("P", "B", "topic", "Topic", "P.Topic"), (flow.clock() - 60_000, flow.clock())
     window = WindowMetric(*names, *minute, 120, 9, Statistics(), Statistics(), Statistics())
     flow.b.add_topic(internal_topics.METRICS_WINDOWS)
-    flow.b.compacted(internal_topics.METRICS_WINDOWS).write({b"w": window.value()})
+    flow.b.compacted_topic(internal_topics.METRICS_WINDOWS).write({b"w": window.value()})
 
     answer = why_topic(flow.context, "Topic")
 

@@ -283,7 +283,7 @@ def test_an_answer_that_is_none_ends_the_connection(stream: bytes) -> None:
         theirs.sendall(stream)
         await until(answer.done)
         theirs.close()
-        return answer.exception(), connection.closed
+        return answer.exception(), connection.is_closed
 
     error, closed = asyncio.run(run())
 
@@ -300,7 +300,7 @@ def test_an_answer_that_aiokafka_cannot_decode_is_an_error_of_the_connection() -
         with pytest.raises(UnavailableError, match="here: unreadable answer"):
             await connection.ask(ApiVersionRequest_v0())
         theirs.close()
-        assert connection.closed
+        assert connection.is_closed
 
     asyncio.run(run())
 
@@ -355,7 +355,7 @@ def test_a_login_that_is_refused_later_ends_the_connection_and_all_that_waits() 
             await asyncio.sleep(0.01)  # the session ends
             held = [echo(connection, [b"1"]), echo(connection, [b"2"])]
             await asyncio.wait(held)
-            return [answer.exception() for answer in held], connection.closed
+            return [answer.exception() for answer in held], connection.is_closed
 
     errors, closed = asyncio.run(run())
 

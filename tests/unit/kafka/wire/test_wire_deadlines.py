@@ -90,10 +90,10 @@ def test_a_silent_broker_is_given_up_with_all_that_waits_for_it(size: int) -> No
         sent = [peer.send(bytes(size)), peer.send(b"behind it")]
         await settle()
         await pass_time(TIMEOUT_S - 5)
-        assert not peer.connection.closed
+        assert not peer.connection.is_closed
         await pass_time(10)
 
-        assert peer.connection.closed
+        assert peer.connection.is_closed
         for answer in sent:
             with pytest.raises(UnavailableError, match="no answer, nor any other sign of life"):
                 await answer
@@ -111,7 +111,7 @@ def test_each_answer_is_due_when_it_is_its_turn() -> None:
             await pass_time(TIMEOUT_S - 5)
             await peer.say(struct.pack(">i", 4) + request[:4])
             await answer
-        assert not peer.connection.closed
+        assert not peer.connection.is_closed
 
     played(scenario)
 
@@ -151,9 +151,9 @@ def test_a_broker_that_may_wait_before_it_answers_is_given_that_time_too() -> No
         poll = peer.connection.request(0, 0, [b"x"], as_it_is, flexible=False, wait_s=100.0)
         await settle()
         await pass_time(TIMEOUT_S + 95)
-        assert not peer.connection.closed
+        assert not peer.connection.is_closed
         await pass_time(10)
-        assert peer.connection.closed
+        assert peer.connection.is_closed
         assert isinstance(poll.exception(), UnavailableError)
 
     played(scenario)
@@ -180,9 +180,9 @@ def test_a_broker_whose_quota_pauses_a_connection_is_given_that_time_too(
             peer.send(b"y")
         await settle()
         await pass_time(pause_s + TIMEOUT_S - 5)
-        assert not peer.connection.closed
+        assert not peer.connection.is_closed
         await pass_time(10)
-        assert peer.connection.closed
+        assert peer.connection.is_closed
 
     played(scenario)
 
@@ -217,7 +217,7 @@ def test_a_short_deadline_is_not_kept_waiting_by_a_long_one() -> None:
         peer.send(b"y")
         await settle()
         await pass_time(TIMEOUT_S + 1)
-        assert peer.connection.closed
+        assert peer.connection.is_closed
 
     played(scenario)
 
@@ -228,7 +228,7 @@ def test_a_connection_on_which_nothing_is_due_stays_open() -> None:
         await peer.say(struct.pack(">i", 4) + (await peer.read())[:4])
         await answer
         await pass_time(100 * TIMEOUT_S)
-        assert not peer.connection.closed
+        assert not peer.connection.is_closed
         late = peer.send(b"y")
         await peer.say(struct.pack(">i", 4) + (await peer.read())[:4])
         await late

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from srm.errors import StackError
-from srm_lab.stack.class_archive import archived, class_archive, write_archive
+from srm_lab.stack.class_archive import archive_options, class_archive, write_archive
 from srm_lab.stack.java import Java
 
 OPTION = "-XX:ArchiveClassesAtExit="
@@ -58,11 +58,11 @@ def test_it_is_written_once_and_used_from_then_on(tmp_path: Path) -> None:
     archive = tmp_path / "cache" / "kafka.jsa"
     told: list[str] = []
 
-    assert archived(archive) == ()
+    assert archive_options(archive) == ()
     write_archive(archive, obedient, told.append)
     write_archive(archive, never, told.append)
 
-    assert archived(archive)[0] == f"-XX:SharedArchiveFile={archive}"
+    assert archive_options(archive)[0] == f"-XX:SharedArchiveFile={archive}"
     assert len(told) == 1
     assert list(archive.parent.iterdir()) == [archive]
 
@@ -84,6 +84,6 @@ def test_where_none_can_be_written_java_starts_without_one(
 
     write_archive(archive, run)
 
-    assert archived(archive) == ()
+    assert archive_options(archive) == ()
     assert list(tmp_path.iterdir()) == []
     assert "no archive of classes" in caplog.text

@@ -65,7 +65,7 @@ def test_another_object_finds_the_process_by_its_file(process: ManagedProcess) -
     found = ManagedProcess("thing", process.log, process.log.with_suffix(".pid"))
     assert found.running
     assert found.pid == process.pid
-    assert found.started == process.started
+    assert found.start_time == process.start_time
 
 
 def test_starting_a_running_process_changes_nothing(process: ManagedProcess) -> None:

@@ -34,15 +34,15 @@ def test_a_cluster_that_is_down_fails_every_call_until_it_recovers(cluster):
         lambda: cluster.committed("g"),
         lambda: cluster.commits_of(["g"]),
         lambda: cluster.commit_idle("g", {P0: 1}),
-        cluster.compacted("Payments").read,
-        lambda: cluster.compacted("Payments").write({b"a": b"1"}),
+        cluster.compacted_topic("Payments").read,
+        lambda: cluster.compacted_topic("Payments").write({b"a": b"1"}),
     ):
         with pytest.raises(UnavailableError, match="cluster P"):
             call()
 
     cluster.recover()
 
-    assert cluster.committed("g") == {}
+    assert cluster.committed_offsets("g") == {}
     assert "Payments" in cluster.topics()
 
 
@@ -58,7 +58,7 @@ def test_it_remembers_what_srm_committed_but_not_what_consumers_did(cluster):
     cluster.commit_idle("g", {P0: 5})
 
     assert cluster.commits == [("g", {P0: 5})]
-    assert cluster.committed("g") == {P0: 5}
+    assert cluster.committed_offsets("g") == {P0: 5}
 
 
 def test_offsets_are_refused_until_the_last_member_has_left(cluster):
@@ -80,7 +80,7 @@ def test_an_expired_group_is_dead(cluster):
     cluster.expire_group("g")
 
     assert cluster.groups(["g"])["g"].state == "dead"
-    assert cluster.committed("g") == {}
+    assert cluster.committed_offsets("g") == {}
 
 
 def test_a_deleted_topic_takes_its_committed_offsets_along(cluster):
@@ -88,7 +88,7 @@ def test_a_deleted_topic_takes_its_committed_offsets_along(cluster):
 
     cluster.delete_topic("Payments")
 
-    assert cluster.committed("g") == {}
+    assert cluster.committed_offsets("g") == {}
     with pytest.raises(NotFoundError):
         cluster.produce("Payments")
 

@@ -33,7 +33,7 @@ def test_at_the_end_a_java_consumer_commits_after_the_marker_and_librdkafka_befo
     assert [offset for _, offset in consumer.poll()] == [0, 1, 2, 4, 5]
     consumer.commit()
 
-    assert cluster.committed("g") == {PLACE: committed}
+    assert cluster.committed_offsets("g") == {PLACE: committed}
 
 
 def test_within_a_fetch_it_commits_after_the_last_record_that_it_has_returned(
@@ -44,7 +44,7 @@ def test_within_a_fetch_it_commits_after_the_last_record_that_it_has_returned(
     consumer.poll(3)
     consumer.commit()
 
-    assert cluster.committed("g") == {PLACE: 3}
+    assert cluster.committed_offsets("g") == {PLACE: 3}
     assert [offset for _, offset in consumer.poll()] == [4, 5]
 
 

@@ -48,7 +48,7 @@ def copied_with_losses(
                 break
             copied += outgoing.offsets()
             position = outgoing.source_next
-            limits.accepted(len(outgoing.view), position)
+            limits.on_accept(len(outgoing.view), position)
     return copied, lost, refusals
 
 
@@ -123,14 +123,14 @@ def test_what_is_left_out_is_told_until_the_copy_has_passed_it() -> None:
     limits.leave_out(3)
     assert limits.left_out == [(3, 4), (7, 8)]
 
-    limits.accepted(100, source_next=5)
+    limits.on_accept(100, source_next=5)
 
     assert limits.left_out == [(7, 8)]
 
 
 def decided(first: int, end: int, epoch: int = -1) -> PartitionNotes:
     place = "T", 0, "A" * 22
-    return PartitionNotes.decided("discard", "r", place, (first, end), "why", 0, epoch=epoch)
+    return PartitionNotes.from_decision("discard", "r", place, (first, end), "why", 0, epoch=epoch)
 
 
 def test_a_cut_log_gives_what_was_left_out_to_other_records() -> None:

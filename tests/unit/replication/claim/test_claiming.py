@@ -487,7 +487,9 @@ def test_copies_that_the_source_lost_are_passed_where_that_was_decided() -> None
 def discarded(first: int, end: int, epoch: int = -1) -> PartitionNotes:
     place = ASSIGNED.topic, ASSIGNED.partition, ASSIGNED.topic_id
     request = f"r{first}"
-    return PartitionNotes.decided("discard", request, place, (first, end), "why", 0, epoch=epoch)
+    return PartitionNotes.from_decision(
+        "discard", request, place, (first, end), "why", 0, epoch=epoch
+    )
 
 
 class Rewritten(Cluster):

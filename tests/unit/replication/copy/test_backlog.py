@@ -43,7 +43,7 @@ class Stock:
         if self.backlog.holds_back(copy):
             return False
         copy.waiting_bytes += RESPONSE
-        self.backlog.arrived(copy)
+        self.backlog.on_data(copy)
         return True
 
     def take(self, number: int) -> None:
@@ -158,4 +158,4 @@ def test_polls_continue_for_healthy_brokers_while_one_takes_nothing(
 def _take_all(copy: PartitionCopy) -> None:
     while copy.can_send:
         outgoing = copy.send_next()
-        assert copy.acknowledged(outgoing, Produced(0, copy.target_next).base_offset, 0)
+        assert copy.on_ack(outgoing, Produced(0, copy.target_next).base_offset, 0)

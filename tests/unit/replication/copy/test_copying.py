@@ -32,7 +32,7 @@ from srm.replication.ports import (
 )
 from srm.replication.resume.resume import Resumed, Start
 from srm_lab.testing.flows import P_TO_B
-from srm_lab.testing.simulation.loop import simulated
+from srm_lab.testing.simulation.loop import simulated_loop
 
 FOREVER = float("inf")
 
@@ -156,7 +156,7 @@ def test_nothing_is_sent_while_the_brokers_quota_asks_for_a_pause() -> None:
         await link.target.asked.wait()
         assert len(link.target.requests) == 2
 
-    with simulated(1) as loop:
+    with simulated_loop(1) as loop:
         loop.run_until_complete(scenario())
 
 
@@ -188,7 +188,7 @@ def test_under_a_small_quota_only_a_few_seconds_worth_is_under_way() -> None:
 
         assert sent == [1, 1, 1, 2, 3]
 
-    with simulated(1) as loop:
+    with simulated_loop(1) as loop:
         loop.run_until_complete(scenario())
 
 

@@ -57,7 +57,7 @@ class HalfACluster(FakeCluster):
     def compacted(self, topic: str, partition: int = 0) -> FakeCompactedTopic:
         if (topic, partition) == (internal_topics.offset_map("P"), map_partition("T", 1)):
             raise AWAY
-        return super().compacted(topic, partition)
+        return super().compacted_topic(topic, partition)
 
 
 def test_a_partition_of_the_map_topic_that_is_away_hides_only_the_maps_in_it() -> None:
@@ -113,7 +113,7 @@ class Feed:
     async def end(self) -> int:
         return self.position
 
-    def decided(self) -> tuple[PartitionNotes, ...]:
+    def take_decisions(self) -> tuple[PartitionNotes, ...]:
         return ()
 
     def share(self) -> float:

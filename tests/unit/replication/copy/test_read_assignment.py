@@ -65,7 +65,7 @@ class Feed:
         self.asked += 1
         return self.length
 
-    def decided(self) -> tuple[PartitionNotes, ...]:
+    def take_decisions(self) -> tuple[PartitionNotes, ...]:
         return ()
 
     def share(self) -> float:

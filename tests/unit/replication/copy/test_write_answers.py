@@ -141,7 +141,7 @@ def test_a_batch_in_the_place_of_what_is_left_out_asks_for_a_new_claim() -> None
     """A claim asks the source how much of the decided range its log still holds."""
     copy = PartitionCopy(ASSIGNED, Start(1000, 1001, source_epoch=7))
     place = ASSIGNED.topic, ASSIGNED.partition, ASSIGNED.topic_id
-    note = PartitionNotes.decided("discard", "r", place, (1001, 1010), "why", 0, epoch=7)
+    note = PartitionNotes.from_decision("discard", "r", place, (1001, 1010), "why", 0, epoch=7)
     copy.limits.decide([note])
     part = fetched(copy, 7)
     other = bytearray(part.records)

@@ -134,8 +134,10 @@ def test_lists_are_not_read_in_each_round_while_they_have_no_topic(site, monkeyp
     for _ in range(2):
         discovery.round()
     reads = []
-    read = site.target.compacted
-    monkeypatch.setattr(site.target, "compacted", lambda topic: reads.append(topic) or read(topic))
+    read = site.target.compacted_topic
+    monkeypatch.setattr(
+        site.target, "compacted_topic", lambda topic: reads.append(topic) or read(topic)
+    )
 
     for _ in range(3):
         discovery.round()
@@ -384,14 +386,14 @@ def test_topics_that_are_gone_are_told_from_such_that_are_only_hidden(site):
         *(assigned.topic, assigned.topic_id, assigned.target_topic, assigned.target_topic_id),
         *(found.source_cluster, found.target_cluster),
     )
-    assert discovery.gone([copied]) == GoneTopics()
+    assert discovery.find_deleted([copied]) == GoneTopics()
 
     site.source.delete_topic("orders")
     for number in range(4):
         clock[0] += GONE_S
         site.source.add_topic(f"other-{number}")  # a change, so that it looks closely
         discovery.round()
-        gone = discovery.gone([copied])
+        gone = discovery.find_deleted([copied])
 
     assert gone == GoneTopics(source=frozenset({assigned.topic_id}))
 
@@ -402,34 +404,34 @@ def test_places_of_groups_in_topics_that_are_gone_are_deleted_on_both_sides(site
     for cluster, name in ((site.source, "Payments"), (site.target, "P.Payments")):
         ids[cluster.alias] = cluster.add_topic(name)
         origin = site.source if cluster is site.target else site.target
-        table = cluster.compacted(f"{origin.alias}.checkpoints.internal")
+        table = cluster.compacted_topic(f"{origin.alias}.checkpoints.internal")
         cluster.add_topic(f"{origin.alias}.checkpoints.internal")
         place = TopicPartition(name, 0)
         one = Checkpoint("g", place, 7, 7, TopicIds("elsewhere", ids[cluster.alias]).metadata())
         table.write({one.key(): one.value()})
         entry = LedgerEntry("g", place, ids[cluster.alias], None, 7, "P", "sync")
         cluster.add_topic("srm-ledger.internal")
-        cluster.compacted("srm-ledger.internal").write({entry.key(): entry.value()})
+        cluster.compacted_topic("srm-ledger.internal").write({entry.key(): entry.value()})
     copied = CopiedTopic(
         *("Payments", ids["P"], "P.Payments", ids["B"]),
         *(site.source.cluster_id(), site.target.cluster_id()),
     )
     discovery = site.discovery(flow_config("Payments"), lambda: clock[0])
     discovery.round()
-    discovery.gone([copied])
+    discovery.find_deleted([copied])
     discovery.forget([copied])
-    assert site.target.compacted("srm-ledger.internal").read()
+    assert site.target.compacted_topic("srm-ledger.internal").read()
 
     site.source.delete_topic("Payments")
     site.target.delete_topic("P.Payments")
     for _ in range(4):
         clock[0] += GONE_S
         discovery.round()
-        discovery.gone([copied])
+        discovery.find_deleted([copied])
     discovery.forget([copied])
 
     for cluster, origin in ((site.source, "B"), (site.target, "P")):
-        rows = cluster.compacted(f"{origin}.checkpoints.internal").read()
+        rows = cluster.compacted_topic(f"{origin}.checkpoints.internal").read()
         [one] = [Checkpoint.decode(*row) for row in rows.items()]
         assert (one.upstream_offset, one.downstream_offset) == (0, 0)
-        assert not cluster.compacted("srm-ledger.internal").read()
+        assert not cluster.compacted_topic("srm-ledger.internal").read()

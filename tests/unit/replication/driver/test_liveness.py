@@ -29,7 +29,7 @@ def test_a_silent_slot_dies_after_the_timeout_while_the_others_live():
 
     assert before == ("0", "1")
     assert liveness.alive(6.0) == ("0",)
-    assert liveness.judged(6.0)
+    assert liveness.is_decisive(6.0)
 
 
 def test_slots_of_another_application_do_not_count():
@@ -43,31 +43,31 @@ def test_slots_of_another_application_do_not_count():
 def test_the_first_assignment_waits_for_all_slots_or_the_grace():
     liveness = Liveness(["0", "1"], now=0.0, grace_s=10.0)
 
-    nobody = liveness.judged(0.0)
+    nobody = liveness.is_decisive(0.0)
     beat(liveness, 4.0, "0")
-    one = liveness.judged(4.0)
+    one = liveness.is_decisive(4.0)
     liveness.observe("1", 4.0)
 
     assert (nobody, one) == (False, False)
-    assert liveness.judged(4.0)
+    assert liveness.is_decisive(4.0)
 
 
 def test_after_the_grace_a_slot_that_never_came_is_not_waited_for():
     liveness = Liveness(["0", "1"], now=0.0, grace_s=10.0)
 
     beat(liveness, 10.0, "0")
-    before = liveness.judged(10.0)
+    before = liveness.is_decisive(10.0)
     beat(liveness, 11.0, "0", since=10.0)
 
     assert not before
-    assert liveness.judged(11.0)
+    assert liveness.is_decisive(11.0)
 
 
 def test_nothing_is_judged_while_our_own_heartbeats_do_not_come_back():
     liveness = running()
     beat(liveness, 10.0, "0", "1")
 
-    assert not liveness.judged(13.0)
+    assert not liveness.is_decisive(13.0)
 
 
 def test_an_outage_of_the_log_kills_no_slot():
@@ -77,7 +77,7 @@ def test_an_outage_of_the_log_kills_no_slot():
 
     liveness.echo(100.0)
 
-    assert liveness.judged(100.0)
+    assert liveness.is_decisive(100.0)
     assert liveness.alive(100.0) == ("0", "1")
     beat(liveness, 106.0, "0", since=100.0)
     assert liveness.alive(106.0) == ("0",)
@@ -88,7 +88,7 @@ def test_without_any_live_slot_nothing_is_judged():
     beat(liveness, 8.0)
 
     assert liveness.alive(8.0) == ()
-    assert not liveness.judged(8.0)
+    assert not liveness.is_decisive(8.0)
 
 
 def test_the_next_death_is_that_of_the_slot_that_was_silent_for_longest():

@@ -122,7 +122,7 @@ class Lab:
 
     def writes(self) -> int:
         written: list[bytes] = []
-        table = self.target.compacted(internal_topics.METRICS_WINDOWS)
+        table = self.target.compacted_topic(internal_topics.METRICS_WINDOWS)
         table.scan(lambda _, key, value: written.append(key))
         return len(written)
 
@@ -240,7 +240,7 @@ def test_windows_that_nobody_needs_any_more_are_removed(lab):
 
 def test_a_window_that_its_topic_has_lost_is_stored_again_as_long_as_it_can_be_computed(lab):
     """A topic that was truncated by an election: whoever wrote the window had its answer."""
-    table = lab.target.compacted(internal_topics.METRICS_WINDOWS)
+    table = lab.target.compacted_topic(internal_topics.METRICS_WINDOWS)
     lost: list[bytes] = []
 
     def lose() -> None:

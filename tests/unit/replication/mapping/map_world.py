@@ -129,7 +129,7 @@ class World:
         number = map_partition(ASSIGNED.topic, ASSIGNED.partition)
         target.add_topic(map_topic, MAP_PARTITIONS)
         target.add_topic(state_topic, STATE_PARTITIONS)
-        table, end = target.compacted(map_topic, number), 0
+        table, end = target.compacted_topic(map_topic, number), 0
         for place, (key, value) in sorted(self.records.items()):
             target.produce(map_topic, number, place - end)
             table.write({key: value})
@@ -138,7 +138,7 @@ class World:
             position, map_end = self.report
             entry = PartitionPosition(*ASSIGNED.copy_id, position, -1, 7, 0, -1, map_end)
             records = records_of(SlotReport("0", 1, 1000, (entry,)))
-            target.compacted(state_topic, REPORTS).write(records)
+            target.compacted_topic(state_topic, REPORTS).write(records)
         return KafkaMapReader(target, source, Flow("P", "B")).load([ASSIGNED.topic])
 
     def chunks(self, tree: MapTree) -> dict:  # type: ignore[type-arg]
@@ -177,7 +177,7 @@ def write_out(world: World, writer: MapWriter, position: Position) -> None:
     while due := index.due():
         index.written(world.append(due))
     world.tell(position, index.end)
-    index.reported()
+    index.on_report()
 
 
 def runs_of(pairs: list[tuple[int, int]]) -> list[Run]:

@@ -86,7 +86,7 @@ class Site:
         source.add_topic(ASSIGNED.topic, topic_id=ASSIGNED.topic_id)
         self.target.add_topic(MAP_TOPIC, MAP_PARTITIONS)
         self.target.add_topic(STATE_TOPIC, STATE_PARTITIONS)
-        self.table = self.target.compacted(MAP_TOPIC, NUMBER)
+        self.table = self.target.compacted_topic(MAP_TOPIC, NUMBER)
         self.place = TopicPartition(MAP_TOPIC, NUMBER)
         self.source = source
         self.reader = self.new_reader()
@@ -113,7 +113,7 @@ class Site:
         self._write(number)
 
     def _write(self, number: int) -> None:
-        told, state = self.told.get(number), self.target.compacted(STATE_TOPIC, REPORTS)
+        told, state = self.told.get(number), self.target.compacted_topic(STATE_TOPIC, REPORTS)
         entries = (told.entry,) if told else ()
         report = SlotReport(str(number), 1, 1000, entries, Incarnation(1, str(number)))
         state.write(dict(records_of(report)))
@@ -225,7 +225,7 @@ class Process:
         by = self.written_by or ProducerId(-1, -1)
         entry = PartitionPosition(*ASSIGNED.copy_id, position, -1, by.id, by.epoch, -1, index.end)
         site.tell(self.number, Told(entry, pairs, self.cuts))
-        index.reported()
+        index.on_report()
 
     def _known_pairs(self) -> Iterable[tuple[int, int]]:
         """Return the records as this process knows them: all that were cut since, too."""

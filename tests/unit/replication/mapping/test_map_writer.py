@@ -237,7 +237,7 @@ def test_nothing_is_kept_of_partitions_that_have_left_once_all_of_theirs_is_writ
         assert (maps.end(copy_id) is not None) == log.answers  # a position may still tell of it
         log.answers = True
         maps.write(log.send)
-        maps.reported()
+        maps.on_report()
         maps.forget_others([copy_id])
         assert maps.end(copy_id) is not None
         maps.forget_others([])
@@ -257,12 +257,12 @@ def test_nothing_is_deleted_before_the_report_that_does_not_reach_it_any_more() 
     maps.take(writer, Position(5, 7, 5))
     log.answers = False
     maps.write(log.send)
-    maps.reported()  # of the first one
+    maps.on_report()  # of the first one
 
     log.answers = True
     maps.write(log.send)
     assert former not in log.deleted
-    maps.reported()
+    maps.on_report()
     maps.write(log.send)
     assert former in log.deleted
 

@@ -199,7 +199,7 @@ class World:
             record = decode(LogRecord("", key, value, REPORTS))
             assert record is not None
             book.take((REPORTS, key), record)
-        for _, key in book.superseded(GoneTopics()):
+        for _, key in book.superseded_keys(GoneTopics()):
             del self.log[key]
 
 

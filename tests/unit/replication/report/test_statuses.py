@@ -37,7 +37,7 @@ class Told:
         self._statuses = Statuses("the map")
 
     def at(self, now_ms: int) -> tuple[str, int]:
-        for status in self._statuses.told([self.copy], now_ms, due=False, rests_due=False):
+        for status in self._statuses.changes([self.copy], now_ms, due=False, rests_due=False):
             self.last = status
         assert self.last is not None
         return self.last.state, self.last.time_ms
@@ -166,7 +166,7 @@ def test_where_a_partition_starts_tells_whether_it_was_at_rest(state: str) -> No
     target.add_topic(internal_topics.replication("P"), STATE_PARTITIONS)
     target.add_topic("P.T", 1, topic_id=ASSIGNED.target_topic_id)
     status = replace(STOPPED, state=state)
-    table = target.compacted(internal_topics.replication("P"), REPORTS)
+    table = target.compacted_topic(internal_topics.replication("P"), REPORTS)
     table.write({status.key(): status.value()})
 
     found = MapStarts(P_TO_B, target).load([ASSIGNED])

@@ -29,7 +29,7 @@ from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.errors import ConflictError, FencedError
 from srm.replication.mapping import index_writer, map_writer
 from srm.replication.restore import topic_handover
-from srm.replication.restore.flow_state import FlowState, unfinished
+from srm.replication.restore.flow_state import FlowState, open_restores
 from srm.replication.restore.look import plan
 from srm.replication.restore.steps import Restored, check, restore
 
@@ -148,7 +148,7 @@ def test_killed_at_any_write_and_run_again_it_ends_the_same() -> None:
 def check_guarded(made: World) -> None:
     """While the flow would copy anything twice, its pause cannot be ended otherwise."""
     forward = made.context().forward
-    blocked = "".join(unfinished(forward))
+    blocked = "".join(open_restores(forward))
     originals = made.p.topics()
     for (alias, place), log in made.logs.items():
         if alias != "P" or not [entry for entry in log if isinstance(entry, int)]:
@@ -186,10 +186,10 @@ def test_the_report_of_the_disaster_is_closed() -> None:
 
     restore(made.context())
 
-    [value] = made.b.compacted(internal_topics.MOVES).read().values()
+    [value] = made.b.compacted_topic(internal_topics.MOVES).read().values()
     found = Outcome.decode(value)
     assert (found.move_id, found.flow, found.source_return) == ("m1", "P->B", "rebuilt")
-    assert unfinished(made.context().forward) == ()
+    assert open_restores(made.context().forward) == ()
 
 
 def test_run_again_when_all_is_done_it_writes_nothing() -> None:
@@ -248,7 +248,7 @@ def test_under_a_later_pause_a_restored_cluster_has_data_of_its_own() -> None:
     topic = made.p.topics()["Payments"].topic_id
     copied = _copied(made)[0]
     again = type(copied)("Payments", topic, copied.target_topic, copied.target_topic_id, "n", "b")
-    made.b.compacted(internal_topics.replication("P")).write({again.key(): again.value()})
+    made.b.compacted_topic(internal_topics.replication("P")).write({again.key(): again.value()})
     made.context().switch.pause(Pause("r2", "ann", "the second time", 9))
 
     with pytest.raises(ConflictError, match="srm return"):

@@ -86,7 +86,7 @@ class SteppedCluster(FakeCluster):
             super().create_topics([spec])
 
     def compacted(self, topic: str, partition: int = 0) -> SteppedTopic:
-        plain = super().compacted(topic, partition)
+        plain = super().compacted_topic(topic, partition)
         table = SteppedTopic(plain._name, plain._find)
         table.life = self.life
         return table
@@ -100,7 +100,7 @@ class TableLog:
     places: dict[Place, dict[bytes, int]] = field(default_factory=dict)
 
     def write(self, topic: str, key: bytes, value: bytes | None, partition: int = 0) -> None:
-        self.cluster.compacted(topic, partition).write({key: value})
+        self.cluster.compacted_topic(topic, partition).write({key: value})
         place = TopicPartition(topic, partition)
         end = self.cluster.high_watermarks([place])[place]
         self.places.setdefault((topic, partition), {})[key] = end - 1
@@ -146,7 +146,7 @@ class Switch:
 
     @property
     def _table(self) -> CompactedTopic:
-        return self.cluster.compacted(internal_topics.replication(self.flow.source), COMMANDS)
+        return self.cluster.compacted_topic(internal_topics.replication(self.flow.source), COMMANDS)
 
     def _write(self, value: bytes | None) -> None:
         self._table.write({PAUSE_KEY: value})
@@ -165,7 +165,7 @@ class World(RestoreLogs):
         self.epochs = Counter[str]()
         self.copied_twice: list[TopicPartition] = []
         self._internal(self.b, FORWARD.source)
-        table = self.b.compacted(internal_topics.replication("P"), COMMANDS)
+        table = self.b.compacted_topic(internal_topics.replication("P"), COMMANDS)
         table.write({PAUSE_KEY: WORST_DAY.value()})
         for topic, partitions in copies.items():
             logs = [list(log) for log in partitions]
@@ -197,10 +197,10 @@ class World(RestoreLogs):
         """Write what was known of a group before the disaster."""
         ids = TopicIds("id before the disaster", self.b.topics()[place.topic].topic_id)
         told = Checkpoint(group, place, old, downstream, ids.metadata())
-        self.b.compacted("P.checkpoints.internal").write({told.key(): told.value()})
+        self.b.compacted_topic("P.checkpoints.internal").write({told.key(): told.value()})
 
     def records_of_checkpoints(self) -> list[Checkpoint]:
-        rows = self.b.compacted("P.checkpoints.internal").read().items()
+        rows = self.b.compacted_topic("P.checkpoints.internal").read().items()
         return [Checkpoint.decode(*row) for row in rows]
 
     def checkpoints(self) -> dict[tuple[str, TopicPartition], tuple[int, int]]:
@@ -235,7 +235,7 @@ class World(RestoreLogs):
 
     def _flow(self, config, source, target) -> FlowContext:  # type: ignore[no-untyped-def]
         maps = KafkaMapReader(target, source, config.flow)
-        other = KafkaMapReader(source, target, config.flow.reversed)
+        other = KafkaMapReader(source, target, config.flow.reverse)
         return FlowContext(config, source, target, maps, other, lambda: 7)
 
     def _reporter(self, flow: Flow, cluster: SteppedCluster) -> Reporter:

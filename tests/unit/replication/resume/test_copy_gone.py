@@ -33,7 +33,7 @@ def reported(target_next: int, of: AssignedPartition = FORMER) -> FakeCluster:
     position = Position(target_next, target_next, target_next)
     entry = PartitionPosition(of.topic_id, 0, of.target_topic_id, position, -1, 7, 1)
     group = PositionGroup("0", Incarnation(1, "a"), "0", (entry,))
-    table = target.compacted(internal_topics.replication("P"), REPORTS)
+    table = target.compacted_topic(internal_topics.replication("P"), REPORTS)
     table.write({group.key(): group.value()})
     return target
 

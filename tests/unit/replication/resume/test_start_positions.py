@@ -177,7 +177,7 @@ def test_the_end_of_a_run_that_only_a_report_tells_of_is_handed_on() -> None:
 
 def decided(decision: str, begin: int, end: int, target_next: int | None = None) -> PartitionNotes:
     place = "T", 0, NEW
-    return PartitionNotes.decided(decision, "r", place, (begin, end), "why", 0, target_next)  # type: ignore[arg-type]
+    return PartitionNotes.from_decision(decision, "r", place, (begin, end), "why", 0, target_next)  # type: ignore[arg-type]
 
 
 def test_ranges_that_were_kept_or_discarded_are_left_out_wherever_the_copy_stands() -> None:

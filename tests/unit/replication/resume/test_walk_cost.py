@@ -72,8 +72,8 @@ def test_what_is_opened_ahead_takes_no_more_memory_than_its_account(
     finally:
         tracemalloc.stop()
 
-    assert 30_000 <= ahead.opened < 30_000 + BATCH
-    account = ahead.opened * source_lookahead.RECORD_BYTES
+    assert 30_000 <= ahead.opened_end < 30_000 + BATCH
+    account = ahead.opened_end * source_lookahead.RECORD_BYTES
     fetched = 4 * BATCH * 500  # a fetch of three batches, one of them unpacked
     assert account / 2 < held < account + fetched, "an account that is far too high is none"
     assert peak < account + 2 * fetched

@@ -35,7 +35,7 @@ def test_a_restart_is_asked_for_in_the_users_name(
 ) -> None:
     beat = DriverHeartbeat("d1", "app-1", "host", 4711, time_ms=world.clock())
     world.b.add_topic("srm-replication.P.internal", 2)
-    state = world.b.compacted("srm-replication.P.internal")
+    state = world.b.compacted_topic("srm-replication.P.internal")
     state.write({DRIVER_KEY: beat.value()})
 
     with caplog.at_level(logging.INFO, "srm.service.audit"):
@@ -118,7 +118,7 @@ def test_a_refresh_makes_the_target_be_looked_at_now(operator: TestClient, views
 def test_what_cannot_be_understood_changes_nothing_and_says_why(
     operator: TestClient, world: CopiedTopic, path: str, body: object, status: int, text: str
 ) -> None:
-    before = world.b.compacted("srm-replication.P.internal").read()
+    before = world.b.compacted_topic("srm-replication.P.internal").read()
 
     refused = operator.post(path, json=body)
 
@@ -127,7 +127,7 @@ def test_what_cannot_be_understood_changes_nothing_and_says_why(
         "application/problem+json",
     )
     assert text in refused.json()["detail"]
-    assert world.b.compacted("srm-replication.P.internal").read() == before
+    assert world.b.compacted_topic("srm-replication.P.internal").read() == before
 
 
 def test_more_than_a_request_needs_is_not_read(operator: TestClient) -> None:

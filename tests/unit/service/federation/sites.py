@@ -74,7 +74,7 @@ class Announced:
     def watchers(self, target: str) -> tuple[Announcement, ...]:
         return self.by_target.get(target, ())
 
-    def watched(self) -> tuple[str, ...]:
+    def watched_targets(self) -> tuple[str, ...]:
         return tuple(self.by_target)
 
     def error(self, _target: str) -> str:
@@ -114,7 +114,7 @@ class Site:
         views = self.views(*(flows or ("BP", "CP")))
         remote = Remote(self.service, self.network, clock=lambda: 0.0)
         limit_s = (self.patience or self.limit).total_seconds()
-        federation = Federation(views.watched, ("B", "C", "P"), self.known, remote, limit_s)
+        federation = Federation(views.watched_targets, ("B", "C", "P"), self.known, remote, limit_s)
         app = create_app(views, joining=Joining(None, remote, federation))
         return TestClient(app, raise_server_exceptions=False)
 

@@ -123,7 +123,7 @@ def test_what_is_no_announcement_is_passed_over(
 ) -> None:
     theirs.beat(cluster)
     evil = OTHER.value().replace(b'"/srm"', b'"/@evil.example/x?"')
-    cluster.compacted(SERVICE_HEARTBEATS).write({b"a": b"{", b"b": b"[]", b"c": evil})
+    cluster.compacted_topic(SERVICE_HEARTBEATS).write({b"a": b"{", b"b": b"[]", b"c": evil})
 
     mine.beat(cluster)
 
@@ -177,7 +177,7 @@ def test_of_one_that_fell_silent_it_is_known_since_when(
 
 def test_a_board_announces_by_itself_and_takes_it_back(cluster: FakeCluster, mine: Board) -> None:
     def announced() -> bool:
-        rows = cluster.compacted(SERVICE_HEARTBEATS).read()
+        rows = cluster.compacted_topic(SERVICE_HEARTBEATS).read()
         return OWN.key() in rows
 
     mine.start()
@@ -251,6 +251,8 @@ def test_a_cluster_that_cannot_be_opened_is_tried_again(
     found.start()
     eventually(lambda: bool(found.error), "the state of the board")
     failing.clear()
-    eventually(lambda: bool(cluster.compacted(SERVICE_HEARTBEATS).read()), "the state of the board")
+    eventually(
+        lambda: bool(cluster.compacted_topic(SERVICE_HEARTBEATS).read()), "the state of the board"
+    )
     eventually(lambda: not found.error, "the state of the board")
     end_all([found])

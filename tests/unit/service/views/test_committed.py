@@ -41,7 +41,7 @@ class Clusters:
         self.asked.append(alias)
         if alias == self.away:
             return Committed(error=f"{alias} does not answer")
-        return Committed(self._of[alias].committed(group))
+        return Committed(self._of[alias].committed_offsets(group))
 
 
 @pytest.fixture

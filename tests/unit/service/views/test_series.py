@@ -60,7 +60,7 @@ def test_the_last_record_of_each_window_counts_and_a_tombstone_removes_it(
         assert [(f.start_ms, f.end_ms, f.records) for f in found] == [
             (w.start_ms, w.end_ms, w.records) for w in wanted
         ]
-        assert series.copied(FLOW, topic, 0, 1 << 50) == [
+        assert series.copied_between(FLOW, topic, 0, 1 << 50) == [
             (f.start_ms, f.end_ms, f.records) for f in found
         ]
         newest = series.latest(FLOW).get(topic)

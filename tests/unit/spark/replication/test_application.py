@@ -26,7 +26,7 @@ def test_a_started_command_has_its_own_session_and_log_and_stop_ends_its_childre
 ) -> None:
     log = application.new_log(tmp_path, "replicator")
     child = application.start([sys.executable, "-c", WITH_A_CHILD], os.environ, log)
-    started = Application.started(child, log)
+    started = Application.from_child(child, log)
     process = psutil.Process(child.pid)
     eventually(lambda: "ready" in application.tail(str(log)) and process.children(), "its child")
     kids = process.children()

@@ -136,7 +136,7 @@ def decide(facts: GateFacts) -> SyncStatus:
         f"is {p.target_committed}, intended is {p.resume}"
         for group in facts.groups
         for p in group.positions
-        if not p.applied
+        if not p.is_applied
     )
     remaining = sum(partition.remaining for partition in facts.replication)
     missing = dict(_missing(facts))
@@ -170,7 +170,7 @@ def decide_after_loss(plan: MovePlan, progress: MoveProgress, now_ms: int) -> Sy
     )
 
 
-def passed(plan: MovePlan) -> SyncStatus:
+def open_gate(plan: MovePlan) -> SyncStatus:
     """Answer for a move whose clients were sent to the target: its gate was open then."""
     return _of_plan(plan, notes=(f"clients have been sent to {plan.request.target}",))
 
@@ -274,8 +274,8 @@ def _replication_reasons(facts: GateFacts) -> Iterator[str]:
         if each.damage:
             yield f"the offset map of {each.name} cannot be used: {each.damage}"
             continue
-        if each.halted is not None:
-            yield each.halted.text
+        if each.halt_reason is not None:
+            yield each.halt_reason.text
         if each.held_back and not facts.request.accept_open_transactions:
             yield from each.transaction_reasons(source)
         if each.remaining > each.held_back:
@@ -324,6 +324,6 @@ def _group_sync(group: GroupFacts, facts: GateFacts) -> GroupSync:
         group=group.group,
         members_left=len(group.source_members),
         synchronised=not any(_group_reasons(group, facts)),
-        applied=all(position.applied for position in group.positions),
+        applied=all(position.is_applied for position in group.positions),
         remaining=sum(position.remaining for position in group.positions),
     )

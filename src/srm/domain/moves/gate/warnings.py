@@ -78,7 +78,7 @@ def _replication(request: MoveRequest, around: Surroundings) -> Iterator[str]:
 
 
 def _way_back(request: MoveRequest, topics: Collection[str], around: Surroundings) -> Iterator[str]:
-    back = request.flow.reversed
+    back = request.flow.reverse
     if not around.opposite_enabled:
         yield (
             f"flow {back} is off, so what is written on {request.target} after the move is not "

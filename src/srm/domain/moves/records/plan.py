@@ -37,7 +37,7 @@ class GroupPlan:
         return sum(position.re_read for position in self.positions)
 
     @property
-    def skipped(self) -> int:
+    def total_skipped(self) -> int:
         """Forecast of records it will not read at all."""
         return sum(position.skipped for position in self.positions)
 
@@ -81,7 +81,7 @@ class MovePlan:
             "members": sum(len(group.members) for group in self.groups),
             "lag": sum(group.lag for group in self.groups),
             "records_read_again": sum(group.re_read for group in self.groups),
-            "records_skipped": sum(group.skipped for group in self.groups),
+            "records_skipped": sum(group.total_skipped for group in self.groups),
         }
 
     def summary(self) -> str:
@@ -90,7 +90,7 @@ class MovePlan:
             return self.forecast.line(self.request.source)
         lag = sum(group.lag for group in self.groups)
         again = sum(group.re_read for group in self.groups)
-        skipped = sum(group.skipped for group in self.groups)
+        skipped = sum(group.total_skipped for group in self.groups)
         return (
             f"{self.request.operation} {self.request.flow} of {amount(len(self.groups), 'group')}: "
             f"{amount(lag, 'record')} still to read, {again} read again, {skipped} skipped"
@@ -151,7 +151,7 @@ def position_problem(group: str, position: PartitionMove, request: MoveRequest) 
             f"(in the form: overwrite)"
         )
     # Where the source is given up nobody catches up on it: what is skipped is in the forecast.
-    if position.skipped and not request.accept_skips and not request.unplanned:
+    if position.skipped and not request.accept_skips and not request.is_unplanned:
         return (
             f"{where}: the group would skip {amount(position.skipped, 'record')} "
             f"it has still to read ({position.reason}): let it catch up on {request.source}, or "

@@ -103,7 +103,7 @@ class PartitionMove:
     passed_kept: int = 0
 
     @property
-    def applied(self) -> bool:
+    def is_applied(self) -> bool:
         """Whether the target already holds the intended offset, or nothing is to be written."""
         return self.resume is None or self.resume == self.target_committed
 
@@ -161,7 +161,7 @@ def partition_move(group: GroupPosition) -> PartitionMove:
         return row
     row = replace(
         row,
-        skipped=found.skipped,
+        skipped=found.total_skipped,
         uncopied=found.uncopied,
         passed_kept=0 if group.is_away else _passed_kept(group, row.resume),
     )

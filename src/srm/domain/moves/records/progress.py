@@ -94,7 +94,7 @@ class GroupResume:
         return min(known, default=None)
 
     @property
-    def settled(self) -> bool:
+    def has_settled(self) -> bool:
         """Whether it works on the target, as far as there is anything to work on."""
         return self.resumed_ms is not None and (self.idle or self.worked_ms is not None)
 
@@ -289,7 +289,7 @@ class MoveProgress:
     superseded: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def decided(self) -> bool:
+    def is_decided(self) -> bool:
         """Whether clients were, or are being, sent to the target."""
         return self.step in DECIDED
 

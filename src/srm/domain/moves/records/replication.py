@@ -41,23 +41,23 @@ class ReplicationFacts:
         return f"{self.topic}-{self.partition}"
 
     @property
-    def reached(self) -> int:
+    def copied_to(self) -> int:
         """Source offset up to which the partition is copied."""
         return self.log_start if self.source_next is None else self.source_next
 
     @property
     def remaining(self) -> int:
         """Source offsets still to be copied; never data counted from log ends: markers."""
-        return max(0, self.log_end - self.reached)
+        return max(0, self.log_end - self.copied_to)
 
     @property
     def held_back(self) -> int:
         """The part of ``remaining`` that cannot be copied before transactions have ended."""
         end = self.log_end if self.stable_end is None else self.stable_end
-        return max(0, self.log_end - max(end, self.reached))
+        return max(0, self.log_end - max(end, self.copied_to))
 
     @property
-    def halted(self) -> Reason | None:
+    def halt_reason(self) -> Reason | None:
         """Why it is not copied further until somebody helps, None where it is, or has no need."""
         if self.stopped is None or not self.remaining or self.damage:
             return None
@@ -68,7 +68,7 @@ class ReplicationFacts:
         if self.remaining:
             why = f", {self.held_back} held back by open transactions" if self.held_back else ""
             lacking = f"{self.name}: {amount(self.remaining, 'record')} missing on {target}"
-            yield f"{lacking} from offset {self.reached} on{why}", self.remaining
+            yield f"{lacking} from offset {self.copied_to} on{why}", self.remaining
         if self.lost:
             lost = f"{self.name}: {amount(self.lost, 'record')} never copied to {target}, as noted"
             yield lost, self.lost

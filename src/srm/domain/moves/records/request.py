@@ -138,7 +138,7 @@ class MoveRequest:
     def __post_init__(self) -> None:
         Flow.parse(f"{self.source}->{self.target}")
         require_bounds(self)
-        if self.reroute and not self.unplanned:
+        if self.reroute and not self.is_unplanned:
             raise UsageError("reroute of the move is for an unplanned one: add --mode unplanned")
         for name in ("topics", "groups"):
             values = getattr(self, name)
@@ -146,7 +146,7 @@ class MoveRequest:
                 raise UsageError(f"{name} of the move has an empty or repeated name: {values}")
 
     @property
-    def unplanned(self) -> bool:
+    def is_unplanned(self) -> bool:
         """Whether the source is given up."""
         return self.mode == "unplanned"
 

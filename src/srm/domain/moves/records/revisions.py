@@ -73,7 +73,7 @@ def next_revision(
         return KeptReport.made(replace(report, revision=1, written_ms=now_ms), key)
     changed = _was_changed(kept, key)
     before = kept.report
-    joined = _naming_changes(report if changed else _joined(report, before), before.previous)
+    joined = _naming_changes(report if changed else _join_reports(report, before), before.previous)
     joined = replace(
         joined, revision=before.revision, written_ms=before.written_ms, previous=before.previous
     )
@@ -117,7 +117,7 @@ def _was_changed(kept: KeptReport, key: SigningKey | None) -> bool:
     return False
 
 
-def _joined(report: MoveReport, before: MoveReport) -> MoveReport:
+def _join_reports(report: MoveReport, before: MoveReport) -> MoveReport:
     return replace(
         report,
         followers=join_followers(before.followers, report.followers),

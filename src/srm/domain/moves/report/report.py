@@ -22,7 +22,7 @@ from srm.domain.moves.report.evidence import (
     call_reports,
     partition_reports,
 )
-from srm.domain.moves.routing.redirects import unconfirmed
+from srm.domain.moves.routing.redirects import missing_confirmations
 from srm.domain.text.amount import amount, some
 from srm.domain.text.documents import adapter, decode, encode
 
@@ -199,7 +199,7 @@ def build_report(
         assigned_seconds=_until_last(progress, groups, lambda group: group.assigned_seconds)
         if progress.had_members
         else None,
-        residue_until_ms=residue_until_ms(plan, progress) if progress.decided else None,
+        residue_until_ms=residue_until_ms(plan, progress) if progress.is_decided else None,
         residue_seen_ms=progress.residue_seen_ms,
         residue_over=progress.residue_over,
         notes=tuple(_notes(plan, progress, groups)),
@@ -249,7 +249,7 @@ def _group_report(planned: GroupPlan, progress: MoveProgress) -> GroupReport:
         rto_end=end,
         uncommitted=dict(uncommitted),
         planned_re_read=planned.re_read,
-        planned_skipped=planned.skipped,
+        planned_skipped=planned.total_skipped,
         partitions=partition_reports(planned, progress),
     )
 
@@ -258,7 +258,7 @@ def _rpo(
     plan: MovePlan, progress: MoveProgress, outcome: Outcome | None
 ) -> tuple[int | None, int | None]:
     """Bound the records of the source that the target did not have at go."""
-    if not plan.request.unplanned:
+    if not plan.request.is_unplanned:
         return progress.rpo_records, progress.rpo_records
     if progress.forecast is None:
         return None, None
@@ -339,7 +339,7 @@ def _notes(
     if forecast is not None:
         yield forecast.line(plan.request.source)
         yield from forecast.notes
-    elif progress.decided and not progress.had_members:
+    elif progress.is_decided and not progress.had_members:
         yield "no group had members at the hold: the RTO is the time until go"
     yield from (
         f"redirector {call.redirector} was not called with {call.step}: {call.said}"
@@ -353,9 +353,9 @@ def _notes(
             f"coordinator of its transaction on {target} was frozen"
         )
     for name, group in groups.items():
-        if plan.request.unplanned:
+        if plan.request.is_unplanned:
             yield from _costs(name, group)
-        if not progress.decided or not group.resumed:
+        if not progress.is_decided or not group.resumed:
             continue
         if group.rto_end == "assigned":
             yield (
@@ -372,11 +372,11 @@ def _notes(
 def _problems(
     plan: MovePlan, progress: MoveProgress, groups: Mapping[str, GroupReport]
 ) -> list[str]:
-    if not progress.decided:
+    if not progress.is_decided:
         told = [f"clients were not moved: the move is at step {progress.step}"]
         return [*told, progress.reason] if progress.reason else told
     problems = []
-    if progress.rpo_records and not plan.request.unplanned:
+    if progress.rpo_records and not plan.request.is_unplanned:
         problems.append(
             f"{amount(progress.rpo_records, 'record')} missing on {plan.request.target} at go"
         )
@@ -386,7 +386,7 @@ def _problems(
         problems.append(f"superseded by move {other}, which leads {some(sorted(clients))}")
     problems += [f"group {g} was left as it was: {why}" for g, why in progress.left_alone.items()]
     for name, group in groups.items():
-        if not plan.request.unplanned:
+        if not plan.request.is_unplanned:
             problems += _costs(name, group)
         if group.members_at_hold and not group.resumed:
             problems.append(f"group {name} has not resumed on {plan.request.target}")
@@ -397,7 +397,7 @@ def _problems(
         if count
     ]
     problems += [found.line(g, plan.request.source) for g, found in progress.stragglers.items()]
-    problems += unconfirmed(plan.redirect, progress.calls, progress.attempt, "go")
+    problems += missing_confirmations(plan.redirect, progress.calls, progress.attempt, "go")
     return problems
 
 

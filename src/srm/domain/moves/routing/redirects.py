@@ -156,7 +156,7 @@ def to_call(
     )
 
 
-def unconfirmed(
+def missing_confirmations(
     kinds: Sequence[RedirectKind], calls: Mapping[str, Call], attempt: int, step: CallStep
 ) -> Iterator[str]:
     """Say of each redirector that has not confirmed a step how that is."""

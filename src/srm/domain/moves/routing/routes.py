@@ -141,7 +141,7 @@ class Route:
         """Whether it holds clients for this attempt of this move."""
         return (self.state, self.move_id, self.generation) == ("hold", move_id, generation)
 
-    def lapsed(self) -> Route:
+    def expire(self) -> Route:
         """Return what a hold counts as when its lease has run out: go, where the clients were."""
         return replace(self, state="go", beat=0, time_ms=0)
 

@@ -63,8 +63,8 @@ class ControlTables:
     @classmethod
     def read(cls, cluster: Cluster) -> ControlTables:
         """Read the tables of a cluster; what is damaged is passed over with a line in the log."""
-        moves = cluster.compacted(internal_topics.MOVES).read_history()
-        routing = cluster.compacted(internal_topics.ROUTING).read_history()
+        moves = cluster.compacted_topic(internal_topics.MOVES).read_history()
+        routing = cluster.compacted_topic(internal_topics.ROUTING).read_history()
         return cls(
             read_routes(cluster, routing),
             _progress(cluster, moves),
@@ -76,12 +76,12 @@ class ControlTables:
     @classmethod
     def read_moves(cls, cluster: Cluster) -> ControlTables:
         """Read moves alone, without routes."""
-        moves = cluster.compacted(internal_topics.MOVES).read_history()
+        moves = cluster.compacted_topic(internal_topics.MOVES).read_history()
         notes = {
             note.move_id: note
             for key, rows in moves.items()
             if key.startswith(WAIT_PREFIX.encode())
-            and (note := decoded(rows[-1].value, WaitNote.decode)) is not None
+            and (note := decode_or_none(rows[-1].value, WaitNote.decode)) is not None
         }
         return cls(progress=_progress(cluster, moves), documents=_documents(moves), notes=notes)
 
@@ -144,7 +144,7 @@ class ControlTables:
                 progress
                 for move_id, progress in other.progress.items()
                 if move_id in moves
-                and (progress.decided or progress.step == "released")
+                and (progress.is_decided or progress.step == "released")
                 and _outranks(progress, self.progress.get(move_id))
             ),
             {
@@ -239,10 +239,10 @@ def _is_newer(key: str, value: bytes, known: bytes | None) -> bool:
 
 def read_report(value: bytes | None) -> KeptReport | None:
     """Decode a report; None where there is none, or it is damaged, which is logged."""
-    return decoded(value, KeptReport.decode)
+    return decode_or_none(value, KeptReport.decode)
 
 
-def decoded(value: bytes | None, decode: Callable[[bytes], _T]) -> _T | None:
+def decode_or_none(value: bytes | None, decode: Callable[[bytes], _T]) -> _T | None:
     """Decode a document; None where there is none, or it is damaged, which is logged."""
     try:
         return None if value is None else decode(value)

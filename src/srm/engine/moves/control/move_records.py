@@ -19,7 +19,7 @@ from srm.domain.moves.records.plan import MovePlan, fingerprint
 from srm.domain.moves.records.progress import WAIT_PREFIX, MoveProgress, Observation, WaitNote
 from srm.domain.names import internal_topics
 from srm.engine.control.control_topics import create_control_topics, repair_control_topics
-from srm.engine.moves.control.control import ControlTables, decoded
+from srm.engine.moves.control.control import ControlTables, decode_or_none
 from srm.engine.moves.reporting.report_signing import Notary
 from srm.engine.ports import Cluster, FlowContext
 from srm.errors import (
@@ -63,7 +63,7 @@ class MoveContext:
     observations: dict[str, Observation] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.forward.config.flow.reversed != self.reverse.config.flow:
+        if self.forward.config.flow.reverse != self.reverse.config.flow:
             raise UsageError(
                 f"a move needs a flow and its opposite, not {self.forward.config.flow} and "
                 f"{self.reverse.config.flow}"
@@ -141,8 +141,8 @@ class MoveStore:
 
     def note(self, move_id: str) -> WaitNote | None:
         """Return what a waiting process has noted on the target, None where there is nothing."""
-        rows = self._context.target.compacted(_MOVES).read()
-        return decoded(rows.get(f"{WAIT_PREFIX}{move_id}".encode()), WaitNote.decode)
+        rows = self._context.target.compacted_topic(_MOVES).read()
+        return decode_or_none(rows.get(f"{WAIT_PREFIX}{move_id}".encode()), WaitNote.decode)
 
     def moves(self) -> tuple[tuple[MovePlan, MoveProgress], ...]:
         """Return all known moves and how far each is, the oldest plan first: one look."""
@@ -166,7 +166,7 @@ class MoveStore:
     def save_note(self, note: WaitNote) -> None:
         """Write a note on the target; without a fence, since losing it only delays."""
         key = f"{WAIT_PREFIX}{note.move_id}".encode()
-        self._context.target.compacted(_MOVES).write({key: note.value()})
+        self._context.target.compacted_topic(_MOVES).write({key: note.value()})
 
     def _tables(self) -> list[ControlTables]:
         return read_both(self._context, ControlTables.read_moves)

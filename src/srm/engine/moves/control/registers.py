@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 
 def sides_of(request: MoveRequest) -> tuple[Side, ...]:
     """Return the clusters that a move writes, in this order: of one that is given up, nothing."""
-    return SIDES[:1] if request.unplanned else SIDES
+    return SIDES[:1] if request.is_unplanned else SIDES
 
 
 class Registers:

@@ -48,7 +48,7 @@ class RoutingTables:
     source_ms: int = 0
 
     @property
-    def announced(self) -> tuple[StampedAck, ...]:
+    def stamped_acks(self) -> tuple[StampedAck, ...]:
         """What clients have said, on either cluster."""
         return self.on_target + self.on_source
 
@@ -65,10 +65,10 @@ class RoutingTables:
     @property
     def acks(self) -> tuple[Ack, ...]:
         """What clients have said, without the times."""
-        return tuple(one.ack for one in self.announced)
+        return tuple(one.ack for one in self.stamped_acks)
 
     @property
-    def merged(self) -> dict[str, Route]:
+    def merge(self) -> dict[str, Route]:
         """Routes as clients see them."""
         return merge_tables([self.target, self.source or {}])
 
@@ -83,7 +83,7 @@ class RoutingTables:
         """Read both clusters; a source that is away is passed over."""
         known = cls.of_target(context)
         try:
-            history = context.source.compacted(internal_topics.ROUTING).read_history()
+            history = context.source.compacted_topic(internal_topics.ROUTING).read_history()
         except UnavailableError as error:
             log.log(loudness(error), "routes of %s cannot be read: %s", context.source.alias, error)
             return known
@@ -98,7 +98,7 @@ class RoutingTables:
     @classmethod
     def of_target(cls, context: MoveContext) -> RoutingTables:
         """Read the target alone."""
-        history = context.target.compacted(internal_topics.ROUTING).read_history()
+        history = context.target.compacted_topic(internal_topics.ROUTING).read_history()
         return cls(
             read_routes(context.target, history),
             None,
@@ -141,7 +141,8 @@ class InForce:
         """
         progress = MoveStore(context).progress(plan.move_id)
         history = read_both(
-            context, lambda c: read_routes(c, c.compacted(internal_topics.ROUTING).read_history())
+            context,
+            lambda c: read_routes(c, c.compacted_topic(internal_topics.ROUTING).read_history()),
         )
         routes = merge_tables(history)
         later = {
@@ -181,7 +182,7 @@ def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgres
     Raises:
         ConflictError: it has ended so.
     """
-    if progress.decided and (later := InForce.read(context, plan).moves):
+    if progress.is_decided and (later := InForce.read(context, plan).moves):
         ended = datetime.fromtimestamp(max(progress.times_ms.values()) / 1000, UTC)
         raise ConflictError(
             f"move {plan.move_id} ended at {ended:%F %T} UTC, superseded by move "
@@ -220,7 +221,7 @@ def homes_to_move(request: MoveRequest, routes: Mapping[str, Route]) -> tuple[st
         for subject, route in routes.items()
         if subject.startswith(prefix) and route.cluster == request.source
     }
-    return tuple(sorted(there | ends if request.unplanned else there & {request.target}))
+    return tuple(sorted(there | ends if request.is_unplanned else there & {request.target}))
 
 
 def _at_home(acks: Iterable[StampedAck], alias: str) -> tuple[StampedAck, ...]:

@@ -230,7 +230,7 @@ class MoveFacts:
 
     def _replication(self, tp: TopicPartition) -> ReplicationFacts:
         log, offset_map = self.source.logs[tp], self.maps.get(tp)
-        stopped = self._stopped(tp)
+        stopped = self._stop_status(tp)
         return ReplicationFacts(
             tp.topic,
             tp.partition,
@@ -257,7 +257,7 @@ class MoveFacts:
         except NotLoadedError:  # a part of the map is lost, or the log ends within it
             return sum(max(0, min(b, log.end) - max(a, log.start)) for a, b in losses.ranges)
 
-    def _stopped(self, tp: TopicPartition) -> PartitionStatus | None:
+    def _stop_status(self, tp: TopicPartition) -> PartitionStatus | None:
         status = (self.maps.statuses or {}).get(tp)
         return status if status is not None and status.state == "stopped" else None
 

@@ -75,7 +75,7 @@ class Outlook:
         return source if isinstance(source, Away) else Away(source.alias)
 
     @property
-    def unserved(self) -> tuple[TopicPartition, ...]:
+    def without_leader(self) -> tuple[TopicPartition, ...]:
         """Partitions of the target that have no leader now."""
         logs = self.facts.target.logs
         return tuple(sorted(place for place, log in logs.items() if log is UNKNOWN_LOG))
@@ -113,7 +113,7 @@ class Outlook:
             source: the ends of the source's logs, queried with the positions of this look; None
                 where the source was not queried or does not answer.
         """
-        known = tuple(self._known(source))
+        known = tuple(self._partition_facts(source))
         growth = sum(report.source_growth for report in self.facts.maps.reports)
         return Forecast(
             made_ms=now_ms,
@@ -123,7 +123,7 @@ class Outlook:
                     plan.group,
                     len(self.places(plan.group)),
                     self.read_again(plan),
-                    plan.skipped,
+                    plan.total_skipped,
                     self._age_ms(plan.group, now_ms),
                     plan.group in self.away.still,
                 )
@@ -156,7 +156,7 @@ class Outlook:
         stamp = self.away.known_ms.get(group)
         return None if stamp is None else max(0, now_ms - stamp)
 
-    def _known(self, source: SourceLook | None) -> Iterator[PartitionKnown]:
+    def _partition_facts(self, source: SourceLook | None) -> Iterator[PartitionKnown]:
         heard, held = _heard(self.facts.maps.reports), _held_back(self.facts.maps.reports)
         for original, copy in sorted(self.copies.items()):
             topic = self.facts.target.topics.get(copy.topic)
@@ -168,7 +168,7 @@ class Outlook:
                 self.facts.maps.get(original).position,
                 heard_ms,
                 self.recent.get(copy, 0),
-                self._stopped(original, heard_ms if source is None else source.time_ms),
+                self._stop_reason(original, heard_ms if source is None else source.time_ms),
                 self.newest.get(copy),
             )
             if source is not None:
@@ -177,7 +177,7 @@ class Outlook:
         if source is not None:
             yield from source.without_copy(self.copies.keys())
 
-    def _stopped(self, original: TopicPartition, heard_ms: int) -> str:
+    def _stop_reason(self, original: TopicPartition, heard_ms: int) -> str:
         """Say why a partition was not copied while the source still answered."""
         status = (self.facts.maps.statuses or {}).get(original)
         if status is None or status.state != "stopped" or status.time_ms >= heard_ms:

@@ -81,7 +81,7 @@ def plan(
         )
     if dry_run:
         return compute_plan(context, request, move_id or new_move_id(context, request))
-    ensure_topics(context, unplanned=request.unplanned)
+    ensure_topics(context, unplanned=request.is_unplanned)
     try_to_remove_leftovers(context.target, context.now_ms())
     store = MoveStore(context)
     if move_id is not None:
@@ -178,7 +178,7 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
         forecast=seen.outlook.forecast(now_ms) if seen.outlook else None,
         redirect=redirectors_of(context, request),
         fence=fence_of(context, request),
-        homes=homes_to_move(request, facts.routing.merged),
+        homes=homes_to_move(request, facts.routing.merge),
     )
 
 
@@ -198,7 +198,7 @@ def findings(
         NotFoundError: a topic or group that was named does not exist.
         SrmError: a cluster does not answer.
     """
-    if request.unplanned:
+    if request.is_unplanned:
         return _after_loss(context, request, move_id, chosen)
     return _of_both(context, request, move_id, chosen)
 
@@ -276,7 +276,7 @@ def _without_routed(
 
     Where nothing of what was named is left to move, nothing else moves in its stead.
     """
-    routes = outlook.facts.routing.merged
+    routes = outlook.facts.routing.merge
     there = {
         subject: why
         for subject, why in routing_conflicts(outlook.facts, request, move_id).items()

@@ -50,7 +50,7 @@ def unsettled_problems(flow: FlowContext) -> Iterator[Finding]:
     Raises:
         SrmError: the source does not answer.
     """
-    back = flow.config.flow.reversed
+    back = flow.config.flow.reverse
     pause = read_pause(topic_on(flow.source, back).read_commands())
     if pause is not None:
         reason = Reason.saying(
@@ -81,7 +81,7 @@ def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Finding]:
 
 def routing_conflicts(facts: MoveFacts, request: MoveRequest, move_id: str) -> dict[str, str]:
     """Return the routing subjects that the move cannot hold, and why."""
-    merged = facts.routing.merged
+    merged = facts.routing.merge
     found = {one: route_problem(one, merged.get(one), request, move_id) for one in facts.subjects}
     return {subject: why for subject, why in found.items() if why is not None}
 
@@ -96,7 +96,7 @@ def route_problem(
         return f"{subject} is held by move {route.move_id}: finish or release that one first"
     if route.cluster != request.source and not request.reroute:
         why = f"{subject} is routed to {route.cluster}, so it cannot leave {request.source}"
-        return f"{why}: {TAKE_OVER}" if request.unplanned else why
+        return f"{why}: {TAKE_OVER}" if request.is_unplanned else why
     return None
 
 
@@ -184,8 +184,8 @@ def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Finding]:
         text = f"not copied: {records} of {topics}, and nobody copies: {down.text}"
         yield Finding("not-copied", Reason(text, down.action))
     for each in replication:
-        if each.halted is not None:
-            yield Finding("halted", each.halted)
+        if each.halt_reason is not None:
+            yield Finding("halted", each.halt_reason)
 
 
 def nothing_to_move(facts: MoveFacts) -> Iterator[Finding]:
@@ -212,7 +212,7 @@ def replication_warnings(facts: MoveFacts, *, is_copied: bool) -> Iterator[Findi
     """Say what of the source a move waits for."""
     request, behind = facts.request, dict[str, int]()
     for partition in facts.replication():
-        if is_copied and partition.halted is None:
+        if is_copied and partition.halt_reason is None:
             behind[partition.topic] = behind.get(partition.topic, 0) + partition.remaining
         if partition.held_back:
             leave = f"{request.target} will lack {amount(partition.held_back, 'record')}"
@@ -296,22 +296,22 @@ def loss_warnings(outlook: Outlook, move_id: str) -> Iterator[Finding]:
                 f"auto.offset.reset of its clients; while {flow.source} answers: srm checkpoints "
                 f"emit --flow '{flow}'",
             )
-    if unserved := outlook.unserved:
+    if unserved := outlook.without_leader:
         yield warning(
             "no-leader",
             f"{some([str(place) for place in unserved])} on {target} "
             f"{'has' if len(unserved) == 1 else 'have'} no leader now: groups continue at their "
             f"last checkpoint there, unverified, when a broker leads it again",
         )
-    if overtaken := [plan for plan in facts.plans if plan.skipped]:
-        count = sum(plan.skipped for plan in overtaken)
+    if overtaken := [plan for plan in facts.plans if plan.total_skipped]:
+        count = sum(plan.total_skipped for plan in overtaken)
         yield warning(
             "skip",
             f"{amount(len(overtaken), 'group')} ({some([p.group for p in overtaken])}) step "
             f"over {amount(count, 'record')} that {target} does not hold any more "
             f"and they may not have read",
         )
-    routes = facts.routing.merged
+    routes = facts.routing.merge
     held = {
         route.move_id
         for name in facts.subjects

@@ -55,7 +55,7 @@ def _judge(
         for partition, found, translation in facts.translations(group):
             offset, reached = translation.offset, translation.reached
             if offset is not None and reached is not None:
-                skipped = translation.skipped > 0
+                skipped = translation.total_skipped > 0
                 claims[group, partition] = Claim(found, reached, offset, skipped=skipped)
     verdicts = prove(context.forward, claims.values())
     return {where: verdicts[claim.key] for where, claim in claims.items()}

@@ -47,7 +47,7 @@ def read_facts(
     Raises:
         SrmError: a cluster does not answer.
     """
-    if request.unplanned:
+    if request.is_unplanned:
         pairs = topic_pairs(context, topics)
         names = [pair.target_topic for pair in pairs]
         known = read_last_places(context, context.target.topics(), names)

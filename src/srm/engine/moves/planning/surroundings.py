@@ -35,7 +35,7 @@ def surroundings(context: MoveContext, facts: MoveFacts) -> Surroundings:
 def _around_source(context: MoveContext, facts: MoveFacts, there: Surroundings) -> Surroundings:
     groups = facts.plans
     now_ms = context.now_ms()
-    presence = Presence.of(facts.routing.announced, now_ms)
+    presence = Presence.of(facts.routing.stamped_acks, now_ms)
     members = {group.group: strangers(group.group, group.members, presence) for group in groups}
     recent_ms = round(facts.request.slow_writer_seconds * 1000)
     at_plan = {writer.name: writer.last_sequence for writer in facts.writers}
@@ -162,7 +162,7 @@ def _skew(facts: MoveFacts) -> dict[str, int]:
     larger, so the least one of a host is the nearest.
     """
     skews: dict[str, int] = {}
-    for one in facts.routing.announced:
+    for one in facts.routing.stamped_acks:
         where = f"{one.ack.cluster}, seen from {one.ack.host or one.ack.client}"
         skew = one.stamped_ms - one.ack.written_ms
         skews[where] = min(skew, skews.get(where, skew))

@@ -91,7 +91,7 @@ def topics_to_move(
     """
     forward, reverse = context.forward.config, context.reverse.config
     policy, flow = forward.policy, forward.flow
-    if request.unplanned:
+    if request.is_unplanned:
         copied = {
             original
             for topic in on_target
@@ -130,7 +130,7 @@ def groups_on_source(
     if request.groups:
         described = source.groups(request.groups)
         for group in request.groups:
-            if described[group].state == "dead" and not source.committed(group):
+            if described[group].state == "dead" and not source.committed_offsets(group):
                 raise NotFoundError(
                     f"consumer group {group!r} does not exist on {request.source}: "
                     f"name a group that has offsets there"

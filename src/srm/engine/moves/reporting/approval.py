@@ -11,7 +11,7 @@ from srm.domain.moves.gate.approval import (
     encode_approvals,
     join_approvals,
 )
-from srm.engine.moves.control.control import Change, ControlTables, decoded
+from srm.engine.moves.control.control import Change, ControlTables, decode_or_none
 from srm.engine.moves.control.move_records import MoveContext
 from srm.engine.moves.control.registers import SIDES, Registers
 from srm.errors import NotFoundError
@@ -53,5 +53,5 @@ def approvals_in(tables: Iterable[ControlTables], move_id: str) -> tuple[Approva
     """
     key = approval_key(move_id)
     return join_approvals(
-        *(decoded(table.documents.get(key), decode_approvals) or () for table in tables)
+        *(decode_or_none(table.documents.get(key), decode_approvals) or () for table in tables)
     )

@@ -70,7 +70,7 @@ class Arrivals:
         self._attempt = progress.attempt
         self._hold_stamp_ms = progress.hold_stamp_ms
         self._clocked = progress.hold_stamp_ms is not None
-        table = context.target.compacted(internal_topics.ROUTING)
+        table = context.target.compacted_topic(internal_topics.ROUTING)
         stamp = table.write({CLOCK_KEY: b"{}"}) if self._clocked and ask_clock else None
         self.now_ms: int = context.now_ms() if stamp is None else stamp
         """The time by the clock that stamped the hold, in epoch milliseconds."""
@@ -96,10 +96,10 @@ class Arrivals:
         """What members said about this move's go."""
         subject = group_subject(group)
         target, source = self._plan.request.target, self._plan.request.source
-        said = self._said(self._on_target, subject, target)
+        said = self._acks_on(self._on_target, subject, target)
         left = {
             ack.client: ack.uncommitted
-            for ack, _ in self._said(self._on_source, subject, source)
+            for ack, _ in self._acks_on(self._on_source, subject, source)
             if ack.state == "held"
         }
         arrived = [(ack, row) for ack, row in said if ack.state != "held"]
@@ -134,7 +134,7 @@ class Arrivals:
             if ack.subject in subjects and (ack.generation, ack.cluster) == (self._attempt, cluster)
         ]
 
-    def _said(
+    def _acks_on(
         self, acks: Sequence[tuple[Ack, Stamped]], subject: str, cluster: str
     ) -> list[tuple[Ack, Stamped]]:
         wanted = (subject, self._attempt, cluster)
@@ -157,7 +157,7 @@ class Arrivals:
 
 def _source_history(context: MoveContext) -> _History:
     try:
-        return context.source.compacted(internal_topics.ROUTING).read_history()
+        return context.source.compacted_topic(internal_topics.ROUTING).read_history()
     except UnavailableError as error:
         log.log(loudness(error), "routes of %s cannot be read: %s", context.source.alias, error)
         return {}
@@ -166,12 +166,12 @@ def _source_history(context: MoveContext) -> _History:
 def _acks(history: _History) -> Iterator[tuple[Ack, Stamped]]:
     """Yield all that clients have said, oldest first of each; what is damaged is passed over."""
 
-    def damaged(error: IntegrityError) -> None:
+    def log_damage(error: IntegrityError) -> None:
         log.error("%s; it is passed over", error)
 
     for key, rows in history.items():
         for row in rows if is_ack(key) else ():
-            for ack in acks_of({key: row.value}, damaged):
+            for ack in acks_of({key: row.value}, log_damage):
                 yield ack, row
 
 

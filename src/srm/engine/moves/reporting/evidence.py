@@ -13,7 +13,7 @@ from srm.domain.moves.report.evidence import Beside, Follower, members_of
 from srm.domain.moves.report.report import MoveReport, build_report
 from srm.domain.moves.routing.routes import group_subject
 from srm.engine.flows.cluster_absence import loudness
-from srm.engine.moves.control.control import Change, ControlTables, decoded, read_report
+from srm.engine.moves.control.control import Change, ControlTables, decode_or_none, read_report
 from srm.engine.moves.control.move_records import MoveContext, newest_plan, read_both
 from srm.engine.moves.control.registers import SIDES, Registers
 from srm.engine.moves.control.routes import subjects
@@ -35,7 +35,7 @@ def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) ->
         UnavailableError: the target does not answer.
     """
     known = read_both(context, ControlTables.read_moves)
-    seen = not progress.residue_over or _kept(known, plan.move_id) is None
+    seen = not progress.residue_over or _find_report(known, plan.move_id) is None
     followers = _followers(context, plan, progress) if seen and progress.attempt else ()
     clusters = _cluster_ids(context)
     key = context.notary.key()
@@ -51,7 +51,7 @@ def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) ->
             problems=tuple(_rivals(tables, plan, progress)),
         )
         report = build_report(plan, _furthest(tables, progress), beside)
-        return next_revision(_kept(tables, plan.move_id), report, context.now_ms(), key)
+        return next_revision(_find_report(tables, plan.move_id), report, context.now_ms(), key)
 
     made = next_of(known)
     if all(_has(table, made, progress) for table in known):
@@ -77,7 +77,7 @@ def kept_report(context: MoveContext, move_id: str) -> KeptReport:
     Raises:
         NotFoundError: there is none.
     """
-    kept = _kept(read_both(context, ControlTables.read_moves), move_id)
+    kept = _find_report(read_both(context, ControlTables.read_moves), move_id)
     if kept is None:
         raise NotFoundError(
             f"there is no report of move {move_id!r} on {context.target.alias} or "
@@ -96,7 +96,7 @@ def kept_reports(context: MoveContext) -> tuple[KeptReport, ...]:
         for key in table.documents
         if key.startswith(prefix)
     }
-    found = (_kept(tables, move_id) for move_id in moves)
+    found = (_find_report(tables, move_id) for move_id in moves)
     return tuple(
         sorted(
             (kept for kept in found if kept is not None),
@@ -110,7 +110,7 @@ def kept_outcome(context: MoveContext, move_id: str) -> Outcome | None:
     return _outcome(read_both(context, ControlTables.read_moves), move_id)
 
 
-def _kept(tables: Iterable[ControlTables], move_id: str) -> KeptReport | None:
+def _find_report(tables: Iterable[ControlTables], move_id: str) -> KeptReport | None:
     key = report_key(move_id)
     found = (read_report(table.documents.get(key)) for table in tables)
     return newest(kept for kept in found if kept is not None)
@@ -119,7 +119,7 @@ def _kept(tables: Iterable[ControlTables], move_id: str) -> KeptReport | None:
 def _outcome(tables: Iterable[ControlTables], move_id: str) -> Outcome | None:
     """Return what was found when the source returned, of several the one that was found last."""
     values = (stored_outcome(table.documents, move_id) for table in tables)
-    found = (decoded(value, Outcome.decode) for value in values)
+    found = (decode_or_none(value, Outcome.decode) for value in values)
     known = [outcome for outcome in found if outcome is not None]
     return max(known, key=lambda outcome: outcome.time_ms, default=None)
 
@@ -131,7 +131,7 @@ def _rivals(
     known = {one.move_id: one for table in tables for one in table.progress.values()}
     known.pop(plan.move_id, None)
     for one in known.values():
-        if not one.decided or one.attempt != progress.attempt:
+        if not one.is_decided or one.attempt != progress.attempt:
             continue
         other = newest_plan(tables, one.move_id)
         if other is not None and {*subjects(other)} & {*subjects(plan)}:
@@ -162,7 +162,9 @@ def _followers(
     """Say who follows, or followed, as far as it can be seen now."""
     arrivals = Arrivals(context, plan, progress, ask_clock=False)
     said = arrivals.followers()
-    groups = [group for group in plan.group_names if progress.decided and arrivals.is_ours(group)]
+    groups = [
+        group for group in plan.group_names if progress.is_decided and arrivals.is_ours(group)
+    ]
     described = context.target.groups(groups) if groups else {}
     others = ", ".join(kind for kind in plan.redirect if kind != "routing")
     silent = [

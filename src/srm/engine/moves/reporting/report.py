@@ -45,7 +45,7 @@ def watch_residue(context: MoveContext, move_id: str) -> ResidueWatch:
         ConflictError: its clients have not been sent to the target.
     """
     plan, progress = MoveStore(context).load(move_id)
-    if not progress.decided:
+    if not progress.is_decided:
         raise ConflictError(
             f"move {move_id} is at step {progress.step}: there is no residue before go"
         )
@@ -53,7 +53,7 @@ def watch_residue(context: MoveContext, move_id: str) -> ResidueWatch:
         open_groups = [
             group
             for group in plan.group_names
-            if not progress.resumed.get(group, GroupResume()).settled
+            if not progress.resumed.get(group, GroupResume()).has_settled
         ]
         progress = look_for_stragglers(context, plan, observe(context, plan, progress, open_groups))
     return ResidueWatch(keep_report(context, plan, progress), progress.residue_over)

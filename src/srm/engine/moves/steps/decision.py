@@ -61,7 +61,7 @@ def go(context: MoveContext, move_id: str) -> MoveProgress:
         missing = (f"redirectors could not be called: {error}",)
     for line in missing:
         log.warning("move %s: %s; it is called again", move_id, line)
-    if plan.request.unplanned:
+    if plan.request.is_unplanned:
         fence_if_possible(context, plan)
     return gone
 
@@ -99,10 +99,10 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
         renewed = registers.run(f"go of move {move_id}", prepare)
         # Opening has brought the source up to date, if it was away when clients were sent.
         progress = registers.progress(move_id)
-        if progress.decided:
+        if progress.is_decided:
             require_in_force(context, plan, progress)
             return progress
-        if plan.request.unplanned:
+        if plan.request.is_unplanned:
             lift_target_if_possible(context, plan)
             return registers.run(
                 f"go of move {move_id}", lambda: _go_unplanned(registers, context, plan)
@@ -119,7 +119,7 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
 def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) -> MoveProgress:
     """Decide on the target alone. How long the hold lasts is no matter: nobody is to go back."""
     known = registers.progress(plan.move_id)
-    if known.decided:
+    if known.is_decided:
         return known
     registers.require("target")
     if known.step not in {"applied", "going"}:
@@ -134,7 +134,7 @@ def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) ->
             f"('srm failover status'), or release this one and hold again"
         )
     now_ms = context.now_ms()
-    stamp = context.target.compacted(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
+    stamp = context.target.compacted_topic(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
     gone = known.at("gone", now_ms)
     registers.write("target", Change(ROUTING.go(attempt, now_ms, stamp or now_ms), (gone,)))
     log.info("move %s: clients go to %s", plan.move_id, plan.request.target)
@@ -171,7 +171,7 @@ class _Decision:
         """
         move_id, now_ms = self._plan.move_id, self._context.now_ms()
         known = registers.progress(move_id)
-        if known.decided:
+        if known.is_decided:
             return known
         for side in SIDES:
             registers.require(side)
@@ -230,8 +230,8 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
     """
     plan, progress = MoveStore(context).load(move_id)
     # Clients that come back have to find it open.
-    standing = () if progress.decided else release_fence(context, plan, lift_source)
-    why = why or _waited(context, move_id)
+    standing = () if progress.is_decided else release_fence(context, plan, lift_source)
+    why = why or _last_wait(context, move_id)
     try:
         with Registers(context) as registers:
             released = registers.run(
@@ -244,7 +244,7 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
     # A wait beside this one has seen a hold until now, and may have set it again. So may a later
     # attempt, which has to find it in place.
     standing = standing or release_fence(context, plan, keep_fence)
-    if plan.request.unplanned:
+    if plan.request.is_unplanned:
         resume_flow(context, plan)
     if missing := (*standing, *call_redirectors(context, plan)):
         raise UnavailableError(
@@ -254,7 +254,7 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
     return released
 
 
-def _waited(context: MoveContext, move_id: str) -> str:
+def _last_wait(context: MoveContext, move_id: str) -> str:
     """Say what a move was waiting for when somebody last looked; nothing is to fail for that."""
     try:
         note = MoveStore(context).note(move_id)
@@ -266,20 +266,24 @@ def _waited(context: MoveContext, move_id: str) -> str:
 
 def _release(registers: Registers, plan: MovePlan, now_ms: int, why: str) -> MoveProgress:
     request, progress = plan.request, registers.progress(plan.move_id)
-    if progress.decided:
+    if progress.is_decided:
         raise ConflictError(
             f"move {plan.move_id} has sent clients to {request.target} already: move them back "
             f"with a move from {request.target} to {request.source}"
         )
     if progress.step in {"planned", "released"}:
         # What a release could not write then, opening has written now.
-        if not request.unplanned and progress.step == "planned" and not registers.there("source"):
+        if (
+            not request.is_unplanned
+            and progress.step == "planned"
+            and not registers.there("source")
+        ):
             raise UnavailableError(
                 f"move {plan.move_id} holds nobody on {request.target}, and {request.source} does "
                 f"not answer: clients that it holds there continue by themselves when the hold is "
                 f"{LEASE_MS / 1000:.0f} s old"
             )
-        if request.unplanned:
+        if request.is_unplanned:
             # Its hold may be under way: it has paused the flow, which goes on now.
             progress = progress.at("released", now_ms, reason=why)
             registers.write("target", Change(progress=(progress,)))

@@ -60,7 +60,7 @@ def set_fence(
         return [Fence(topic, move_id, now_ms) for topic in sorted(wanted)]
 
     _record(cluster, records)
-    known = _known(cluster)
+    known = _read_fences(cluster)
     ours = {topic for topic in topics if topic in known and known[topic].stands}
     if missing := sorted(ours - denied):
         cluster.deny_writes(missing)
@@ -92,7 +92,7 @@ def lift_fence(
     since_ms = now_ms if since_ms is None else since_ms
     lifted: set[str] = set()
     while True:
-        known = [fence for fence in _known(cluster).values() if wanted(fence)]
+        known = [fence for fence in _read_fences(cluster).values() if wanted(fence)]
         open_now = [f.topic for f in known if not f.stands and f.lifted_ms >= since_ms]
         found = cluster.write_denials(open_now) if open_now else frozenset()
         topics = {fence.topic for fence in known if fence.stands} | found
@@ -114,7 +114,7 @@ def fence_source(context: MoveContext, plan: MovePlan) -> None:
 
     Not before those who follow the hold have written what they had: a look tells when that is.
     """
-    if unfenced(context, plan):
+    if topics_without_fence(context, plan):
         keep_fence(context, plan)
 
 
@@ -184,7 +184,7 @@ def fence_if_possible(context: MoveContext, plan: MovePlan) -> None:
 
     So is one that is left for dead, and one on which a late release has lifted a fence.
     """
-    source = context.condemned if plan.request.unplanned else context.source
+    source = context.condemned if plan.request.is_unplanned else context.source
     if plan.fence != "acl" or source is None:
         return
     there = replace(context, forward=replace(context.forward, source=source))
@@ -194,7 +194,7 @@ def fence_if_possible(context: MoveContext, plan: MovePlan) -> None:
         log.warning("%s is not fenced: %s", plan.request.source, error)
 
 
-def unfenced(context: MoveContext, plan: MovePlan) -> tuple[str, ...]:
+def topics_without_fence(context: MoveContext, plan: MovePlan) -> tuple[str, ...]:
     """Say which topics of a held move that wants a fence are still open to writers."""
     if plan.fence != "acl":
         return ()
@@ -221,7 +221,7 @@ def release_fence(
 
     Nothing keeps a release from its end: what could not be lifted is what is returned.
     """
-    if plan.request.unplanned or plan.fence != "acl":
+    if plan.request.is_unplanned or plan.fence != "acl":
         return ()  # an unplanned one fences after its decision
     return _attempt(context.source, lambda: lift(context, plan))
 
@@ -237,13 +237,13 @@ def _attempt(cluster: Cluster, lift: Callable[[], None]) -> tuple[str, ...]:
 
 def _record(cluster: Cluster, records: Callable[[Mapping[str, Fence]], Sequence[Fence]]) -> None:
     """Write fences as the control records of a cluster: one that is overtaken looks again."""
-    if not records(_known(cluster)):
+    if not records(_read_fences(cluster)):
         return
 
     def attempt() -> None:
         writer = cluster.control_writer(CONTROL_ID)
         try:
-            changed = {fence.key(): fence.value() for fence in records(_known(cluster))}
+            changed = {fence.key(): fence.value() for fence in records(_read_fences(cluster))}
             writer.write({internal_topics.MOVES: changed})
         finally:
             writer.close()
@@ -251,11 +251,11 @@ def _record(cluster: Cluster, records: Callable[[Mapping[str, Fence]], Sequence[
     until_not_fenced(f"fence on {cluster.alias}", attempt)
 
 
-def _known(cluster: Cluster) -> dict[str, Fence]:
+def _read_fences(cluster: Cluster) -> dict[str, Fence]:
     def say(error: IntegrityError) -> None:
         log.error("on cluster %s: %s; it is passed over", cluster.alias, error)
 
-    return fences_in(cluster.compacted(internal_topics.MOVES).read(), say)
+    return fences_in(cluster.compacted_topic(internal_topics.MOVES).read(), say)
 
 
 def _there(context: MoveContext, plan: MovePlan) -> list[str]:

@@ -41,12 +41,12 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: Outlook) -> MovePro
     """
     # RTO counts from here, by the clock that stamps all that clients say.
     begun_ms = context.now_ms()
-    stamp = context.target.compacted(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
+    stamp = context.target.compacted_topic(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
     flow, switch = plan.request.flow, _switch(context)
     reason = f"unplanned {plan.request.operation} {plan.move_id}: {flow.source} is lost"
     switch.pause(Pause("", operator(context.host), reason, begun_ms, plan.move_id))
-    unsealed = switch.seal(sorted({*before.copies.values()} - {*before.unserved}))
-    unsealed |= dict.fromkeys(before.unserved, "it has no leader now")
+    unsealed = switch.seal(sorted({*before.copies.values()} - {*before.without_leader}))
+    unsealed |= dict.fromkeys(before.without_leader, "it has no leader now")
     notes = tuple(f"{copy} may still grow for a moment: {why}" for copy, why in unsealed.items())
     for note in notes:
         log.warning("move %s: %s", plan.move_id, note)

@@ -17,7 +17,7 @@ from srm.domain.moves.gate.presence import (
 )
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.progress import HELD, MoveProgress, Observation
-from srm.domain.moves.routing.redirects import unconfirmed
+from srm.domain.moves.routing.redirects import missing_confirmations
 from srm.domain.moves.routing.routes import group_subject, topic_subject
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import few, some
@@ -25,7 +25,7 @@ from srm.engine.moves.control.move_records import MoveContext, MoveStore
 from srm.engine.moves.planning.facts import MoveFacts
 from srm.engine.moves.planning.problems import unsettled_problems
 from srm.engine.moves.planning.reading import read_facts
-from srm.engine.moves.steps.fence import unfenced
+from srm.engine.moves.steps.fence import topics_without_fence
 from srm.errors import GateClosedError
 
 
@@ -55,7 +55,7 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
         topics=plan.topics,
         groups=tuple(clusters.group(group) for group in plan.group_names),
         replication=clusters.replication(),
-        routes=clusters.routing.merged,
+        routes=clusters.routing.merge,
         moving={},
         now_ms=now,
         held_ms=None,
@@ -90,8 +90,8 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
         held_ms=progress.times_ms.get("holding"),
         samples=seen.samples,
         unconfirmed=(
-            *unconfirmed(plan.redirect, progress.calls, attempt, "hold"),
-            *unfenced(context, plan),
+            *missing_confirmations(plan.redirect, progress.calls, attempt, "hold"),
+            *topics_without_fence(context, plan),
             *(problem.text for problem in unsettled_problems(context.forward)),
         ),
     )

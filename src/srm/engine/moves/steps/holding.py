@@ -44,7 +44,7 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
         UnavailableError: a cluster does not answer that is needed.
     """
     plan, progress = MoveStore(context).load(move_id)
-    if progress.decided:
+    if progress.is_decided:
         return progress
     started = None if progress.step in HELD else _begin(context, plan)
     with _leaving_the_pause(context, plan), Registers(context) as registers:
@@ -54,7 +54,7 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
             known = registers.progress(move_id)
             if known.step in HELD:
                 renew(registers, plan, context.now_ms())
-            elif not known.decided:
+            elif not known.is_decided:
                 if started is None or known.rank != progress.rank:
                     raise ConflictError(f"move {move_id} was released meanwhile: hold it again")
                 if registers.plan(move_id) != plan:
@@ -65,7 +65,7 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
             return registers.progress(move_id)
 
         held = registers.run(f"hold of move {move_id}", body)
-    if held.decided:
+    if held.is_decided:
         return held
     if missing := call_redirectors(context, plan, meanwhile=lambda: _renew_once(context, plan)):
         raise ConflictError(
@@ -82,7 +82,7 @@ def _leaving_the_pause(context: MoveContext, plan: MovePlan) -> Iterator[None]:
     try:
         yield
     except ConflictError:
-        if plan.request.unplanned:
+        if plan.request.is_unplanned:
             resume_flow(context, plan)
         raise
 
@@ -181,7 +181,7 @@ def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: 
     """
     routes, known = registers.routes, registers.progress(plan.move_id)
     concerned = {subject: routes.get(subject) for subject in (*subjects(plan), *defaults(plan))}
-    unplanned = plan.request.unplanned
+    unplanned = plan.request.is_unplanned
     if not unplanned:  # which takes over from whatever holds
         _require_free(concerned, plan)
     generation = next_generation(concerned.values(), known.attempt, unplanned=unplanned)

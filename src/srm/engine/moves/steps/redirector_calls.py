@@ -23,10 +23,10 @@ from srm.domain.moves.routing.redirects import (
     Place,
     RedirectKind,
     call_key,
+    missing_confirmations,
     order_number,
     step_in_force,
     to_call,
-    unconfirmed,
 )
 from srm.engine.moves.control.control import Change
 from srm.engine.moves.control.move_records import MoveContext, MoveStore
@@ -71,7 +71,7 @@ def call_redirectors(
     while True:
         progress = MoveStore(context).progress(plan.move_id)
         step, attempt = step_in_force(progress.step), progress.attempt
-        if step is None or (plan.request.unplanned and step != "go"):
+        if step is None or (plan.request.is_unplanned and step != "go"):
             return ()  # nobody is waited for, so nobody was told to hold
         missing = to_call(plan.redirect, progress.calls, attempt, step)
         todo = [
@@ -81,7 +81,7 @@ def call_redirectors(
             and not _is_recent(progress, step, kind, context.now_ms() - again_after_ms)
         ]
         if not todo or (step == "hold" and todo[0] != missing[0]):
-            return tuple(unconfirmed(plan.redirect, progress.calls, attempt, step))
+            return tuple(missing_confirmations(plan.redirect, progress.calls, attempt, step))
         tried.add(call_key(attempt, step, todo[0]))
         _call_while_in_force(context, plan, todo[0], meanwhile)
 

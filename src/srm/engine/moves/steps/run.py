@@ -142,7 +142,7 @@ class _Run:
     def _wait(self) -> None:
         """Look until the move is ready; a cluster that is away for a moment only delays."""
         plan = self._plan
-        if plan.request.unplanned:
+        if plan.request.is_unplanned:
             return
         while True:
             try:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from srm.domain.groups.group_sync import SyncDecision
-from srm.domain.moves.gate.gate import SyncStatus, decide_after_loss, passed
+from srm.domain.moves.gate.gate import SyncStatus, decide_after_loss, open_gate
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.positions import PartitionMove
 from srm.domain.moves.records.progress import HELD, MoveProgress, WaitNote
@@ -46,14 +46,14 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
     """
     store = MoveStore(context)
     plan, progress = store.load(move_id)
-    if progress.decided:
-        return passed(plan)
+    if progress.is_decided:
+        return open_gate(plan)
     if progress.step == "released":
         raise ConflictError(
             f"move {move_id} was released meanwhile, clients stay on {plan.request.source}: "
             "hold it again, or plan another one"
         )
-    if plan.request.unplanned:
+    if plan.request.is_unplanned:
         return decide_after_loss(plan, progress, context.now_ms())
     seen = look(context, plan, progress)
     if progress.step in HELD:
@@ -74,9 +74,9 @@ def status(context: MoveContext, move_id: str) -> SyncStatus:
         NotFoundError: there is no such move.
     """
     plan, progress = MoveStore(context).load(move_id)
-    if progress.decided:
-        return passed(plan)
-    if plan.request.unplanned:
+    if progress.is_decided:
+        return open_gate(plan)
+    if plan.request.is_unplanned:
         return decide_after_loss(plan, progress, context.now_ms())
     return look(context, plan, progress).status
 
@@ -92,9 +92,9 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
         ConflictError: what was written is not what is there, or the hold is over.
     """
     plan, progress = MoveStore(context).load(move_id)
-    if progress.decided:
-        return passed(plan)
-    if plan.request.unplanned:
+    if progress.is_decided:
+        return open_gate(plan)
+    if plan.request.is_unplanned:
         return _apply_unplanned(context, plan, progress)
     seen = patient_look(context, plan, progress)
     require(seen.status.blocking, plan, "offsets may not be applied")
@@ -134,7 +134,7 @@ def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgres
             name: {str(p.target): p.resume for p in group.positions if p.resume is not None}
             for name, group in set_now.items()
         },
-        skipped={name: group.skipped for name, group in set_now.items()},
+        skipped={name: group.total_skipped for name, group in set_now.items()},
         left_alone=left,
     )
     with Registers(context) as registers:

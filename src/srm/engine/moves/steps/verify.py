@@ -70,7 +70,7 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
         ConflictError: its clients have not been sent to the target.
     """
     plan, progress = MoveStore(context).load(move_id)
-    if not progress.decided:
+    if not progress.is_decided:
         raise ConflictError(
             f"move {move_id} is at step {progress.step}: there is nothing to verify before go"
         )
@@ -146,7 +146,7 @@ def observe(
     arrivals = Arrivals(context, plan, progress, ask_clock=bool(groups))
     now = context.now_ms()
     # What a source that was given up has got since is found when it returns.
-    watched = not plan.request.unplanned and not progress.residue_over
+    watched = not plan.request.is_unplanned and not progress.residue_over
     ours = arrivals.producers_are_ours and watched
     found: dict[str, Any] = {
         "resumed": {**progress.resumed, **_read_resumed(context, plan, progress, arrivals, there)},
@@ -221,7 +221,7 @@ def _idling(plan: MovePlan, seen: Seen) -> Iterator[str]:
     for group in _find_waited_for(plan, seen.progress):
         found = seen.progress.resumed[group]
         since = found.resumed_ms
-        if since is not None and not found.settled and seen.clock_ms - since < _FIRST_RECORD_MS:
+        if since is not None and not found.has_settled and seen.clock_ms - since < _FIRST_RECORD_MS:
             yield (
                 f"group {group} has members on {plan.request.target} and has not processed "
                 f"anything yet"
@@ -285,7 +285,7 @@ def _read_resumed(
             re_read=max(before.re_read, records.count_before(intended, started, committed)),
             skipped=max(before.skipped, records.count_after(intended, started)),
         )
-        if found.resumed_ms is not None and not found.settled:
+        if found.resumed_ms is not None and not found.has_settled:
             found = replace(found, idle=not records.any_after(intended))
         result[group] = found
     return result

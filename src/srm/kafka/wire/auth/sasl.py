@@ -46,7 +46,7 @@ async def log_in(ask: Ask, sasl: Sasl, tokens: LibraryTokens | None, where: str)
     while (payload := await _next(authenticator, received, where)) is not None:
         answer = await ask(SaslAuthenticateRequest_v1(payload))
         if answer.error_code:
-            raise _refused(answer, sasl, where)
+            raise _refusal(answer, sasl, where)
         received, lifetime_ms = answer.sasl_auth_bytes, answer.session_lifetime_ms
     if sasl.tokens is not None and received:  # RFC 7628, 3.2.3: the status of a refusal
         status = bytes(received).decode(errors="replace")
@@ -93,7 +93,7 @@ def _no_handshake(hello: Any, sasl: Sasl, where: str) -> SrmError:
     return UnavailableError(f"{where}: no login: {for_code(hello.error_code).__name__}")
 
 
-def _refused(answer: Any, sasl: Sasl, where: str) -> SrmError:
+def _refusal(answer: Any, sasl: Sasl, where: str) -> SrmError:
     reason = answer.error_message or for_code(answer.error_code).__name__
     if answer.error_code not in {AUTHENTICATION_FAILED, ILLEGAL_STATE}:
         return UnavailableError(f"{where}: login failed: {reason}")

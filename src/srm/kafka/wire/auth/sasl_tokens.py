@@ -64,7 +64,7 @@ class TokenSource:
         tokens = self._tokens
         if isinstance(tokens, OidcTokens):
             try:
-                self._token, lifetime_s = await self._fetched(tokens)
+                self._token, lifetime_s = await self._fetch(tokens)
             except UnavailableError as error:
                 if now >= self._expires_at:
                     raise
@@ -75,7 +75,7 @@ class TokenSource:
         self._renew_at = now + lifetime_s * _RENEW_AT
         self._expires_at = now + lifetime_s
 
-    async def _fetched(self, tokens: OidcTokens) -> tuple[str, float]:
+    async def _fetch(self, tokens: OidcTokens) -> tuple[str, float]:
         # An HTTP client takes longer to import than everything else of a slot's connections.
         from srm.kafka.wire.auth.token_endpoint import fetch_token  # noqa: PLC0415
 
@@ -95,10 +95,10 @@ def unsecured_token(tokens: UnsecuredTokens, now: float) -> str:
     }
     if tokens.scope:
         claims[tokens.scope_claim] = list(tokens.scope)
-    return ".".join((_encoded({"alg": "none"}), _encoded(claims), ""))
+    return ".".join((_encode({"alg": "none"}), _encode(claims), ""))
 
 
-def _encoded(value: object) -> str:
+def _encode(value: object) -> str:
     text = json.dumps(value, separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
 

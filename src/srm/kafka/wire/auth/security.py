@@ -192,13 +192,13 @@ def _sasl(alias: str, properties: Mapping[str, str]) -> Sasl:
         if wanted == mechanism:
             return Sasl(
                 mechanism,
-                _required(alias, properties, "sasl.username", mechanism),
-                _required(alias, properties, "sasl.password", mechanism),
+                _require(alias, properties, "sasl.username", mechanism),
+                _require(alias, properties, "sasl.password", mechanism),
             )
     raise ConfigError(f"cluster {alias}: sasl.mechanism: {wanted} is none of {known}")
 
 
-def _required(alias: str, properties: Mapping[str, str], name: str, reason: str) -> str:
+def _require(alias: str, properties: Mapping[str, str], name: str, reason: str) -> str:
     value = properties.get(name, "")
     if not value:
         raise ConfigError(f"cluster {alias}: {name} is missing, {reason} needs it")
@@ -210,9 +210,9 @@ def _bearer(alias: str, properties: Mapping[str, str]) -> Sasl:
     if get(f"{prefix}.method", "").lower() == "oidc":
         method = f"{prefix}.method = oidc"
         tokens = OidcTokens(
-            _required(alias, properties, f"{prefix}.token.endpoint.url", method),
-            _required(alias, properties, f"{prefix}.client.id", method),
-            _required(alias, properties, f"{prefix}.client.secret", method),
+            _require(alias, properties, f"{prefix}.token.endpoint.url", method),
+            _require(alias, properties, f"{prefix}.client.id", method),
+            _require(alias, properties, f"{prefix}.client.secret", method),
             get(f"{prefix}.scope", ""),
             get("https.ca.location", ""),
             get("https.ca.pem", ""),
@@ -220,14 +220,14 @@ def _bearer(alias: str, properties: Mapping[str, str]) -> Sasl:
         extensions = _extensions(alias, get(f"{prefix}.extensions", ""))
         return Sasl("OAUTHBEARER", tokens=tokens, extensions=extensions)
     if _is_true(properties, "enable.sasl.oauthbearer.unsecure.jwt", default=False):
-        return _unsecured(alias, get(f"{prefix}.config", ""))
+        return _parse_unsecured(alias, get(f"{prefix}.config", ""))
     raise ConfigError(
         f"cluster {alias}: OAUTHBEARER needs a source of tokens: {prefix}.method = oidc with "
         f"{prefix}.token.endpoint.url, {prefix}.client.id and {prefix}.client.secret"
     )
 
 
-def _unsecured(alias: str, config: str) -> Sasl:
+def _parse_unsecured(alias: str, config: str) -> Sasl:
     """Read librdkafka's notation: ``principal=admin scope=read,write extension_tenant=one``."""
     options = dict(_TOKEN_OPTION.findall(config))
     principal, lifetime = options.get("principal", ""), options.get("lifeSeconds", "3600")

@@ -92,7 +92,7 @@ async def connect(
         AuthorizationError: it refuses srm's certificate.
     """
     try:
-        sock = await _connected(host, port)
+        sock = await _connect(host, port)
     except OSError as error:
         raise UnavailableError(f"{where}: cannot be reached: {error}") from error
     _watch(sock, timeout_s)
@@ -127,7 +127,7 @@ def _watch(sock: socket.socket, timeout_s: float) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-async def _connected(host: str, port: int) -> socket.socket:
+async def _connect(host: str, port: int) -> socket.socket:
     """Connect to the first address of a name that accepts.
 
     One that swallows packets is not waited for: the next has its turn soon (RFC 8305).

@@ -50,10 +50,10 @@ async def fetch_token(
                 f"{where}: its certificate is not accepted", "check https.ca.location"
             ) from error
         raise UnavailableError(f"{where}: {error}") from error
-    return _granted(where, response)
+    return _parse_grant(where, response)
 
 
-def _granted(where: str, response: httpx.Response) -> tuple[str, float]:
+def _parse_grant(where: str, response: httpx.Response) -> tuple[str, float]:
     """Return token and lifetime in seconds of a token response (RFC 6749, 5.1 and 5.2)."""
     try:
         answer = response.json()

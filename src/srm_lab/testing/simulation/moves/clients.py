@@ -28,7 +28,7 @@ class KnownRoutes:
         for cluster in self._sites.clusters.values():
             try:
                 found = read_routes(
-                    cluster, cluster.compacted("srm-routing.internal").read_history()
+                    cluster, cluster.compacted_topic("srm-routing.internal").read_history()
                 )
             except SrmError:
                 continue

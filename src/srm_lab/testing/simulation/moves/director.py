@@ -142,7 +142,7 @@ class Director:
         if "late" in self.faults and not self.depth and self.rng.random() < 0.6:
             host.stall_at = self.rng.randint(1, 25)
             host.meanwhile = lambda: self._take_over(request, move_id, number)
-        context = self.sites.move(request.flow, host, unplanned=request.unplanned)
+        context = self.sites.move(request.flow, host, unplanned=request.is_unplanned)
         try:
             plan = self._plan(context, request, move_id)
             if plan.blocking:
@@ -183,12 +183,12 @@ class Director:
         """Do the rest from another host while the first one is stopped, and maybe move back."""
         self.depth += 1
         self.say(f"{move_id} stalls")
-        other = self.sites.move(request.flow, self._host("other"), unplanned=request.unplanned)
+        other = self.sites.move(request.flow, self._host("other"), unplanned=request.is_unplanned)
         try:
             self.carry_on(other, self._plan(other, request, move_id), number)
             if self.at == request.target and self.rng.random() < 0.7:
                 self.tick(4)
-                if request.unplanned:
+                if request.is_unplanned:
                     self.settle()
                 self.move_over()
         except SrmError as error:

@@ -71,8 +71,8 @@ class _View:
             return found
         return lambda *args, **settings: self._host.write(found, *args, **settings)
 
-    def compacted(self, topic: str, partition: int = 0) -> _Table:
-        return _Table(self._host, self.alias, self._cluster.compacted(topic, partition))
+    def compacted_topic(self, topic: str, partition: int = 0) -> _Table:
+        return _Table(self._host, self.alias, self._cluster.compacted_topic(topic, partition))
 
     def control_writer(self, transactional_id: str) -> _Table:
         self._host.reach(self.alias)

@@ -69,14 +69,14 @@ class Copier:
             *(TOPIC, ids[0], self._remote, ids[1]),
             *(self._source.cluster_id(), self._target.cluster_id()),
         )
-        self._target.compacted(self._state, COMMANDS).write({copied.key(): copied.value()})
+        self._target.compacted_topic(self._state, COMMANDS).write({copied.key(): copied.value()})
         for number, position in self.positions.items():
             self.maps.maps[self._original(number)] = OffsetMap.of((), position)
 
     def step(self) -> None:
         """Copy what there is, unless the flow is paused or a cluster is down."""
         try:
-            commands = self._target.compacted(self._state, COMMANDS).read()
+            commands = self._target.compacted_topic(self._state, COMMANDS).read()
             self._take_notes(commands)
             if read_pause(commands) is not None:
                 self._claimed.clear()
@@ -142,7 +142,7 @@ class Copier:
             status = PartitionStatus(TOPIC, number, "copying", time_ms=now)
             self.maps.statuses[self._original(number)] = status
             rows[status.key()] = status.value()
-        self._target.compacted(self._state, REPORTS).write(dict[bytes, bytes | None](rows))
+        self._target.compacted_topic(self._state, REPORTS).write(dict[bytes, bytes | None](rows))
 
     def _original(self, number: int) -> TopicPartition:
         return TopicPartition(TOPIC, number)
@@ -268,7 +268,7 @@ class Sites:
 
     def flow(self, flow: Flow, host: Host, *, gone: str = "") -> FlowContext:
         """Return a flow as a host sees it; it gives up the cluster that is ``gone``."""
-        copier, back = self.copiers[flow], self.copiers[flow.reversed]
+        copier, back = self.copiers[flow], self.copiers[flow.reverse]
         source, target = (self.clusters[alias] for alias in (flow.source, flow.target))
 
         def view(cluster: FakeCluster) -> Cluster:
@@ -282,7 +282,7 @@ class Sites:
             _Maps(host, back, source),
             host.now_ms,
             switch=SiteSwitch(host, copier, target),
-            opposite=self.config(flow.reversed),
+            opposite=self.config(flow.reverse),
         )
 
     def move(self, flow: Flow, host: Host, *, unplanned: bool) -> MoveContext:
@@ -290,7 +290,7 @@ class Sites:
         gone = flow.source if unplanned else ""
         return MoveContext(
             self.flow(flow, host, gone=gone),
-            self.flow(flow.reversed, host, gone=gone),
+            self.flow(flow.reverse, host, gone=gone),
             lambda: self.clock() / 1000,
             host.name,
         )

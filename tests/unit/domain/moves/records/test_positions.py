@@ -65,14 +65,14 @@ def test_past_markers_only_the_consumers_own_commit_on_the_target_stays() -> Non
     history = History(("record", "marker", "marker"), 0, 3, 3, (0,), 1, (0, 0))
     row = partition_move(GroupPosition(history.facts("reverse"), 1, 3, False))
 
-    assert (row.state, row.resume, row.applied) == ("translated", 3, True)
+    assert (row.state, row.resume, row.is_applied) == ("translated", 3, True)
 
 
 def test_a_partition_without_a_commit_is_left_to_the_clients_reset_policy() -> None:
     history = History(("record", "record"), 0, 2, 2, (0, 1), 2, (0, 0))
     row = partition_move(GroupPosition(history.facts("forward"), None, None, False))
 
-    assert (row.state, row.resume, row.lag, row.applied) == ("no-commit", None, 2, True)
+    assert (row.state, row.resume, row.lag, row.is_applied) == ("no-commit", None, 2, True)
     assert row.left_to_reset
     assert not replace(row, target_committed=1).left_to_reset
 
@@ -96,7 +96,7 @@ def test_a_commit_in_an_empty_partition_waits_for_nothing() -> None:
 def test_what_was_kept_on_a_returned_source_is_not_passed_over_in_silence(
     committed: int, theirs: int | None, passed: int
 ) -> None:
-    kept = PartitionNotes.decided("keep", "r", ("Payments", 0, "id"), (50, 70), "kept", 0)
+    kept = PartitionNotes.from_decision("keep", "r", ("Payments", 0, "id"), (50, 70), "kept", 0)
     facts = PartitionFacts(
         *("reverse", COPY, ORIGINAL, "P", Log(0, 60, 60), Log(0, 80, 80)),
         OffsetMap.of([Run(0, 0, 50), Run(70, 50, 10)], Position(80, 60, 80)),

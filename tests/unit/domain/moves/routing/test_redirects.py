@@ -16,11 +16,11 @@ from srm.domain.moves.routing.redirects import (
     Call,
     call_key,
     in_order,
+    missing_confirmations,
     order_number,
     order_schema,
     step_in_force,
     to_call,
-    unconfirmed,
 )
 from srm.errors import UsageError
 
@@ -72,7 +72,7 @@ def test_only_who_has_not_confirmed_is_called_in_order_and_never_routing():
 
     assert to_call(KINDS, calls, 3, "go") == ("webhook", "manual")
     assert to_call(KINDS, calls, 4, "go") == ("webhook", "command", "manual")
-    assert list(unconfirmed(KINDS, calls, 3, "go")) == [
+    assert list(missing_confirmations(KINDS, calls, 3, "go")) == [
         "redirector webhook has not confirmed go: it was not called yet",
         "redirector manual has not confirmed go: hook answered 500",
     ]

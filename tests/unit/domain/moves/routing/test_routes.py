@@ -93,7 +93,7 @@ def test_a_damaged_record_is_reported_and_stops_nobody():
 
 
 def test_a_hold_that_has_lapsed_counts_as_go_where_the_clients_were():
-    lapsed = Route(3, "P", "hold", "m1", 7, lease_ms=60_000, beat=2).lapsed()
+    lapsed = Route(3, "P", "hold", "m1", 7, lease_ms=60_000, beat=2).expire()
 
     assert (lapsed.cluster, lapsed.state, lapsed.decided) == ("P", "go", False)
 
@@ -162,7 +162,7 @@ def test_a_key_that_is_no_text_is_damage_like_any_other() -> None:
         (Route(2 * ERA, "P", "hold"), {"P"}),
         (Route(ERA, "B", "go", decided=True), {"P"}),
         (Route(ERA, "P", "go"), set()),  # released
-        (Route(ERA, "P", "hold").lapsed(), set()),
+        (Route(ERA, "P", "hold").expire(), set()),
         (Route(ERA + 1, "P", "hold"), set()),
         (Route(ERA - 1, "B", "go", decided=True), set()),
         (home_route("P"), set()),

@@ -60,8 +60,8 @@ class KillableCluster(FakeCluster):
     def commit_idle(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         self._writes.around(lambda: super(KillableCluster, self).commit_idle(group, offsets))
 
-    def compacted(self, topic: str, partition: int = 0):
-        table = super().compacted(topic, partition)
+    def compacted_topic(self, topic: str, partition: int = 0):
+        table = super().compacted_topic(topic, partition)
         write = table.write
         table.write = lambda records: self._writes.around(lambda: write(records))
         return table
@@ -69,7 +69,7 @@ class KillableCluster(FakeCluster):
     def control_writer(self, transactional_id: str):
         writer = super().control_writer(transactional_id)
         # Of a transaction the records of each topic are no writes of their own.
-        writer._topic = super().compacted
+        writer._topic = super().compacted_topic
         write = writer.write
 
         def around(tables, before_commit=lambda: None):
@@ -151,7 +151,7 @@ class World:
             self.clusters[source],
             self.clusters[target],
             self.maps[flow],
-            self.maps[flow.reversed],
+            self.maps[flow.reverse],
             self.clock,
         )
 
@@ -180,7 +180,7 @@ class World:
 
     def routes(self, alias: str) -> dict[str, Route]:
         cluster = self.clusters[alias]
-        return read_routes(cluster, cluster.compacted("srm-routing.internal").read_history())
+        return read_routes(cluster, cluster.compacted_topic("srm-routing.internal").read_history())
 
     def start(self, group: str, alias: str, committed: Mapping[str, int]) -> None:
         """Let a group work on a cluster and commit; offsets by topic, partition 0."""
@@ -196,7 +196,7 @@ class World:
                 self.clusters[alias].leave(group)
 
     def offsets(self, alias: str, group: str) -> dict[str, int]:
-        return {str(tp): at for tp, at in self.clusters[alias].committed(group).items()}
+        return {str(tp): at for tp, at in self.clusters[alias].committed_offsets(group).items()}
 
 
 def config_in(home: Path, properties: str = PROPERTIES) -> Config:

@@ -27,7 +27,7 @@ def announce(world: World, **positions: int) -> None:
     """Let a client of the group say that it follows routes, and where it started."""
     started = {f"{topic}-0": offset for topic, offset in positions.items()}
     ack = Ack("group:fresh", "c1", 0, "resumed", "P", world.clock(), started, "consumer")
-    world.p.compacted(internal_topics.ROUTING).write({ack.key(): ack.value()})
+    world.p.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
 
 
 def test_it_is_named_and_stays_where_nobody_knows_what_it_reads(world: World) -> None:

@@ -23,7 +23,7 @@ def world(config: Config) -> World:
 
 def say(world: World, state: str, generation: int = 0, subject: str = "topic:Payments") -> None:
     ack = Ack(subject, "writer", generation, state, "P", world.clock(), kind="producer", host="h1")
-    world.p.compacted(internal_topics.ROUTING).write({ack.key(): ack.value()})
+    world.p.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
 
 
 def test_an_announced_producer_has_to_say_that_it_has_stopped(world: World) -> None:
@@ -138,7 +138,7 @@ def announce(world: World, client: str, stamped_ms: int, *, reached: int, age: i
     now = world.clock()
     ack = Ack("topic:Payments", client, 0, "resumed", "P", reached, host="h1", kind="producer")
     world.clock.advance(stamped_ms - now)
-    routing = world.p.compacted(internal_topics.ROUTING)
+    routing = world.p.compacted_topic(internal_topics.ROUTING)
     routing.write({ack.key(): replace(ack, ages_ms={"resumed": age}).value()})
 
 
@@ -190,8 +190,10 @@ def test_a_hold_reads_nothing_of_the_groups_that_stay(
 ) -> None:
     world.p.commit("audit", {TopicPartition("Payments", 0): 3})
     context = planned(world)
-    asked, committed = set(), world.p.committed
-    monkeypatch.setattr(world.p, "committed", lambda group: asked.add(group) or committed(group))
+    asked, committed = set(), world.p.committed_offsets
+    monkeypatch.setattr(
+        world.p, "committed_offsets", lambda group: asked.add(group) or committed(group)
+    )
 
     moves.hold(context, "m1")
 

@@ -135,7 +135,7 @@ def test_the_next_attempt_begins_without_the_reason_of_the_last(world: World) ->
 def test_a_note_that_cannot_be_read_keeps_no_client_held(world: World) -> None:
     context = planned(world)
     moves.hold(context, "m1")
-    world.b.compacted("srm-moves.internal").write({b"wait:m1": b"{"})
+    world.b.compacted_topic("srm-moves.internal").write({b"wait:m1": b"{"})
     moves.release(context, "m1")
 
     assert (progress(context).step, progress(context).reason) == ("released", "")

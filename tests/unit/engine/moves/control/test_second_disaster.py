@@ -52,7 +52,7 @@ def remember(world, cluster: str) -> None:
     ensure_topics(world.context())
     old = Route(3, cluster, "go", "m0", 1, decided=True).value()
     rows = dict.fromkeys((subject.encode() for subject in world.routes("B")), old)
-    world.p.compacted(internal_topics.ROUTING).write(rows)
+    world.p.compacted_topic(internal_topics.ROUTING).write(rows)
 
 
 @pytest.mark.parametrize("flow", ["forward", "reverse"])

@@ -358,7 +358,7 @@ def test_killed_at_any_write_and_run_again_it_ends_the_same(config) -> None:
 
 def test_checkpoints_of_topics_that_do_not_move_are_left_alone(disaster: Disaster) -> None:
     strange = Checkpoint("near", TopicPartition("P.Refunds", 0), 5, 5)
-    table = disaster.world.b.compacted("P.checkpoints.internal")
+    table = disaster.world.b.compacted_topic("P.checkpoints.internal")
     table.write({strange.key(): strange.value(), b"damaged": b"x"})
 
     [near] = [group for group in disaster.planned().groups if group.group == "near"]
@@ -379,7 +379,7 @@ def test_that_the_source_is_given_up_is_no_news_in_the_log(
 def test_followers_are_counted_by_what_they_told_the_target(disaster: Disaster) -> None:
     ack = Ack("group:near", "c", 0, "resumed", "P", disaster.world.clock(), kind="consumer")
     disaster.planned()
-    disaster.world.b.compacted(internal_topics.ROUTING).write({ack.key(): ack.value()})
+    disaster.world.b.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
 
     disaster.through("hold")
 
@@ -395,11 +395,11 @@ def test_while_the_source_lives_only_what_clients_told_it_counts_of_them(
     ensure_topics(world.context())
     ack = Ack("group:near", "c", 0, "resumed", "P", world.clock(), kind="consumer")
     for cluster in (world.p, world.b):
-        cluster.compacted(internal_topics.ROUTING).write({ack.key(): ack.value()})
+        cluster.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
 
     tables = RoutingTables.read(world.context())
 
-    assert [one.ack for one in tables.announced] == [ack]
+    assert [one.ack for one in tables.stamped_acks] == [ack]
     assert tables.on_target == ()
 
 
@@ -479,7 +479,7 @@ def test_what_srm_wrote_in_a_former_move_never_replaces_a_later_commit(disaster:
     own = TopicPartition("Payments", 0)
     world.b.produce("Payments", records=5)
     world.b.commit("near", {own: 5})
-    routing = world.b.compacted(internal_topics.ROUTING)
+    routing = world.b.compacted_topic(internal_topics.ROUTING)
     routing.write(dict.fromkeys(routing.read()))
 
     plan = moves.plan(disaster.context, UNPLANNED, "m2", dry_run=True)
@@ -493,14 +493,14 @@ def test_what_srm_wrote_in_a_former_move_never_replaces_a_later_commit(disaster:
 
 
 def test_a_group_whose_offsets_cannot_be_read_is_left_alone_and_named(disaster: Disaster) -> None:
-    read = disaster.world.b.committed
+    read = disaster.world.b.committed_offsets
 
     def committed(group: str) -> dict[TopicPartition, int]:
         if group == "far":
             raise UnavailableError("reading offsets of group 'far' on cluster B: no coordinator")
         return read(group)
 
-    disaster.world.b.committed = committed
+    disaster.world.b.committed_offsets = committed
 
     plan = disaster.planned()
 

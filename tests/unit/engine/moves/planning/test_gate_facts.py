@@ -170,7 +170,7 @@ def test_an_absent_group_that_has_commits_may_have_members(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = held(world)
-    monkeypatch.setattr(world.p, "committed", lambda _: {PAYMENTS: 10})
+    monkeypatch.setattr(world.p, "committed_offsets", lambda _: {PAYMENTS: 10})
     world.p.expire_group("far")
 
     [reason] = [r for r in waiting(world, context) if "far" in r]
@@ -323,14 +323,14 @@ def test_a_group_that_may_not_be_read_has_its_own_reason_and_hides_no_other(worl
 def test_a_group_that_may_not_be_read_is_named_where_all_groups_move(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    committed = world.p.committed
+    committed = world.p.committed_offsets
 
     def refuse(group: str) -> dict[TopicPartition, int]:
         if group == "near":
             raise AuthorizationError("grant Describe on group near")
         return committed(group)
 
-    monkeypatch.setattr(world.p, "committed", refuse)
+    monkeypatch.setattr(world.p, "committed_offsets", refuse)
     plan = moves.plan(world.context(), MoveRequest("failover", "P", "B"), dry_run=True)
 
     assert plan.group_names == ("far",)

@@ -43,7 +43,7 @@ def denied(world: World, alias: str = "P") -> bool:
 
 
 def recorded(world: World, alias: str = "P") -> dict[str, bool]:
-    rows = world.clusters[alias].compacted("srm-moves.internal").read()
+    rows = world.clusters[alias].compacted_topic("srm-moves.internal").read()
     return {topic: fence.stands for topic, fence in fences_in(rows, _fail).items()}
 
 
@@ -69,14 +69,14 @@ def test_a_producer_that_follows_may_write_what_it_has_before_the_fence_is_set(w
     context = world.context()
     said = Ack("topic:Payments", "app", 0, "resumed", "P", world.clock(), kind="producer")
     moves.plan(context, FENCED, "m1")
-    world.p.compacted("srm-routing.internal").write({said.key(): said.value()})
+    world.p.compacted_topic("srm-routing.internal").write({said.key(): said.value()})
     moves.hold(context, "m1")
     world.obey("near", "far")
 
     moves.wait_status(context, "m1")
     world.p.produce("Payments", records=1)
     flushed = replace(said, generation=1, state="held")
-    world.p.compacted("srm-routing.internal").write({flushed.key(): flushed.value()})
+    world.p.compacted_topic("srm-routing.internal").write({flushed.key(): flushed.value()})
     moves.wait_status(context, "m1")
 
     assert denied(world)
@@ -430,7 +430,7 @@ def test_a_release_goes_on_where_the_fence_cannot_be_lifted_and_says_how_it_can(
 
 def test_a_damaged_record_of_a_fence_stops_nobody(world):
     ensure_topics(world.context())
-    world.b.compacted("srm-moves.internal").write({b"fence:Other": b"{"})
+    world.b.compacted_topic("srm-moves.internal").write({b"fence:Other": b"{"})
     gone(world)
 
     assert world.routes("B")["topic:Payments"].cluster == "B"

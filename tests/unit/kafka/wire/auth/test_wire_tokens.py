@@ -15,7 +15,7 @@ from tests.seconds import Seconds
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
 from srm.kafka.wire.auth.sasl_tokens import TokenSource, unsecured_token
 from srm.kafka.wire.auth.security import Sasl, UnsecuredTokens, read_security
-from srm.kafka.wire.auth.token_endpoint import _granted
+from srm.kafka.wire.auth.token_endpoint import _parse_grant
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_an_endpoint_that_is_no_address_is_a_mistake_in_the_file(
 def test_the_lifetime_is_the_endpoints_or_the_tokens_own(
     answer: dict[str, object], lifetime_s: float
 ) -> None:
-    assert _granted("here", httpx.Response(200, json=answer))[1] == lifetime_s
+    assert _parse_grant("here", httpx.Response(200, json=answer))[1] == lifetime_s
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_the_lifetime_is_the_endpoints_or_the_tokens_own(
 )
 def test_other_answers_are_errors(status: int, content: bytes, kind: type[Exception]) -> None:
     with pytest.raises(kind, match=f"here: HTTP {status}"):
-        _granted("here", httpx.Response(status, content=content))
+        _parse_grant("here", httpx.Response(status, content=content))
 
 
 def test_unsecured_tokens_say_who_and_until_when() -> None:
