@@ -23,7 +23,7 @@ class Record:
     headers: list[rebuild.Header] = field(default_factory=list)
 
 
-def content(record: rebuild.Record) -> tuple[object, ...]:
+def content(record: rebuild.DecodedRecord) -> tuple[object, ...]:
     """Everything but the offset."""
     return record.timestamp, record.key, record.value, record.headers
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from srm.domain.flow_state.replication_records import CopyId, MapEnd
-from srm.domain.offset_map.map_index import Entries, Entry, IndexKey, IndexKind, IndexRecord
+from srm.domain.offset_map.map_index import Entries, IndexEntry, IndexKey, IndexKind, IndexRecord
 from srm.domain.offset_map.map_records import MapBlock
 from srm.domain.offset_map.spans import Cuts
 
@@ -31,12 +31,12 @@ class MapTopic:
         ``deleted`` is how many of the first blocks are being deleted.
         """
         owner = blocks[-1].owner
-        root: list[Entry] = []
-        chunk: list[Entry] = []
+        root: list[IndexEntry] = []
+        chunk: list[IndexEntry] = []
         number = done = 0
         root_place = index_place = -1
         for block in blocks[:-1]:
-            chunk.append(Entry.of_block(block, self.put(block.key(), block.value())))
+            chunk.append(IndexEntry.of_block(block, self.put(block.key(), block.value())))
             if len(chunk) > per_chunk:
                 full = chunk[:per_chunk]
                 gone = min(len(full), max(0, deleted - done))
@@ -59,7 +59,7 @@ class MapTopic:
         copy: CopyId,
         owner: tuple[int, int],
         number: int,
-        entries: Sequence[Entry],
+        entries: Sequence[IndexEntry],
         deleted: int = 0,
         root_place: int = -1,
     ) -> int:
@@ -68,10 +68,12 @@ class MapTopic:
         return self.put(key.encode(), record.value())
 
 
-def _entry_of(blocks: Sequence[Entry], place: int, number: int, owner: tuple[int, int]) -> Entry:
+def _entry_of(
+    blocks: Sequence[IndexEntry], place: int, number: int, owner: tuple[int, int]
+) -> IndexEntry:
     """Return the entry of a full chunk: without records where its blocks cut each other."""
     cuts = Cuts.between(Entries.of(blocks))
-    return Entry(
+    return IndexEntry(
         min(entry.source_start for entry in blocks),
         max(entry.source_end for entry in blocks),
         min(entry.target_start for entry in blocks),

@@ -19,7 +19,7 @@ from tests.unit.engine.flows.test_loss_forecast import running
 
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.pause import Pause
-from srm.domain.groups.translation import Log
+from srm.domain.groups.translation import LogRange
 from srm.domain.metrics.metrics import Statistics, WindowMetric
 from srm.domain.moves.records.plan import GroupPlan, MovePlan
 from srm.domain.moves.records.positions import LastPlace, PartitionMove
@@ -283,7 +283,7 @@ def _facts(outlook: Outlook, at: int, *, groups: bool) -> MoveFacts:
     if groups:
         places["fraud"][TopicPartition("P.orders", 3)] = LastPlace(89_500, 88_600)
     names = (*places, "never-seen") if groups else ()
-    log = Log(0, 90_000, 90_000)
+    log = LogRange(0, 90_000, 90_000)
     return replace(
         outlook.facts,
         topics=topics,

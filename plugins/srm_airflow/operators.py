@@ -22,7 +22,7 @@ from srm.engine.flows.supervision import StateTopics
 from srm.errors import UnavailableError
 from srm.pages.moves import progress_line, progress_summary, reasons_text
 from srm.spark.replication.application import Application
-from srm.spark.replication.supervisor import Supervisor, requester
+from srm.spark.replication.supervisor import ReplicatorSupervisor, requester
 from srm_airflow.move_watch import MoveWatch
 from srm_airflow.outcome import engine_errors
 from srm_airflow.reasons import reason_kept
@@ -73,12 +73,12 @@ class ReplicationOperator(BaseOperator):
         self.config_path = config_path
         self.conn_id = conn_id
         self.shortest_try = shortest_try
-        self._supervisor: Supervisor | None = None
+        self._supervisor: ReplicatorSupervisor | None = None
 
     def execute(self, context: Context) -> None:
         """Find or start the application and stay with it until it ends."""
         began = time.monotonic()
-        supervisor = self._supervisor = Supervisor(
+        supervisor = self._supervisor = ReplicatorSupervisor(
             self._topics,
             self._command,
             Path(conf.get("logging", "base_log_folder")),

@@ -61,7 +61,7 @@ class Supervisor:
 def supervised(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Supervisor]:
     def answer(error: Exception | None = None) -> Supervisor:
         made = Supervisor(error)
-        monkeypatch.setattr(operators, "Supervisor", made)
+        monkeypatch.setattr(operators, "ReplicatorSupervisor", made)
         return made
 
     return answer

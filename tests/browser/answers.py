@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from srm.domain.names.topics import Flow
 from srm.engine.why import Kind, Why
-from srm.engine.why.answer import Step
+from srm.engine.why.answer import WhyStep
 from srm.errors import NotFoundError
 from srm.service.views.snapshots import GroupCommits
 
@@ -22,17 +22,19 @@ class Answers:
             raise NotFoundError("no flow knows nowhere; similar: orders")
         [flow, *_], [kind] = list(flows), list(kinds)
         steps = (
-            Step.yes("enabled", f"is the flow {flow} on?"),
-            Step.yes("allowed", f"does an allow list name the {kind}?", f".* of {flow}.{kind}s"),
-            Step.yes("exists", f"does {flow.source} have the {kind}?", "active, 1 member"),
-            Step.yes("translated", "is its place known there?", "partitions 0, 1, 2 of P.orders"),
-            Step.yes("movable", f"could a planned move to {flow.target} start now?"),
-            Step.unknown(
+            WhyStep.yes("enabled", f"is the flow {flow} on?"),
+            WhyStep.yes("allowed", f"does an allow list name the {kind}?", f".* of {flow}.{kind}s"),
+            WhyStep.yes("exists", f"does {flow.source} have the {kind}?", "active, 1 member"),
+            WhyStep.yes(
+                "translated", "is its place known there?", "partitions 0, 1, 2 of P.orders"
+            ),
+            WhyStep.yes("movable", f"could a planned move to {flow.target} start now?"),
+            WhyStep.unknown(
                 "ready",
                 "would it have nothing to wait for?",
                 "it would wait: 48,163 records to copy; copying takes at most about 28 s",
             ),
-            Step.no(
+            WhyStep.no(
                 "follows",
                 "do its members follow routes?",
                 f"{name}-1 does not: somebody has to stop it there and start it on the other side",

@@ -29,7 +29,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.engine import moves
 from srm.engine.moves import MoveContext, MoveRequest
-from srm.engine.moves.control.control import Change
+from srm.engine.moves.control.control import ControlChange
 from srm.engine.moves.control.registers import SIDES, Registers
 from srm.engine.ports import TopicSpec
 from srm.errors import ConflictError, GateClosedError
@@ -132,7 +132,7 @@ def route_clients(site: Site, subject: str, cluster: str, state: str) -> None:
             generation = next_generation([registers.routes.get(subject)])
             route = Route(generation, cluster, state, f"move-{site.unique}", decided=state == "go")
             for side in SIDES:
-                registers.write(side, Change({subject: route}))
+                registers.write(side, ControlChange({subject: route}))
 
         registers.run("a test", write)
 

@@ -16,7 +16,7 @@ from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain.moves.routing.routes import Ack, Route, acks_of
 from srm.domain.names import internal_topics
-from srm.engine.moves.control.control import Change
+from srm.engine.moves.control.control import ControlChange
 from srm.engine.moves.control.move_records import ensure_topics
 from srm.engine.moves.control.registers import SIDES, Registers
 from srm_lab.stack.jars import kafka_class_path
@@ -98,7 +98,7 @@ def hold_shortly(site: Site, subject: str, generation: int) -> None:
 
         def write() -> None:
             for side in SIDES:
-                registers.write(side, Change({subject: route}))
+                registers.write(side, ControlChange({subject: route}))
 
         registers.run("a test", write)
 

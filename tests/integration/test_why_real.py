@@ -21,7 +21,7 @@ from srm.engine.control.compacted import ensure_compacted
 from srm.engine.control.control_lists import ListChange
 from srm.engine.groups.checkpoints import emit
 from srm.engine.ports import TopicSpec
-from srm.engine.why import Step, Why, why_topic
+from srm.engine.why import Why, WhyStep, why_topic
 from srm.kafka.admin.cluster import KafkaCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
@@ -97,7 +97,7 @@ def why_with(srm: Srm) -> Why:
         return why_topic(context, "payments")
 
 
-def rights_step(answer: Why, name: str) -> Step:
+def rights_step(answer: Why, name: str) -> WhyStep:
     return next(step for step in answer.steps if step.name == name)
 
 

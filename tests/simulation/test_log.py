@@ -12,12 +12,12 @@ from srm_lab.testing.simulation.log import (
     INVALID_PRODUCER_EPOCH,
     NONE,
     OUT_OF_ORDER,
-    Log,
+    SimulatedLog,
 )
 
 
-def _log(expiry_s: float = 86_400.0) -> Log:
-    log = Log(log_append_time=False, max_message_bytes=1 << 20, expiry_s=expiry_s)
+def _log(expiry_s: float = 86_400.0) -> SimulatedLog:
+    log = SimulatedLog(log_append_time=False, max_message_bytes=1 << 20, expiry_s=expiry_s)
     log.begin_epoch(0)
     return log
 
@@ -34,7 +34,7 @@ def _batch(
     return bytes(data)
 
 
-def _append(log: Log, data: bytes, now_s: float = 0.0) -> tuple[int, int]:
+def _append(log: SimulatedLog, data: bytes, now_s: float = 0.0) -> tuple[int, int]:
     produced = log.append(data, now_s, 0)
     log.high_watermark = log.end
     return produced.error, produced.base_offset

@@ -47,7 +47,7 @@ def test_under_spark_submit_its_settings_stay_and_the_master_is_not_touched():
 
 def test_a_program_started_by_spark_submit_knows_what_that_was_given(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
-    program.write_text("from srm.spark.session import submitted; print(submitted())")
+    program.write_text("from srm.spark.session import submit_options; print(submit_options())")
     master = "spark://host:7077"
     command = [Path(sys.executable).with_name("spark-submit"), "--master", master, program]
 

@@ -12,12 +12,12 @@ from srm.config.model import ClientKind, FlowConfig
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.pause import Pause
 from srm.domain.flow_state.replication_records import PartitionStatus, SlotReport
-from srm.domain.moves.routing.redirects import Order, RedirectKind
+from srm.domain.moves.routing.redirects import RedirectKind, RedirectOrder
 from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import OpenTransaction as OpenTransaction  # noqa: PLC0414 -- of the port
 from srm.domain.offset_map.map_wanted import WantedOffsets
 from srm.domain.offset_map.offset_map import OffsetMap
-from srm.domain.verification.comparison import Record
+from srm.domain.verification.comparison import ComparedRecord
 from srm.engine.table_ports import CONTROL_ABORT_S as CONTROL_ABORT_S  # noqa: PLC0414 -- of the port
 from srm.engine.table_ports import CONTROL_TRANSACTION_S as CONTROL_TRANSACTION_S  # noqa: PLC0414 -- of the port
 from srm.engine.table_ports import CompactedTopic as CompactedTopic  # noqa: PLC0414 -- of the port
@@ -187,7 +187,7 @@ class Cluster(Protocol):
 
     def first_records(
         self, places: Collection[Place], *, committed: bool = True
-    ) -> dict[Place, Record | None]:
+    ) -> dict[Place, ComparedRecord | None]:
         """Return the first record that a reader from each offset on gets; None: there is none.
 
         An offset before the log's start counts as that start. Left out are partitions that do not
@@ -317,7 +317,7 @@ class Cluster(Protocol):
 
     def read_as_member(
         self, group: str, partitions: Collection[TopicPartition], limit_s: float
-    ) -> dict[TopicPartition, Record | None]:
+    ) -> dict[TopicPartition, ComparedRecord | None]:
         """Join a group, as a consumer of it would, and read what its committed offsets lead to.
 
         Nothing is committed, and the member has left when this returns.
@@ -382,7 +382,7 @@ class MapReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CallResult:
     """How a call ended, and what was said: one line for people."""
 
     done: bool
@@ -397,7 +397,7 @@ class Caller(Protocol):
         """Seconds within which a call ends, all its attempts included."""
         ...
 
-    def call(self, order: Order, cancelled: threading.Event) -> Answer:
+    def call(self, order: RedirectOrder, cancelled: threading.Event) -> CallResult:
         """Tell what an order says, however often it takes; the same order may come again.
 
         Ends soon after ``cancelled`` is set. Raises nothing: what went wrong is the answer.

@@ -25,7 +25,7 @@ _Wanted = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class MembersLook:
     """The members of a group on a cluster, as ``client id@host``.
 
     ``own`` are those that go by the id the program was given; ``error`` says why it is not known.
@@ -62,7 +62,7 @@ class MemberLooks:
         open_cluster: Callable[[str], AbstractContextManager[GroupAccess]],
         group: str,
         client_id: str,
-        tell: Callable[[Seen], None],
+        tell: Callable[[MembersLook], None],
     ) -> None:
         self._open_cluster = open_cluster
         self._group = group
@@ -100,15 +100,15 @@ class MemberLooks:
                 return None
         return wanted
 
-    def _look_at(self, cluster: str, dead: str, opened: GroupAccess) -> Seen:
+    def _look_at(self, cluster: str, dead: str, opened: GroupAccess) -> MembersLook:
         try:
             found = opened.groups([self._group])[self._group]
             if dead and any(is_member_of(dead, member) for member in found.members):
                 opened.remove_members(self._group, lambda name: is_member_of(dead, f"{name}@"))
                 found = opened.groups([self._group])[self._group]
         except SrmError as error:
-            return Seen(cluster, error=str(error))
+            return MembersLook(cluster, error=str(error))
         if found.state == "unknown":
-            return Seen(cluster, error=found.reason)
+            return MembersLook(cluster, error=found.reason)
         own = tuple(one for one in found.members if is_member_of(self._client_id, one))
-        return Seen(cluster, own, tuple(one for one in found.members if one not in own))
+        return MembersLook(cluster, own, tuple(one for one in found.members if one not in own))

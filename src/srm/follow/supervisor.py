@@ -20,12 +20,12 @@ from srm.config.model import Config
 from srm.domain.moves.routing.routes import AckState, Route, group_subject
 from srm.errors import SrmError, UsageError
 from srm.follow.events import say
-from srm.follow.members import Seen
+from srm.follow.members import MembersLook
 from srm.follow.orders import Order, order_of
 from srm.follow.program import Program, ProgramEvent, Stopping, exit_code, reap_strangers
 from srm.follow.rendering import Template, render_arguments
 from srm.follow.restarts import Restarts
-from srm.follow.values import Values, Work
+from srm.follow.values import ProgramSettings, Values
 
 FORWARDED: Final = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
 ENDING: Final = (signal.SIGTERM, signal.SIGINT)
@@ -40,7 +40,7 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 
 
 class Looks(Protocol):
-    """Looks at the members of the group; what it sees comes to :meth:`Supervisor.tell`."""
+    """Looks at the members of the group; what it sees comes to :meth:`ProgramSupervisor.tell`."""
 
     def look(self, cluster: str, dead: str = "") -> None:
         """Ask for one look, without members of a run that is dead."""
@@ -51,7 +51,7 @@ class Job:
     """A program to run, and how."""
 
     config: Config
-    work: Work
+    work: ProgramSettings
     command: Sequence[str]
     client_id: str
     templates: Sequence[Template] = ()
@@ -115,10 +115,10 @@ class _Watching:
     error: SrmError | None = None
 
 
-_Event = Seen | _Signalled | _Watching | tuple[int, ProgramEvent]
+_Event = MembersLook | _Signalled | _Watching | tuple[int, ProgramEvent]
 
 
-class Supervisor:
+class ProgramSupervisor:
     """Runs a job until its program ends for good, or somebody asks for the end.
 
     Invariants: at most one run exists; it is started only on the cluster that all routes name with
@@ -138,7 +138,7 @@ class Supervisor:
         job: Job,
         watcher: RoutingWatcher,
         restarts: Restarts,
-        make_looks: Callable[[str, Callable[[Seen], None]], Looks],
+        make_looks: Callable[[str, Callable[[MembersLook], None]], Looks],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._job = job
@@ -235,7 +235,7 @@ class Supervisor:
                 raise error
             case _Signalled(number=number):
                 self._take_signal(number)
-            case Seen() as seen:
+            case MembersLook() as seen:
                 self._take_look(seen)
             case (int() as number, ProgramEvent() as told):
                 if self._run is not None and self._run.number == number:
@@ -430,7 +430,7 @@ class Supervisor:
             self._looks.look(cluster, self._dead[1] if self._dead else "")
             self._dead = None  # once: what lives after all is not to be thrown out for ever
 
-    def _take_look(self, seen: Seen) -> None:
+    def _take_look(self, seen: MembersLook) -> None:
         self._looking = False
         self._look_at = self._clock() + self._look_pause
         self._look_pause = min(_LONGEST_LOOK_S, self._look_pause * 1.5)
@@ -449,7 +449,7 @@ class Supervisor:
         elif self._has_joined(seen, self._run):
             self._arrived = True
 
-    def _has_joined(self, seen: Seen, run: _Run) -> bool:
+    def _has_joined(self, seen: MembersLook, run: _Run) -> bool:
         unnamed = not self._named and self._clock() - run.since >= _UNNAMED_S
         return bool(seen.own or (unnamed and seen.others))
 

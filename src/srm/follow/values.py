@@ -29,7 +29,7 @@ SECRETIVE: Final = frozenset({"librdkafka", "java"})
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ProgramSettings:
     """What a program works with: its group, the topics it reads, and those it writes to."""
 
     group: str = ""
@@ -58,7 +58,12 @@ class Values:
     """
 
     def __init__(
-        self, config: Config, work: Work, cluster: str, client_id: str, generation: int = 0
+        self,
+        config: Config,
+        work: ProgramSettings,
+        cluster: str,
+        client_id: str,
+        generation: int = 0,
     ) -> None:
         kind: ClientKind = "consumer" if work.group else "producer"
         settings = config.client(cluster, kind)

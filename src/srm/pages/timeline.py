@@ -18,7 +18,7 @@ MarkKind = Literal["assigned", "working", "commit"]
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class TimelineBar:
     """A stretch of time; ``left`` and ``width`` in percent, ``seconds`` is how long it is.
 
     ``fits``: its name can be written into it. ``ended``: False where it is not known when it ended.
@@ -51,7 +51,7 @@ class Lane:
     """One row of the picture."""
 
     name: str
-    bars: tuple[Bar, ...]
+    bars: tuple[TimelineBar, ...]
     marks: tuple[Mark, ...] = ()
 
 
@@ -86,8 +86,8 @@ def move_timeline(report: MoveReport) -> MoveTimeline | None:
     def percent(seconds: float) -> float:
         return round(100 * seconds / length, 3)
 
-    def bar(name: str, start: float, seconds: float, *, ended: bool = True) -> Bar:
-        return Bar(name, seconds, percent(start), percent(seconds), ended)
+    def bar(name: str, start: float, seconds: float, *, ended: bool = True) -> TimelineBar:
+        return TimelineBar(name, seconds, percent(start), percent(seconds), ended)
 
     bars, at = [], 0.0
     for name, seconds in steps:

@@ -16,7 +16,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from srm.engine.ports import Answer
+from srm.engine.ports import CallResult
 
 _FIRST_PAUSE_S: Final = 0.3
 _LONGEST_PAUSE_S: Final = 5.0
@@ -26,7 +26,7 @@ class TryAgainError(Exception):
     """This attempt was in vain; the message says why."""
 
 
-def attempt(once: Callable[[], str], limit_s: float, cancelled: threading.Event) -> Answer:
+def attempt(once: Callable[[], str], limit_s: float, cancelled: threading.Event) -> CallResult:
     """Call until it is done, and say what it said, or why it was never done.
 
     Args:
@@ -41,12 +41,12 @@ def attempt(once: Callable[[], str], limit_s: float, cancelled: threading.Event)
         sleep=sleep_using_event(cancelled),
     )
     try:
-        return Answer(done=True, said=tries(once))
+        return CallResult(done=True, said=tries(once))
     except RetryError as error:
         last = error.last_attempt
-        return Answer(done=False, said=f"{last.exception()}; tried {last.attempt_number} times")
+        return CallResult(done=False, said=f"{last.exception()}; tried {last.attempt_number} times")
     except RefusedError as error:
-        return Answer(done=False, said=str(error))
+        return CallResult(done=False, said=str(error))
 
 
 class RefusedError(Exception):

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from srm.domain.moves.routing.redirects import Order
-from srm.engine.ports import Answer
+from srm.domain.moves.routing.redirects import RedirectOrder
+from srm.engine.ports import CallResult
 from srm.redirect.attempts import RefusedError, TryAgainError, attempt
 from srm.replication.clock import now_s
 from srm.telemetry import trace_environment
@@ -30,7 +30,7 @@ _SHOWN: Final = 200
 _TAIL: Final = 4096
 
 
-def environment(order: Order, file: Path) -> dict[str, str]:
+def environment(order: RedirectOrder, file: Path) -> dict[str, str]:
     """Return what a command finds in its environment, beside srm's own.
 
     A list that is too long for a variable is left out: it is in the file.
@@ -75,7 +75,7 @@ class Command:
         """Seconds within which a call ends, all its attempts included."""
         return self._limit_s + self._grace_s
 
-    def call(self, order: Order, cancelled: threading.Event) -> Answer:
+    def call(self, order: RedirectOrder, cancelled: threading.Event) -> CallResult:
         """Run the command until it is done, or refuses, or the time is over."""
         end = now_s() + self._limit_s
         with tempfile.TemporaryDirectory(prefix="srm-") as home:

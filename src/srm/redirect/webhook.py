@@ -12,8 +12,8 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from srm.domain.moves.routing.redirects import Order
-from srm.engine.ports import Answer
+from srm.domain.moves.routing.redirects import RedirectOrder
+from srm.engine.ports import CallResult
 from srm.redirect.attempts import RefusedError, TryAgainError, attempt
 from srm.telemetry import trace_headers
 
@@ -65,12 +65,12 @@ class Webhook:
         """Seconds within which a call ends, all its attempts included."""
         return self._limit_s + _ONE_TRY_S
 
-    def call(self, order: Order, cancelled: threading.Event) -> Answer:
+    def call(self, order: RedirectOrder, cancelled: threading.Event) -> CallResult:
         """Post an order until it is taken, or refused, or the time is over."""
         with httpx.Client(timeout=min(_ONE_TRY_S, self._limit_s), follow_redirects=False) as client:
             return attempt(lambda: self._post(client, order), self._limit_s, cancelled)
 
-    def _post(self, client: httpx.Client, order: Order) -> str:
+    def _post(self, client: httpx.Client, order: RedirectOrder) -> str:
         body, timestamp = order.value(), str(int(time.time()))
         headers = {
             "Content-Type": "application/json",

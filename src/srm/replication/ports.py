@@ -16,7 +16,7 @@ from srm.errors import SrmError, UnavailableError
 Header = tuple[str, bytes | None]
 
 
-class Record(Protocol):
+class DecodedRecord(Protocol):
     """One record as aiokafka decodes it."""
 
     @property
@@ -253,7 +253,7 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class WriteResult:
     """What has become of records: of ``failed`` places some are lost, for the reason given.
 
     Those of ``pending`` places are on their way still. ``offsets`` are those at which the records
@@ -283,7 +283,7 @@ class StateLog(Protocol):
         """Return how many records of a place are not acknowledged yet."""
         ...
 
-    def settle(self, places: Collection[Place], timeout_s: float) -> Settled:
+    def settle(self, places: Collection[Place], timeout_s: float) -> WriteResult:
         """Wait until everything handed over for the places is acknowledged, has failed, or is late.
 
         A failure is told once.

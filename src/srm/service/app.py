@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Mount
 
 from srm import __version__, telemetry
 from srm.domain.text.documents import adapter
-from srm.service.access.access import OPEN, Access, guard
+from srm.service.access.access import OPEN, Authenticator, guard
 from srm.service.access.operator_actions import Actions
 from srm.service.federation.federation import InternalPaths
 from srm.service.federation.federation_setup import Joining, join
@@ -53,7 +53,7 @@ answer has an `ETag`; ask with `If-None-Match` to be told only of news. Errors a
 
 def create_app(
     views: Views,
-    access: Access | None = None,
+    access: Authenticator | None = None,
     acting: Actions | None = None,
     joining: Joining | None = None,
     hosts: Sequence[str] = ANY,

@@ -23,7 +23,7 @@ from srm.errors import SrmError
 from srm.kafka.admin.errors import translate
 from srm_lab.demo.payments import TOPIC, read_payment
 from srm_lab.demo.producer import stop_on_signals
-from srm_lab.demo.record import Entry, RecordWriter
+from srm_lab.demo.record import PaymentEntry, RecordWriter
 from srm_lab.demo.work import WORK
 
 logger = logging.getLogger(__name__)
@@ -118,8 +118,8 @@ def _wait_for_age(payment: dict[str, Any], delay_s: float, stop: threading.Event
         stop.wait(min(young, _SLICE_S))
 
 
-def _entry(message: Any, cluster: str, payment: str) -> Entry:
-    return Entry(
+def _entry(message: Any, cluster: str, payment: str) -> PaymentEntry:
+    return PaymentEntry(
         time.time_ns() // 1_000_000,
         cluster,
         message.topic(),

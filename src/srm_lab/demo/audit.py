@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from srm_lab.demo.record import Entry
+from srm_lab.demo.record import PaymentEntry
 
 Home = tuple[str, int]
 """Where a payment was first written: cluster and partition."""
@@ -50,7 +50,7 @@ class StintAudit:
 
 
 def audit_group(
-    group: str, acknowledged: Sequence[Entry], processed: Sequence[Entry]
+    group: str, acknowledged: Sequence[PaymentEntry], processed: Sequence[PaymentEntry]
 ) -> GroupAudit:
     """Compare an application's record with what was acknowledged."""
     known = {entry.payment: entry for entry in acknowledged}
@@ -84,7 +84,7 @@ def audit_group(
     )
 
 
-def number_stints(processed: Iterable[Entry]) -> list[int]:
+def number_stints(processed: Iterable[PaymentEntry]) -> list[int]:
     """Number the stretches of a record on one cluster: 0, 0, ..., 1, 1, ..."""
     numbers: list[int] = []
     cluster, number = None, -1
@@ -96,7 +96,7 @@ def number_stints(processed: Iterable[Entry]) -> list[int]:
 
 
 def _positions(
-    known: Mapping[str, Entry], processed: Sequence[Entry], stints: Sequence[int]
+    known: Mapping[str, PaymentEntry], processed: Sequence[PaymentEntry], stints: Sequence[int]
 ) -> dict[Home, list[tuple[int, int]]]:
     """List (original offset, stint) of everything processed, in order, by original partition."""
     positions: dict[Home, list[tuple[int, int]]] = defaultdict(list)
@@ -110,7 +110,7 @@ def _positions(
 
 
 def _lay_to_stints(
-    missing: Iterable[Entry], positions: Mapping[Home, list[tuple[int, int]]], last: int
+    missing: Iterable[PaymentEntry], positions: Mapping[Home, list[tuple[int, int]]], last: int
 ) -> Counter[int]:
     skipped: Counter[int] = Counter()
     earliest = {home: _earliest_after(listed) for home, listed in positions.items()}

@@ -24,14 +24,14 @@ from srm.engine import moves
 from srm.engine.flows.observing import flow_status
 from srm.engine.groups import checkpoints, group_sync
 from srm.engine.ports import TopicSpec
-from srm.engine.recovery.settle import Settled, settle_return
+from srm.engine.recovery.settle import SettledReturn, settle_return
 from srm.errors import SrmError, StackError
 from srm.wiring import open_cluster, open_flow, open_move, open_return
 from srm_lab.demo.payments import PARTITIONS, TOPIC
 from srm_lab.demo.programs import application, producer
-from srm_lab.demo.record import Entry
+from srm_lab.demo.record import PaymentEntry
 from srm_lab.demo.scenario import GROUPS, SLOW_GROUP
-from srm_lab.demo.world import World
+from srm_lab.demo.world import DemoWorld
 from srm_lab.stack.process import HOME_MARK, ManagedProcess, ProcessSpec
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Failover:
 class Disaster:
     """Tells the world what happens next; ``records`` are the payments to start with."""
 
-    world: World
+    world: DemoWorld
     records: int
     _upkeep: list[threading.Thread] = field(default_factory=list)
     _over: threading.Event = field(default_factory=threading.Event)
@@ -134,7 +134,7 @@ class Disaster:
             world.wait(condition, _START_S, "replication of both flows")
         world.display.say("both flows copied, all groups have checkpoints and offsets on B")
 
-    def kill_in_a_sale(self) -> list[Entry]:
+    def kill_in_a_sale(self) -> list[PaymentEntry]:
         """Let a sale begin on P, and kill P with SIGKILL when most of it is acknowledged.
 
         Returns:
@@ -200,7 +200,7 @@ class Disaster:
         broker.wait_ready()
         self.world.display.say("P answers again; the flow from it is paused")
 
-    def settle(self) -> Settled:
+    def settle(self) -> SettledReturn:
         """Find the residue, and have it copied after all."""
         display = self.world.display
         with open_return(self.world.config, FLOW) as (context, logs):

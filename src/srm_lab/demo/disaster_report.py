@@ -12,7 +12,7 @@ from srm.domain.moves.records.outcome import Outcome
 from srm.domain.moves.report.report import MoveReport
 from srm.domain.text.documents import encode
 from srm_lab.demo.audit import audit_group
-from srm_lab.demo.record import Entry
+from srm_lab.demo.record import PaymentEntry
 
 
 @dataclass(frozen=True)
@@ -62,16 +62,16 @@ class DisasterReport:
 
 
 @dataclass(frozen=True)
-class Findings:
+class DisasterFindings:
     """Everything a disaster has collected; ``at_return`` are payments processed when P came back.
 
     ``acknowledged_at_death`` are those that P had acknowledged when it died.
     """
 
-    acknowledged: Sequence[Entry]
-    processed: Mapping[str, Sequence[Entry]]
+    acknowledged: Sequence[PaymentEntry]
+    processed: Mapping[str, Sequence[PaymentEntry]]
     at_return: Mapping[str, int]
-    acknowledged_at_death: Sequence[Entry]
+    acknowledged_at_death: Sequence[PaymentEntry]
     triggered_ms: int
     forecast: Forecast
     outcome: Outcome
@@ -79,7 +79,10 @@ class Findings:
 
 
 def judge(
-    found: Findings, seconds: float, phases: Mapping[str, float], versions: Mapping[str, str]
+    found: DisasterFindings,
+    seconds: float,
+    phases: Mapping[str, float],
+    versions: Mapping[str, str],
 ) -> DisasterReport:
     """Compute the report; pure."""
     groups = {group: _group(group, found) for group in sorted(found.processed)}
@@ -99,7 +102,7 @@ def judge(
     )
 
 
-def _group(group: str, found: Findings) -> GroupDisaster:
+def _group(group: str, found: DisasterFindings) -> GroupDisaster:
     entries = found.processed[group]
     audit = audit_group(group, found.acknowledged, entries)
     there = {entry.payment for entry in entries[: found.at_return[group]]}
@@ -121,7 +124,7 @@ def _group(group: str, found: Findings) -> GroupDisaster:
     )
 
 
-def _problems(found: Findings, groups: Mapping[str, GroupDisaster]) -> Iterator[str]:
+def _problems(found: DisasterFindings, groups: Mapping[str, GroupDisaster]) -> Iterator[str]:
     yield from (f"move {found.move.move_id}: {problem}" for problem in found.move.problems)
     forecast, records = found.forecast, found.outcome.records
     if not forecast.not_copied:

@@ -22,7 +22,7 @@ _SAME_LINE_EVERY_S: Final = 20.0
 
 
 @dataclass
-class Step:
+class DemoPhase:
     """One phase of the demo; ``seconds`` once it is over."""
 
     title: str
@@ -37,7 +37,7 @@ class Display:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._began = time.monotonic()
-        self._steps: list[Step] = []
+        self._steps: list[DemoPhase] = []
         self._count = ""
         self._spinner = Spinner("dots", style="cyan")
         self._lock = threading.Lock()
@@ -74,7 +74,7 @@ class Display:
     def step(self, title: str) -> Iterator[None]:
         """Show a phase while it lasts; its last detail stays as the result."""
         with self._lock:
-            step = Step(title, time.monotonic())
+            step = DemoPhase(title, time.monotonic())
             self._steps.append(step)
             self._count = ""
         self._said = ("", float("-inf"))

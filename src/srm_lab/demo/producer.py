@@ -23,7 +23,7 @@ from srm.config.loader import load_config
 from srm.errors import SrmError
 from srm.signals import on_signals
 from srm_lab.demo.payments import TOPIC, Payment, PaymentStream
-from srm_lab.demo.record import Entry, RecordWriter
+from srm_lab.demo.record import PaymentEntry, RecordWriter
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class PaymentProducer:
             logger.error("payment %s was not written: %s", payment.id, error)
             return
         record.write(
-            Entry(
+            PaymentEntry(
                 time.time_ns() // 1_000_000,
                 message.cluster,
                 message.topic(),

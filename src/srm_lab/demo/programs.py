@@ -12,19 +12,19 @@ from typing import Final
 
 from srm.errors import StackError
 from srm_lab.demo.application import SUMMARY_SUFFIX
-from srm_lab.demo.record import Entry, RecordReader
+from srm_lab.demo.record import PaymentEntry, RecordReader
 from srm_lab.stack.process import HOME_MARK, ManagedProcess, ProcessSpec
 
 _STOP_S: Final = 60.0
 """A producer that is killed before it has heard of its last payments makes the demo fail."""
 
 
-class Program:
+class DemoProgram:
     """One process, found again by its stack's ``down``, with the record it keeps."""
 
     def __init__(self, name: str, module: str, arguments: Sequence[str], stack: Path) -> None:
         self.name = name
-        self.entries: list[Entry] = []
+        self.entries: list[PaymentEntry] = []
         self.by_cluster: Counter[str] = Counter()
         record = stack / "records" / f"{name}.tsv"
         self._reader = RecordReader(record)
@@ -86,21 +86,23 @@ class Program:
         return self.entries[-1].cluster if self.entries else ""
 
 
-def stop_all(programs: Sequence[Program]) -> None:
+def stop_all(programs: Sequence[DemoProgram]) -> None:
     """End processes side by side."""
     if programs:
         with ThreadPoolExecutor(len(programs)) as pool:
-            list(pool.map(Program.stop, programs))
+            list(pool.map(DemoProgram.stop, programs))
 
 
-def producer(name: str, home: str, initial: int, rate: float, config: Path, stack: Path) -> Program:
+def producer(
+    name: str, home: str, initial: int, rate: float, config: Path, stack: Path
+) -> DemoProgram:
     """Describe a producer of payments."""
     arguments = ["--config", str(config), "--name", name, "--home", home]
     arguments += ["--initial", str(initial), "--rate", f"{rate:g}"]
-    return Program(f"producer-{name}", "srm_lab.demo.producer", arguments, stack)
+    return DemoProgram(f"producer-{name}", "srm_lab.demo.producer", arguments, stack)
 
 
-def application(group: str, pace: str, delay: float, config: Path, stack: Path) -> Program:
+def application(group: str, pace: str, delay: float, config: Path, stack: Path) -> DemoProgram:
     """Describe an application."""
     arguments = ["--config", str(config), "--group", group, "--pace", pace, "--delay", f"{delay:g}"]
-    return Program(f"application-{group}", "srm_lab.demo.application", arguments, stack)
+    return DemoProgram(f"application-{group}", "srm_lab.demo.application", arguments, stack)

@@ -19,7 +19,7 @@ from srm.errors import IntegrityError
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PaymentEntry:
     """One payment: acknowledged to a producer, or processed by an application."""
 
     time_ms: int
@@ -35,7 +35,7 @@ class Entry:
         return ("\t".join(map(str, fields)) + "\n").encode()
 
     @classmethod
-    def parse(cls, line: str) -> Entry:
+    def parse(cls, line: str) -> PaymentEntry:
         """Decode.
 
         Raises:
@@ -68,7 +68,7 @@ class RecordWriter:
     ) -> None:
         os.close(self._file)
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: PaymentEntry) -> None:
         """Append one entry; it is with the operating system when this returns."""
         os.write(self._file, entry.line())
 
@@ -80,7 +80,7 @@ class RecordReader:
         self._path = path
         self._position = 0
 
-    def new(self) -> Iterator[Entry]:
+    def new(self) -> Iterator[PaymentEntry]:
         """Yield the entries written since the last call; none where there is no file yet."""
         if not self._path.exists():
             return
@@ -90,9 +90,9 @@ class RecordReader:
                 if not line.endswith(b"\n"):
                     return
                 self._position += len(line)
-                yield Entry.parse(line.decode().rstrip("\n"))
+                yield PaymentEntry.parse(line.decode().rstrip("\n"))
 
 
-def read_record(path: Path) -> list[Entry]:
+def read_record(path: Path) -> list[PaymentEntry]:
     """Read a record as a whole."""
     return list(RecordReader(path).new())

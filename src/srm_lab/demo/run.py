@@ -18,16 +18,15 @@ from srm.disk import disk_errors
 from srm.errors import SrmError, StackError, UsageError
 from srm_lab.demo.airflow_api import AirflowApi
 from srm_lab.demo.disaster import Disaster
-from srm_lab.demo.disaster_report import DisasterReport, write_disaster_report
-from srm_lab.demo.disaster_report import Findings as DisasterFindings
+from srm_lab.demo.disaster_report import DisasterFindings, DisasterReport, write_disaster_report
 from srm_lab.demo.disaster_report import judge as judge_disaster
 from srm_lab.demo.display import Display
 from srm_lab.demo.programs import application, producer
 from srm_lab.demo.report import DemoReport, write_report
-from srm_lab.demo.scenario import GROUPS, Move, Scenario
+from srm_lab.demo.scenario import GROUPS, DemoScenario, Move
 from srm_lab.demo.timeline import draw
-from srm_lab.demo.verdict import Findings, judge
-from srm_lab.demo.world import World
+from srm_lab.demo.verdict import DemoFindings, judge
+from srm_lab.demo.world import DemoWorld
 from srm_lab.stack.jars import KAFKA_VERSION
 from srm_lab.stack.service import NAME as SERVICE
 from srm_lab.stack.stack import Stack, StackOptions, StackStatus
@@ -74,7 +73,7 @@ def run_demo(options: DemoOptions, display: Display) -> DemoResult:
         )
     home = options.home / "stack"
     _clear(home)
-    world = World(Stack(StackOptions(home=home, kafka_only=True)), display)
+    world = DemoWorld(Stack(StackOptions(home=home, kafka_only=True)), display)
     kept = None
     try:
         play = _play_disaster if options.disaster else _play
@@ -101,7 +100,7 @@ def _clear(home: Path) -> None:
         shutil.rmtree(home)
 
 
-def _stop(world: World) -> None:
+def _stop(world: DemoWorld) -> None:
     """Stop everything; a second Ctrl-C does not leave half of it running."""
     with ignored_interrupts(), world.display.step("Everything stops"):
         world.stop_programs()
@@ -125,9 +124,9 @@ def ignored_interrupts() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _play(world: World, options: DemoOptions) -> DemoReport:
+def _play(world: DemoWorld, options: DemoOptions) -> DemoReport:
     display = world.display
-    scenario = Scenario(world, options.records)
+    scenario = DemoScenario(world, options.records)
     with display.step("Two Kafka clusters"):
         _up(world)
         scenario.open_shop()
@@ -163,7 +162,7 @@ def _play(world: World, options: DemoOptions) -> DemoReport:
                 ", ".join(f"{f}: {len(s.partitions)} partitions" for f, s in copies.items())
             )
     world.stop_applications()
-    findings = Findings(
+    findings = DemoFindings(
         acknowledged=world.acks,
         processed={group: world.applications[group].entries for group in GROUPS},
         says={group: world.applications[group].summary for group in GROUPS},
@@ -182,7 +181,7 @@ def _play(world: World, options: DemoOptions) -> DemoReport:
     return report
 
 
-def _play_disaster(world: World, options: DemoOptions) -> DisasterReport:
+def _play_disaster(world: DemoWorld, options: DemoOptions) -> DisasterReport:
     display = world.display
     disaster = Disaster(world, options.records)
     with display.step("Two Kafka clusters"):
@@ -221,7 +220,7 @@ def _play_disaster(world: World, options: DemoOptions) -> DisasterReport:
     return report
 
 
-def _moves(scenario: Scenario, api: AirflowApi, display: Display) -> list[Move]:
+def _moves(scenario: DemoScenario, api: AirflowApi, display: Display) -> list[Move]:
     moves = []
     with display.step("Failover P->B"):
         moves.append(scenario.move(api, "failover", "P", "B"))
@@ -232,7 +231,7 @@ def _moves(scenario: Scenario, api: AirflowApi, display: Display) -> list[Move]:
     return moves
 
 
-def _up(world: World) -> None:
+def _up(world: DemoWorld) -> None:
     states: dict[str, str] = {}
 
     def report(name: str, state: str) -> None:
@@ -243,7 +242,7 @@ def _up(world: World) -> None:
     world.stack.up(report)
 
 
-def _keep(world: World) -> StackStatus:
+def _keep(world: DemoWorld) -> StackStatus:
     """Let new producers write and the applications continue, for people to play with."""
     path, home = world.stack.config_path, world.home
     again = (

@@ -20,7 +20,7 @@ from srm.wiring import open_cluster, open_flow
 from srm_lab.demo.airflow_api import AirflowApi
 from srm_lab.demo.payments import PARTITIONS, TOPIC
 from srm_lab.demo.programs import application, producer
-from srm_lab.demo.world import World, follow_run
+from srm_lab.demo.world import DemoWorld, follow_run
 
 GROUPS: Final = ("ledger", "fraud", "analytics")
 SLOW_GROUP: Final = "analytics"
@@ -87,10 +87,10 @@ class Scale:
         return max(500, min(5_000, self.records // 20))
 
 
-class Scenario:
+class DemoScenario:
     """Tells the world what to do next."""
 
-    def __init__(self, world: World, records: int) -> None:
+    def __init__(self, world: DemoWorld, records: int) -> None:
         self._world = world
         self._scale = Scale(records)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from srm_lab.demo.record import Entry
+from srm_lab.demo.record import PaymentEntry
 
 WIDTH: Final = 960
 HEIGHT: Final = 90
@@ -31,7 +31,7 @@ class Track:
 
 
 @dataclass(frozen=True)
-class Pause:
+class ServiceGap:
     """The time without service of one move, as a span of x."""
 
     label: str
@@ -47,12 +47,12 @@ class Timeline:
     height: int
     seconds: float
     tracks: tuple[Track, ...]
-    pauses: tuple[Pause, ...]
+    pauses: tuple[ServiceGap, ...]
 
 
 def draw(
-    acknowledged: Sequence[Entry],
-    processed: Mapping[str, Sequence[Entry]],
+    acknowledged: Sequence[PaymentEntry],
+    processed: Mapping[str, Sequence[PaymentEntry]],
     moves: Sequence[tuple[str, int, float]],
 ) -> Timeline:
     """Draw the records; ``moves`` are (label, start in epoch ms, seconds without service)."""
@@ -66,7 +66,9 @@ def draw(
         Track(group, produced, _stretches(entries, scale)) for group, entries in processed.items()
     )
     pauses = tuple(
-        Pause(label, scale.x(began), max(1.0, scale.x(began + seconds * 1000) - scale.x(began)))
+        ServiceGap(
+            label, scale.x(began), max(1.0, scale.x(began + seconds * 1000) - scale.x(began))
+        )
         for label, began, seconds in moves
     )
     return Timeline(WIDTH, HEIGHT, (end - start) / 1000, tracks, pauses)
@@ -88,7 +90,7 @@ class _Scale:
         )
 
 
-def _stretches(entries: Sequence[Entry], scale: _Scale) -> tuple[Stretch, ...]:
+def _stretches(entries: Sequence[PaymentEntry], scale: _Scale) -> tuple[Stretch, ...]:
     stretches = []
     first = 0
     for index in range(1, len(entries) + 1):

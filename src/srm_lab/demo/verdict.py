@@ -10,7 +10,7 @@ from typing import Any
 from srm.domain.verification.verification import VerificationSummary
 from srm_lab.demo.audit import GroupAudit, audit_group, number_stints
 from srm_lab.demo.payments import missing_numbers
-from srm_lab.demo.record import Entry
+from srm_lab.demo.record import PaymentEntry
 from srm_lab.demo.report import CopyResult, DemoReport, GroupResult, MoveGroupResult, MoveResult
 from srm_lab.demo.scenario import SLOW_GROUP, Move
 
@@ -19,11 +19,11 @@ _ROUTE = ("P", "B", "P")
 
 
 @dataclass(frozen=True)
-class Findings:
+class DemoFindings:
     """Everything a demo has collected."""
 
-    acknowledged: Sequence[Entry]
-    processed: Mapping[str, Sequence[Entry]]
+    acknowledged: Sequence[PaymentEntry]
+    processed: Mapping[str, Sequence[PaymentEntry]]
     says: Mapping[str, str]
     moves: Sequence[Move]
     copies: Mapping[str, VerificationSummary]
@@ -32,7 +32,7 @@ class Findings:
 
 
 def judge(
-    findings: Findings, seconds: float, phases: Mapping[str, float], versions: Mapping[str, str]
+    findings: DemoFindings, seconds: float, phases: Mapping[str, float], versions: Mapping[str, str]
 ) -> DemoReport:
     """Compute the report."""
     audits = {
@@ -71,7 +71,7 @@ def judge(
     )
 
 
-def count_unacknowledged(entries: Sequence[Entry]) -> int:
+def count_unacknowledged(entries: Sequence[PaymentEntry]) -> int:
     """Count the payments below the highest number of each producer that were not written."""
     return sum(missing_numbers(entry.payment for entry in entries).values())
 
@@ -79,7 +79,7 @@ def count_unacknowledged(entries: Sequence[Entry]) -> int:
 def _move(
     move: Move,
     number: int,
-    processed: Mapping[str, Sequence[Entry]],
+    processed: Mapping[str, Sequence[PaymentEntry]],
     audits: Mapping[str, GroupAudit],
 ) -> MoveResult:
     report = move.report
@@ -103,7 +103,7 @@ def _move(
 
 
 def _around(
-    processed: Sequence[Entry], audit: GroupAudit, number: int, measured: Mapping[str, Any]
+    processed: Sequence[PaymentEntry], audit: GroupAudit, number: int, measured: Mapping[str, Any]
 ) -> MoveGroupResult:
     stint = audit.by_stint[number] if number < len(audit.by_stint) else None
     return MoveGroupResult(
@@ -115,7 +115,7 @@ def _around(
     )
 
 
-def pause_before(processed: Sequence[Entry], number: int) -> float | None:
+def pause_before(processed: Sequence[PaymentEntry], number: int) -> float | None:
     """Seconds between an application's last payment before a move and its first after it."""
     stints = number_stints(processed)
     if number not in stints:
@@ -138,12 +138,12 @@ def _copy(flow: str, summary: VerificationSummary) -> CopyResult:
     )
 
 
-def _by_cluster(entries: Sequence[Entry]) -> dict[str, int]:
+def _by_cluster(entries: Sequence[PaymentEntry]) -> dict[str, int]:
     return dict(sorted(Counter(entry.cluster for entry in entries).items()))
 
 
 def _problems(
-    findings: Findings,
+    findings: DemoFindings,
     audits: Mapping[str, GroupAudit],
     moves: Sequence[MoveResult],
     copies: Sequence[CopyResult],

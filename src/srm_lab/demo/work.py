@@ -10,7 +10,7 @@ _SUSPICIOUS_IN_A_ROW: Final = 3
 _SUSPICIOUS_AMOUNT: Final = 250.0
 
 
-class Work(Protocol):
+class BusinessLogic(Protocol):
     """The business side of an application."""
 
     def take(self, payment: Mapping[str, Any]) -> None:
@@ -22,7 +22,7 @@ class Work(Protocol):
         ...
 
 
-class Ledger:
+class Bookkeeping:
     """Books each payment from one account to another, in cents."""
 
     def __init__(self) -> None:
@@ -83,8 +83,8 @@ class Analytics:
         return f"{self._payments:,} payments, most at {merchant}: {sold:,.0f} {currency}"
 
 
-WORK: Final[Mapping[str, Callable[[], Work]]] = {
-    "ledger": Ledger,
+WORK: Final[Mapping[str, Callable[[], BusinessLogic]]] = {
+    "ledger": Bookkeeping,
     "fraud": Fraud,
     "analytics": Analytics,
 }

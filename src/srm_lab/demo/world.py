@@ -14,8 +14,8 @@ from srm.config.model import Config
 from srm.errors import StackError, UnavailableError
 from srm_lab.demo.airflow_api import AirflowApi, RunView
 from srm_lab.demo.display import Display
-from srm_lab.demo.programs import Program, stop_all
-from srm_lab.demo.record import Entry
+from srm_lab.demo.programs import DemoProgram, stop_all
+from srm_lab.demo.record import PaymentEntry
 from srm_lab.stack.stack import Stack
 
 # Each look asks Airflow or both clusters, which have two cores for everything.
@@ -23,7 +23,7 @@ _TICK_S: Final = 1.0
 
 
 @dataclass
-class World:
+class DemoWorld:
     """The stack with the programs of the demo.
 
     ``producers`` may be several that came one after the other; only running ones are watched.
@@ -31,8 +31,8 @@ class World:
 
     stack: Stack
     display: Display
-    producers: list[Program] = field(default_factory=list)
-    applications: dict[str, Program] = field(default_factory=dict)
+    producers: list[DemoProgram] = field(default_factory=list)
+    applications: dict[str, DemoProgram] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)
     _pause: threading.Event = field(default_factory=threading.Event)
 
@@ -47,7 +47,7 @@ class World:
         return load_config(self.stack.config_path)
 
     @property
-    def acks(self) -> list[Entry]:
+    def acks(self) -> list[PaymentEntry]:
         """Everything the clusters have acknowledged to the producers."""
         return [entry for producer in self.producers for entry in producer.entries]
 
@@ -61,7 +61,7 @@ class World:
         # It may have processed some whose acknowledgement is on its way to the producer's record.
         return max(0, self.total_acks - self.applications[group].done)
 
-    def start(self, *programs: Program) -> None:
+    def start(self, *programs: DemoProgram) -> None:
         """Start programs; call it after they were made known."""
         for program in programs:
             program.start()
@@ -122,7 +122,7 @@ class World:
         stop_all([*self.producers, *self.applications.values()])
 
 
-def follow_run(world: World, api: AirflowApi, dag: str, run: str, seconds: float) -> None:
+def follow_run(world: DemoWorld, api: AirflowApi, dag: str, run: str, seconds: float) -> None:
     """Show a DAG run task by task until it has ended well.
 
     Raises:

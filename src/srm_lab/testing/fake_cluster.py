@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from srm.config.model import ClientKind
 from srm.domain.names.topics import TopicPartition
-from srm.domain.verification.comparison import Record
+from srm.domain.verification.comparison import ComparedRecord
 from srm.engine.ports import (
     ActiveProducer,
     ByGroup,
@@ -200,7 +200,7 @@ class FakeCluster:
 
     def first_records(
         self, places: Collection[Place], *, committed: bool = True
-    ) -> dict[Place, Record | None]:
+    ) -> dict[Place, ComparedRecord | None]:
         """Return the first record from each offset on, None where the log has none."""
         self._reach("reading single records")
         known = {partition for partition, _ in places}
@@ -318,7 +318,7 @@ class FakeCluster:
         group: str,
         partitions: Collection[TopicPartition],
         limit_s: float,  # noqa: ARG002 - the port's; nothing takes time here
-    ) -> dict[TopicPartition, Record | None]:
+    ) -> dict[TopicPartition, ComparedRecord | None]:
         """Return the first record of each partition from the group's committed offset."""
         offsets = self.committed_offsets(group)
         self._groups.require_idle(group)
@@ -382,7 +382,9 @@ class FakeCluster:
             self._transactions.remember(place, producer_id, timestamp_ms)
         return found.end
 
-    def produce_records(self, topic: str, partition: int, records: Collection[Record]) -> int:
+    def produce_records(
+        self, topic: str, partition: int, records: Collection[ComparedRecord]
+    ) -> int:
         """Let a producer append records that are looked into; return the new end."""
         found = self._existing(TopicPartition(topic, partition))
         for record in records:

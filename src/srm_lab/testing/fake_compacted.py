@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from srm.domain.verification.comparison import Record
+from srm.domain.verification.comparison import ComparedRecord
 from srm.engine.ports import Row, Stamped
 from srm.errors import FencedError, NotFoundError, UsageError
 
@@ -34,7 +34,7 @@ class FakePartition:
     records: list[tuple[bytes, bytes | None, int]] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
     times: list[tuple[int, int]] = field(default_factory=list)
-    contents: dict[int, Record] = field(default_factory=dict)
+    contents: dict[int, ComparedRecord] = field(default_factory=dict)
     holes: set[int] = field(default_factory=set)
     aborted: set[int] = field(default_factory=set)
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
@@ -56,11 +56,11 @@ class FakePartition:
         self.holes.update(range(self.end, self.end + markers))
         self.end += markers
 
-    def first_record(self, offset: int, end: int, *, committed: bool) -> Record | None:
+    def first_record(self, offset: int, end: int, *, committed: bool) -> ComparedRecord | None:
         """Return the first record at or after an offset, before an end."""
         for at in range(max(offset, self.start), end):
             if at not in self.holes and not (committed and at in self.aborted):
-                return self.contents.get(at, Record(at, None, b"", (), 0))
+                return self.contents.get(at, ComparedRecord(at, None, b"", (), 0))
         return None
 
     def grow(self, records: int, timestamp_ms: int) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import MapEnd, PartitionStatus, SlotReport
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_index import Entries, Entry, IndexKey, IndexKind, IndexRecord
+from srm.domain.offset_map.map_index import Entries, IndexEntry, IndexKey, IndexKind, IndexRecord
 from srm.domain.offset_map.map_records import MapBlock, topic_id_text
 from srm.domain.offset_map.map_wanted import Wanted, WantedOffsets
 from srm.domain.offset_map.map_window import Answers, load, unread
@@ -71,7 +71,7 @@ def _window(known: OffsetMap, wanted: Wanted | None) -> OffsetMap:
     if not blocks:
         return known
     rows = [(block.key(), block.value()) for block in blocks]
-    entries = Entries.of(Entry.of_block(block, at) for at, block in enumerate(blocks[:-1]))
+    entries = Entries.of(IndexEntry.of_block(block, at) for at, block in enumerate(blocks[:-1]))
     chunk = IndexRecord(IndexKey(IndexKind.CHUNK, *_COPY, (0, 0)), entries)
     rows.append((chunk.key.encode(), chunk.value()))
     end = MapEnd(blocks[-1].block_key.target_start, blocks[-1].owner, len(blocks) - 1, len(blocks))

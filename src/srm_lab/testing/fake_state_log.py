@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from srm.errors import SrmError, UnavailableError
-from srm.replication.ports import Place, Settled
+from srm.replication.ports import Place, WriteResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,14 @@ class FakeStateLog:
         self._deliver()
         return sum(record.place == place for record in self._on_their_way)
 
-    def settle(self, places: Collection[Place], timeout_s: float) -> Settled:
+    def settle(self, places: Collection[Place], timeout_s: float) -> WriteResult:
         """See the port; does not wait, as nothing changes meanwhile."""
         del timeout_s
         self._deliver()
         failed = {p: self._failed.pop(p) for p in places if p in self._failed}
         pending = frozenset(p for p in places if p not in failed and self.waiting(p))
         offsets = {p: self._offsets.pop(p) for p in places if p in self._offsets}
-        return Settled(failed, pending, offsets)
+        return WriteResult(failed, pending, offsets)
 
     def flush(self, timeout_s: float) -> None:
         """See the port."""

@@ -10,7 +10,7 @@ from srm.domain.flow_state.anomalies import Decision, PartitionNotes
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
-from srm.domain.verification.comparison import Record
+from srm.domain.verification.comparison import ComparedRecord
 from srm.engine.ports import FlowContext
 from srm_lab.testing.clock import FakeClock
 from srm_lab.testing.fake_cluster import FakeCluster
@@ -40,7 +40,7 @@ class CopiedTopic:
         self.maps, self.reverse_maps = FakeMapReader(), FakeMapReader()
         self.runs: list[Run] = []
         self.pairs: list[tuple[int, int]] = []
-        self.waiting: list[Record] = []
+        self.waiting: list[ComparedRecord] = []
         self.lost: list[int] = []
         self.put()
 
@@ -77,7 +77,7 @@ class CopiedTopic:
     def write(self, *values: bytes, headers: tuple[tuple[str, bytes | None], ...] = ()) -> None:
         for value in values:
             at = self.source_end
-            record = Record(at, b"key", value, headers, 1000 + at)
+            record = ComparedRecord(at, b"key", value, headers, 1000 + at)
             self.p.produce_records("Topic", 0, [record])
             self.waiting.append(record)
 

@@ -12,15 +12,15 @@ from tests.waiting import DEADLINE_S, eventually
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.moves.routing.routes import Ack, Route, home_route
-from srm.follow.members import Seen
+from srm.follow.members import MembersLook
 from srm.follow.program import Stopping
 from srm.follow.rendering import Template
 from srm.follow.restarts import Restarts
-from srm.follow.supervisor import Job, Supervisor
-from srm.follow.values import Work
+from srm.follow.supervisor import Job, ProgramSupervisor
+from srm.follow.values import ProgramSettings
 
-GROUP = Work("audit", ("Payments",))
-PRODUCER = Work(writes=("Payments",))
+GROUP = ProgramSettings("audit", ("Payments",))
+PRODUCER = ProgramSettings(writes=("Payments",))
 
 
 def config_in(home: Path, *lines: str) -> Config:
@@ -87,13 +87,13 @@ class Members:
     """The group at the brokers, as set by the test."""
 
     def __init__(self) -> None:
-        self.at: dict[str, Seen] = {}
+        self.at: dict[str, MembersLook] = {}
         self.looks = 0
         self.taken_out: list[tuple[str, str]] = []
         self.answers = True
-        self.tell: Callable[[Seen], None] = lambda _seen: None
+        self.tell: Callable[[MembersLook], None] = lambda _seen: None
 
-    def make(self, _group: str, tell: Callable[[Seen], None]) -> Self:
+    def make(self, _group: str, tell: Callable[[MembersLook], None]) -> Self:
         self.tell = tell
         return self
 
@@ -102,7 +102,7 @@ class Members:
         if dead:
             self.taken_out.append((cluster, dead))
         if self.answers:
-            self.tell(self.at.get(cluster, Seen(cluster)))
+            self.tell(self.at.get(cluster, MembersLook(cluster)))
 
 
 class Running:
@@ -112,7 +112,7 @@ class Running:
         self,
         home: Path,
         command: Sequence[str],
-        work: Work = GROUP,
+        work: ProgramSettings = GROUP,
         restarts: Restarts | None = None,
         stopping: Stopping | None = None,
         templates: Sequence[Template] = (),
@@ -129,7 +129,7 @@ class Running:
             stopping or Stopping(grace_s=DEADLINE_S),
         )
         routes: Any = self.routes
-        self.supervisor = Supervisor(job, routes, restarts or Restarts(), self.members.make)
+        self.supervisor = ProgramSupervisor(job, routes, restarts or Restarts(), self.members.make)
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:

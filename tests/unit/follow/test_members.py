@@ -9,7 +9,7 @@ from tests.waiting import eventually
 
 from srm.engine.ports import GroupDescription
 from srm.errors import UnavailableError
-from srm.follow.members import MemberLooks, Seen
+from srm.follow.members import MemberLooks, MembersLook
 
 ME = "srm-follow-h-1-ab"
 
@@ -35,12 +35,12 @@ class Cluster:
         self.members = tuple(m for m in self.members if not goes(m.partition("@")[0]))
 
 
-def looks_at(**clusters: Cluster) -> tuple[MemberLooks, list[Seen]]:
+def looks_at(**clusters: Cluster) -> tuple[MemberLooks, list[MembersLook]]:
     @contextmanager
     def opened(alias: str) -> Iterator[Cluster]:
         yield clusters[alias]
 
-    seen: list[Seen] = []
+    seen: list[MembersLook] = []
     return MemberLooks(opened, "g", ME, seen.append), seen
 
 
@@ -51,8 +51,8 @@ def test_own_members_are_told_from_others_on_each_cluster_that_is_asked_for() ->
         looks.look(cluster)
     eventually(lambda: len(seen) == 3, "all are seen")
 
-    expected = Seen("P", (f"{ME}-1@/h", f"{ME}-2-consumer-1@/h"), ("plain@/h",))
-    assert seen == [expected, Seen("B"), expected]
+    expected = MembersLook("P", (f"{ME}-1@/h", f"{ME}-2-consumer-1@/h"), ("plain@/h",))
+    assert seen == [expected, MembersLook("B"), expected]
 
 
 def test_members_of_a_dead_run_are_taken_out_and_those_of_another_stay() -> None:
@@ -60,7 +60,7 @@ def test_members_of_a_dead_run_are_taken_out_and_those_of_another_stay() -> None
     looks.look("P", dead=f"{ME}-1")
     eventually(lambda: seen, "seen")
 
-    assert seen == [Seen("P", (f"{ME}-12@/h",), ("plain@/h",))]
+    assert seen == [MembersLook("P", (f"{ME}-12@/h",), ("plain@/h",))]
 
 
 def test_what_cannot_be_known_is_said_and_no_end_of_the_looks() -> None:

@@ -10,11 +10,11 @@ import psutil
 from tests.unit.follow.following import GROUP, PRODUCER, Running
 from tests.waiting import DEADLINE_S, eventually
 
-from srm.follow.members import Seen
+from srm.follow.members import MembersLook
 from srm.follow.program import Stopping
 from srm.follow.rendering import Template
 from srm.follow.restarts import Restarts
-from srm.follow.values import Work
+from srm.follow.values import ProgramSettings
 
 SUBJECT = "group:audit"
 TOPIC = "topic:Payments"
@@ -58,7 +58,7 @@ def test_a_program_is_ended_at_hold_and_started_where_go_says(tmp_path: Path) ->
         running.routes.set(SUBJECT, 7, "B", "go")
         eventually(lambda: told(tmp_path)[2:] == [on_b], "it runs on B")
         assert not running.routes.said(SUBJECT, "resumed", 7)
-        running.members.at["B"] = Seen("B", own=("me@/10.0.0.1",))
+        running.members.at["B"] = MembersLook("B", own=("me@/10.0.0.1",))
         eventually(lambda: running.routes.said(SUBJECT, "resumed", 7), "counted")
         running.end()
     assert told(tmp_path)[3:] == ["end B"]
@@ -70,7 +70,7 @@ def test_a_released_hold_starts_it_again_where_it_was(tmp_path: Path) -> None:
         eventually(lambda: len(told(tmp_path)) == 1, "it runs")
         running.routes.set(SUBJECT, 7, "P", "hold")
         eventually(lambda: running.routes.said(SUBJECT, "held", 7), "acknowledged")
-        running.members.at["P"] = Seen("P", own=("me@/10.0.0.1",))
+        running.members.at["P"] = MembersLook("P", own=("me@/10.0.0.1",))
         running.routes.set(SUBJECT, 7, "P", "go")
         eventually(lambda: len(told(tmp_path)) == 3, "it runs again")
         eventually(lambda: running.routes.said(SUBJECT, "resumed", 7), "counted")
@@ -92,14 +92,14 @@ def test_a_hold_is_not_acknowledged_while_the_broker_shows_a_member_of_the_progr
     tmp_path: Path,
 ) -> None:
     with Running(tmp_path, telling(tmp_path)) as running:
-        running.members.at["P"] = Seen("P", own=("me@/10.0.0.1",))
+        running.members.at["P"] = MembersLook("P", own=("me@/10.0.0.1",))
         eventually(lambda: running.members.looks and told(tmp_path), "it runs")
         running.routes.set(SUBJECT, 7, "P", "hold")
         eventually(lambda: told(tmp_path)[1:] == ["end P"], "it has ended")
         looks = running.members.looks
         eventually(lambda: running.members.looks > looks + 2, "looked at again")
         assert not running.routes.said(SUBJECT, "held", 7)
-        running.members.at["P"] = Seen("P", others=("somebody@/10.0.0.2",))
+        running.members.at["P"] = MembersLook("P", others=("somebody@/10.0.0.2",))
         eventually(lambda: running.routes.said(SUBJECT, "held", 7), "others are not waited for")
 
 
@@ -113,8 +113,8 @@ def test_what_was_seen_before_the_program_had_ended_says_nothing_of_what_it_left
         eventually(lambda: told(tmp_path)[1:] == ["end P"], "it has ended")
         eventually(lambda: running.supervisor._run is None, "and that is known")
         running.members.answers = True
-        running.members.at["P"] = Seen("P", own=("me@/10.0.0.1",))
-        running.members.tell(Seen("P"))
+        running.members.at["P"] = MembersLook("P", own=("me@/10.0.0.1",))
+        running.members.tell(MembersLook("P"))
         looks = running.members.looks
         eventually(lambda: running.members.looks > looks + 1, "looked at again")
         assert not running.routes.said(SUBJECT, "held", 7)
@@ -122,21 +122,21 @@ def test_what_was_seen_before_the_program_had_ended_says_nothing_of_what_it_left
 
 def test_of_a_program_that_goes_by_another_name_every_member_may_be_one(tmp_path: Path) -> None:
     with Running(tmp_path, telling(tmp_path)) as running:
-        running.members.at["P"] = Seen("P", others=("who@/10.0.0.1",))
+        running.members.at["P"] = MembersLook("P", others=("who@/10.0.0.1",))
         eventually(lambda: running.members.looks and told(tmp_path), "it runs")
         running.routes.set(SUBJECT, 7, "P", "hold")
         eventually(lambda: told(tmp_path)[1:] == ["end P"], "it has ended")
         looks = running.members.looks
         eventually(lambda: running.members.looks > looks + 2, "looked at again")
         assert not running.routes.said(SUBJECT, "held", 7)
-        running.members.at["P"] = Seen("P")
+        running.members.at["P"] = MembersLook("P")
         eventually(lambda: running.routes.said(SUBJECT, "held", 7), "the group is empty")
 
 
 def test_a_cluster_that_cannot_be_asked_for_members_keeps_nobody_from_going(tmp_path: Path) -> None:
     with Running(tmp_path, telling(tmp_path)) as running:
         eventually(lambda: told(tmp_path), "it runs")
-        running.members.at["P"] = Seen("P", error="dead")
+        running.members.at["P"] = MembersLook("P", error="dead")
         running.routes.set(SUBJECT, 7, "P", "hold")
         eventually(lambda: told(tmp_path)[1:] == ["end P"], "it has ended")
         running.routes.set(SUBJECT, 7, "B", "go")
@@ -190,7 +190,7 @@ def test_a_program_is_not_started_into_a_hold(tmp_path: Path) -> None:
 
 def test_nothing_is_looked_at_once_a_program_has_arrived(tmp_path: Path) -> None:
     with Running(tmp_path, telling(tmp_path)) as running:
-        running.members.at["P"] = Seen("P", own=("me@/10.0.0.1",))
+        running.members.at["P"] = MembersLook("P", own=("me@/10.0.0.1",))
         running.routes.set(SUBJECT, 3, "P", "go")
         eventually(lambda: running.routes.said(SUBJECT, "resumed", 3), "arrived")
         looks = running.members.looks
@@ -213,7 +213,7 @@ def test_a_producer_is_held_when_the_program_is_gone_and_resumed_when_it_is_star
 
 
 def test_a_program_with_topics_on_two_clusters_runs_on_neither(tmp_path: Path) -> None:
-    work = Work("audit", ("Payments",), ("Invoices",))
+    work = ProgramSettings("audit", ("Payments",), ("Invoices",))
     with Running(tmp_path, telling(tmp_path), work) as running:
         eventually(lambda: told(tmp_path), "it runs")
         running.routes.set("topic:Invoices", 7, "B", "go")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from srm.domain.moves.routing.redirects import Order, Place
+from srm.domain.moves.routing.redirects import ClusterAddress, RedirectOrder
 
-ORDER = Order(
+ORDER = RedirectOrder(
     key="m1/3/go",
     order=11,
     step="go",
@@ -12,8 +12,8 @@ ORDER = Order(
     attempt=3,
     operation="failover",
     mode="planned",
-    source=Place("P", "p1:9092"),
-    target=Place("B", "b1:9092,b2:9092"),
+    source=ClusterAddress("P", "p1:9092"),
+    target=ClusterAddress("B", "b1:9092,b2:9092"),
     topics=("Payments", "Refunds"),
     groups=("audit",),
     replicas={"Payments": "P.Payments", "Refunds": "P.Refunds"},

@@ -13,15 +13,15 @@ import psutil
 from tests.unit.redirect.orders import ORDER
 from tests.waiting import eventually
 
-from srm.domain.moves.routing.redirects import Order
-from srm.engine.ports import Answer
+from srm.domain.moves.routing.redirects import RedirectOrder
+from srm.engine.ports import CallResult
 from srm.redirect.command import Command
 from srm.replication.clock import using
 
 
 def run(
-    home: Path, program: str, limit_s: float = 60.0, cancelled=None, order: Order = ORDER
-) -> Answer:
+    home: Path, program: str, limit_s: float = 60.0, cancelled=None, order: RedirectOrder = ORDER
+) -> CallResult:
     script = home / "switch"
     script.write_text(f"#!{sys.executable}\n{program}")
     script.chmod(0o755)
@@ -42,7 +42,7 @@ print("SRM_GROUPS" in os.environ, len(json.load(open(os.environ["SRM_ORDER_FILE"
         order=replace(ORDER, groups=names),
     )
 
-    assert answer == Answer(done=True, said="switch exited with 0: False 10000")
+    assert answer == CallResult(done=True, said="switch exited with 0: False 10000")
 
 
 def test_a_command_finds_the_order_in_its_environment_on_its_input_and_in_a_file(tmp_path):
@@ -63,7 +63,7 @@ print("switched 2 records")
     )
 
     seen = json.loads((tmp_path / "seen.json").read_text())
-    assert answer == Answer(done=True, said="switch exited with 0: switched 2 records")
+    assert answer == CallResult(done=True, said="switch exited with 0: switched 2 records")
     assert seen["arguments"] == ["--now"]
     assert seen["stdin"] == seen["file"] == json.loads(ORDER.value())
     environ = seen["environ"]
@@ -111,7 +111,7 @@ def test_exit_75_for_ever_fails_when_the_time_is_over(tmp_path):
 def test_any_other_exit_is_a_refusal(tmp_path):
     answer = run(tmp_path, "import sys; print('no such zone', file=sys.stderr); sys.exit(3)")
 
-    assert answer == Answer(done=False, said="switch exited with 3: no such zone")
+    assert answer == CallResult(done=False, said="switch exited with 3: no such zone")
 
 
 def test_one_that_cannot_be_started_says_so():

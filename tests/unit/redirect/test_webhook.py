@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from tests.unit.redirect.orders import ORDER
 
-from srm.engine.ports import Answer
+from srm.engine.ports import CallResult
 from srm.redirect.webhook import Webhook
 
 SECRET = "it's a secret"
@@ -61,7 +61,7 @@ def hook() -> Iterator[Hook]:
     server.server_close()
 
 
-def post(hook: Hook, limit_s: float = 30.0) -> Answer:
+def post(hook: Hook, limit_s: float = 30.0) -> CallResult:
     return Webhook(hook.url, SECRET, limit_s).call(ORDER, threading.Event())
 
 
@@ -71,7 +71,7 @@ def test_an_order_is_posted_as_json_that_its_receiver_can_check(hook):
     [(headers, body)] = hook.posts
     signed = headers["X-Srm-Timestamp"].encode() + b"." + body
     expected = hmac.new(SECRET.encode(), signed, hashlib.sha256).hexdigest()
-    assert answer == Answer(done=True, said="127.0.0.1 answered 200: thank you")
+    assert answer == CallResult(done=True, said="127.0.0.1 answered 200: thank you")
     assert headers["X-Srm-Signature"] == f"sha256={expected}"
     assert abs(int(headers["X-Srm-Timestamp"]) - time.time()) < 600
     assert headers["Idempotency-Key"] == ORDER.key

@@ -15,7 +15,7 @@ from tests.native import CANNOT_BUILD
 
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Run, coalesce
-from srm.domain.verification.comparison import Record, compare
+from srm.domain.verification.comparison import ComparedRecord, compare
 from srm.domain.verification.verification import RangeResult
 from srm.domain.verification.verification_plan import RangePlan, cut
 from srm.errors import UnavailableError
@@ -42,7 +42,7 @@ class Log:
     """Batches of one side as a broker holds them, and the committed records in them."""
 
     batches: list[bytes]
-    records: list[Record]
+    records: list[ComparedRecord]
     aborted: list[tuple[int, int, int]]
     """Producer, first offset and the offset of the marker."""
     fetched: int = 3
@@ -80,7 +80,7 @@ class Reader:
         return FetchedPartition(*answer)
 
 
-def batch_of(records: list[Record], codec: int, *, producer: int = -1) -> bytes:
+def batch_of(records: list[ComparedRecord], codec: int, *, producer: int = -1) -> bytes:
     rows = [
         Stored(r.offset, r.timestamp_ms, r.key, r.value, [(n, v) for n, v in r.headers])
         for r in records
@@ -128,7 +128,7 @@ def sources(draw: st.DrawFn) -> Log:
         found = []
         for content in draw(st.lists(contents, min_size=1, max_size=5)):
             time, key, value, named = content
-            found.append(Record(offset, key, value, tuple(named), time))
+            found.append(ComparedRecord(offset, key, value, tuple(named), time))
             offset += draw(st.sampled_from([1, 1, 1, 1, 2, 9]))
         if shape == "aborted":
             open_since = found[0].offset if open_since is None else open_since
@@ -200,7 +200,7 @@ def by_bytes(plan: RangePlan, source: Log, target: Log) -> RangeResult | None:
 
 
 def by_records(plan: RangePlan, source: Log, target: Log) -> RangeResult:
-    def within(log: Log, start: int, end: int) -> list[Record]:
+    def within(log: Log, start: int, end: int) -> list[ComparedRecord]:
         return [r for r in log.records if start <= r.offset < end]
 
     return compare(
@@ -236,7 +236,7 @@ def test_equality_is_proven_exactly_where_records_are_equal_with_the_same_result
 
 
 def simple() -> tuple[Log, Log, RangePlan]:
-    records = [Record(n, b"k%d" % n, b"v", (), n) for n in range(6)]
+    records = [ComparedRecord(n, b"k%d" % n, b"v", (), n) for n in range(6)]
     copied = [record._replace(offset=FIRST + record.offset) for record in records]
     source = Log([batch_of(records[:2], 0), batch_of(records[2:], 0)], records, [])
     target = Log([batch_of(copied, 0)], copied, [])

@@ -14,7 +14,7 @@ from srm.domain.flow_state.liveness_thresholds import STARTUP_S
 from srm.domain.flow_state.replication_records import Action
 from srm.domain.names.topics import Flow
 from srm.engine.flows import driver_requests
-from srm.engine.flows.driver_requests import Answer
+from srm.engine.flows.driver_requests import DriverAnswer
 from srm.engine.flows.operator import operator
 from srm.errors import UnavailableError, UsageError
 from srm.pages.tables import Listing
@@ -72,7 +72,7 @@ def restart(
 
 def _ask(
     action: Action, config: Path | None, flows: list[Flow] | None, wait: float, *, as_json: bool
-) -> tuple[Answer, ...]:
+) -> tuple[DriverAnswer, ...]:
     resolved = load_config(config)
     wanted = tuple(flows or resolved.flows)
     if not wanted:
@@ -89,7 +89,7 @@ def _ask(
     return answers
 
 
-def _render(console: Console, answers: tuple[Answer, ...], others: list[str]) -> None:
+def _render(console: Console, answers: tuple[DriverAnswer, ...], others: list[str]) -> None:
     table = Listing("flow", "replicator", "host", "outcome")
     for answer in answers:
         table.add_row(str(answer.flow), answer.application, answer.host, answer.outcome)
@@ -101,7 +101,7 @@ def _render(console: Console, answers: tuple[Answer, ...], others: list[str]) ->
         )
 
 
-def _require(answers: tuple[Answer, ...], problem: str) -> None:
+def _require(answers: tuple[DriverAnswer, ...], problem: str) -> None:
     away = [str(answer.flow) for answer in answers if answer.outcome == "unreachable"]
     if away:
         problem = "the target does not answer; repeat the command when it does"

@@ -11,7 +11,7 @@ from rich.markup import escape
 from srm.cli.console import ConfigOption, FlowOption, JsonOption, emit
 from srm.config.loader import load_config
 from srm.domain.names.topics import TopicPartition
-from srm.engine.groups.translate import Translation
+from srm.engine.groups.translate import TranslatedOffset
 from srm.engine.groups.translate import translate as translate_offset
 from srm.wiring import open_flow
 
@@ -40,7 +40,7 @@ def translate(
     emit(found, as_json, lambda console: _render(console, found))
 
 
-def _render(console: Console, found: Translation) -> None:
+def _render(console: Console, found: TranslatedOffset) -> None:
     there = "-" if found.to_offset is None else str(found.to_offset)
     console.print(
         f"{found.cluster} {found.partition} offset {found.offset}  ->  "

@@ -13,7 +13,7 @@ from rich.text import Text
 from srm.cli.console import ConfigOption, FlowsOption, JsonOption
 from srm.cli.flows.for_flows import for_each_flow
 from srm.cli.watching import Looked, WatchCommand, WatchOption, show
-from srm.engine.why import Kind, Step, Why, ask, in_order, not_found
+from srm.engine.why import Kind, Why, WhyStep, ask, in_order, not_found
 from srm.pages.tables import Listing
 from srm.wiring import PATIENCE_S
 
@@ -97,7 +97,7 @@ def render_why(console: Console, answer: Why) -> None:
     console.print(Text.assemble(("to do: ", "bold"), todo), soft_wrap=True)
 
 
-def _mark(step: Step, console: Console) -> Text:
+def _mark(step: WhyStep, console: Console) -> Text:
     mark, word, colour = _MARKS[step.ok]
     try:
         mark.encode(console.encoding)

@@ -19,8 +19,8 @@ from srm.follow.members import MemberLooks
 from srm.follow.program import Stopping
 from srm.follow.rendering import Template
 from srm.follow.restarts import Restart, Restarts
-from srm.follow.supervisor import ENDING, FORWARDED, Job, Supervisor
-from srm.follow.values import Work
+from srm.follow.supervisor import ENDING, FORWARDED, Job, ProgramSupervisor
+from srm.follow.values import ProgramSettings
 from srm.kafka.admin.cluster import KafkaCluster
 
 _LOOK_TIMEOUT_S: Final = 5.0
@@ -149,7 +149,7 @@ def follow(
 
 def _run(job: Job, restarts: Restarts, home: str | None) -> int:
     watcher = RoutingWatcher(job.config, home)
-    supervisor = Supervisor(
+    supervisor = ProgramSupervisor(
         job,
         watcher,
         restarts,
@@ -174,7 +174,7 @@ def _open(config: Config, alias: str) -> KafkaCluster:
     )
 
 
-def _work(group: str, topics: list[str], writes: list[str], *, producer: bool) -> Work:
+def _work(group: str, topics: list[str], writes: list[str], *, producer: bool) -> ProgramSettings:
     if producer:
         if group or writes or not topics:
             raise UsageError(
@@ -187,7 +187,7 @@ def _work(group: str, topics: list[str], writes: list[str], *, producer: bool) -
     patterns = [topic for topic in writes if topic.startswith("^")]
     if patterns:
         raise UsageError(f"{patterns[0]}: what a program writes to has a name, not a pattern")
-    return Work(group, tuple(topics), tuple(writes))
+    return ProgramSettings(group, tuple(topics), tuple(writes))
 
 
 def _signal(name: str) -> signal.Signals:

@@ -34,7 +34,7 @@ from srm.domain.text.amount import amount
 from srm.engine.flows.operator import operator
 from srm.engine.flows.supervision import standing_pause
 from srm.engine.recovery.look import look_at_source
-from srm.engine.recovery.settle import Settled, plan_return, settle_return
+from srm.engine.recovery.settle import SettledReturn, plan_return, settle_return
 from srm.errors import GateClosedError
 from srm.pages.tables import Listing, moment
 from srm.wiring import open_return
@@ -127,8 +127,8 @@ def settle(
 
 def _approval(
     *, ask: bool, as_json: bool, show: Callable[[str], None]
-) -> Callable[[Settled], bool]:
-    def approve(planned: Settled) -> bool:
+) -> Callable[[SettledReturn], bool]:
+    def approve(planned: SettledReturn) -> bool:
         if not ask:
             return True
         require_terminal(as_json=as_json)
@@ -178,7 +178,7 @@ def render_found(console: Console, found: SourceReturn) -> None:
         console.print(f"[yellow]Not known of group {escape(text)}[/yellow]")
 
 
-def render_settled(console: Console, done: Settled) -> None:
+def render_settled(console: Console, done: SettledReturn) -> None:
     """Show what was, or would be, decided, and what that means."""
     if not done.applied:
         render_found(console, done.found)

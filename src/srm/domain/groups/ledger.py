@@ -120,7 +120,7 @@ def all_entries(records: Mapping[bytes, bytes]) -> Iterator[LedgerEntry]:
             yield LedgerEntry.decode(key, value)
 
 
-class Ledger:
+class GroupLedger:
     """All entries of one cluster that count, by group and partition as named on that cluster.
 
     An entry is decoded when it is asked for: there are as many as all moves and syncs have ever

@@ -23,13 +23,13 @@ from srm.domain.groups.translation import Direction, PartitionFacts
 from srm.domain.names.record_headers import PROVENANCE_HEADER, SOURCE_OFFSETS_HEADER, Provenance
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Translated
-from srm.domain.verification.comparison import Headers, Record, differing_fields
+from srm.domain.verification.comparison import ComparedRecord, Headers, differing_fields
 from srm.errors import NotLoadedError
 
 ProofState = Literal["proven", "unproven", "disproved"]
 Place = tuple[TopicPartition, int]
 
-_UNREAD: Final = Record(-1, None, None, (), -1)
+_UNREAD: Final = ComparedRecord(-1, None, None, (), -1)
 _OWN_HEADERS: Final = frozenset({PROVENANCE_HEADER, SOURCE_OFFSETS_HEADER})
 
 
@@ -45,7 +45,7 @@ PROVEN: Final = Verdict("proven")
 
 
 @dataclass(frozen=True)
-class Claim:
+class TranslationClaim:
     """One translation: both offsets are "next to read".
 
     ``skipped``: whether the translation itself says that records are missing from the copy.
@@ -91,7 +91,7 @@ class Pair:
 class Pairs:
     """The pairs of a claim's map; None: there is none, or the loaded part does not say."""
 
-    def __init__(self, claim: Claim) -> None:
+    def __init__(self, claim: TranslationClaim) -> None:
         self._map: OffsetMap = claim.facts.offset_map
         self._copy_offset = claim.copy[1]
         self.unknown = False
@@ -149,7 +149,7 @@ class Circumstances:
     copy_start: int
     original_compacted: bool = False
     copy_compacted: bool = False
-    is_left_out: Callable[[Record], bool] = lambda _record: False
+    is_left_out: Callable[[ComparedRecord], bool] = lambda _record: False
 
 
 @dataclass(frozen=True)
@@ -159,19 +159,19 @@ class Evidence:
     ``originals`` and ``copies`` are what stands from an offset on, None where nothing does.
     """
 
-    next_original: Record | None
-    next_copy: Record | None
-    originals: Mapping[int, Record | None]
-    copies: Mapping[int, Record | None]
+    next_original: ComparedRecord | None
+    next_copy: ComparedRecord | None
+    originals: Mapping[int, ComparedRecord | None]
+    copies: Mapping[int, ComparedRecord | None]
     circumstances: Circumstances
 
 
-def alike(original: Record, copy: Record) -> bool:
+def alike(original: ComparedRecord, copy: ComparedRecord) -> bool:
     """Whether one is a copy of the other, as a flow copies records."""
     return not differences(original, copy)
 
 
-def differences(original: Record, copy: Record) -> tuple[str, ...]:
+def differences(original: ComparedRecord, copy: ComparedRecord) -> tuple[str, ...]:
     """Name the fields in which a copy is not what a flow makes of an original.
 
     Headers that srm may add are left aside, on both sides; so is a time that the broker of the copy
@@ -190,7 +190,9 @@ def _plain(headers: Headers) -> Headers:
     )
 
 
-def is_plain_proof(claim: Claim, next_original: Record | None, next_copy: Record | None) -> bool:
+def is_plain_proof(
+    claim: TranslationClaim, next_original: ComparedRecord | None, next_copy: ComparedRecord | None
+) -> bool:
     """Whether the next records alone prove a claim: they are the same on both sides."""
     if next_original is None or next_copy is None:
         return False
@@ -200,7 +202,7 @@ def is_plain_proof(claim: Claim, next_original: Record | None, next_copy: Record
 
 
 def wanted_records(
-    claim: Claim, next_original: Record | None, next_copy: Record | None
+    claim: TranslationClaim, next_original: ComparedRecord | None, next_copy: ComparedRecord | None
 ) -> tuple[frozenset[int], frozenset[int]]:
     """Return the offsets, of original and copy, whose records are wanted to judge a claim."""
     pairs = Pairs(claim)
@@ -219,7 +221,7 @@ def wanted_records(
     )
 
 
-def judge(claim: Claim, evidence: Evidence) -> Verdict:
+def judge(claim: TranslationClaim, evidence: Evidence) -> Verdict:
     """Decide what the records say of a claim."""
     if is_plain_proof(claim, evidence.next_original, evidence.next_copy):
         return PROVEN
@@ -229,7 +231,7 @@ def judge(claim: Claim, evidence: Evidence) -> Verdict:
 class _Judgement:
     """The decision of one claim whose next records alone do not prove it."""
 
-    def __init__(self, claim: Claim, evidence: Evidence) -> None:
+    def __init__(self, claim: TranslationClaim, evidence: Evidence) -> None:
         self._claim = claim
         self._evidence = evidence
         self._pairs = Pairs(claim)
@@ -253,7 +255,7 @@ class _Judgement:
             )
         return self._by_next_copy() or self._by_last_pair()
 
-    def _by_copy_of(self, first: Record, pair: Pair) -> Verdict:
+    def _by_copy_of(self, first: ComparedRecord, pair: Pair) -> Verdict:
         """Judge by the copy of the original's next record, which the map names."""
         copy = self._copy_at(pair.copy)
         if copy is None:
@@ -336,7 +338,7 @@ class _Judgement:
         why = "the part of the map that was loaded does not say" if self._pairs.unknown else ""
         return Verdict("unproven", f"no pair of records to compare{why and ': '}{why}")
 
-    def _may_be_missing(self, original: Record) -> bool:
+    def _may_be_missing(self, original: ComparedRecord) -> bool:
         claim, losses = self._claim, self._claim.facts.losses
         return (
             claim.skipped
@@ -345,10 +347,10 @@ class _Judgement:
             or self._around.is_left_out(original)
         )
 
-    def _original_at(self, offset: int) -> Record | None:
+    def _original_at(self, offset: int) -> ComparedRecord | None:
         return _exactly(self._evidence.originals, offset)
 
-    def _copy_at(self, offset: int) -> Record | None:
+    def _copy_at(self, offset: int) -> ComparedRecord | None:
         return _exactly(self._evidence.copies, offset)
 
     def _differ(self, pair: Pair, fields: tuple[str, ...]) -> str:
@@ -376,6 +378,6 @@ class _Judgement:
         )
 
 
-def _exactly(records: Mapping[int, Record | None], offset: int) -> Record | None:
+def _exactly(records: Mapping[int, ComparedRecord | None], offset: int) -> ComparedRecord | None:
     found = records.get(offset)
     return found if found is not None and found.offset == offset else None

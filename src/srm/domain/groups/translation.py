@@ -61,7 +61,7 @@ _UNREACHED: frozenset[State] = frozenset({*UNFINISHED, "no-map"})
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class LogRange:
     """One partition's log: first offset, last stable offset, high watermark."""
 
     start: int
@@ -69,7 +69,7 @@ class Log:
     end: int
 
 
-UNKNOWN_LOG = Log(0, sys.maxsize, sys.maxsize)
+UNKNOWN_LOG = LogRange(0, sys.maxsize, sys.maxsize)
 """Stands for a log that could not be looked at: nothing is dropped, nothing is past its end."""
 
 
@@ -142,8 +142,8 @@ class PartitionFacts:
     upstream: TopicPartition
     downstream: TopicPartition
     target: str
-    upstream_log: Log | None
-    downstream_log: Log | None
+    upstream_log: LogRange | None
+    downstream_log: LogRange | None
     offset_map: OffsetMap = field(default_factory=OffsetMap)
     damage: str = ""
     losses: Losses = field(default_factory=Losses)
@@ -299,7 +299,7 @@ def _in_gap(facts: PartitionFacts, otherwise: str) -> Translation:
     return Translation("damaged-map", reason=why)
 
 
-def _through_map(facts: PartitionFacts, log: Log, offset: int) -> Translation:
+def _through_map(facts: PartitionFacts, log: LogRange, offset: int) -> Translation:
     if facts.copy_lost_its_end:
         return Translation("map-behind", reason=_lost_end(facts))
     found = _ask(facts, offset)
@@ -340,7 +340,7 @@ def _after_discarded(facts: PartitionFacts, offset: int) -> int:
 
 
 def _explain_unfinished(
-    facts: PartitionFacts, log: Log, offset: int, remaining: int
+    facts: PartitionFacts, log: LogRange, offset: int, remaining: int
 ) -> Translation:
     own = facts.upstream_log
     if own is not None and offset > own.end:
@@ -360,7 +360,7 @@ def _explain_unfinished(
     return _within(facts, log, replace(found, offset=end.offset, reached=offset - remaining))
 
 
-def _within(facts: PartitionFacts, log: Log, found: Translation) -> Translation:
+def _within(facts: PartitionFacts, log: LogRange, found: Translation) -> Translation:
     """Keep an outcome within the downstream log, and count what is skipped on the way."""
     offset, reached = found.offset, found.reached
     if offset is None or reached is None:

@@ -68,7 +68,7 @@ class IndexKey:
         return _KEY.pack(self.kind, source, self.partition, target, *self.owner, self.number)
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     """A stretch of the map: a block, or in a root a whole chunk.
 
     ``key_start`` and ``owner`` are those of its key: for a chunk, its number.
@@ -90,7 +90,7 @@ class Entry(NamedTuple):
         return self.owner_id, self.owner_epoch
 
     @classmethod
-    def of_block(cls, block: MapBlock, place: int) -> Entry:
+    def of_block(cls, block: MapBlock, place: int) -> IndexEntry:
         """Return the entry of a block that stands at a place.
 
         Raises:
@@ -114,10 +114,10 @@ class Entry(NamedTuple):
 class Entries:
     """An immutable table of entries in the order of the map, as arrays."""
 
-    __slots__ = Entry._fields
+    __slots__ = IndexEntry._fields
 
     def __init__(self, arrays: Sequence[Offsets]) -> None:
-        for name, array in zip(Entry._fields, arrays, strict=True):
+        for name, array in zip(IndexEntry._fields, arrays, strict=True):
             setattr(self, name, array)
 
     source_start: Offsets
@@ -131,21 +131,21 @@ class Entries:
     owner_epoch: Offsets
 
     @classmethod
-    def of(cls, entries: Iterable[Entry]) -> Entries:
+    def of(cls, entries: Iterable[IndexEntry]) -> Entries:
         """Build the table."""
-        table = np.array(list(entries), np.int64).reshape(-1, len(Entry._fields))
-        return cls([np.ascontiguousarray(table[:, n]) for n in range(len(Entry._fields))])
+        table = np.array(list(entries), np.int64).reshape(-1, len(IndexEntry._fields))
+        return cls([np.ascontiguousarray(table[:, n]) for n in range(len(IndexEntry._fields))])
 
     @property
     def arrays(self) -> tuple[Offsets, ...]:
         """The columns, in the order of the fields of an entry."""
-        return tuple(getattr(self, name) for name in Entry._fields)
+        return tuple(getattr(self, name) for name in IndexEntry._fields)
 
     def __len__(self) -> int:
         return len(self.place)
 
-    def __getitem__(self, index: int) -> Entry:
-        return Entry(*(int(array[index]) for array in self.arrays))
+    def __getitem__(self, index: int) -> IndexEntry:
+        return IndexEntry(*(int(array[index]) for array in self.arrays))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Entries):
@@ -193,7 +193,7 @@ class IndexRecord:
     def value(self) -> bytes:
         """Encode the record value."""
         entries = self.entries
-        first = entries[0] if len(entries) else Entry(*[0] * len(Entry._fields))
+        first = entries[0] if len(entries) else IndexEntry(*[0] * len(IndexEntry._fields))
         source, target = entries.source_start, entries.target_start
         target_span = entries.target_end - target
         steps = (np.diff(owner, prepend=0) for owner in (entries.owner_id, entries.owner_epoch))

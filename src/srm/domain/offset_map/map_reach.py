@@ -15,7 +15,7 @@ from typing import Final
 from srm.domain.flow_state.replication_records import CopyId, MapEnd
 from srm.domain.offset_map.map_index import (
     Entries,
-    Entry,
+    IndexEntry,
     IndexKey,
     IndexKind,
     IndexRecord,
@@ -92,7 +92,7 @@ class MapTree:
         found = found + full.slice(done) + self.blocks
         if self.last is None:
             return found
-        return found + Entries.of([Entry.of_block(self.last, self.last_place)])
+        return found + Entries.of([IndexEntry.of_block(self.last, self.last_place)])
 
 
 def first_places(ends: Iterable[MapEnd]) -> set[int]:

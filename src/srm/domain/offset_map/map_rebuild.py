@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from srm.domain.flow_state.replication_records import CopyId, MapEnd
 from srm.domain.offset_map.map_index import (
     Entries,
-    Entry,
+    IndexEntry,
     IndexKey,
     IndexKind,
     IndexRecord,
@@ -42,7 +42,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Rebuilt:
+class RebuiltMap:
     """What is left of a map, as a tree; with ``rewrite`` no index on the log leads to its blocks.
 
     ``missing`` is the first block that it lacks, which is not there, or cannot be read: what came
@@ -93,21 +93,21 @@ class MapTable:
             self.blocks[block.block_key] = block, record.place
 
 
-def rebuild(table: MapTable, end: MapEnd | None) -> Rebuilt:
+def rebuild(table: MapTable, end: MapEnd | None) -> RebuiltMap:
     """Put a map together; ``end`` is what the newest report says of it, if anything."""
     ids = frozenset(pid for block, _ in table.blocks.values() for pid in block.producer_ids)
     return replace(_rebuild(table, end), producer_ids=ids)
 
 
-def _rebuild(table: MapTable, end: MapEnd | None) -> Rebuilt:
+def _rebuild(table: MapTable, end: MapEnd | None) -> RebuiltMap:
     if end == NO_BLOCKS:
-        return Rebuilt(garbage=(*table.blocks, *table.damaged))
+        return RebuiltMap(garbage=(*table.blocks, *table.damaged))
     last = _last(table, end)
     if isinstance(last, BlockKey):
         return _without(table, last)
     if last is None:
         damaged = min(table.damaged, key=lambda key: key.target_start, default=None)
-        return Rebuilt(missing=damaged, garbage=tuple(table.damaged))
+        return RebuiltMap(missing=damaged, garbage=tuple(table.damaged))
     block, place = last
     if block.previous is None:
         return _tree_of(table, MapTree(block, place))
@@ -151,7 +151,7 @@ def _reach(block: MapBlock) -> int:
     return int(block.runs.target_ends.max())
 
 
-def _tree_from_index(table: MapTable, last: MapBlock, place: int) -> Rebuilt | None:
+def _tree_from_index(table: MapTable, last: MapBlock, place: int) -> RebuiltMap | None:
     """Return the tree whose index holds all blocks before the last one, if there is one."""
     before = last.previous
     if before is None:
@@ -167,13 +167,15 @@ def _tree_from_index(table: MapTable, last: MapBlock, place: int) -> Rebuilt | N
     return None
 
 
-def _tree_of(table: MapTable, tree: MapTree) -> Rebuilt:
+def _tree_of(table: MapTable, tree: MapTree) -> RebuiltMap:
     """Return a tree that the index of the topic holds, perhaps with more behind it."""
     chunk = tree.chunk
     stored = table.index.get(chunk.key) if chunk else None
     later = tree.last.block_key.target_start if tree.last else -1
     garbage = (key for key in (*table.blocks, *table.damaged) if key.target_start > later)
-    return Rebuilt(tree, rewrite=stored is not None and stored[0] != chunk, garbage=tuple(garbage))
+    return RebuiltMap(
+        tree, rewrite=stored is not None and stored[0] != chunk, garbage=tuple(garbage)
+    )
 
 
 def _chunks(table: MapTable) -> list[tuple[IndexRecord, int]]:
@@ -224,7 +226,7 @@ def _holds(table: MapTable, chunk: IndexRecord) -> bool:
     return True
 
 
-def _tree_from_chain(table: MapTable, last: MapBlock) -> Rebuilt:
+def _tree_from_chain(table: MapTable, last: MapBlock) -> RebuiltMap:
     """Follow the chain of blocks back, and take what comes before it."""
     chain = [table.blocks[last.block_key]]
     seen = {last.block_key}
@@ -244,7 +246,7 @@ def _tree_from_chain(table: MapTable, last: MapBlock) -> Rebuilt:
     return _tree(table, chain, None)
 
 
-def _without(table: MapTable, missing: BlockKey) -> Rebuilt:
+def _without(table: MapTable, missing: BlockKey) -> RebuiltMap:
     """Return what comes before a block that is missing, and misses nothing itself."""
     lost = min((missing, *table.damaged), key=lambda key: key.target_start)
     for chunk, place in _chunks(table):
@@ -265,20 +267,22 @@ def _without(table: MapTable, missing: BlockKey) -> Rebuilt:
     return _tree(table, whole, lost)
 
 
-def _tree(table: MapTable, blocks: list[tuple[MapBlock, int]], missing: BlockKey | None) -> Rebuilt:
+def _tree(
+    table: MapTable, blocks: list[tuple[MapBlock, int]], missing: BlockKey | None
+) -> RebuiltMap:
     """Return a tree of blocks in order that is in no index."""
     if not blocks:
-        return Rebuilt(missing=missing, garbage=(*table.blocks, *table.damaged))
+        return RebuiltMap(missing=missing, garbage=(*table.blocks, *table.damaged))
     last, place = blocks[-1]
-    entries = Entries.of(Entry.of_block(block, at) for block, at in blocks[:-1])
+    entries = Entries.of(IndexEntry.of_block(block, at) for block, at in blocks[:-1])
     ids = last.topic_id, last.partition, last.target_topic_id
     chunk = IndexRecord(IndexKey(IndexKind.CHUNK, *ids, NO_OWNER, -1), entries)
     kept = {block.block_key for block, _ in blocks}
     garbage = (*(key for key in table.blocks if key not in kept), *table.damaged)
     if not len(entries):
-        return Rebuilt(MapTree(last, place), missing=missing, garbage=garbage)
+        return RebuiltMap(MapTree(last, place), missing=missing, garbage=garbage)
     tree = MapTree(last, place, chunk)
-    return Rebuilt(tree, rewrite=True, missing=missing, garbage=garbage)
+    return RebuiltMap(tree, rewrite=True, missing=missing, garbage=garbage)
 
 
 def blocks_of(table: MapTable, tree: MapTree) -> list[MapBlock]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from srm.domain.offset_map.map_index import (
     Entries,
-    Entry,
+    IndexEntry,
     IndexKey,
     IndexRecord,
     block_key,
@@ -48,7 +48,7 @@ class Row(NamedTuple):
     the last ones that earlier rows have reached.
     """
 
-    entry: Entry
+    entry: IndexEntry
     need: Need | None = None
     run: Run | None = None
     is_chunk: bool = False
@@ -236,7 +236,7 @@ class Sought:
 
 def _point(place: tuple[int, int]) -> Entries:
     source, target = place
-    return Entries.of([Entry(source, source, target, target, 0, 0, 0, 0, 0)])
+    return Entries.of([IndexEntry(source, source, target, target, 0, 0, 0, 0, 0)])
 
 
 def _ends_before(ends: Offsets) -> Offsets:

@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 from srm.domain.flow_state.replication_records import CopyId, MapEnd
 from srm.domain.offset_map.map_index import (
     Entries,
-    Entry,
+    IndexEntry,
     IndexKey,
     IndexKind,
     IndexRecord,
@@ -71,7 +71,7 @@ def unread(position: Position) -> OffsetMap:
     """Return a map of which only the position is known: it cannot translate what is before that."""
     source, target = position.source_next, position.target_next
     # More records than offsets: nobody takes it for a run.
-    everything = Entry(-1, source, -1, target, source + target + 3, -1, 0, 0, 0)
+    everything = IndexEntry(-1, source, -1, target, source + target + 3, -1, 0, 0, 0)
     return OffsetMap.window(Entries.of([everything]), {}, position, open_end=False)
 
 
@@ -105,7 +105,7 @@ def load(copy: CopyId, end: MapEnd, position: Position | None, wanted: Wanted) -
             raise StaleIndexError("the index of the offset map is that of another end")
     tables = [full_chunks(root, chunk), full_blocks(chunk, last_key)]
     if last is not None:
-        tables.append(Table(Entries.of([Entry.of_block(last, end.place)])))
+        tables.append(Table(Entries.of([IndexEntry.of_block(last, end.place)])))
     sought = Sought.of(wanted)
     rows = yield from _expand(rows_of(tables, sought), sought, lost)
     known = yield from _runs(rows, lost)
@@ -137,12 +137,12 @@ def _runs(rows: Sequence[Row], lost: list[str]) -> Generator[list[Need], Answers
 
 def _narrow(
     rows: Sequence[Row], known: Mapping[int, Runs], sought: Sought
-) -> tuple[list[Entry], dict[int, Runs]]:
+) -> tuple[list[IndexEntry], dict[int, Runs]]:
     """Keep of the blocks only the runs at what is wanted, and the last one of all.
 
     A run needs nothing but its entry; where blocks cut each other, all of them stays.
     """
-    entries: list[Entry] = []
+    entries: list[IndexEntry] = []
     loaded: dict[int, Runs] = {}
     for number, row in enumerate(rows):
         runs = known.get(number)
@@ -166,9 +166,9 @@ def _grows(runs: Runs) -> bool:
     )
 
 
-def _condense(runs: Runs, kept: Sequence[int]) -> list[Entry]:
+def _condense(runs: Runs, kept: Sequence[int]) -> list[IndexEntry]:
     """Return an entry for each of these runs, and one for all between them."""
-    found: list[Entry] = []
+    found: list[IndexEntry] = []
     at = 0
     for number in kept:
         if number > at:
@@ -178,9 +178,9 @@ def _condense(runs: Runs, kept: Sequence[int]) -> list[Entry]:
     return found
 
 
-def _entry(runs: Runs) -> Entry:
+def _entry(runs: Runs) -> IndexEntry:
     first, last = runs[0], runs[-1]
-    return Entry(
+    return IndexEntry(
         *(first.source_start, last.source_end, first.target_start, last.target_end, runs.records),
         *(-1, 0, 0, 0),
     )

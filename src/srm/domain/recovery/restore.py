@@ -167,7 +167,7 @@ class RestoredPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicFacts:
+class RestoreFacts:
     """What is known of one topic.
 
     ``is_former`` says that the original is one from which the flow has copied, by its id;
@@ -184,7 +184,7 @@ class TopicFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPlan:
+class TopicRestore:
     """What is to be done about one topic: ``offsets`` are to be copied; ``reason`` is of refusal.
 
     ``missing`` and ``empty``: all is to be done. ``begun``: a former run was broken off.
@@ -199,7 +199,7 @@ class TopicPlan:
     reason: str = ""
 
 
-def plan_topic(facts: TopicFacts, source: str, target: str) -> TopicPlan:
+def plan_topic(facts: RestoreFacts, source: str, target: str) -> TopicRestore:
     """Decide what becomes of one topic.
 
     Args:
@@ -209,8 +209,8 @@ def plan_topic(facts: TopicFacts, source: str, target: str) -> TopicPlan:
     """
     left = sum(each.offsets_left for each in facts.partitions)
 
-    def plan(state: TopicState, offsets: int = 0, reason: str = "") -> TopicPlan:
-        return TopicPlan(facts.topic, facts.copy, state, len(facts.partitions), offsets, reason)
+    def plan(state: TopicState, offsets: int = 0, reason: str = "") -> TopicRestore:
+        return TopicRestore(facts.topic, facts.copy, state, len(facts.partitions), offsets, reason)
 
     if not facts.exists:
         return plan("missing", left)
@@ -254,19 +254,19 @@ class RestorePlan:
 
     forward: Flow
     pause: Pause | None
-    topics: tuple[TopicPlan, ...]
+    topics: tuple[TopicRestore, ...]
     unrestored: tuple[str, ...] = ()
     source_cluster: str = ""
     target_cluster: str = ""
     former_clusters: tuple[str, ...] = ()
 
     @property
-    def refusals(self) -> tuple[TopicPlan, ...]:
+    def refusals(self) -> tuple[TopicRestore, ...]:
         """The topics of which nothing can be restored."""
         return tuple(each for each in self.topics if each.state == "refused")
 
     @property
-    def to_restore(self) -> Mapping[str, TopicPlan]:
+    def to_restore(self) -> Mapping[str, TopicRestore]:
         """The topics of which something is to be restored, by the name of the original."""
         done = ("restored", "refused")
         return {each.topic: each for each in self.topics if each.state not in done}

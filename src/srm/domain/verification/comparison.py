@@ -32,7 +32,7 @@ _NULL = _LENGTH.pack(-1)
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
-class Record(NamedTuple):
+class ComparedRecord(NamedTuple):
     """One record of a log; the timestamp is in epoch milliseconds.
 
     ``by_broker``: the timestamp is when the broker took it (LogAppendTime), as far as that was
@@ -47,7 +47,7 @@ class Record(NamedTuple):
     by_broker: bool = False
 
 
-def frame(record: Record, *, timestamps: bool = True) -> bytes:
+def frame(record: ComparedRecord, *, timestamps: bool = True) -> bytes:
     """Encode the content of a record so that different contents have different bytes.
 
     Each part has its length before it, null has -1; the offset is not content.
@@ -66,13 +66,15 @@ def _frame(part: bytes | None) -> tuple[bytes, ...]:
     return (_NULL,) if part is None else (_LENGTH.pack(len(part)), part)
 
 
-def compare(plan: RangePlan, source: Iterable[Record], target: Iterable[Record]) -> RangeResult:
+def compare(
+    plan: RangePlan, source: Iterable[ComparedRecord], target: Iterable[ComparedRecord]
+) -> RangeResult:
     """Compare all records of a range; both sides come in offset order and within the range."""
     return _Comparison(plan, source, target).run()
 
 
 def classify(
-    source: Sequence[Record], target: Sequence[Record], *, timestamps: bool = True
+    source: Sequence[ComparedRecord], target: Sequence[ComparedRecord], *, timestamps: bool = True
 ) -> tuple[DifferenceKind, ...]:
     """Name what makes the first records of two sequences differ, by what follows them.
 
@@ -116,7 +118,7 @@ def _resumes(kept: Sequence[bytes], whole: Sequence[bytes]) -> bool:
 
 
 def differing_fields(
-    source: Record, target: Record, *, timestamps: bool = True
+    source: ComparedRecord, target: ComparedRecord, *, timestamps: bool = True
 ) -> tuple[DifferenceKind, ...]:
     """Name the fields in which a record and its copy differ, none where they are alike."""
     kinds: list[DifferenceKind] = []
@@ -131,7 +133,9 @@ def differing_fields(
     return tuple(kinds)
 
 
-def _without(records: Iterable[Record], ranges: Sequence[tuple[int, int]]) -> Iterator[Record]:
+def _without(
+    records: Iterable[ComparedRecord], ranges: Sequence[tuple[int, int]]
+) -> Iterator[ComparedRecord]:
     for record in records:
         if not any(first <= record.offset < end for first, end in ranges):
             yield record
@@ -140,19 +144,19 @@ def _without(records: Iterable[Record], ranges: Sequence[tuple[int, int]]) -> It
 class _Side:
     """The records of one side that are not compared yet, with count and hash of those that are."""
 
-    def __init__(self, records: Iterable[Record]) -> None:
-        self._records: Iterator[Record] = iter(records)
-        self._waiting: deque[Record] = deque()
+    def __init__(self, records: Iterable[ComparedRecord]) -> None:
+        self._records: Iterator[ComparedRecord] = iter(records)
+        self._waiting: deque[ComparedRecord] = deque()
         self._hash = new_hash()
         self._count = 0
 
-    def head(self) -> Record | None:
+    def head(self) -> ComparedRecord | None:
         """Return the next record without taking it."""
         if not self._waiting:
             self._waiting.extend(islice(self._records, 1))
         return self._waiting[0] if self._waiting else None
 
-    def following(self) -> list[Record]:
+    def following(self) -> list[ComparedRecord]:
         """Return the next records without taking them, as many as the look-ahead allows."""
         size = sum(len(record.value or b"") for record in self._waiting)
         while len(self._waiting) < LOOK_AHEAD_RECORDS and size < LOOK_AHEAD_BYTES:
@@ -201,7 +205,9 @@ def _target_bounds(runs: Iterable[Run]) -> list[tuple[int, int, int]]:
 class _Comparison:
     """One pass over both sides of a range."""
 
-    def __init__(self, plan: RangePlan, source: Iterable[Record], target: Iterable[Record]) -> None:
+    def __init__(
+        self, plan: RangePlan, source: Iterable[ComparedRecord], target: Iterable[ComparedRecord]
+    ) -> None:
         self._plan = plan
         compared = _without(source, plan.decided) if plan.decided else source
         self._source, self._target = _Side(compared), _Side(target)
@@ -222,7 +228,7 @@ class _Comparison:
             self._difference,
         )
 
-    def _step(self, source: Record | None, target: Record | None) -> bool:
+    def _step(self, source: ComparedRecord | None, target: ComparedRecord | None) -> bool:
         copy = None if source is None else self._on_target.of(source.offset)
         original = None if target is None else self._on_source.of(target.offset)
         if target is not None and original is None:
@@ -239,7 +245,7 @@ class _Comparison:
             return False
         return True
 
-    def _pair(self, source: Record, target: Record) -> None:
+    def _pair(self, source: ComparedRecord, target: ComparedRecord) -> None:
         ours, theirs = self._frame(source), self._frame(target)
         if ours != theirs and self._difference is None:
             kinds = classify(
@@ -251,7 +257,7 @@ class _Comparison:
         self._source.take(ours)
         self._target.take(theirs)
 
-    def _only_source(self, source: Record, copy: int | None) -> None:
+    def _only_source(self, source: ComparedRecord, copy: int | None) -> None:
         # Compaction of the target may have removed a copy, never a record that was not copied.
         if self._plan.compacted and copy is not None:
             self._one_sided += 1
@@ -260,7 +266,7 @@ class _Comparison:
             self._differs(source.offset, copy, ("missing",))
             self._source.take(self._frame(source))
 
-    def _only_target(self, target: Record, original: int | None) -> None:
+    def _only_target(self, target: ComparedRecord, original: int | None) -> None:
         if self._plan.compacted:
             self._one_sided += 1
             self._target.take(None)
@@ -275,5 +281,5 @@ class _Comparison:
             plan = self._plan
             self._difference = Difference(plan.topic, plan.partition, source, target, kinds)
 
-    def _frame(self, record: Record) -> bytes:
+    def _frame(self, record: ComparedRecord) -> bytes:
         return frame(record, timestamps=self._plan.timestamps)

@@ -23,13 +23,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from srm.domain.groups.proof import Claim, Verdict, differences
+from srm.domain.groups.proof import TranslationClaim, Verdict, differences
 from srm.domain.groups.translation import PartitionFacts, Translation
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.recovery.drill import LEASE_MS, Drill, DrillGroup, superfluous
-from srm.domain.verification.comparison import Record, differing_fields
+from srm.domain.verification.comparison import ComparedRecord, differing_fields
 from srm.engine.control.compacted import STAMPED, ensure_compacted
 from srm.engine.drill.leftovers import (
     RUNNING_HERE,
@@ -217,12 +217,12 @@ class _Drill:
 
     def _read(
         self, rows: Mapping[str, tuple[_Row, ...]]
-    ) -> dict[str, dict[TopicPartition, Record | None] | str]:
+    ) -> dict[str, dict[TopicPartition, ComparedRecord | None] | str]:
         """Read as a member of each shadow group; of one that could not the reason."""
-        found: dict[str, dict[TopicPartition, Record | None] | str] = {}
+        found: dict[str, dict[TopicPartition, ComparedRecord | None] | str] = {}
         names = [group for group, some in rows.items() if _offsets(some)]
 
-        def read(group: str) -> dict[TopicPartition, Record | None] | str:
+        def read(group: str) -> dict[TopicPartition, ComparedRecord | None] | str:
             try:
                 return self.context.target.read_as_member(
                     self.state.shadows[group], _offsets(rows[group]).keys(), _READ_S
@@ -243,7 +243,7 @@ class _Drill:
         self,
         rows: Mapping[str, tuple[_Row, ...]],
         refused: Mapping[tuple[str, TopicPartition], str],
-        read: Mapping[str, dict[TopicPartition, Record | None] | str],
+        read: Mapping[str, dict[TopicPartition, ComparedRecord | None] | str],
     ) -> Drill:
         compare = _Comparison.of(self.context, rows)
         groups = tuple(
@@ -293,7 +293,7 @@ def _rows(
     """
     plans = lost.facts.plans if lost is not None else ()
     places = {(plan.group, each.target): each for plan in plans for each in plan.positions}
-    rows, claims = dict[str, list[_Row]](), dict[tuple[str, TopicPartition], Claim]()
+    rows, claims = dict[str, list[_Row]](), dict[tuple[str, TopicPartition], TranslationClaim]()
     for group in found.facts.groups:
         rows[group] = []
         for upstream, facts, translation in found.facts.translations(group):
@@ -308,7 +308,7 @@ def _rows(
             )
             reached = last.committed if last is not None and last.state == "translated" else None
             if resume is not None and reached is not None:
-                claims[group, upstream] = Claim(facts, reached, resume)
+                claims[group, upstream] = TranslationClaim(facts, reached, resume)
                 row = replace(row, translation=Translation("translated", resume, reached))
             rows[group].append(row)
     verdicts = prove(context.forward, claims.values())
@@ -340,8 +340,8 @@ class _Comparison:
     the translation.
     """
 
-    source: Mapping[tuple[TopicPartition, int], Record | None]
-    target: Mapping[tuple[TopicPartition, int], Record | None]
+    source: Mapping[tuple[TopicPartition, int], ComparedRecord | None]
+    target: Mapping[tuple[TopicPartition, int], ComparedRecord | None]
 
     @classmethod
     def of(cls, context: MoveContext, rows: Mapping[str, tuple[_Row, ...]]) -> _Comparison:
@@ -357,7 +357,7 @@ class _Comparison:
             _first(context.target, target, committed=True),
         )
 
-    def problem(self, row: _Row, read: Record | None) -> str:
+    def problem(self, row: _Row, read: ComparedRecord | None) -> str:
         """Say how what was read differs from what the group would have read on the source."""
         downstream, offset = row.facts.downstream, row.translation.offset
         expected = self.source.get((row.upstream, row.translation.reached or 0))
@@ -380,7 +380,7 @@ class _Comparison:
         return f"{downstream}: the member read {what}, which nothing explains"
 
 
-def _is_same(one: Record, other: Record) -> bool:
+def _is_same(one: ComparedRecord, other: ComparedRecord) -> bool:
     return one.offset == other.offset and not differing_fields(one, other)
 
 
@@ -390,7 +390,7 @@ def _is_proven(row: _Row) -> bool:
 
 def _first(
     cluster: Cluster, places: Collection[tuple[TopicPartition, int]], *, committed: bool
-) -> Mapping[tuple[TopicPartition, int], Record | None]:
+) -> Mapping[tuple[TopicPartition, int], ComparedRecord | None]:
     try:
         return cluster.first_records(places, committed=committed) if places else {}
     except SrmError as error:
@@ -402,7 +402,7 @@ def _group(
     group: str,
     rows: Collection[_Row],
     refused: Mapping[tuple[str, TopicPartition], str],
-    read: Mapping[TopicPartition, Record | None] | str,
+    read: Mapping[TopicPartition, ComparedRecord | None] | str,
     compare: _Comparison,
 ) -> DrillGroup:
     problems: list[str] = []

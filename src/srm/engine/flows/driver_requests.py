@@ -21,7 +21,7 @@ Outcome = Literal["asked", "ended", "restarted", "not-running", "unreachable"]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DriverAnswer:
     """What became of a request.
 
     ``asked``: the driver is alive and has not ended yet. ``ended``: it has, in good order.
@@ -67,10 +67,10 @@ def ask(
     by: str,
     now_ms: int,
     wait_s: float,
-    show: Callable[[tuple[Answer, ...]], None] = lambda _answers: None,
+    show: Callable[[tuple[DriverAnswer, ...]], None] = lambda _answers: None,
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
-) -> tuple[Answer, ...]:
+) -> tuple[DriverAnswer, ...]:
     """Ask the applications that drive the flows to end and wait for what becomes of it.
 
     Flows that no replicator has ever driven are left out of the request. So are those whose target
@@ -108,7 +108,7 @@ def ask(
 
 def _answers(
     flows: Iterable[Flow], watch: Watch, request: DriverRequest, now: float
-) -> tuple[Answer, ...]:
+) -> tuple[DriverAnswer, ...]:
     known = {
         flow: answer(flow, seen.signs, request, now - (seen.changed or watch.began))
         for flow, seen in watch.flows.items()
@@ -119,17 +119,19 @@ def _answers(
         for flow, seen in watch.flows.items()
         for name in (seen.signs.driver.flows if seen.signs and seen.signs.driver else ())
     }
-    unreachable = Answer(Flow("", ""), request.action, "unreachable")
+    unreachable = DriverAnswer(Flow("", ""), request.action, "unreachable")
     return tuple(
         known.get(flow) or replace(named.get(str(flow), unreachable), flow=flow) for flow in flows
     )
 
 
-def answer(flow: Flow, signs: FlowSigns | None, request: DriverRequest, silent_s: float) -> Answer:
+def answer(
+    flow: Flow, signs: FlowSigns | None, request: DriverRequest, silent_s: float
+) -> DriverAnswer:
     """Say what became of a request; ``silent_s`` are seconds without a change of the heartbeat."""
     driver = signs.driver if signs else None
     if driver is None:
-        return Answer(flow, request.action, "not-running")
+        return DriverAnswer(flow, request.action, "not-running")
     outcome: Outcome = "asked"
     if driver.started_after == request.request:
         outcome = "restarted"
@@ -137,4 +139,4 @@ def answer(flow: Flow, signs: FlowSigns | None, request: DriverRequest, silent_s
         outcome = "ended"
     elif silent_s > SILENT_S:
         outcome = "not-running"
-    return Answer(flow, request.action, outcome, driver.application_id, driver.host)
+    return DriverAnswer(flow, request.action, outcome, driver.application_id, driver.host)

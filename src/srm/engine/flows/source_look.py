@@ -15,7 +15,7 @@ from srm.domain.flow_state.replication_records import AT_REST
 from srm.domain.moves.gate.forecast import PartitionKnown
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Position
-from srm.domain.verification.comparison import Record
+from srm.domain.verification.comparison import ComparedRecord
 from srm.engine.control.topic_sync import selected_topics
 from srm.engine.ports import FlowContext, FlowMaps, Place, TopicDescription
 from srm.errors import SrmError
@@ -183,7 +183,7 @@ def _oldest(
     return times_of(found)
 
 
-def times_of(found: Mapping[Place, Record | None]) -> dict[TopicPartition, int]:
+def times_of(found: Mapping[Place, ComparedRecord | None]) -> dict[TopicPartition, int]:
     """Return the timestamps of the records that were found and have one, by partition."""
     times = {place: record.timestamp_ms for (place, _), record in found.items() if record}
     return {place: time_ms for place, time_ms in times.items() if time_ms > 0}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from srm.domain.groups.checkpoints import CheckpointOutcome, FactsOf
-from srm.domain.groups.proof import Claim, Verdict
+from srm.domain.groups.proof import TranslationClaim, Verdict
 from srm.domain.groups.proof_records import Disproof, FlowProof, choose
 from srm.domain.names.topics import TopicPartition
 from srm.engine.groups.proving import prove
@@ -115,13 +115,13 @@ def prove_emission(
     )
 
 
-def claim_of(outcome: CheckpointOutcome, facts_of: FactsOf) -> Claim | None:
+def claim_of(outcome: CheckpointOutcome, facts_of: FactsOf) -> TranslationClaim | None:
     """Return what an outcome claims, None where it has no checkpoint."""
     reached, offset = outcome.reached, outcome.downstream_offset
     if outcome.checkpoint is None or outcome.direction is None or reached is None or offset is None:
         return None
     facts = facts_of(outcome.upstream, outcome.direction)
-    return Claim(facts, reached, offset, skipped=outcome.total_skipped > 0)
+    return TranslationClaim(facts, reached, offset, skipped=outcome.total_skipped > 0)
 
 
 def verdicts_of(

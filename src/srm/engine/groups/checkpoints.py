@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from srm.config.model import FlowConfig
 from srm.domain.groups.checkpoints import CheckpointOutcome, FactsOf, Selection, checkpoint_outcomes
-from srm.domain.groups.ledger import Ledger, all_entries
+from srm.domain.groups.ledger import GroupLedger, all_entries
 from srm.domain.groups.mm2_records import Checkpoint, TopicIds
 from srm.domain.groups.proof_records import FlowProof
 from srm.domain.groups.translation import Direction, PartitionFacts
@@ -300,7 +300,7 @@ def texts(reasons: Mapping[str, Reason]) -> dict[str, str]:
     return {name: reason.text for name, reason in reasons.items()}
 
 
-def read_ledger(cluster: Cluster, topics: Topics) -> Ledger:
+def read_ledger(cluster: Cluster, topics: Topics) -> GroupLedger:
     """Read what srm itself wrote to groups on a cluster, whose topics were read before.
 
     Raises:
@@ -308,7 +308,7 @@ def read_ledger(cluster: Cluster, topics: Topics) -> Ledger:
     """
     ids = {name: topic.topic_id for name, topic in topics.items()}
     rows = cluster.compacted_topic(internal_topics.LEDGER).read_stamped()
-    return Ledger({key: (row.value, row.timestamp_ms) for key, row in rows.items()}, ids)
+    return GroupLedger({key: (row.value, row.timestamp_ms) for key, row in rows.items()}, ids)
 
 
 @dataclass(frozen=True, slots=True)

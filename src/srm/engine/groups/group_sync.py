@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.group_sync import IDLE, SyncAction, SyncDecision, decide
-from srm.domain.groups.ledger import Ledger, LedgerEntry
+from srm.domain.groups.ledger import GroupLedger, LedgerEntry
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.reason import Reason
@@ -100,7 +100,7 @@ def sync(
 
 
 def decisions_of(
-    context: FlowContext, found: Survey, ledger: Ledger
+    context: FlowContext, found: Survey, ledger: GroupLedger
 ) -> tuple[tuple[SyncDecision, ...], dict[str, Reason]]:
     """Decide what is done about the groups of a survey; return why others could not be, by group.
 
@@ -189,7 +189,7 @@ def _exact(
     partition: TopicPartition,
     current: int | None,
     offset: int,
-    ledger: Ledger,
+    ledger: GroupLedger,
     seen: int | None,
 ) -> SyncDecision:
     entry = ledger.entry(group.name, partition)
@@ -214,8 +214,8 @@ def _members(group: GroupDescription) -> str:
 def _decide(
     context: FlowContext,
     outcomes: Sequence[CheckpointOutcome],
-    ledger: Ledger,
-    source_ledger: Ledger,
+    ledger: GroupLedger,
+    source_ledger: GroupLedger,
 ) -> tuple[tuple[SyncDecision, ...], dict[str, Reason]]:
     by_group = defaultdict[str, list[CheckpointOutcome]](list)
     for outcome in outcomes:
@@ -251,7 +251,7 @@ def _state(states: Mapping[str, GroupDescription], group: str) -> GroupDescripti
 
 
 def _carry_out(
-    context: FlowContext, decisions: Sequence[SyncDecision], ledger: Ledger, operation: str
+    context: FlowContext, decisions: Sequence[SyncDecision], ledger: GroupLedger, operation: str
 ) -> tuple[SyncDecision, ...]:
     """Do what was decided, a bounded number of groups at a time; return what became of it."""
     writes = [decision for decision in decisions if decision.action == "write"]
@@ -280,7 +280,7 @@ def _chunks(writes: Sequence[SyncDecision]) -> Iterator[list[list[SyncDecision]]
 
 
 def _write(
-    context: FlowContext, groups: Sequence[list[SyncDecision]], ledger: Ledger, operation: str
+    context: FlowContext, groups: Sequence[list[SyncDecision]], ledger: GroupLedger, operation: str
 ) -> list[SyncDecision]:
     table = context.target.compacted_topic(internal_topics.LEDGER)
     entries = {
@@ -310,7 +310,7 @@ def _write(
 
 
 def _entry(
-    context: FlowContext, decision: SyncDecision, ledger: Ledger, operation: str
+    context: FlowContext, decision: SyncDecision, ledger: GroupLedger, operation: str
 ) -> LedgerEntry:
     before = ledger.entry(decision.group, decision.partition)
     current = decision.current
@@ -393,7 +393,7 @@ def _read_back(decision: SyncDecision, now: Commits, failure: str) -> SyncDecisi
 
 
 def _settle_earlier(
-    context: FlowContext, decisions: Iterable[SyncDecision], ledger: Ledger
+    context: FlowContext, decisions: Iterable[SyncDecision], ledger: GroupLedger
 ) -> None:
     """Settle entries that an interrupted run has left behind and whose offset is in place."""
     settled: dict[bytes, bytes | None] = {}

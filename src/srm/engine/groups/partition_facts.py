@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from srm.domain.groups.translation import Direction, Log, Losses, PartitionFacts, wanted_of
+from srm.domain.groups.translation import Direction, LogRange, Losses, PartitionFacts, wanted_of
 from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import OpenTransaction
 from srm.domain.offset_map.map_wanted import Wanted
 from srm.engine.ports import Cluster, FlowMaps, MapReader
 
-Logs = Mapping[TopicPartition, Log]
+Logs = Mapping[TopicPartition, LogRange]
 
 
 Starts = Mapping[TopicPartition, int]
@@ -32,7 +32,7 @@ def starts_of(cluster: Cluster, partitions: Collection[TopicPartition]) -> Start
 
 def logs_of(
     cluster: Cluster, partitions: Collection[TopicPartition], known: Starts | None = None
-) -> dict[TopicPartition, Log]:
+) -> dict[TopicPartition, LogRange]:
     """Return the logs of the partitions that exist, as far as their starts are known beforehand.
 
     Raises:
@@ -45,7 +45,7 @@ def logs_of(
     # Asked last: what a plain producer writes meanwhile must not look like an open transaction.
     stable = cluster.log_ends(partitions)
     return {
-        p: Log(start, min(stable[p], ends[p]), ends[p])
+        p: LogRange(start, min(stable[p], ends[p]), ends[p])
         for p, start in starts.items()
         if p in stable and p in ends
     }

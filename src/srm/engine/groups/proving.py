@@ -17,8 +17,8 @@ from srm.config.model import FlowConfig
 from srm.domain.groups.proof import (
     PROVEN,
     Circumstances,
-    Claim,
     Evidence,
+    TranslationClaim,
     Verdict,
     is_plain_proof,
     judge,
@@ -28,7 +28,7 @@ from srm.domain.groups.proof_records import FlowProof
 from srm.domain.groups.translation import Direction
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.verification.comparison import Record
+from srm.domain.verification.comparison import ComparedRecord
 from srm.engine.control.compacted import STAMPED, ensure_compacted
 from srm.engine.ports import Cluster, FlowContext, Place
 from srm.errors import IntegrityError, SrmError
@@ -36,15 +36,15 @@ from srm.errors import IntegrityError, SrmError
 log = logging.getLogger(__name__)
 
 Key = tuple[Direction, TopicPartition, int, int]
-Records = Mapping[Place, Record | None]
+Records = Mapping[Place, ComparedRecord | None]
 
 
-def prove(context: FlowContext, claims: Iterable[Claim]) -> dict[Key, Verdict]:
+def prove(context: FlowContext, claims: Iterable[TranslationClaim]) -> dict[Key, Verdict]:
     """Judge translations by the records on both sides, each different one once.
 
     A cluster that does not let itself be read leaves its claims unproven.
     """
-    by_direction = defaultdict[Direction, dict[Key, Claim]](dict)
+    by_direction = defaultdict[Direction, dict[Key, TranslationClaim]](dict)
     for claim in claims:
         by_direction[claim.facts.direction][claim.key] = claim
     verdicts: dict[Key, Verdict] = {}
@@ -57,7 +57,7 @@ def prove(context: FlowContext, claims: Iterable[Claim]) -> dict[Key, Verdict]:
 
 
 def _prove(
-    context: FlowContext, direction: Direction, claims: Mapping[Key, Claim]
+    context: FlowContext, direction: Direction, claims: Mapping[Key, TranslationClaim]
 ) -> dict[Key, Verdict]:
     committed = context.config.isolation_level == "read_committed"
     if direction == "forward":
@@ -82,11 +82,13 @@ class _Sides:
     copies: Cluster
     committed: bool
 
-    def judge(self, claims: Mapping[Key, Claim]) -> dict[Key, Verdict]:
+    def judge(self, claims: Mapping[Key, TranslationClaim]) -> dict[Key, Verdict]:
         copies = self.copies.first_records({claim.copy for claim in claims.values()})
         originals = self._originals({claim.original for claim in claims.values()})
         verdicts: dict[Key, Verdict] = {}
-        unclear: dict[Key, tuple[Claim, Record | None, Record | None]] = {}
+        unclear: dict[
+            Key, tuple[TranslationClaim, ComparedRecord | None, ComparedRecord | None]
+        ] = {}
         for key, claim in claims.items():
             if claim.copy not in copies or claim.original not in originals:
                 missing = claim.copy if claim.copy not in copies else claim.original
@@ -101,7 +103,10 @@ class _Sides:
         return verdicts | (self._judge_again(unclear) if unclear else {})
 
     def _judge_again(
-        self, unclear: Mapping[Key, tuple[Claim, Record | None, Record | None]]
+        self,
+        unclear: Mapping[
+            Key, tuple[TranslationClaim, ComparedRecord | None, ComparedRecord | None]
+        ],
     ) -> dict[Key, Verdict]:
         """Look at the pairs around the places; the copies first, as before."""
         wanted_originals, wanted_copies = set[Place](), set[Place]()
@@ -129,7 +134,9 @@ class _Sides:
     def _originals(self, places: Collection[Place]) -> Records:
         return self.originals.first_records(places, committed=self.committed)
 
-    def _circumstances(self, claims: Collection[Claim]) -> Callable[[Claim], Circumstances]:
+    def _circumstances(
+        self, claims: Collection[TranslationClaim]
+    ) -> Callable[[TranslationClaim], Circumstances]:
         """Read what may explain a difference; after the records, so that it covers them."""
         originals = {claim.original[0] for claim in claims}
         copies = {claim.copy[0] for claim in claims}
@@ -138,7 +145,7 @@ class _Sides:
         compacted_there = _compacted_topics(self.copies, copies)
         is_left_out = _left_out(self.config)
 
-        def around(claim: Claim) -> Circumstances:
+        def around(claim: TranslationClaim) -> Circumstances:
             (original, _), (copy, _) = claim.original, claim.copy
             return Circumstances(
                 starts.get(original, 0),
@@ -151,8 +158,8 @@ class _Sides:
         return around
 
 
-def _by_partition(records: Records) -> dict[TopicPartition, dict[int, Record | None]]:
-    found = defaultdict[TopicPartition, dict[int, Record | None]](dict)
+def _by_partition(records: Records) -> dict[TopicPartition, dict[int, ComparedRecord | None]]:
+    found = defaultdict[TopicPartition, dict[int, ComparedRecord | None]](dict)
     for (partition, offset), record in records.items():
         found[partition][offset] = record
     return found
@@ -163,12 +170,12 @@ def _compacted_topics(cluster: Cluster, partitions: Collection[TopicPartition]) 
     return frozenset(t for t, own in configs.items() if "compact" in own.get("cleanup.policy", ""))
 
 
-def _left_out(config: FlowConfig) -> Callable[[Record], bool]:
+def _left_out(config: FlowConfig) -> Callable[[ComparedRecord], bool]:
     """Say which records a flow does not copy by its settings, as far as their headers show."""
     settings = config.records
     patterns = [re.compile(pattern) for pattern in settings.exclude_headers]
 
-    def is_left_out(record: Record) -> bool:
+    def is_left_out(record: ComparedRecord) -> bool:
         return any(
             (settings.provenance and name == settings.provenance_name)
             or any(pattern.fullmatch(name) for pattern in patterns)

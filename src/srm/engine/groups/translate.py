@@ -20,7 +20,7 @@ from srm.errors import UnavailableError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class Translation:
+class TranslatedOffset:
     """One offset and its counterpart; both are "next to read".
 
     Attributes:
@@ -46,7 +46,7 @@ class Translation:
 
 def translate(
     context: FlowContext, partition: TopicPartition, offset: int, *, reverse: bool = False
-) -> Translation:
+) -> TranslatedOffset:
     """Translate an offset of a flow's topic exactly.
 
     Forward, the partition is one of the flow's source: ``Payments`` of P gives ``P.Payments`` of B.
@@ -69,7 +69,7 @@ def translate(
     return _answer(context.config.flow, context.maps, "forward", sides, places, offset)
 
 
-def _backward(context: FlowContext, partition: TopicPartition, offset: int) -> Translation:
+def _backward(context: FlowContext, partition: TopicPartition, offset: int) -> TranslatedOffset:
     flow, policy = context.config.flow, context.config.policy
     origin, number = policy.topic_source(partition.topic), partition.partition
     upstream = policy.upstream_topic(partition.topic) or partition.topic
@@ -90,7 +90,7 @@ def _answer(
     sides: tuple[Cluster, Cluster],
     places: tuple[TopicPartition, TopicPartition],
     offset: int,
-) -> Translation:
+) -> TranslatedOffset:
     (own_start, unread), (other_start, unseen) = map(_starts, sides, places)
     wanted = WantedMaps()
     wanted.add(direction, (places[0], own_start), (places[1], other_start), [offset])
@@ -101,7 +101,7 @@ def _answer(
         maps, direction, (places[0], upstream), (places[1], downstream), sides[1].alias
     )
     found = translation.translate(facts, offset)
-    return Translation(
+    return TranslatedOffset(
         flow,
         sides[0].alias,
         places[0],

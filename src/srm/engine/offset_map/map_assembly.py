@@ -22,7 +22,7 @@ from srm.domain.flow_state.replication_records import PartitionPosition
 from srm.domain.flow_state.replication_state import PartitionId, ReplicationState
 from srm.domain.flow_state.reported_positions import newest_position, positions_by_copy
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_index import Entries, Entry, decode_index_key, is_index_key
+from srm.domain.offset_map.map_index import Entries, IndexEntry, decode_index_key, is_index_key
 from srm.domain.offset_map.map_rebuild import MapTable, Placed, blocks_of, rebuild
 from srm.domain.offset_map.map_records import decode_block, decode_block_key
 from srm.domain.offset_map.offset_map import OffsetMap
@@ -187,7 +187,7 @@ def _whole_map(table: MapTable, entry: PartitionPosition | None) -> OffsetMap:
         return OffsetMap((), position)
     loaded = {number: block.runs for number, block in enumerate(blocks)}
     open_end = blocks[-1].open_end
-    entries = Entries.of(Entry.of_block(block, -1) for block in blocks)
+    entries = Entries.of(IndexEntry.of_block(block, -1) for block in blocks)
     return OffsetMap.window(entries, loaded, position, open_end=open_end)
 
 

@@ -34,8 +34,8 @@ from srm.engine.groups.group_listing import groups_with_offsets
 from srm.engine.moves.control.routes import RoutingTables
 from srm.engine.ports import FlowContext, TopicDescription
 from srm.errors import NotFoundError, SrmError
-from srm.replication.ports import Record
-from srm.replication.restore.flow_state import FlowState
+from srm.replication.ports import DecodedRecord
+from srm.replication.restore.flow_state import RestoreState
 
 Show = Callable[[str], None]
 _AT_ONCE: Final = 16
@@ -63,7 +63,7 @@ class ReturnedLogs(Protocol):
     def read(
         self,
         wanted: Sequence[Wanted],
-        visit: Callable[[int, Sequence[Record]], bool],
+        visit: Callable[[int, Sequence[DecodedRecord]], bool],
         at_once: int,
     ) -> None:
         """Show the records of ranges that the flow would copy: markers are none.
@@ -103,7 +103,7 @@ def look_at_source(
         SrmError: a cluster does not answer.
     """
     show("topics of both clusters")
-    known = FlowState.read(context.target, context.config.flow)
+    known = RestoreState.read(context.target, context.config.flow)
     there, now = context.target.topics(), context.source.topics()
     shapes = _shapes(context, known, now, only)
     assigned = {
@@ -149,7 +149,7 @@ def count(
     done, all_of_it = 0, sum(one.size for _, one in wanted)
     lasts = [one.start for _, one in wanted]
 
-    def visit(index: int, records: Sequence[Record]) -> bool:
+    def visit(index: int, records: Sequence[DecodedRecord]) -> bool:
         nonlocal done
         without = left_out.get(wanted[index][0], ())
         kept = [r for r in records if not any(a <= r.offset < b for a, b in without)]
@@ -166,7 +166,7 @@ def count(
 
 def _shapes(
     context: FlowContext,
-    known: FlowState,
+    known: RestoreState,
     now: Mapping[str, TopicDescription],
     only: Collection[str],
 ) -> dict[str, tuple[Shape, str]]:
@@ -352,7 +352,7 @@ def _with_only_copied(context: FlowContext, found: _Found) -> _Found:
 
 def _put_together(
     context: FlowContext,
-    known: FlowState,
+    known: RestoreState,
     topics: tuple[TopicReturn, ...],
     read: Mapping[str, GroupOutcome],
     unread: tuple[str, ...],

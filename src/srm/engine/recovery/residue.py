@@ -13,8 +13,8 @@ from srm.domain.verification.offset_ranges import OffsetRange
 from srm.engine.flows.supervision import standing_pause
 from srm.engine.ports import FlowContext
 from srm.engine.recovery.look import ReturnedLogs, Show, count, look_at_source
-from srm.replication.ports import Record
-from srm.replication.restore.flow_state import FlowState
+from srm.replication.ports import DecodedRecord
+from srm.replication.restore.flow_state import RestoreState
 
 ResidueState = Literal["undecided", "kept", "discarded"]
 
@@ -105,7 +105,7 @@ def read_residue(
     """
     reads_on = True
 
-    def take(index: int, records: Sequence[Record]) -> bool:
+    def take(index: int, records: Sequence[DecodedRecord]) -> bool:
         nonlocal reads_on
         one = ranges[index]
         reads_on = reads_on and visit(one, [_whole(one, record) for record in records])
@@ -114,7 +114,7 @@ def read_residue(
     logs.read([one.request for one in ranges], take, at_once=1)
 
 
-def _whole(of: ResidueRange, record: Record) -> ResidueRecord:
+def _whole(of: ResidueRange, record: DecodedRecord) -> ResidueRecord:
     return ResidueRecord(
         *(of.topic, of.partition, record.offset, record.timestamp),
         None if record.key is None else bytes(record.key),
@@ -125,7 +125,7 @@ def _whole(of: ResidueRange, record: Record) -> ResidueRecord:
 
 def _decided_ranges(context: FlowContext, topics: Collection[str]) -> list[ResidueRange]:
     """Return the ranges that earlier decisions left on the source, of topics that still exist."""
-    state = FlowState.read(context.target, context.config.flow).state
+    state = RestoreState.read(context.target, context.config.flow).state
     ids = {name: topic.topic_id for name, topic in context.source.topics().items()}
     return [
         ResidueRange(

@@ -33,7 +33,7 @@ _MERGE: Final = "run it again when a broker leads the partition, or merge its to
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledReturn:
     """What was found, planned and done; ``outcome`` is what the report of the disaster gets."""
 
     found: SourceReturn
@@ -49,7 +49,7 @@ def plan_return(
     default: Choice | None,
     by: str,
     show: Show = lambda _: None,
-) -> Settled:
+) -> SettledReturn:
     """Find out what is to be decided, and what the choices lead to; nothing is written.
 
     Raises:
@@ -61,7 +61,7 @@ def plan_return(
     settlement = replace(settlement, blocked=(*settlement.blocked, *open_restores(context)))
     move_id = found.pause.move_id if found.pause else ""
     outcome = outcome_of(found, settlement, move_id, by, context.now_ms())
-    return Settled(found, settlement, outcome, applied=False)
+    return SettledReturn(found, settlement, outcome, applied=False)
 
 
 def settle_return(
@@ -71,8 +71,8 @@ def settle_return(
     default: Choice | None,
     by: str,
     show: Show = lambda _: None,
-    approve: Callable[[Settled], bool] = lambda _: True,
-) -> Settled:
+    approve: Callable[[SettledReturn], bool] = lambda _: True,
+) -> SettledReturn:
     """Carry the choices out and end the pause; safe to repeat.
 
     The copies that are decided about are sealed, and looked at again: what a slot of before the
@@ -122,7 +122,7 @@ def settle_return(
     show("the decision")
     if not switch.resume({note.key(): note.value() for note in notes}, before.request):
         raise _overtaken(context, "settled")
-    return Settled(planned.found, planned.settlement, planned.outcome, applied=True)
+    return SettledReturn(planned.found, planned.settlement, planned.outcome, applied=True)
 
 
 def _overtaken(context: FlowContext, how: str) -> ConflictError:

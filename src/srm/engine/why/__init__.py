@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from srm.engine.why.answer import Kind, Step, Why, in_order
+from srm.engine.why.answer import Kind, Why, WhyStep, in_order
 from srm.engine.why.asking import ask, not_found
 from srm.engine.why.group import why_group
 from srm.engine.why.rates import PACE_MS, is_fresh, rate_of, seconds_to_go
@@ -11,8 +11,8 @@ from srm.engine.why.topic import why_topic
 __all__ = [
     "PACE_MS",
     "Kind",
-    "Step",
     "Why",
+    "WhyStep",
     "ask",
     "in_order",
     "is_fresh",

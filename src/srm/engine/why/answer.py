@@ -16,7 +16,7 @@ _NEAR: Final = 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class WhyStep:
     """One question of the chain and its answer.
 
     Attributes:
@@ -34,17 +34,17 @@ class Step:
     action: str = ""
 
     @classmethod
-    def yes(cls, name: str, question: str, answer: str = "yes") -> Step:
+    def yes(cls, name: str, question: str, answer: str = "yes") -> WhyStep:
         """Return a step that is as it should be."""
         return cls(name, question, ok=True, answer=answer)
 
     @classmethod
-    def no(cls, name: str, question: str, answer: str, action: str = "") -> Step:
+    def no(cls, name: str, question: str, answer: str, action: str = "") -> WhyStep:
         """Return a step that is wrong: the answer says how, and holds as a reason."""
         return cls(name, question, ok=False, answer=answer, action=action)
 
     @classmethod
-    def unknown(cls, name: str, question: str, answer: str, action: str = "") -> Step:
+    def unknown(cls, name: str, question: str, answer: str, action: str = "") -> WhyStep:
         """Return a step of which it is not known, or not decided, how it is."""
         return cls(name, question, ok=None, answer=answer, action=action)
 
@@ -73,7 +73,7 @@ class Why:
     known: bool
     ok: bool | None
     verdict: str
-    steps: tuple[Step, ...]
+    steps: tuple[WhyStep, ...]
     action: str = ""
     asked: str = ""
     similar: tuple[str, ...] = ()
@@ -85,22 +85,22 @@ def in_order(answers: Iterable[Why]) -> list[Why]:
     return sorted(answers, key=lambda why: (why.kind != "topic", not why.works_here, why.flow))
 
 
-def first_wrong(steps: Iterable[Step]) -> Step | None:
+def first_wrong(steps: Iterable[WhyStep]) -> WhyStep | None:
     """Return the first step that is not as it should be, None where all are or may be."""
     return next((step for step in steps if step.ok is False), None)
 
 
-def first_unknown(steps: Iterable[Step]) -> Step | None:
+def first_unknown(steps: Iterable[WhyStep]) -> WhyStep | None:
     """Return the first step of which it is not known how it is."""
     return next((step for step in steps if step.ok is None), None)
 
 
-def action_of(steps: Iterable[Step]) -> str:
+def action_of(steps: Iterable[WhyStep]) -> str:
     """Return what to do first: of what is wrong before what is not known."""
     return next(_actions(tuple(steps)), "")
 
 
-def _actions(steps: tuple[Step, ...]) -> Iterator[str]:
+def _actions(steps: tuple[WhyStep, ...]) -> Iterator[str]:
     for ok in (False, None):
         yield from (step.action for step in steps if step.ok is ok and step.action)
 

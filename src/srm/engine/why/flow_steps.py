@@ -7,21 +7,21 @@ from collections.abc import Iterator
 from srm.domain.flow_state.pause import Pause
 from srm.domain.names.topics import Flow
 from srm.engine.flows.health import off_reason, pause_reason
-from srm.engine.why.answer import Step
+from srm.engine.why.answer import WhyStep
 
 
-def flow_steps(flow: Flow, *, enabled: bool, pause: Pause | None) -> Iterator[Step]:
+def flow_steps(flow: Flow, *, enabled: bool, pause: Pause | None) -> Iterator[WhyStep]:
     """Ask whether a flow is on, and not paused; the words and actions are those of its health."""
     question = f"is the flow {flow} on?"
     if enabled:
-        yield Step.yes("enabled", question)
+        yield WhyStep.yes("enabled", question)
     else:
         off = off_reason(flow)
-        yield Step.no("enabled", question, f"{flow} is {off.text}", off.action)
+        yield WhyStep.no("enabled", question, f"{flow} is {off.text}", off.action)
     question = "may it go on?"
     if pause is None:
-        yield Step.yes("not-paused", question, "nobody has paused it")
+        yield WhyStep.yes("not-paused", question, "nobody has paused it")
         return
     reason = pause_reason(flow, pause)
     by = f" by {pause.by}" if pause.by else ""
-    yield Step.no("not-paused", question, f"{flow} is paused{by}: {reason.text}", reason.action)
+    yield WhyStep.no("not-paused", question, f"{flow} is paused{by}: {reason.text}", reason.action)

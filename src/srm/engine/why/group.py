@@ -7,7 +7,7 @@ from typing import Final
 from srm.domain.groups.translation import UNFINISHED
 from srm.domain.text.amount import amount
 from srm.engine.ports import FlowContext
-from srm.engine.why.answer import Step, Why, action_of, first_unknown, first_wrong, near
+from srm.engine.why.answer import Why, WhyStep, action_of, first_unknown, first_wrong, near
 from srm.engine.why.group_chain import group_steps
 from srm.engine.why.group_facts import GroupLook, read_group
 from srm.engine.why.group_moving import moving_steps
@@ -72,7 +72,7 @@ def _ok(look: GroupLook) -> bool | None:
     return True
 
 
-def _verdict(look: GroupLook, steps: tuple[Step, ...]) -> str:
+def _verdict(look: GroupLook, steps: tuple[WhyStep, ...]) -> str:
     wrong = first_wrong(step for step in steps if step.name in _BEFORE)
     if wrong is not None:
         return f"not translated: {wrong.answer}"
@@ -86,7 +86,7 @@ def _verdict(look: GroupLook, steps: tuple[Step, ...]) -> str:
     return f"{_translation_answer(look, steps)}; {_movable(steps)}"
 
 
-def _translation_answer(look: GroupLook, steps: tuple[Step, ...]) -> str:
+def _translation_answer(look: GroupLook, steps: tuple[WhyStep, ...]) -> str:
     wrong = first_wrong(step for step in steps if step.name in {"translated", "emitted", "proven"})
     if wrong is not None:
         some_are = any(outcome.checkpoint is not None for outcome in look.outcomes)
@@ -97,7 +97,7 @@ def _translation_answer(look: GroupLook, steps: tuple[Step, ...]) -> str:
     return "translated"
 
 
-def _movable(steps: tuple[Step, ...]) -> str:
+def _movable(steps: tuple[WhyStep, ...]) -> str:
     by_name = {step.name: step for step in steps}
     movable, ready = by_name.get("movable"), by_name.get("ready")
     if movable is None:

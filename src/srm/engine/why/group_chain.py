@@ -13,10 +13,10 @@ from srm.domain.moves.records.plan import state_remedy
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import ago, amount, some
 from srm.engine.flows.health import group_proof
-from srm.engine.why.answer import Step
+from srm.engine.why.answer import WhyStep
 from srm.engine.why.flow_steps import flow_steps
 from srm.engine.why.group_facts import GroupLook
-from srm.engine.why.lists import Lists
+from srm.engine.why.lists import SelectionLists
 
 _LEFT_ALONE: Final[Mapping[SyncAction, str]] = {
     "group-active": "it is in use there",
@@ -28,7 +28,7 @@ _LEFT_ALONE: Final[Mapping[SyncAction, str]] = {
 """Decisions of group sync that leave a group where it is, and why."""
 
 
-def group_steps(look: GroupLook) -> Iterator[Step]:
+def group_steps(look: GroupLook) -> Iterator[WhyStep]:
     """Ask what leads to checkpoints, and to offsets on the target."""
     config = look.config
     yield from flow_steps(config.flow, enabled=config.enabled, pause=look.pause)
@@ -36,10 +36,10 @@ def group_steps(look: GroupLook) -> Iterator[Step]:
     if look.found is not None and look.exists:
         yield _kind(look)
     names = look.selection.groups
-    yield from Lists(config.flow, "groups", names, look.lists.groups).steps(look.group)
+    yield from SelectionLists(config.flow, "groups", names, look.lists.groups).steps(look.group)
     if look.unread is not None:
         question = "can its offsets be read, and translated?"
-        yield Step.no("offsets", question, look.unread.text, look.unread.action)
+        yield WhyStep.no("offsets", question, look.unread.text, look.unread.action)
     elif look.found is not None and look.committed:
         yield _offsets(look)
         yield from _translations(look)
@@ -50,45 +50,45 @@ def group_steps(look: GroupLook) -> Iterator[Step]:
         yield _written(look)
 
 
-def _exists(look: GroupLook) -> Step:
+def _exists(look: GroupLook) -> WhyStep:
     source, group = look.config.flow.source, look.group
     question = f"does {source} have the group?"
     if look.source_error:
-        return Step.unknown("exists", question, f"{source} does not answer: {look.source_error}")
+        return WhyStep.unknown("exists", question, f"{source} does not answer: {look.source_error}")
     if look.found is None or not look.exists:
-        return Step.no("exists", question, f"{source} has no group {group}")
+        return WhyStep.no("exists", question, f"{source} has no group {group}")
     if look.found.state == "dead" and not look.committed:
         told = f"{source} has no group {group} any more, {look.config.flow.target} its checkpoints"
-        return Step.no("exists", question, told)
+        return WhyStep.no("exists", question, told)
     who = f", {amount(len(look.found.members), 'member')}" if look.found.members else ""
     why = f" ({look.found.reason})" if look.found.reason else ""
-    return Step.yes("exists", question, f"{look.found.state}{who}{why}")
+    return WhyStep.yes("exists", question, f"{look.found.state}{who}{why}")
 
 
-def _kind(look: GroupLook) -> Step:
+def _kind(look: GroupLook) -> WhyStep:
     found, question = look.found, "is it a kind of group that srm can carry over?"
     if found is None or found.kind not in {"share", "other"}:
-        return Step.yes("kind", question, found.kind if found else "")
+        return WhyStep.yes("kind", question, found.kind if found else "")
     why = (
         "share groups have no committed offsets (KIP-932): start it on the other side by hand"
         if found.kind == "share"
         else "it is not made of consumers (Connect workers, say): its progress is kept elsewhere"
     )
-    return Step.no("kind", question, f"{found.kind}: {why}")
+    return WhyStep.no("kind", question, f"{found.kind}: {why}")
 
 
-def _offsets(look: GroupLook) -> Step:
+def _offsets(look: GroupLook) -> WhyStep:
     """Ask whether any commit is in a topic that the flow translates; what is not, and why."""
     question = "has it committed offsets in topics that the flow selects?"
     topics = sorted({place.topic for place in look.committed})
     chosen = [topic for topic in topics if look.selection.direction(topic) is not None]
     if chosen:
-        return Step.yes("offsets", question, f"in {some(chosen)}")
+        return WhyStep.yes("offsets", question, f"in {some(chosen)}")
     reason, action = look.selection.obstacle(topics[0])
-    return Step.no("offsets", question, f"only in {some(topics)}: {reason}", action)
+    return WhyStep.no("offsets", question, f"only in {some(topics)}: {reason}", action)
 
 
-def _translations(look: GroupLook) -> Iterator[Step]:
+def _translations(look: GroupLook) -> Iterator[WhyStep]:
     """Ask of each topic, for what became of the commits in it."""
     found = defaultdict[tuple[str, str, str], list[CheckpointOutcome]](list)
     for outcome in look.outcomes:
@@ -97,7 +97,7 @@ def _translations(look: GroupLook) -> Iterator[Step]:
         yield _translation(look, topic, outcomes)
 
 
-def _translation(look: GroupLook, topic: str, outcomes: list[CheckpointOutcome]) -> Step:
+def _translation(look: GroupLook, topic: str, outcomes: list[CheckpointOutcome]) -> WhyStep:
     first, target = outcomes[0], look.config.flow.target
     question = f"is its place in {topic} known on {target}?"
     where = _numbers(outcomes)
@@ -106,17 +106,17 @@ def _translation(look: GroupLook, topic: str, outcomes: list[CheckpointOutcome])
         told = f"{where} of {downstream}"
         if skipped := sum(outcome.total_skipped for outcome in outcomes):
             told += f"; {amount(skipped, 'record')} it has still to read are not there"
-        return Step.yes("translated", question, told)
+        return WhyStep.yes("translated", question, told)
     if first.state in UNFINISHED:
         left = amount(sum(outcome.remaining for outcome in outcomes), "record")
         told = f"{where} up to where the copy is, {left} before its commit are not copied yet"
         action = f"srm why {first.upstream.topic} --flow '{look.config.flow}' --kind topic"
-        return Step.unknown("translated", question, told, action)
+        return WhyStep.unknown("translated", question, told, action)
     if first.state == "not-selected":
         reason, action = look.selection.obstacle(topic)
-        return Step.no("translated", question, f"{where}: {reason}", action)
+        return WhyStep.no("translated", question, f"{where}: {reason}", action)
     action = first.action or state_remedy(first.state, look.config.flow)
-    return Step.no("translated", question, f"{where}: {first.reason or first.state}", action)
+    return WhyStep.no("translated", question, f"{where}: {first.reason or first.state}", action)
 
 
 def _numbers(outcomes: Iterable[CheckpointOutcome]) -> str:
@@ -124,62 +124,62 @@ def _numbers(outcomes: Iterable[CheckpointOutcome]) -> str:
     return f"partition{'s' * (len(numbers) != 1)} {some(numbers)}"
 
 
-def _emission(look: GroupLook) -> Step:
+def _emission(look: GroupLook) -> WhyStep:
     flow, question = look.config.flow, "are its checkpoints emitted?"
     if not look.config.emit_checkpoints_enabled:
         action = f"set {flow}.emit.checkpoints.enabled=true"
-        return Step.no("emitted", question, f"{flow}.emit.checkpoints.enabled is false", action)
+        return WhyStep.no("emitted", question, f"{flow}.emit.checkpoints.enabled is false", action)
     wanted = [o.downstream for o in look.outcomes if o.checkpoint is not None]
     missing = [place for place in wanted if place not in look.emitted]
     if missing:
         told = f"{len(missing)} of {amount(len(wanted), 'partition')} not yet"
-        return Step.no("emitted", question, told, f"srm checkpoints emit --flow '{flow}'")
+        return WhyStep.no("emitted", question, told, f"srm checkpoints emit --flow '{flow}'")
     if not look.emitted:
-        return Step.unknown("emitted", question, "there is nothing to emit")
+        return WhyStep.unknown("emitted", question, "there is nothing to emit")
     newest = max(one.time_ms for one in look.emitted.values())
     told = f"{amount(len(look.emitted), 'partition')}, the last change {_ago(look, newest)}"
     if look.proof is not None:
         told += f", the last emission {_ago(look, look.proof.time_ms)}"
-    return Step.yes("emitted", question, told)
+    return WhyStep.yes("emitted", question, told)
 
 
 def _ago(look: GroupLook, time_ms: int) -> str:
     return ago(look.now_ms - time_ms)
 
 
-def _proven(look: GroupLook) -> Step:
+def _proven(look: GroupLook) -> WhyStep:
     question, proof = "do the records prove them?", look.proof
     ok, told = group_proof(look.group, proof)
     if ok is False:
-        return Step.no("proven", question, told, f"srm verify --flow '{look.config.flow}'")
+        return WhyStep.no("proven", question, told, f"srm verify --flow '{look.config.flow}'")
     if proof is None or not ok:
-        return Step.unknown("proven", question, told)
+        return WhyStep.unknown("proven", question, told)
     is_sample = proof.skipped or proof.sampled < proof.groups
-    return Step("proven", question, None if is_sample else True, proof.line(look.now_ms))
+    return WhyStep("proven", question, None if is_sample else True, proof.line(look.now_ms))
 
 
-def _written(look: GroupLook) -> Step:
+def _written(look: GroupLook) -> WhyStep:
     """Ask what group sync makes of it: an offset on the target before any move."""
     flow = look.config.flow
     question = f"are its offsets written on {flow.target}, ahead of any move?"
     if not look.config.sync_group_offsets_enabled:
         told = f"no, a move writes them: {flow}.sync.group.offsets.enabled is false"
-        return Step.unknown("written", question, told)
+        return WhyStep.unknown("written", question, told)
     if look.undecided is not None and not look.decisions:
-        return Step.no("written", question, look.undecided.text, look.undecided.action)
+        return WhyStep.no("written", question, look.undecided.text, look.undecided.action)
     if look.is_there:
-        return Step.unknown("written", question, f"{look.works_there}, and commits there itself")
+        return WhyStep.unknown("written", question, f"{look.works_there}, and commits there itself")
     left = [decision for decision in look.decisions if decision.action in _LEFT_ALONE]
     if left:
         one = left[0]
         told = f"{_LEFT_ALONE[one.action]}, so it is left alone: {one.reason}"
         action = f"stop it on {flow.target}" if one.action == "group-active" else ""
-        return Step.no("written", question, told, action)
+        return WhyStep.no("written", question, told, action)
     waits = [d for d in look.decisions if d.action not in {"unchanged", "own-write"}]
     if waits:
         told = f"{len(waits)} of {amount(len(look.decisions), 'partition')} not yet"
-        return Step.unknown("written", question, f"{told}: {_pending(waits[0], flow)}")
-    return Step.yes("written", question, amount(len(look.decisions), "partition"))
+        return WhyStep.unknown("written", question, f"{told}: {_pending(waits[0], flow)}")
+    return WhyStep.yes("written", question, amount(len(look.decisions), "partition"))
 
 
 def _pending(decision: SyncDecision, flow: Flow) -> str:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from srm.domain.text.amount import some
 from srm.engine.flows.health import NO_CHECKPOINT
 from srm.engine.groups.checkpoints import selection_of
-from srm.engine.why.answer import Step
+from srm.engine.why.answer import WhyStep
 from srm.engine.why.group_facts import GroupLook, Movement
 
 
-def moving_steps(look: GroupLook) -> Iterator[Step]:
+def moving_steps(look: GroupLook) -> Iterator[WhyStep]:
     """Ask whether a planned move could start, what it would wait for, and about the way back."""
     if look.source_error:
         yield _given_up(look)
@@ -20,10 +20,10 @@ def moving_steps(look: GroupLook) -> Iterator[Step]:
     if look.movement is None:
         return
     if (error := look.movement.error) is not None:
-        yield Step.no("movable", _question(look), error.text, error.action)
+        yield WhyStep.no("movable", _question(look), error.text, error.action)
         return
     if look.is_there:
-        yield Step.unknown("movable", _question(look), look.works_there)
+        yield WhyStep.unknown("movable", _question(look), look.works_there)
         yield _way_back(look)
         return
     yield _movable(look, look.movement)
@@ -37,9 +37,9 @@ def _question(look: GroupLook) -> str:
     return f"could a planned move to {look.config.flow.target} start now?"
 
 
-def _movable(look: GroupLook, movement: Movement) -> Step:
+def _movable(look: GroupLook, movement: Movement) -> WhyStep:
     if not movement.blocking:
-        return Step.yes("movable", _question(look))
+        return WhyStep.yes("movable", _question(look))
     first, more = movement.blocking[0], len(movement.blocking) - 1
     told = f"{first.text}{f' (and {more} more)' if more else ''}"
     flow = look.config.flow
@@ -47,40 +47,40 @@ def _movable(look: GroupLook, movement: Movement) -> Step:
         f"srm failover run --dry-run --source {flow.source} --target {flow.target} "
         f"--group {shlex.quote(look.group)}"
     )
-    return Step.no("movable", _question(look), told, first.action or plan)
+    return WhyStep.no("movable", _question(look), told, first.action or plan)
 
 
-def _waits(movement: Movement) -> Step:
+def _waits(movement: Movement) -> WhyStep:
     question = "would it have nothing to wait for?"
     if not movement.waits:
-        return Step.yes("ready", question, "nothing")
+        return WhyStep.yes("ready", question, "nothing")
     eta = "" if not movement.eta_s else f"; copying takes at most about {movement.eta_s:,.0f} s"
-    return Step.unknown("ready", question, f"it would wait: {'; '.join(movement.waits)}{eta}")
+    return WhyStep.unknown("ready", question, f"it would wait: {'; '.join(movement.waits)}{eta}")
 
 
-def _follows(look: GroupLook, movement: Movement) -> Step:
+def _follows(look: GroupLook, movement: Movement) -> WhyStep:
     """Ask whether a move can tell the members where to go: those on the source now."""
     question = "do its members follow routes?"
     if not movement.members:
-        return Step.unknown("follows", question, "it has no members now")
+        return WhyStep.unknown("follows", question, "it has no members now")
     if not movement.strangers:
-        return Step.yes("follows", question, some(movement.members))
+        return WhyStep.yes("follows", question, some(movement.members))
     others = [kind for kind in look.config.redirect.kinds if kind != "routing"]
     told = f"{some(movement.strangers)} {'do' if len(movement.strangers) > 1 else 'does'} not"
     if others:
-        return Step.unknown("follows", question, f"{told}: told by {', '.join(others)}")
+        return WhyStep.unknown("follows", question, f"{told}: told by {', '.join(others)}")
     told += ": somebody has to stop it there and start it on the other side"
-    return Step.no("follows", question, told, "run it under srm follow, or see docs/redirect.md")
+    return WhyStep.no("follows", question, told, "run it under srm follow, or see docs/redirect.md")
 
 
-def _way_back(look: GroupLook) -> Step:
+def _way_back(look: GroupLook) -> WhyStep:
     """Ask whether what it reads of copies there comes back: the reverse list of the way back."""
     flow, question = look.config.flow, "could it come back with all its progress?"
     if look.opposite is None:
-        return Step.unknown("way-back", question, f"{flow.reverse} is not configured")
+        return WhyStep.unknown("way-back", question, f"{flow.reverse} is not configured")
     if not look.opposite.enabled:
         told = f"the flow {flow.reverse} is off"
-        return Step.no("way-back", question, told, f"set {flow.reverse}.enabled=true")
+        return WhyStep.no("way-back", question, told, f"set {flow.reverse}.enabled=true")
     back = selection_of(look.opposite)
     copies = [
         outcome.downstream.topic
@@ -91,20 +91,20 @@ def _way_back(look: GroupLook) -> Step:
     if left:
         reason, action = back.obstacle(left[0])
         told = f"what it reads of {some(left)} on {flow.target} is not carried back: {reason}"
-        return Step.no("way-back", question, told, action)
-    return Step.yes("way-back", question, f"by reverse checkpoints of {flow.reverse}")
+        return WhyStep.no("way-back", question, told, action)
+    return WhyStep.yes("way-back", question, f"by reverse checkpoints of {flow.reverse}")
 
 
-def _given_up(look: GroupLook) -> Step:
+def _given_up(look: GroupLook) -> WhyStep:
     """Say what is left where the source does not answer."""
     flow = look.config.flow
     question = f"could it go on at {flow.target} without {flow.source}?"
     if look.is_there:
-        return Step.unknown("movable", question, look.works_there)
+        return WhyStep.unknown("movable", question, look.works_there)
     if not look.emitted:
-        return Step.no("movable", question, NO_CHECKPOINT)
+        return WhyStep.no("movable", question, NO_CHECKPOINT)
     action = (
         f"srm failover plan --mode unplanned --source {flow.source} --target {flow.target} "
         f"--group {shlex.quote(look.group)}"
     )
-    return Step.unknown("movable", question, "from its last checkpoints", action)
+    return WhyStep.unknown("movable", question, "from its last checkpoints", action)

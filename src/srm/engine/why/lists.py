@@ -12,7 +12,7 @@ from srm.domain.names.filters import SHADOW_PREFIX, NameFilter, literal, split_p
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount
 from srm.engine.control.control_lists import ListPair
-from srm.engine.why.answer import Step
+from srm.engine.why.answer import WhyStep
 
 DecidingList = Literal["topics", "groups"]
 
@@ -20,7 +20,7 @@ _ONE: Final = {"topics": "topic", "groups": "group"}
 
 
 @dataclass(frozen=True, slots=True)
-class Lists:
+class SelectionLists:
     """What a flow selects of topics, or of groups: by its settings and the lists of srm-control.
 
     ``patterns`` has both together, ``listed`` what is from srm-control.
@@ -31,36 +31,36 @@ class Lists:
     patterns: NameFilter
     listed: ListPair
 
-    def selection_step(self, subject: str) -> Step:
+    def selection_step(self, subject: str) -> WhyStep:
         """Say which pattern selects a name."""
         pattern = self.patterns.included_by(subject)
         question = f"does an allow list name the {_ONE[self.name]}?"
         if pattern is not None:
-            return Step.yes("allowed", question, self._where(pattern, self.listed.allow))
+            return WhyStep.yes("allowed", question, self._where(pattern, self.listed.allow))
         count = len(self.patterns.include)
         none = f"none of {amount(count, 'pattern')} matches all of it" if count else "nothing is"
         told = f"not listed: {none} ({self._key()}, and the list of srm-control)"
-        return Step.no("allowed", question, told, self._command("--add", literal(subject)))
+        return WhyStep.no("allowed", question, told, self._command("--add", literal(subject)))
 
-    def not_denied(self, subject: str) -> Step:
+    def not_denied(self, subject: str) -> WhyStep:
         """Say which pattern denies a name; that wins."""
         pattern = self.patterns.excluded_by(subject)
         question = "does no deny list name it?"
         if pattern is None:
-            return Step.yes("not-denied", question, "none does")
+            return WhyStep.yes("not-denied", question, "none does")
         if self.name == "groups" and subject.startswith(SHADOW_PREFIX):
             nobodys = f"groups {SHADOW_PREFIX}* are made by drills, and never carried over"
-            return Step.no("not-denied", question, nobodys)
+            return WhyStep.no("not-denied", question, nobodys)
         told = f"denied, and that wins: {self._where(pattern, self.listed.deny, '.exclude')}"
         if pattern in self.listed.deny:
-            return Step.no(
+            return WhyStep.no(
                 "not-denied", question, told, self._command("--remove-denylist", pattern)
             )
-        return Step.no(
+        return WhyStep.no(
             "not-denied", question, told, f"take {pattern} out of {self._key('.exclude')}"
         )
 
-    def steps(self, subject: str) -> Iterator[Step]:
+    def steps(self, subject: str) -> Iterator[WhyStep]:
         """Ask both."""
         yield self.selection_step(subject)
         yield self.not_denied(subject)

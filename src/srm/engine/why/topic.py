@@ -6,7 +6,7 @@ from typing import Final
 
 from srm.domain.text.amount import amount
 from srm.engine.ports import FlowContext
-from srm.engine.why.answer import Step, Why, action_of, first_unknown, first_wrong, near
+from srm.engine.why.answer import Why, WhyStep, action_of, first_unknown, first_wrong, near
 from srm.engine.why.topic_chain import topic_steps
 from srm.engine.why.topic_facts import Copying, TopicFacts, read_topic
 
@@ -47,7 +47,7 @@ def answer(facts: TopicFacts) -> Why:
     )
 
 
-def _verdict(facts: TopicFacts, steps: tuple[Step, ...], wrong: Step | None) -> str:
+def _verdict(facts: TopicFacts, steps: tuple[WhyStep, ...], wrong: WhyStep | None) -> str:
     if wrong is not None:
         return f"{_how_far(facts, wrong)}: {wrong.answer}"
     if facts.copying is None or facts.source_error:
@@ -57,7 +57,7 @@ def _verdict(facts: TopicFacts, steps: tuple[Step, ...], wrong: Step | None) -> 
     return f"copied, {amount(lag, 'offset')} to go" if lag else "copied, and has caught up"
 
 
-def _how_far(facts: TopicFacts, wrong: Step) -> str:
+def _how_far(facts: TopicFacts, wrong: WhyStep) -> str:
     if wrong.name in _BESIDE:
         return "copied, but"
     if wrong.name in _PARTLY and facts.copying is not None and _is_partly(facts.copying):

@@ -10,16 +10,16 @@ from srm.domain.text.amount import ago, amount, some
 from srm.engine.flows.replicator_status import down_reasons
 from srm.engine.flows.status import GOING_ON, PartitionState, PartitionView
 from srm.engine.groups.checkpoints import selection_of
-from srm.engine.why.answer import Step
+from srm.engine.why.answer import WhyStep
 from srm.engine.why.flow_steps import flow_steps
-from srm.engine.why.lists import Lists
+from srm.engine.why.lists import SelectionLists
 from srm.engine.why.rates import seconds_to_go
 from srm.engine.why.topic_facts import Copying, TopicFacts
 
 _GRANT = "grant {0} on topic {1} of {2} to srm's principal (docs/security.md)"
 
 
-def topic_steps(facts: TopicFacts) -> Iterator[Step]:
+def topic_steps(facts: TopicFacts) -> Iterator[WhyStep]:
     """Ask all questions; what a topic that is not selected would need is left out."""
     config = facts.config
     yield from flow_steps(config.flow, enabled=config.enabled, pause=facts.pause)
@@ -29,7 +29,7 @@ def topic_steps(facts: TopicFacts) -> Iterator[Step]:
         yield from _runtime(facts, facts.copying)
 
 
-def _runtime(facts: TopicFacts, copying: Copying) -> Iterator[Step]:
+def _runtime(facts: TopicFacts, copying: Copying) -> Iterator[WhyStep]:
     """Ask what a topic that is selected needs, and how it is doing."""
     status = copying.status
     down = next(down_reasons(status.flow, status.driver, status.slots), None)
@@ -37,10 +37,10 @@ def _runtime(facts: TopicFacts, copying: Copying) -> Iterator[Step]:
     yield _source_right(facts, copying)
     question = "does a replicator run?"
     if down is not None:
-        yield Step.no("replicator", question, down.text, down.action)
+        yield WhyStep.no("replicator", question, down.text, down.action)
     else:
         alive = sum(slot.alive for slot in copying.status.slots)
-        yield Step.yes("replicator", question, f"with {amount(alive, 'slot')} alive")
+        yield WhyStep.yes("replicator", question, f"with {amount(alive, 'slot')} alive")
     yield _copy(facts, copying)
     yield from _target_rights(facts, copying)
     yield _assignment(facts, copying, runs=down is None)
@@ -50,46 +50,48 @@ def _runtime(facts: TopicFacts, copying: Copying) -> Iterator[Step]:
     yield _lag(facts, copying, runs=down is None)
 
 
-def _exists(facts: TopicFacts) -> Step:
+def _exists(facts: TopicFacts) -> WhyStep:
     source = facts.config.flow.source
     question = f"does {source} have the topic?"
     found = facts.on_source.get(facts.topic)
     if found is not None:
-        return Step.yes("exists", question, f"with {amount(found.partitions, 'partition')}")
+        return WhyStep.yes("exists", question, f"with {amount(found.partitions, 'partition')}")
     if facts.source_error:
-        return Step.unknown("exists", question, f"{source} does not answer: {facts.source_error}")
+        return WhyStep.unknown(
+            "exists", question, f"{source} does not answer: {facts.source_error}"
+        )
     if facts.hidden:
         told = f"{source} does not let srm see whether there is one"
         action = _GRANT.format("Read", facts.topic, source)
-        return Step.no("exists", question, told, action)
+        return WhyStep.no("exists", question, told, action)
     left = f", {facts.config.flow.target} still has its copy {facts.remote}"
     told = f"{source} has no topic {facts.topic}{left * (facts.remote in facts.on_target)}"
-    return Step.no("exists", question, told)
+    return WhyStep.no("exists", question, told)
 
 
-def _selection(facts: TopicFacts) -> Iterator[Step]:
+def _selection(facts: TopicFacts) -> Iterator[WhyStep]:
     """Ask what names and lists say; an internal topic, or a copy, is asked no more."""
     policy, flow = facts.config.policy, facts.config.flow
     question = "is it a topic of applications, no internal one?"
     if facts.refusal == "internal":
         told = "internal topics of Kafka, of MirrorMaker 2 and of srm are never copied"
-        yield Step.no("not-internal", question, told)
+        yield WhyStep.no("not-internal", question, told)
         return
-    yield Step.yes("not-internal", question)
+    yield WhyStep.yes("not-internal", question)
     question = f"is it no copy of a topic of {flow.target}?"
     if facts.refusal == "cycle":
         yield _cycle(facts, question)
         return
-    yield Step.yes("no-cycle", question, "yes")
-    lists = Lists(flow, "topics", facts.names, facts.lists.topics)
+    yield WhyStep.yes("no-cycle", question, "yes")
+    lists = SelectionLists(flow, "topics", facts.names, facts.lists.topics)
     if facts.refusal is None and policy.is_heartbeats_topic(facts.topic):
         question = "does an allow list name the topic?"
-        yield Step.yes("allowed", question, "heartbeats are copied without being listed")
+        yield WhyStep.yes("allowed", question, "heartbeats are copied without being listed")
         return
     yield from lists.steps(facts.topic)
 
 
-def _cycle(facts: TopicFacts, question: str) -> Step:
+def _cycle(facts: TopicFacts, question: str) -> WhyStep:
     """Say what becomes of a copy: not its records go back, but where groups stand in it."""
     config, topic = facts.config, facts.topic
     origin = config.policy.upstream_topic(topic) or topic
@@ -99,10 +101,10 @@ def _cycle(facts: TopicFacts, question: str) -> Step:
         back = "where groups stand in it goes back by reverse checkpoints"
     else:
         back = f"where groups stand in it does not go back ({selection.why_not(topic)})"
-    return Step.no("no-cycle", question, f"{told}; {back}")
+    return WhyStep.no("no-cycle", question, f"{told}; {back}")
 
 
-def _leaders(facts: TopicFacts) -> Step:
+def _leaders(facts: TopicFacts) -> WhyStep:
     question = "does a broker lead each partition, on both sides?"
     flow = facts.config.flow
     sides = (
@@ -116,19 +118,19 @@ def _leaders(facts: TopicFacts) -> Step:
         if topic is not None and topic.leaderless
     ]
     if left:
-        return Step.no("served", question, f"no broker leads {' and '.join(left)} now")
+        return WhyStep.no("served", question, f"no broker leads {' and '.join(left)} now")
     if facts.source_error:
-        return Step.unknown("served", question, f"{flow.source} was not asked")
-    return Step.yes("served", question)
+        return WhyStep.unknown("served", question, f"{flow.source} was not asked")
+    return WhyStep.yes("served", question)
 
 
-def _source_right(facts: TopicFacts, copying: Copying) -> Step:
+def _source_right(facts: TopicFacts, copying: Copying) -> WhyStep:
     source, topic = facts.config.flow.source, facts.topic
     asked = ("Read", copying.rights.reads), ("DescribeConfigs", copying.rights.asks)
     return _right("read-right", f"may srm read it on {source}?", asked, topic, source)
 
 
-def _target_rights(facts: TopicFacts, copying: Copying) -> Iterator[Step]:
+def _target_rights(facts: TopicFacts, copying: Copying) -> Iterator[WhyStep]:
     target = facts.config.flow.target
     if facts.remote not in facts.on_target and copying.rights.writes is None:
         return
@@ -143,18 +145,18 @@ def _right(
     asked: Collection[tuple[str, frozenset[str] | None]],
     topic: str,
     alias: str,
-) -> Step:
+) -> WhyStep:
     missing = [operation for operation, held in asked if held is not None and operation not in held]
     if missing:
         needed = " and ".join(missing)
         action = _GRANT.format(needed, topic, alias)
-        return Step.no(name, question, f"srm lacks {needed} on topic {topic}", action)
+        return WhyStep.no(name, question, f"srm lacks {needed} on topic {topic}", action)
     if any(held is None for _, held in asked):
-        return Step.unknown(name, question, f"{alias} was not asked")
-    return Step.yes(name, question, ", ".join(operation for operation, _ in asked))
+        return WhyStep.unknown(name, question, f"{alias} was not asked")
+    return WhyStep.yes(name, question, ", ".join(operation for operation, _ in asked))
 
 
-def _copy(facts: TopicFacts, copying: Copying) -> Step:
+def _copy(facts: TopicFacts, copying: Copying) -> WhyStep:
     target, remote = facts.config.flow.target, facts.remote
     question = f"does {target} have the copy, with enough partitions?"
     found = facts.on_target.get(remote)
@@ -162,16 +164,18 @@ def _copy(facts: TopicFacts, copying: Copying) -> Step:
     if found is None:
         if copying.creation is not None:
             told = f"{remote} cannot be created: {copying.creation}"
-            return Step.no("copy", question, told, copying.creation.action)
+            return WhyStep.no("copy", question, told, copying.creation.action)
         seconds = facts.config.refresh_topics_interval.total_seconds()
         told = f"{remote} is not there yet; a replicator that runs looks every {seconds:g} s"
-        return Step.unknown("copy", question, told, f"srm topics sync --flow '{facts.config.flow}'")
+        return WhyStep.unknown(
+            "copy", question, told, f"srm topics sync --flow '{facts.config.flow}'"
+        )
     if found.partitions < wanted:
         told = f"{remote} has {found.partitions} of {amount(wanted, 'partition')}"
         action = f"srm topics sync --flow '{facts.config.flow}'"
-        return Step.no("copy", question, told, action)
+        return WhyStep.no("copy", question, told, action)
     told = f"{remote} with {amount(found.partitions, 'partition')}"
-    return Step.yes("copy", question, f"{told}{_former(copying.partitions)}")
+    return WhyStep.yes("copy", question, f"{told}{_former(copying.partitions)}")
 
 
 def _former(views: Collection[PartitionView]) -> str:
@@ -182,14 +186,14 @@ def _former(views: Collection[PartitionView]) -> str:
     return f"{again} {some(told)}, what stands before that is of the former topic" if told else ""
 
 
-def _assignment(facts: TopicFacts, copying: Copying, *, runs: bool) -> Step:
+def _assignment(facts: TopicFacts, copying: Copying, *, runs: bool) -> WhyStep:
     question = "is every partition given to a slot that is alive?"
     left = [view.partition for view in copying.partitions if view.partition not in copying.slots]
     if left:
         told = f"{amount(len(left), 'partition')} to nobody: {some([str(n) for n in left])}"
         if runs and facts.remote in facts.on_target:
-            return Step.no("assigned", question, told, "see the log of srm_replication")
-        return Step.unknown("assigned", question, told)
+            return WhyStep.no("assigned", question, told, "see the log of srm_replication")
+        return WhyStep.unknown("assigned", question, told)
     slots = sorted(set(copying.slots.values()))
     silent = copying.silent
     named = f"slot{'s' * (len(slots) != 1)} {some(slots)}"
@@ -197,29 +201,29 @@ def _assignment(facts: TopicFacts, copying: Copying, *, runs: bool) -> Step:
         age_s = max(silent[slot] for slot in dead) / 1000
         told = f"given to slot{'s' * (len(dead) != 1)} {some(dead)}, silent for {age_s:.0f} s"
         if not runs:
-            return Step.unknown("assigned", question, told)
-        return Step.no("assigned", question, told, "see the log of srm_replication")
+            return WhyStep.unknown("assigned", question, told)
+        return WhyStep.no("assigned", question, told, "see the log of srm_replication")
     if not runs:
-        return Step.unknown("assigned", question, f"given to {named}, which nobody runs")
-    return Step.yes("assigned", question, named)
+        return WhyStep.unknown("assigned", question, f"given to {named}, which nobody runs")
+    return WhyStep.yes("assigned", question, named)
 
 
-def _partitions(views: Collection[PartitionView]) -> Step:
+def _partitions(views: Collection[PartitionView]) -> WhyStep:
     question = "does every partition go on?"
     wrong: dict[tuple[PartitionState, str, str], list[str]] = {}
     for view in views:
         if view.state not in GOING_ON:
             wrong.setdefault((view.state, view.reason, view.action), []).append(str(view.partition))
     if not wrong:
-        return Step.yes("partitions", question, f"{len(views)} of {len(views)}")
+        return WhyStep.yes("partitions", question, f"{len(views)} of {len(views)}")
     told = "; ".join(
         f"{_number_text(numbers)} {_state_text(state, reason)}"
         for (state, reason, _), numbers in sorted(wrong.items(), key=lambda one: one[0])
     )
     action = next((action for *_, action in sorted(wrong) if action), "")
     if all(state == "unknown" for state, *_ in wrong):
-        return Step.unknown("partitions", question, told)
-    return Step.no("partitions", question, told, action)
+        return WhyStep.unknown("partitions", question, told)
+    return WhyStep.no("partitions", question, told, action)
 
 
 def _number_text(numbers: Sequence[str]) -> str:
@@ -232,7 +236,7 @@ def _state_text(state: PartitionState, reason: str) -> str:
     return f"{state}: {reason}" if reason else state
 
 
-def _losses(views: Collection[PartitionView]) -> Step:
+def _losses(views: Collection[PartitionView]) -> WhyStep:
     question = "has all of it been copied that was to be?"
     told = [
         f"{view.partition}: {note.text}"
@@ -241,46 +245,46 @@ def _losses(views: Collection[PartitionView]) -> Step:
         if note.lost and note.decision != "discard"
     ]
     if told:
-        return Step.no("losses", question, "; ".join(told))
+        return WhyStep.no("losses", question, "; ".join(told))
     if stopped := [str(view.partition) for view in views if view.state == "stopped"]:
-        return Step.unknown("losses", question, f"{_number_text(stopped)} stopped before it was")
-    return Step.yes("losses", question, "as far as slots have noted")
+        return WhyStep.unknown("losses", question, f"{_number_text(stopped)} stopped before it was")
+    return WhyStep.yes("losses", question, "as far as slots have noted")
 
 
-def _heard(facts: TopicFacts, copying: Copying, *, runs: bool) -> Step:
+def _heard(facts: TopicFacts, copying: Copying, *, runs: bool) -> WhyStep:
     source, target = facts.config.flow.source, facts.config.flow.target
     question = f"has {source} answered lately?"
     heard_ms = copying.status.heard_ms
     if not heard_ms:
-        return Step.unknown("heard", question, "no slot has said so")
+        return WhyStep.unknown("heard", question, "no slot has said so")
     age_ms = max(0, copying.status.time_ms - heard_ms)
     told = f"{source} last answered the slots {ago(age_ms)}"
     if not is_silent(age_ms):
-        return Step.yes("heard", question, told)
+        return WhyStep.yes("heard", question, told)
     if not runs:
-        return Step.unknown("heard", question, told)
+        return WhyStep.unknown("heard", question, told)
     plan = f"srm failover plan --mode unplanned --source {source} --target {target}"
-    return Step.no("heard", question, told, plan if facts.source_error else "")
+    return WhyStep.no("heard", question, told, plan if facts.source_error else "")
 
 
-def _lag(facts: TopicFacts, copying: Copying, *, runs: bool) -> Step:
+def _lag(facts: TopicFacts, copying: Copying, *, runs: bool) -> WhyStep:
     question = "has the copy caught up?"
     lag = copying.status.remaining
     if not lag and facts.source_error:
         source = facts.config.flow.source
-        return Step.unknown("lag", question, f"with all that {source} had when it last answered")
+        return WhyStep.unknown("lag", question, f"with all that {source} had when it last answered")
     if not lag:
-        return Step.yes("lag", question)
+        return WhyStep.yes("lag", question)
     told = f"{amount(lag, 'offset')} to go"
     stopped = [view for view in copying.partitions if view.state == "stopped" and view.lag]
     if stopped:
         held = amount(sum(view.lag for view in stopped), "offset")
         numbers = [str(view.partition) for view in stopped]
         told += f", {held} of {_number_text(numbers)}, where it stopped"
-        return Step.no("lag", question, told)
+        return WhyStep.no("lag", question, told)
     if (seconds := seconds_to_go(lag, copying.rate)) is not None:
         pace = f"{copying.rate:,.0f} records/s, its best pace of late"
         told += f", at most about {seconds:,.0f} s at {pace}"
     if limit := facts.config.max_bytes_per_second:
         told += f"; {facts.config.flow} is limited to {limit:,} bytes a second"
-    return Step.yes("lag", question, told) if runs else Step.unknown("lag", question, told)
+    return WhyStep.yes("lag", question, told) if runs else WhyStep.unknown("lag", question, told)

@@ -8,7 +8,7 @@ from typing import Self
 
 from srm.config.model import ClientKind
 from srm.domain.names.topics import TopicPartition
-from srm.domain.verification.comparison import Record
+from srm.domain.verification.comparison import ComparedRecord
 from srm.engine.ports import (
     ActiveProducer,
     ByGroup,
@@ -165,7 +165,7 @@ class KafkaCluster:
 
     def first_records(
         self, places: Collection[Place], *, committed: bool = True
-    ) -> dict[Place, Record | None]:
+    ) -> dict[Place, ComparedRecord | None]:
         """Return the first record that a reader from each offset on gets; None: there is none."""
         return record_calls.first_records(self._clients, places, committed=committed)
 
@@ -252,7 +252,7 @@ class KafkaCluster:
 
     def read_as_member(
         self, group: str, partitions: Collection[TopicPartition], limit_s: float
-    ) -> dict[TopicPartition, Record | None]:
+    ) -> dict[TopicPartition, ComparedRecord | None]:
         """Join a group and read the first record of each partition from its committed offset."""
         return member_calls.read_first(self._clients, group, partitions, limit_s)
 

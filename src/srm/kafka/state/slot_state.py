@@ -34,7 +34,7 @@ from srm.replication.batches import legacy
 from srm.replication.batches.batch import batches
 from srm.replication.copy.slot import Predecessor
 from srm.replication.ports import Wire
-from srm.replication.resume.batch_decoding import Turns, records_of
+from srm.replication.resume.batch_decoding import LoopShare, records_of
 from srm.replication.resume.log_reader import LogReader, OutOfRangeError
 from srm.replication.takeover.copy_end import data_batches
 
@@ -74,7 +74,7 @@ class KafkaAssignmentFeed:
         except UnavailableError:
             self._may_be_replaced = True  # perhaps: its name may lead to another topic
             raise
-        records, turns = list[tuple[bytes, bytes | None]](), Turns()
+        records, turns = list[tuple[bytes, bytes | None]](), LoopShare()
         for batch in data_batches(fetched, read_committed=True):
             if batch.record_count and batch.last_offset >= before:
                 async for piece in records_of(batch, turns, before):

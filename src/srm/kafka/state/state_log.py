@@ -14,7 +14,7 @@ from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import STATE_RECORDS, ClientLog, is_stranded
 from srm.kafka.admin.errors import kafka_errors, translate
 from srm.kafka.admin.rights import CLUSTER, on_topic
-from srm.replication.ports import Place, Settled
+from srm.replication.ports import Place, WriteResult
 
 _POLL_S: Final = 0.05
 _LOOK_EVERY_S: Final = 5.0
@@ -72,7 +72,7 @@ class KafkaStateLog:
         with self._lock:
             return self._session.waiting[place]
 
-    def settle(self, places: Collection[Place], timeout_s: float) -> Settled:
+    def settle(self, places: Collection[Place], timeout_s: float) -> WriteResult:
         """See the port."""
         deadline = time.monotonic() + timeout_s
         wanted = frozenset(places)
@@ -95,7 +95,7 @@ class KafkaStateLog:
             offsets = {p: self._offsets.pop(p) for p in wanted if p in self._offsets}
         if any(isinstance(error, UnavailableError) for error in failed.values()):
             self._leave_stranded(next(iter(failed))[0])
-        return Settled(failed, pending - failed.keys(), offsets)
+        return WriteResult(failed, pending - failed.keys(), offsets)
 
     def flush(self, timeout_s: float) -> None:
         """See the port."""

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from srm.domain.names.topics import TopicPartition
-from srm.domain.verification.comparison import Record
+from srm.domain.verification.comparison import ComparedRecord
 from srm.engine.ports import Place
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients
@@ -27,7 +27,7 @@ from srm.replication.batches.aborted import AbortedTransactions
 from srm.replication.batches.batch import batches, verify
 from srm.replication.batches.legacy import convert
 from srm.replication.batches.rebuild import decode
-from srm.replication.ports import Record as Decoded
+from srm.replication.ports import DecodedRecord as Decoded
 
 _AT_ONCE: Final = 2000  # places: so many are read within the time of one call
 _UNDER_WAY: Final = 32
@@ -38,7 +38,7 @@ _MOST_FETCHES: Final = 64  # of one place: 16 MB of markers and aborted records
 
 def first_records(
     clients: Clients, places: Collection[Place], *, committed: bool
-) -> dict[Place, Record | None]:
+) -> dict[Place, ComparedRecord | None]:
     """Return the first record at or after each place; see the engine's port."""
     reading = _Reading(clients, committed)
     for some in _parts(sorted(set(places))):
@@ -61,7 +61,7 @@ class _Reading:
 
     clients: Clients
     committed: bool
-    found: dict[Place, Record | None] = field(default_factory=dict)
+    found: dict[Place, ComparedRecord | None] = field(default_factory=dict)
     given_up: set[Place] = field(default_factory=set)
     out_of_range: set[Place] = field(default_factory=set)
 
@@ -129,7 +129,7 @@ class _Reading:
             at, max_bytes = following, _NEXT_BYTES
         self.given_up.add(place)
 
-    def _first(self, fetched: Mapping[str, Any], at: int) -> tuple[Record | None, int]:
+    def _first(self, fetched: Mapping[str, Any], at: int) -> tuple[ComparedRecord | None, int]:
         """Return the first record from ``at`` on, or None and where to go on (``at``: the end)."""
         ended = fetched["aborted_transactions"] if self.committed else ()
         aborted = AbortedTransactions(
@@ -153,7 +153,7 @@ class _Reading:
         return of_code(code, where, on_topic("Read", topic))
 
 
-def _record(one: Decoded, *, stamped: bool) -> Record:
+def _record(one: Decoded, *, stamped: bool) -> ComparedRecord:
     key, value = (None if part is None else bytes(part) for part in (one.key, one.value))
     headers = tuple((name, None if v is None else bytes(v)) for name, v in one.headers)
-    return Record(one.offset, key, value, headers, one.timestamp, stamped)
+    return ComparedRecord(one.offset, key, value, headers, one.timestamp, stamped)

@@ -9,7 +9,7 @@ from typing import Final
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, Message
 
 from srm.domain.names.topics import TopicPartition
-from srm.domain.verification.comparison import Record
+from srm.domain.verification.comparison import ComparedRecord
 from srm.kafka.admin.clients import ClientLog, Clients
 from srm.kafka.admin.errors import kafka_errors, translate
 from srm.kafka.admin.rights import on_group, on_topic
@@ -25,7 +25,7 @@ _NO_POSITION: Final = frozenset(
 
 def read_first(
     clients: Clients, group: str, partitions: Collection[TopicPartition], limit_s: float
-) -> dict[TopicPartition, Record | None]:
+) -> dict[TopicPartition, ComparedRecord | None]:
     """Read as a member of a group; see the engine's port."""
     wanted = set(partitions)
     if not wanted:
@@ -34,7 +34,7 @@ def read_first(
     where = clients.where(f"reading as a member of group {group!r}")
     topics = sorted({partition.topic for partition in wanted})
     needs = {**on_group("Read", group), **on_topic("Read", *topics)}
-    found: dict[TopicPartition, Record | None] = {}
+    found: dict[TopicPartition, ComparedRecord | None] = {}
     with kafka_errors(where, needs):
         consumer = Consumer(_settings(clients, group), logger=ClientLog())
         try:
@@ -71,7 +71,7 @@ def _settings(clients: Clients, group: str) -> dict[str, object]:
 def _take(
     message: Message,
     wanted: Collection[TopicPartition],
-    found: dict[TopicPartition, Record | None],
+    found: dict[TopicPartition, ComparedRecord | None],
     without: set[TopicPartition],
     where: str,
 ) -> None:
@@ -90,8 +90,10 @@ def _take(
         raise failure
 
 
-def _record(message: Message) -> Record:
+def _record(message: Message) -> ComparedRecord:
     kind, time_ms = message.timestamp()
     headers = tuple((name, value) for name, value in message.headers() or ())
     stamped = kind == TIMESTAMP_LOG_APPEND_TIME
-    return Record(message.offset(), message.key(), message.value(), headers, time_ms, stamped)
+    return ComparedRecord(
+        message.offset(), message.key(), message.value(), headers, time_ms, stamped
+    )

@@ -10,7 +10,7 @@ from srm.errors import UnavailableError
 from srm.replication.buffers import PooledBuffer
 
 
-class Answer(NamedTuple):
+class PendingAnswer(NamedTuple):
     """An answer that is due, what is made of its bytes, and who gets that.
 
     The broker was asked to wait for ``wait_s`` seconds before it answers, with ``least`` bytes at

@@ -22,7 +22,7 @@ from aiokafka.protocol.metadata import MetadataRequest_v5
 
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.wire.auth.security import read_security
-from srm.kafka.wire.auth.security_access import Access
+from srm.kafka.wire.auth.security_access import SecurityAccess
 from srm.kafka.wire.auth.security_probe import addresses
 from srm.kafka.wire.connection import Connection
 from srm.replication.buffers import BufferPool
@@ -65,7 +65,7 @@ class Brokers:
     def __init__(self, alias: str, properties: Mapping[str, str]) -> None:
         self.alias = alias
         self.servers = addresses(properties)
-        self.access = Access(read_security(alias, properties))
+        self.access = SecurityAccess(read_security(alias, properties))
         self.coordinators: dict[str, int] = {}
         self._polled = BufferPool()
         self._fresh = BufferPool(kept=0)

@@ -26,8 +26,8 @@ from typing import Any, Final, TypeVar
 from aiokafka.protocol.types import TaggedFields
 
 from srm.errors import ConfigError, SrmError, UnavailableError
-from srm.kafka.wire.answers import Answer, settle
-from srm.kafka.wire.auth.security_access import Access
+from srm.kafka.wire.answers import PendingAnswer, settle
+from srm.kafka.wire.auth.security_access import SecurityAccess
 from srm.kafka.wire.auth.security_socket import (
     ReadableFirstError,
     TlsSocket,
@@ -58,7 +58,7 @@ _LOOK_EVERY_S: Final = 0.01
 """So long may answers that are there wait for others of their half."""
 
 _T = TypeVar("_T")
-_Request = tuple[Answer, int, int, Sequence[Part], bool]
+_Request = tuple[PendingAnswer, int, int, Sequence[Part], bool]
 
 
 def _decode(request: Any, body: PooledBuffer) -> Any:
@@ -73,7 +73,7 @@ class Connection:
     """A connected, non-blocking socket with requests in flight. Not thread-safe."""
 
     def __init__(
-        self, sock: socket.socket | TlsSocket, where: str, pool: BufferPool, access: Access
+        self, sock: socket.socket | TlsSocket, where: str, pool: BufferPool, access: SecurityAccess
     ) -> None:
         self._sock = sock
         self._tls = isinstance(sock, TlsSocket)
@@ -86,7 +86,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._alive_at = 0.0
         self._watch: asyncio.TimerHandle | None = None
-        self._waiting: deque[tuple[int, Answer]] = deque()
+        self._waiting: deque[tuple[int, PendingAnswer]] = deque()
         self._outgoing: deque[memoryview] = deque()
         self._writing = False
         self._watches_writable = False
@@ -113,7 +113,7 @@ class Connection:
         host: str,
         port: int,
         pool: BufferPool,
-        access: Access,
+        access: SecurityAccess,
         timeout_s: float | None = None,
     ) -> Connection:
         """Connect over TCP, with TLS and a login where the cluster's settings ask for them.
@@ -165,7 +165,7 @@ class Connection:
         connection.
         """
         future: asyncio.Future[_T] = self._loop.create_future()
-        answer = Answer(decode, partial(settle, future), wait_s)
+        answer = PendingAnswer(decode, partial(settle, future), wait_s)
         self._send_or_hold(answer, api_key, version, body, flexible=flexible)
         return future
 
@@ -182,11 +182,17 @@ class Connection:
 
         The answer has ``least`` bytes at least, and may wait for others.
         """
-        answer = Answer(decode, answered, 0.0, least)
+        answer = PendingAnswer(decode, answered, 0.0, least)
         self._send_or_hold(answer, api_key, version, body, flexible=False)
 
     def _send_or_hold(
-        self, answer: Answer, api_key: int, version: int, body: Sequence[Part], *, flexible: bool
+        self,
+        answer: PendingAnswer,
+        api_key: int,
+        version: int,
+        body: Sequence[Part],
+        *,
+        flexible: bool,
     ) -> None:
         if self._held is not None:
             self._held.append((answer, api_key, version, body, flexible))
@@ -196,7 +202,7 @@ class Connection:
             self._held = deque([(answer, api_key, version, body, flexible)])
             self._login = self._loop.create_task(self._log_in_again())
 
-    def _fail(self, answer: Answer, reason: SrmError | None) -> None:
+    def _fail(self, answer: PendingAnswer, reason: SrmError | None) -> None:
         self._loop.call_soon(answer.told, UnavailableError(str(reason)))
 
     @contextlib.contextmanager
@@ -217,7 +223,7 @@ class Connection:
             SrmError: what ended the connection.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
-        answer = Answer(partial(_decode, request), partial(settle, future))
+        answer = PendingAnswer(partial(_decode, request), partial(settle, future))
         key, version, flexible = request.API_KEY, request.API_VERSION, request.FLEXIBLE_VERSION
         self._send(answer, key, version, [request.encode()], flexible=flexible)
         try:
@@ -273,7 +279,7 @@ class Connection:
         """Count the broker's silence from now on, or from the end of a pause that it announced."""
         self._alive_at = max(self._alive_at, self._loop.time() + muted_s)
 
-    def _watch_over(self, oldest: Answer) -> None:
+    def _watch_over(self, oldest: PendingAnswer) -> None:
         """Look after the connection again when the answer that is due next would be late."""
         due = self._alive_at + self._timeout_s + oldest.wait_s
         if self._watch is not None:
@@ -297,7 +303,13 @@ class Connection:
     # ----- sending
 
     def _send(
-        self, answer: Answer, api_key: int, version: int, body: Sequence[Part], *, flexible: bool
+        self,
+        answer: PendingAnswer,
+        api_key: int,
+        version: int,
+        body: Sequence[Part],
+        *,
+        flexible: bool,
     ) -> None:
         if self.is_closed:
             self._fail(answer, self._end)

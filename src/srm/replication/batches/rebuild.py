@@ -19,18 +19,18 @@ from aiokafka.record.memory_records import MemoryRecords
 
 from srm.errors import IntegrityError
 from srm.replication.batches.batch import BatchHeader, correct_checksum, header_checksum
-from srm.replication.ports import Header, Record
+from srm.replication.ports import DecodedRecord, Header
 
 NO_LIMIT: Final = 2**31 - 1
 _TIMESTAMPS: Final = struct.Struct(">qq")
 _TIMESTAMPS_AT: Final = 27
 
 
-HeadersOf = Callable[[Record], list[Header]]
+HeadersOf = Callable[[DecodedRecord], list[Header]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rebuilt:
+class RebuiltBatch:
     """One dense batch, and which source records it holds.
 
     ``stretches`` are (first source offset, count) of consecutive records, in order.
@@ -42,7 +42,7 @@ class Rebuilt:
     max_timestamp: int
 
 
-def decode(batch: BatchHeader, wanted_offset: int = 0) -> list[Record]:
+def decode(batch: BatchHeader, wanted_offset: int = 0) -> list[DecodedRecord]:
     """Decode the records of a batch from ``wanted_offset`` on.
 
     Records of a LogAppendTime batch have the time of the batch.
@@ -51,7 +51,7 @@ def decode(batch: BatchHeader, wanted_offset: int = 0) -> list[Record]:
         IntegrityError: the records cannot be decoded.
     """
     try:
-        records: list[Record] = list(MemoryRecords(bytes(batch.view)).next_batch() or ())
+        records: list[DecodedRecord] = list(MemoryRecords(bytes(batch.view)).next_batch() or ())
     except Exception as error:
         raise IntegrityError(
             f"batch at offset {batch.base_offset} cannot be decoded: {error!r}"
@@ -62,12 +62,12 @@ def decode(batch: BatchHeader, wanted_offset: int = 0) -> list[Record]:
 
 
 def encode(
-    records: Sequence[Record],
+    records: Sequence[DecodedRecord],
     codec: int,
     *,
     limit: int = NO_LIMIT,
     headers_of: HeadersOf | None = None,
-) -> Iterator[Rebuilt]:
+) -> Iterator[RebuiltBatch]:
     """Encode records as dense batches of at most ``limit`` bytes, or of one record each.
 
     Args:
@@ -86,7 +86,9 @@ def encode(
         yield from encode(records[at : at + step], codec, limit=limit, headers_of=headers_of)
 
 
-def _build(records: Sequence[Record], codec: int, headers_of: HeadersOf | None) -> Rebuilt:
+def _build(
+    records: Sequence[DecodedRecord], codec: int, headers_of: HeadersOf | None
+) -> RebuiltBatch:
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=codec,
@@ -112,10 +114,10 @@ def _build(records: Sequence[Record], codec: int, headers_of: HeadersOf | None) 
     _, latest = _TIMESTAMPS.unpack_from(view, _TIMESTAMPS_AT)
     _TIMESTAMPS.pack_into(view, _TIMESTAMPS_AT, first, first + latest)
     correct_checksum(view, before)
-    return Rebuilt(view, len(records), stretches(records), first + latest)
+    return RebuiltBatch(view, len(records), stretches(records), first + latest)
 
 
-def stretches(records: Sequence[Record]) -> list[tuple[int, int]]:
+def stretches(records: Sequence[DecodedRecord]) -> list[tuple[int, int]]:
     """Group records in offset order into (first offset, count) of consecutive ones."""
     first, count = records[0].offset, len(records)
     if records[-1].offset - first + 1 == count:

@@ -27,7 +27,7 @@ from srm.replication.batches import legacy
 from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.batches.rebuild import NO_LIMIT
 from srm.replication.clock import now_s
-from srm.replication.ports import Produced, Record
+from srm.replication.ports import DecodedRecord, Produced
 
 _FORGET_S: Final = 600.0
 """The target's limit may have been raised: large batches are tried again after that time."""
@@ -75,7 +75,7 @@ class TargetLimits:
             )
         )
 
-    def parts(self, records: Sequence[Record]) -> Iterator[Sequence[Record]]:
+    def parts(self, records: Sequence[DecodedRecord]) -> Iterator[Sequence[DecodedRecord]]:
         """Cut records, in offset order, into what goes into batches of its own."""
         for first, end in self.left_out:
             records = [record for record in records if not first <= record.offset < end]

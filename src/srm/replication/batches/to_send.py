@@ -22,7 +22,7 @@ from srm.replication.batches.rebuild import NO_LIMIT, decode, encode
 from srm.replication.batches.renumber import renumber
 from srm.replication.batches.target_limits import TargetLimits
 from srm.replication.batches.transform import Transform
-from srm.replication.ports import FetchedPartition, Record
+from srm.replication.ports import DecodedRecord, FetchedPartition
 
 _MERGED_BYTES: Final = 1 << 18
 """Tiny batches are merged up to this size where the native library is missing."""
@@ -156,7 +156,7 @@ def _make_batches(
     decoded = decode(first, wanted_offset)
     for batch in group.batches[1:]:
         decoded += decode(batch, wanted_offset)
-    records: Sequence[Record] = decoded if transform is None else transform.select(decoded)
+    records: Sequence[DecodedRecord] = decoded if transform is None else transform.select(decoded)
     if passes and headers_of is None and len(records) == first.record_count:
         yield _pass_through(first, end, owner)
         return

@@ -15,7 +15,7 @@ from srm.domain.names.record_headers import (
     with_source_offset,
 )
 from srm.replication.batches.rebuild import HeadersOf
-from srm.replication.ports import Header, Record
+from srm.replication.ports import DecodedRecord, Header
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,13 @@ class Transform:
         self._here = f"{clusters.target},{target_topic},".encode()
         self.drops_some = bool(settings.provenance or patterns)
 
-    def select(self, records: Sequence[Record]) -> Sequence[Record]:
+    def select(self, records: Sequence[DecodedRecord]) -> Sequence[DecodedRecord]:
         """Return the records that are copied."""
         if not self.drops_some:
             return records
         return [record for record in records if not (record.headers and self.drops(record))]
 
-    def drops(self, record: Record) -> bool:
+    def drops(self, record: DecodedRecord) -> bool:
         """Whether a record is not copied: it came from this very topic, or has such a header."""
         settings = self._settings
         return any(
@@ -83,7 +83,7 @@ class Transform:
             return (lambda record: [*record.headers, added]) if settings.provenance else None
         first = f'{{"{alias}":'
 
-        def headers(record: Record) -> list[Header]:
+        def headers(record: DecodedRecord) -> list[Header]:
             kept = record.headers
             value = f"{first}{record.offset}}}".encode()
             for name, known in kept:

@@ -40,7 +40,7 @@ from srm.replication.mapping.map_writer import MapWriter
 from srm.replication.ports import FetchedPartition, ProducerId
 from srm.replication.report.sync_marks import SyncMarks
 from srm.replication.resume.resume import Resumed, Start, Walked
-from srm.replication.resume.walk import Settled
+from srm.replication.resume.walk import ProvenPlace
 
 _QUEUE_BYTES: Final = 32 << 20
 """Bytes waiting for the target before a partition is left out of fetches."""
@@ -404,7 +404,7 @@ class PartitionCopy:
     def _stand_at(
         self,
         claim: Claim,
-        place: Settled | Resumed,
+        place: ProvenPlace | Resumed,
         runs: Sequence[Run],
         target_epoch: int,
     ) -> None:

@@ -8,7 +8,7 @@ from srm.domain.flow_state.replication_records import AssignedPartition, MapEnd
 from srm.domain.offset_map.map_index import (
     ENTRIES_PER_CHUNK,
     Entries,
-    Entry,
+    IndexEntry,
     IndexKey,
     IndexKind,
     IndexRecord,
@@ -215,7 +215,7 @@ class IndexWriter:
         """Put blocks that another one follows on the list of entries."""
         final = [self._blocks.pop(key) for key in list(self._blocks)[:-1]]
         if final:
-            entries = Entries.of(Entry.of_block(block, place) for block, place in final)
+            entries = Entries.of(IndexEntry.of_block(block, place) for block, place in final)
             self._later = self._later + entries
 
     def _grow(self) -> None:
@@ -284,10 +284,10 @@ class IndexWriter:
         key = self._key(IndexKind.ROOT)
         return key.encode(), IndexRecord(key, self._root, self._root_deleted).value()
 
-    def _chunk_entry(self) -> Entry:
+    def _chunk_entry(self) -> IndexEntry:
         """Return what a root says of the chunk, whose entries do not cut each other."""
         first, last = self._chunk[0], self._chunk[len(self._chunk) - 1]
-        return Entry(
+        return IndexEntry(
             first.source_start,
             last.source_end,
             first.target_start,

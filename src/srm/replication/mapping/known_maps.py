@@ -26,7 +26,7 @@ from srm.domain.offset_map.map_reach import (
     reach,
     with_root,
 )
-from srm.domain.offset_map.map_rebuild import MapTable, Placed, Rebuilt, newest_head, rebuild
+from srm.domain.offset_map.map_rebuild import MapTable, Placed, RebuiltMap, newest_head, rebuild
 from srm.domain.offset_map.map_records import BlockKey, decode_block_key
 from srm.domain.offset_map.offset_map import NoMap, OffsetMap, Position, Translation
 from srm.domain.offset_map.spans import Cuts
@@ -57,7 +57,7 @@ class KnownMap:
     topic that had the name before, ``former_ids`` the producer ids of those blocks.
     """
 
-    found: Rebuilt | IntegrityError
+    found: RebuiltMap | IntegrityError
     former_end: int | None = None
     former_ids: frozenset[int] = frozenset()
 
@@ -77,7 +77,7 @@ def known_maps(
     ends = {p: end for p, end in wanted.items() if end is not None and p not in thorough}
     trees = _map_ends(ends, topic)
     rest = {p: end for p, end in wanted.items() if p not in trees}
-    known = {p: KnownMap(Rebuilt(tree)) for p, tree in trees.items()}
+    known = {p: KnownMap(RebuiltMap(tree)) for p, tree in trees.items()}
     return {**known, **_scan(rest, topic)} if rest else known
 
 

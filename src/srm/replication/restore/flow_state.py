@@ -27,14 +27,14 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class FlowState:
+class RestoreState:
     """What the state topic of a flow says."""
 
     records: Mapping[bytes, bytes]
     state: ReplicationState
 
     @classmethod
-    def read(cls, target: Cluster, flow: Flow) -> FlowState:
+    def read(cls, target: Cluster, flow: Flow) -> RestoreState:
         """Read it."""
         records = StateTopic(target, flow.source).read()
         return cls(records, decode_state(records))
@@ -75,10 +75,10 @@ def open_restores(forward: FlowContext) -> tuple[str, ...]:
         SrmError: a cluster does not answer.
     """
     flow = forward.config.flow
-    own = FlowState.read(forward.source, restore_flow(flow))
+    own = RestoreState.read(forward.source, restore_flow(flow))
     if own.restoring is None:
         return ()
-    known, policy = FlowState.read(forward.target, flow), forward.config.policy
+    known, policy = RestoreState.read(forward.target, flow), forward.config.policy
     begun = own.restoring.topics if own.restoring.is_for(known.pause) else {}
     copies, originals = forward.target.topics(), forward.source.topics()
     return tuple(
@@ -98,7 +98,7 @@ def open_restores(forward: FlowContext) -> tuple[str, ...]:
 
 
 def progress(
-    own: FlowState, forward: FlowState, original: TopicDescription, copy: TopicDescription
+    own: RestoreState, forward: RestoreState, original: TopicDescription, copy: TopicDescription
 ) -> list[tuple[Position | None, Position | None]]:
     """Return how far each partition is restored, and how far the flow that goes on has copied."""
     return [

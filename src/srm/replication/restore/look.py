@@ -9,15 +9,15 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.recovery.restore import (
     RestoredPartition,
+    RestoreFacts,
     RestorePlan,
-    TopicFacts,
     copies_of,
     plan_topic,
 )
 from srm.engine.ports import Cluster, TopicDescription
 from srm.errors import NotFoundError, UsageError
 from srm.replication.restore.context import RestoreContext
-from srm.replication.restore.flow_state import FlowState, progress
+from srm.replication.restore.flow_state import RestoreState, progress
 
 
 def plan(context: RestoreContext, topics: Collection[str] = ()) -> RestorePlan:
@@ -34,7 +34,7 @@ def plan(context: RestoreContext, topics: Collection[str] = ()) -> RestorePlan:
     """
     config, target, source = context.forward.config, context.forward.target, context.forward.source
     flow, copies = config.flow, target.topics()
-    forward = FlowState.read(target, flow)
+    forward = RestoreState.read(target, flow)
     if not forward.records:
         raise NotFoundError(
             f"{flow} has never copied anything: {flow.target} holds nothing to restore "
@@ -42,7 +42,7 @@ def plan(context: RestoreContext, topics: Collection[str] = ()) -> RestorePlan:
         )
     chosen = NameFilter(config.topics, config.topics_exclude)
     names = copies_of(copies, config, chosen, context.clusters)
-    own, originals = FlowState.read(source, context.copying.config.flow), source.topics()
+    own, originals = RestoreState.read(source, context.copying.config.flow), source.topics()
     unknown = sorted(set(topics) - set(names.values()))
     if unknown:
         known = ", ".join(sorted(names.values())) or "none"
@@ -69,12 +69,12 @@ def plan(context: RestoreContext, topics: Collection[str] = ()) -> RestorePlan:
 
 def _facts(
     context: RestoreContext,
-    known: FlowState,
-    own: FlowState,
+    known: RestoreState,
+    own: RestoreState,
     copy: TopicDescription,
     original: TopicDescription | None,
     name: str,
-) -> TopicFacts:
+) -> RestoreFacts:
     numbers = range(copy.partitions)
     copy_logs = _logs(context.forward.target, [TopicPartition(copy.name, n) for n in numbers])
     known_ends: Sequence[tuple[Position | None, Position | None]] = [(None, None)] * len(numbers)
@@ -87,7 +87,7 @@ def _facts(
         filled = {place: original.topic_id for place, (start, end) in logs.items() if end > start}
         foreign = context.logs.begin_with_records(filled) if filled else foreign
     begun = own.restoring
-    return TopicFacts(
+    return RestoreFacts(
         name,
         copy.name,
         tuple(
@@ -105,8 +105,8 @@ def _facts(
 
 
 def _is_former(
-    known: FlowState,
-    own: FlowState,
+    known: RestoreState,
+    own: RestoreState,
     original: TopicDescription,
     forward: Collection[Position | None],
 ) -> bool:

@@ -45,9 +45,9 @@ from srm.engine.recovery.settle import store_outcome
 from srm.errors import ConflictError, UnavailableError
 from srm.replication.driver.discovery import Discovery
 from srm.replication.restore.context import RestoreContext
-from srm.replication.restore.flow_state import FlowState
+from srm.replication.restore.flow_state import RestoreState
 from srm.replication.restore.look import plan
-from srm.replication.restore.topic_handover import Tell, Work, hand_topic_over
+from srm.replication.restore.topic_handover import Tell, TopicWork, hand_topic_over
 from srm.replication.takeover.sealing import Sealed
 
 _APPEAR_S: Final = 30.0
@@ -158,7 +158,7 @@ def _close_report(context: RestoreContext, pause: Pause) -> None:
 
 def _begin(
     context: RestoreContext, planned: RestorePlan, pause: Pause, tell: Tell
-) -> tuple[list[Work], Pause]:
+) -> tuple[list[TopicWork], Pause]:
     """Create what is missing on P, write down that it is being restored, and renew the pause.
 
     A settlement names the pause that it has looked under. So one that looked before the renewal
@@ -179,14 +179,14 @@ def _begin(
     wanted = {name: there[each.copy].partitions for name, each in planned.to_restore.items()}
     originals = _until_there(context, wanted)
     flow = copying.config.flow
-    known, new = FlowState.read(source, flow).restoring, replace(pause, request=uuid.uuid4().hex)
+    known, new = RestoreState.read(source, flow).restoring, replace(pause, request=uuid.uuid4().hex)
     topics = dict(known.topics) if known is not None and known.is_for(pause) else {}
     topics |= {name: originals[name].topic_id for name in planned.to_restore}
     record = RestoreRecord((pause.request, new.request), topics, context.by, copying.now_ms())
     StateTopic(source, flow.source).write({RESTORE_KEY: record.value()})
     context.switch.pause(new, pause.request)
     plans = planned.to_restore.items()
-    return [Work(each, there[each.copy], originals[name]) for name, each in plans], new
+    return [TopicWork(each, there[each.copy], originals[name]) for name, each in plans], new
 
 
 def _until_there(
@@ -208,7 +208,7 @@ def _until_there(
         pause.wait(_LOOK_S)
 
 
-def _end(context: RestoreContext, pause: Pause, works: Collection[Work], tell: Tell) -> None:
+def _end(context: RestoreContext, pause: Pause, works: Collection[TopicWork], tell: Tell) -> None:
     """Shut out whoever may still copy back: once P->B goes on, copies have records of P again."""
     reason = "the restore has ended"
     ended = Pause(uuid.uuid4().hex, context.by, reason, context.copying.now_ms(), pause.move_id)

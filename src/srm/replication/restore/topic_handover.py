@@ -16,7 +16,7 @@ from srm.domain.flow_state.slot_records import next_incarnation
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position
 from srm.domain.offset_map.runs import Runs
-from srm.domain.recovery.restore import SLOT, TopicPlan, holes, invert, runs_from
+from srm.domain.recovery.restore import SLOT, TopicRestore, holes, invert, runs_from
 from srm.domain.text.amount import amount
 from srm.engine.ports import TopicDescription
 from srm.errors import ConflictError, FencedError, IntegrityError, SrmError, UnavailableError
@@ -24,7 +24,7 @@ from srm.replication.copy.partition import PartitionCopy
 from srm.replication.report.reporting import Reporter
 from srm.replication.restore.context import RestoreContext
 from srm.replication.resume.resume import Resumed, Start, Walked
-from srm.replication.resume.walk import Settled
+from srm.replication.resume.walk import ProvenPlace
 from srm.replication.takeover.sealing import Sealed
 
 Tell = Callable[[str], None]
@@ -36,10 +36,10 @@ _TRIES: Final = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class TopicWork:
     """A topic at work: both of it, and its partitions as the forward flow names them."""
 
-    plan: TopicPlan
+    plan: TopicRestore
     copy: TopicDescription
     original: TopicDescription
 
@@ -55,7 +55,7 @@ class Work:
 
 
 def hand_topic_over(
-    context: RestoreContext, work: Work, sealed: Mapping[TopicPartition, Sealed], tell: Tell
+    context: RestoreContext, work: TopicWork, sealed: Mapping[TopicPartition, Sealed], tell: Tell
 ) -> int:
     """Give the forward flow the map of one topic, and look whether it reads the same."""
     maps = context.copying.maps.load([work.copy.name])
@@ -108,7 +108,7 @@ def _position(mine: OffsetMap, sealed: Sealed, copy: TopicPartition) -> Position
 
 
 def _check_seals(
-    context: RestoreContext, work: Work, sealed: Mapping[TopicPartition, Sealed]
+    context: RestoreContext, work: TopicWork, sealed: Mapping[TopicPartition, Sealed]
 ) -> None:
     """Make sure that nobody has claimed a copy since, now that its map has been read.
 
@@ -128,7 +128,7 @@ def _check_seals(
 
 
 def _check_foreign(
-    context: RestoreContext, work: Work, partition: AssignedPartition, mine: OffsetMap
+    context: RestoreContext, work: TopicWork, partition: AssignedPartition, mine: OffsetMap
 ) -> None:
     """Refuse an original with records between ours: no map could say where they stand in the copy.
 
@@ -215,7 +215,7 @@ def _stand(handover: Handover, reporter: Reporter) -> PartitionCopy:
     written = 0
     for piece in _pieces(runs_from(handover.runs, known.source_next)):
         last = piece[-1]
-        settled = Settled(tuple(piece), last.source_end, last.target_end, -1)
+        settled = ProvenPlace(tuple(piece), last.source_end, last.target_end, -1)
         copy.note_walk(sealed.claim, Walked(last.target_end, end, settled, sealed.leader_epoch))
         written += len(piece)
         if written >= RUNS_PER_REPORT:

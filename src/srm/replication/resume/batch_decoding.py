@@ -12,7 +12,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from srm.errors import IntegrityError
 from srm.replication.batches.batch import BatchHeader
 from srm.replication.clock import now_s
-from srm.replication.ports import Record
+from srm.replication.ports import DecodedRecord
 
 _PIECE: Final = 512
 """Records decoded at once: about a millisecond."""
@@ -21,7 +21,7 @@ _UNPACKED_HERE: Final = 1 << 16
 """Compressed bytes that are unpacked in the loop's own thread: at most a few milliseconds."""
 
 
-class Turns:
+class LoopShare:
     """Gives way to the other tasks of the event loop after at most some 10 ms of work."""
 
     def __init__(self) -> None:
@@ -35,8 +35,8 @@ class Turns:
 
 
 async def records_of(
-    batch: BatchHeader, turns: Turns, wanted_offset: int = 0
-) -> AsyncIterator[list[Record]]:
+    batch: BatchHeader, turns: LoopShare, wanted_offset: int = 0
+) -> AsyncIterator[list[DecodedRecord]]:
     """Decode a batch, or a run of them, from ``wanted_offset`` on, piece by piece.
 
     Raises:
@@ -67,5 +67,5 @@ async def records_of(
         ) from error
 
 
-def _piece(records: Iterator[Record]) -> list[Record]:
+def _piece(records: Iterator[DecodedRecord]) -> list[DecodedRecord]:
     return list(islice(records, _PIECE))

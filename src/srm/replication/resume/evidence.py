@@ -15,8 +15,8 @@ there that are empty now (compaction), all of this holds::
 Where no offset is empty on either side, which is so in every log that is not compacted, this leaves
 one place for each copy, whatever the records hold: equal ones are told apart by counting.
 
-A :class:`Place` is one way to read the logs so far. Reading branches where records are equal and
-offsets are empty; the walk is decided when all branches that are left end at the same place.
+A :class:`LogReading` is one way to read the logs so far. Reading branches where records are equal
+and offsets are empty; the walk is decided when all branches that are left end at the same place.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Span:
         self.count += count
 
 
-class Runs:
+class FoundRuns:
     """Runs that were found, as numbers: there can be many."""
 
     def __init__(self, numbers: array[int] | None = None) -> None:
@@ -89,9 +89,9 @@ class Runs:
         for run in runs:
             self.add(run.source_start, run.target_start, run.count)
 
-    def copy(self) -> Runs:
+    def copy(self) -> FoundRuns:
         """Return a copy."""
-        return Runs(self._numbers[:])
+        return FoundRuns(self._numbers[:])
 
     def take(self) -> list[Run]:
         """Return all runs, and forget them."""
@@ -100,7 +100,7 @@ class Runs:
 
 
 @dataclass(slots=True)
-class Place:
+class LogReading:
     """One way to read the logs so far, since the last copy that was found (or the start).
 
     ``at`` is the index of the next record of the source, ``passed`` the source offset after the
@@ -117,7 +117,7 @@ class Place:
     holes: int = 0
     free: int = 0
     owed: set[int] = field(default_factory=set)
-    runs: Runs = field(default_factory=Runs)
+    runs: FoundRuns = field(default_factory=FoundRuns)
     epoch: int = -1
     found: int = 0
     removed: Span = field(default_factory=Span)
@@ -164,7 +164,7 @@ class Place:
         self.copies += counts
         self.gone += counts
 
-    def branch(self) -> Place:
+    def branch(self) -> LogReading:
         """Return a copy to advance on its own."""
         return replace(
             self,
@@ -175,9 +175,9 @@ class Place:
         )
 
 
-def distinct(places: Iterable[Place]) -> list[Place]:
+def distinct(places: Iterable[LogReading]) -> list[LogReading]:
     """Of several ways to the same place leave the one that needs the least evidence."""
-    best: dict[tuple[int, int, int, int, int, bool], Place] = {}
+    best: dict[tuple[int, int, int, int, int, bool], LogReading] = {}
     for place in places:
         key = (place.at, place.passed, place.copies, place.gone, place.credit, place.begun)
         other = best.get(key)
@@ -207,12 +207,12 @@ class EarlyCopies:
         else:
             self._spans = None
 
-    def runs(self, source_start: int, count: int) -> Runs:
+    def runs(self, source_start: int, count: int) -> FoundRuns:
         """Return the runs of the first ``count`` copies, if they are known one by one."""
-        found = Runs()
+        found = FoundRuns()
         for first, length in self._spans or ():
             if taken := min(length, count):
                 found.add(source_start, first, taken)
             source_start += taken
             count -= taken
-        return found if not count else Runs()
+        return found if not count else FoundRuns()

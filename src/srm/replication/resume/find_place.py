@@ -29,8 +29,8 @@ from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.batches.content_hash import content_hash
 from srm.replication.batches.outgoing import BatchToSend
 from srm.replication.batches.to_send import batches_to_send
-from srm.replication.ports import FetchedPartition, Record
-from srm.replication.resume.batch_decoding import Turns, records_of
+from srm.replication.ports import DecodedRecord, FetchedPartition
+from srm.replication.resume.batch_decoding import LoopShare, records_of
 from srm.replication.resume.log_reader import LogReader, OutOfRangeError
 
 _FIRST_RECORDS: Final = 10_000
@@ -44,7 +44,7 @@ Content = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CommonRecord:
     """Where both logs hold the same record, the first one that does."""
 
     source_next: int
@@ -70,7 +70,7 @@ async def find_place(
     source_start: int,
     target_start: int,
     is_ours: Callable[[BatchHeader], bool],
-) -> Place | NoPlace:
+) -> CommonRecord | NoPlace:
     """Find the first record that both logs hold from the given offsets on.
 
     Args:
@@ -93,13 +93,13 @@ async def find_place(
     earliest, at = await _earliest(ours, source, source_start, own_time=logs.own_time)
     found = await _look_up(ours, logs.originals(at, earliest), to_the_end=logs.own_time)
     if isinstance(found, tuple):
-        return Place(found[1], found[0])
+        return CommonRecord(found[1], found[0])
     if found is NoPlace.UNCLEAR:
         return found
     theirs = await _first(logs.originals(source_start))
     earliest, at = await _earliest(theirs, target, target_start, own_time=logs.own_time)
     found = await _look_up(theirs, logs.copies(at, earliest), to_the_end=logs.own_time)
-    return Place(*found) if isinstance(found, tuple) else found
+    return CommonRecord(*found) if isinstance(found, tuple) else found
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ class _Logs:
     target: LogReader
     is_ours: Callable[[BatchHeader], bool]
     own_time: bool = False
-    _turns: Turns = field(default_factory=Turns)
+    _turns: LoopShare = field(default_factory=LoopShare)
 
     async def copies(self, start: int, earliest: int = _ANY_TIME) -> AsyncIterator[_Seen]:
         """Yield the copies on the target, but for batches that are all older than a time."""
@@ -135,7 +135,7 @@ class _Logs:
                         for record, at in zip(piece, offsets, strict=False):
                             yield _Seen(at, self._content(record))
 
-    def _content(self, record: Record) -> Content:
+    def _content(self, record: DecodedRecord) -> Content:
         return 0 if self.own_time else record.timestamp, content_hash(record.key, record.value)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from srm.errors import IntegrityError
-from srm.replication.resume.batch_decoding import Turns
+from srm.replication.resume.batch_decoding import LoopShare
 from srm.replication.resume.evidence import (
     MOST_OWED,
     MOST_PLACES,
     Content,
     EarlyCopies,
-    Place,
+    LogReading,
     Span,
     distinct,
 )
@@ -31,7 +31,7 @@ class Steps:
         self,
         ahead: SourceAhead,
         comparison: Comparison,
-        turns: Turns,
+        turns: LoopShare,
         partition: str,
         *,
         fresh: bool,
@@ -51,13 +51,13 @@ class Steps:
         self._lenient = comparison.may_lack_some
         self._begins_suppressed = False
 
-    async def step(self, places: list[Place], copied: Content) -> list[Place]:
+    async def step(self, places: list[LogReading], copied: Content) -> list[LogReading]:
         """Return where the places are after one copied record; they are used up by that.
 
         Raises:
             IntegrityError: nowhere, or it would take too much to follow them all.
         """
-        following: list[Place] = []
+        following: list[LogReading] = []
         begun = self._fresh and any(place.begun for place in places)
         for place in places:
             following += await self._after(place, copied, begun=begun)
@@ -88,7 +88,7 @@ class Steps:
                 "srm.properties, then run srm replicator restart",
             )
 
-    async def _after(self, place: Place, copied: Content, *, begun: bool) -> list[Place]:
+    async def _after(self, place: LogReading, copied: Content, *, begun: bool) -> list[LogReading]:
         """Return the places to which a copied record leads from one; it is used up by that.
 
         ``begun``: at some place of now a copy was found before this one.
@@ -112,7 +112,7 @@ class Steps:
         return [self._find(p, *each, copied) for p, each in zip(places, found, strict=False)]
 
     async def _proven(
-        self, place: Place, candidates: list[int], copied: Content
+        self, place: LogReading, candidates: list[int], copied: Content
     ) -> list[tuple[int, set[int]]]:
         """Return the candidates before which nothing was passed without proof, and what is owed."""
         proven = []
@@ -127,7 +127,7 @@ class Steps:
                     self.give_up(copied.offset, "more was removed before it than fits")
         return proven
 
-    def _find(self, place: Place, index: int, owed: set[int], copied: Content) -> Place:
+    def _find(self, place: LogReading, index: int, owed: set[int], copied: Content) -> LogReading:
         """Advance a place to after a candidate."""
         offset = self._ahead.offset(index)
         if not place.begun and place.gone == place.copies == offset - place.passed:
@@ -136,7 +136,7 @@ class Steps:
         place.find(index, offset, copied.offset, 1, self._ahead.epoch(index))
         return place
 
-    async def _candidates(self, place: Place, copied: Content) -> list[int]:
+    async def _candidates(self, place: LogReading, copied: Content) -> list[int]:
         """Return the records of the source that a copied one can be."""
         ahead, credit = self._ahead, place.credit
         if not await self._ahead.open_to(place.at):
@@ -162,11 +162,11 @@ class Steps:
             self.give_up(copied.offset, "the source holds too many records equal to it")
         return [index for index in found if ahead.is_needed(index)] or found
 
-    def _is_before_the_log(self, place: Place) -> bool:
+    def _is_before_the_log(self, place: LogReading) -> bool:
         """Whether the next copy can be of a record before the beginning of the source's log."""
         return self._ahead.trimmed and not place.begun and place.source_next < self._ahead.log_start
 
-    async def _is_compacted(self, place: Place, copied: Content) -> bool:
+    async def _is_compacted(self, place: LogReading, copied: Content) -> bool:
         """Whether compaction can have removed the record of a copy, and there was room for it."""
         if not copied.has_key:
             return False
@@ -181,7 +181,7 @@ class Steps:
         room_until = ahead.offset(end) if end < ahead.opened_end else ahead.end
         return room_until - place.passed - place.credit > place.gone
 
-    async def _unexplained_step(self, places: list[Place], copied: Content) -> Place:
+    async def _unexplained_step(self, places: list[LogReading], copied: Content) -> LogReading:
         """Advance without evidence, if losses are accepted."""
         place = min(places, key=lambda place: place.source_next)
         self.give_up(
@@ -209,7 +209,7 @@ class Steps:
         place.find(index, offset, copied.offset, 1, ahead.epoch(index))
         return place
 
-    def _only_equal(self, place: Place, last: int, copied: Content) -> int | None:
+    def _only_equal(self, place: LogReading, last: int, copied: Content) -> int | None:
         """Return the one record up to an index that a copy equals, by its content and its time.
 
         To pass what the source holds is to lose it: of several records, or by content alone, none

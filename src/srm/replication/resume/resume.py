@@ -37,10 +37,10 @@ from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.claim.claim import LAST_EPOCH, Claim
 from srm.replication.clock import now_s
 from srm.replication.ports import ProducerId
-from srm.replication.resume.evidence import Runs
+from srm.replication.resume.evidence import FoundRuns
 from srm.replication.resume.log_reader import LogReader, OutOfRangeError
 from srm.replication.resume.source_lookahead import Comparison
-from srm.replication.resume.walk import Settled, SourceWalk
+from srm.replication.resume.walk import ProvenPlace, SourceWalk
 from srm.replication.resume.walk_start import OurBatches, begin_where_logs_meet
 
 _MARKER_DEADLINE_S: Final = 30.0
@@ -125,7 +125,7 @@ class Walked:
 
     at: int
     end: int
-    settled: Settled | None
+    settled: ProvenPlace | None
     target_epoch: int
 
     @property
@@ -226,7 +226,7 @@ async def resume(
     walk = _begin_walk(source, start, comparison)
     ours = OurBatches(producer_ids, fresh=known.fresh)
     foreign: list[tuple[int, int]] = []
-    found = Runs()
+    found = FoundRuns()
     target_next, target_epoch = start.target_next, -1
     told_at = now_s()
     async for batch, log_end in _until_marker(target, start.target_next, claim, walk):

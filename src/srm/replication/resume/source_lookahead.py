@@ -21,8 +21,8 @@ from srm.replication.batches.aborted import AbortedTransactions
 from srm.replication.batches.batch import BatchHeader, batches, verify
 from srm.replication.batches.content_hash import content_hash
 from srm.replication.batches.transform import Transform
-from srm.replication.ports import Record
-from srm.replication.resume.batch_decoding import Turns, records_of
+from srm.replication.ports import DecodedRecord
+from srm.replication.resume.batch_decoding import LoopShare, records_of
 from srm.replication.resume.log_reader import WAIT_MS, LogReader, OutOfRangeError
 
 RECORD_BYTES: Final = 320
@@ -46,7 +46,7 @@ class Comparison:
     transform: Transform | None = None
     left_out: Sequence[tuple[int, int]] = ()
 
-    def content(self, record: Record) -> int:
+    def content(self, record: DecodedRecord) -> int:
         """Hash what has to be equal on both sides beside the time."""
         added = self.added_headers
         headers = (h for h in record.headers if h[0] not in added)
@@ -60,7 +60,7 @@ class Comparison:
         """Whether there can be records that the target need not hold."""
         return bool(self.left_out or (self.transform and self.transform.drops_some))
 
-    def may_lack(self, record: Record) -> bool:
+    def may_lack(self, record: DecodedRecord) -> bool:
         """Whether the target need not hold a record."""
         if self.transform is not None and self.transform.drops(record):
             return True
@@ -74,7 +74,9 @@ class SourceAhead:
     ``log_start``. ``end`` is the log's end as far as it concerns the reader, once ``ended``.
     """
 
-    def __init__(self, reader: LogReader, start: int, comparison: Comparison, turns: Turns) -> None:
+    def __init__(
+        self, reader: LogReader, start: int, comparison: Comparison, turns: LoopShare
+    ) -> None:
         self._reader = reader
         self._comparison = comparison
         self._turns = turns
@@ -150,7 +152,7 @@ class SourceAhead:
             if not await self.open_more():
                 return
 
-    def _keep(self, records: Sequence[Record], epoch: int) -> None:
+    def _keep(self, records: Sequence[DecodedRecord], epoch: int) -> None:
         comparison = self._comparison
         content, lenient = comparison.content, comparison.may_lack_some
         first = self.opened_end

@@ -9,7 +9,7 @@ from srm.domain.flow_state.anomalies import PartitionNotes, in_force
 from srm.domain.flow_state.replication_records import PartitionPosition
 from srm.domain.flow_state.reported_positions import newest_position
 from srm.domain.offset_map.map_reach import NO_BLOCKS
-from srm.domain.offset_map.map_rebuild import Rebuilt
+from srm.domain.offset_map.map_rebuild import RebuiltMap
 from srm.domain.offset_map.map_records import MapBlock
 from srm.domain.offset_map.offset_map import OffsetMap, Run, Translated, Translation
 from srm.errors import IntegrityError
@@ -152,7 +152,7 @@ def decided_start(start: Start | None, notes: Iterable[PartitionNotes]) -> Start
     return start
 
 
-def _rests_on_map(newest: PartitionPosition, found: Rebuilt, behind: int) -> bool:
+def _rests_on_map(newest: PartitionPosition, found: RebuiltMap, behind: int) -> bool:
     """Whether no run before a position can be missing from what was found of its map."""
     if found.missing is not None:
         return False
@@ -162,7 +162,7 @@ def _rests_on_map(newest: PartitionPosition, found: Rebuilt, behind: int) -> boo
 
 
 def _producer_ids(
-    known: KnownMap, found: Rebuilt, reports: Sequence[PartitionPosition]
+    known: KnownMap, found: RebuiltMap, reports: Sequence[PartitionPosition]
 ) -> frozenset[int]:
     ids = set(known.former_ids | found.producer_ids)
     ids.update(report.producer_id for report in reports if report.producer_id >= 0)

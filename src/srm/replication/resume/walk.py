@@ -40,14 +40,14 @@ from srm.domain.offset_map.offset_map import Run
 from srm.replication.batches.batch import MAX_SEQUENCE, BatchHeader, next_sequence
 from srm.replication.batches.content_hash import content_hash
 from srm.replication.native.library import native_library
-from srm.replication.ports import Record
-from srm.replication.resume.batch_decoding import Turns, records_of
+from srm.replication.ports import DecodedRecord
+from srm.replication.resume.batch_decoding import LoopShare, records_of
 from srm.replication.resume.batch_matching import WholeBatches
 from srm.replication.resume.evidence import (
     MOST_OWED,
     MOST_RUNS,
     Content,
-    Place,
+    LogReading,
 )
 from srm.replication.resume.log_reader import LogReader
 from srm.replication.resume.record_matching import Steps
@@ -59,7 +59,7 @@ _CLEARLY_BEGUN: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class ProvenPlace:
     """A proven place on the way, and the runs before it that were not handed out yet.
 
     ``source_epoch`` is the leader epoch of the source before it, -1 if not known.
@@ -98,7 +98,7 @@ class SourceWalk:
         self._comparison = comparison
         self._lenient = comparison.may_lack_some
         self._fresh = fresh
-        self._turns = Turns()
+        self._turns = LoopShare()
         self._ahead = SourceAhead(reader, source_start, comparison, self._turns)
         self._whole = WholeBatches(self._ahead, native_library())
         self._steps = Steps(
@@ -110,7 +110,7 @@ class SourceWalk:
             truncated=truncated,
             after_cut=after_cut,
         )
-        self._places = [Place(0, source_start)]
+        self._places = [LogReading(0, source_start)]
         self._claim = (-1, -1)
         self._sequence = 0
 
@@ -201,7 +201,7 @@ class SourceWalk:
         """Whether the next copy can only be the source's next record."""
         return not (self._fresh or self._ahead.trimmed)
 
-    async def _match_piece(self, piece: Sequence[Record], *, with_time: bool) -> None:
+    async def _match_piece(self, piece: Sequence[DecodedRecord], *, with_time: bool) -> None:
         comparison = self._comparison
         contents = array("q", [comparison.content(record) for record in piece])
         times = array("q", [record.timestamp for record in piece]) if with_time else None
@@ -228,7 +228,7 @@ class SourceWalk:
 
     async def _match_stretch(
         self,
-        piece: Sequence[Record],
+        piece: Sequence[DecodedRecord],
         contents: array[int],
         times: array[int] | None,
         done: int,
@@ -282,7 +282,7 @@ class SourceWalk:
         """Count the runs that were not handed out yet."""
         return len(self._places[0].runs)
 
-    def settle(self) -> Settled | None:
+    def settle(self) -> ProvenPlace | None:
         """Hand out what is proven, whatever follows.
 
         None while reading has branched, or where something is still to be shown.
@@ -290,9 +290,9 @@ class SourceWalk:
         [place, *others] = self._places
         if others or not place.is_settled or not (place.begun or self._begins_here):
             return None
-        return Settled(tuple(place.runs.take()), place.passed, self._target_next, place.epoch)
+        return ProvenPlace(tuple(place.runs.take()), place.passed, self._target_next, place.epoch)
 
-    async def decide(self) -> Place:
+    async def decide(self) -> LogReading:
         """Return the one place at which the walk has ended.
 
         Raises:
@@ -317,17 +317,17 @@ class SourceWalk:
             )
         return min(places, key=lambda p: (self._boundary(p), p.removed.count))
 
-    def _is_possible(self, place: Place) -> bool:
+    def _is_possible(self, place: LogReading) -> bool:
         if place.owed or place.at > self._ahead.opened_end:
             return False
         before = self._ahead.needed_below(place.at, place.source_next)
         return before <= place.credit
 
-    def _boundary(self, place: Place) -> int:
+    def _boundary(self, place: LogReading) -> int:
         """Count the needed records of the source before a place."""
         return place.at + self._ahead.needed_below(place.at, place.source_next)
 
-    def notes(self, place: Place) -> list[str]:
+    def notes(self, place: LogReading) -> list[str]:
         """Say what is strange about the two logs."""
         notes = []
         missing, former, removed = self._steps.unexplained, place.former, place.removed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from srm.replication.batches import legacy
 from srm.replication.batches.batch import BatchHeader, batches
-from srm.replication.resume.find_place import NoPlace, Place, fetches, find_place
+from srm.replication.resume.find_place import CommonRecord, NoPlace, fetches, find_place
 from srm.replication.resume.log_reader import LogReader
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ async def begin_where_logs_meet(
         return found
 
     place = await find_place(source, target, source_from, target_from, is_copy)
-    if isinstance(place, NoPlace) or place == Place(source_from, target_from):
+    if isinstance(place, NoPlace) or place == CommonRecord(source_from, target_from):
         return not_met
     passes_source, passes_target = (
         place.source_next > source_from,

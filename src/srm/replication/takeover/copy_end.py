@@ -29,8 +29,8 @@ from srm.replication.batches.transform import ClusterIds, Transform
 from srm.replication.claim.target_log import held_log
 from srm.replication.clock import now_s
 from srm.replication.copy.slot import StartReader
-from srm.replication.ports import FetchedPartition, Record, Wire
-from srm.replication.resume.batch_decoding import Turns, records_of
+from srm.replication.ports import DecodedRecord, FetchedPartition, Wire
+from srm.replication.resume.batch_decoding import LoopShare, records_of
 from srm.replication.resume.log_reader import (
     ONE_BATCH,
     WAIT_MS,
@@ -127,7 +127,7 @@ async def _parts_at(source: LogReader, start: Start, log_end: int) -> int:
 
 async def read_range(
     source: LogReader, wanted: OffsetRange, transform: Transform | None
-) -> AsyncGenerator[list[Record]]:
+) -> AsyncGenerator[list[DecodedRecord]]:
     """Yield the records of a range that the flow would copy, piece by piece; none is a marker.
 
     Records of aborted transactions come only where the flow copies them, too.
@@ -136,7 +136,7 @@ async def read_range(
         IntegrityError: a batch is damaged.
         SrmError: a broker does not answer, or does not let srm in.
     """
-    offset, turns, heard = wanted.start, Turns(), now_s()
+    offset, turns, heard = wanted.start, LoopShare(), now_s()
     while offset < wanted.end:
         try:
             fetched = await source.fetch(offset, wait_ms=WAIT_MS)
@@ -204,7 +204,7 @@ class WalkedLogs:
     def read(
         self,
         wanted: Sequence[Wanted],
-        visit: Callable[[int, Sequence[Record]], bool],
+        visit: Callable[[int, Sequence[DecodedRecord]], bool],
         at_once: int,
     ) -> None:
         """See the port."""
@@ -268,7 +268,7 @@ class WalkedLogs:
     async def _read(
         self,
         wanted: Sequence[Wanted],
-        visit: Callable[[int, Sequence[Record]], bool],
+        visit: Callable[[int, Sequence[DecodedRecord]], bool],
         at_once: int,
     ) -> None:
         async with self._connect(self._config.flow.source) as source:

@@ -44,7 +44,7 @@ class User:
 
 
 @dataclass(frozen=True)
-class Access:
+class Authenticator:
     """Says who somebody is: the one thing that differs between standalone and Airflow.
 
     ``identify`` is a dependency of FastAPI: a function, plain or async, whose parameters FastAPI
@@ -70,7 +70,7 @@ def _anonymous() -> User:
     return User(ANONYMOUS, frozenset({"reader"}))
 
 
-OPEN: Final = Access(_anonymous)
+OPEN: Final = Authenticator(_anonymous)
 """Lets everybody see, and act by no means: for a service that only this machine reaches."""
 
 

@@ -20,7 +20,7 @@ WAITING: Final = 16
 ADDRESSES: Final = 64
 
 
-class Turns:
+class ConcurrencyLimit:
     """Lets a few go on at the same time, a few more wait, and sends away whoever comes then.
 
     So neither somebody who asks again and again, nor a cluster that answers late, keeps the threads
@@ -63,8 +63,8 @@ class FairTurns:
     """
 
     def __init__(self) -> None:
-        self._all = Turns(1, ADDRESSES, "too many others are logging in now; retry")
-        self._own: WeakValueDictionary[str, Turns] = WeakValueDictionary()
+        self._all = ConcurrencyLimit(1, ADDRESSES, "too many others are logging in now; retry")
+        self._own: WeakValueDictionary[str, ConcurrencyLimit] = WeakValueDictionary()
 
     @asynccontextmanager
     async def turn(self, where: str) -> AsyncIterator[None]:
@@ -74,6 +74,8 @@ class FairTurns:
             UnavailableError: too many wait already, from there or of all.
         """
         refusal = f"too many others are logging in from {where} now; retry"
-        own = self._own.setdefault(where, Turns(1, WAITING, refusal))  # kept while it is waited in
+        own = self._own.setdefault(
+            where, ConcurrencyLimit(1, WAITING, refusal)
+        )  # kept while it is waited in
         async with own.turn(), self._all.turn():
             yield

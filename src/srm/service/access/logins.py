@@ -13,7 +13,7 @@ from fastapi import HTTPException, Request
 
 from srm.config.service import AccessSettings, ServiceSettings
 from srm.errors import ConfigError
-from srm.service.access.access import ANONYMOUS, Access, User, roles
+from srm.service.access.access import ANONYMOUS, Authenticator, User, roles
 from srm.service.access.passwords import password_access
 from srm.service.access.tls import PEER
 from srm.service.access.tokens import bearer_access
@@ -21,7 +21,7 @@ from srm.service.access.users import UsersFile
 from srm.service.federation.hosts import is_loopback
 
 
-def access_of(settings: ServiceSettings, host: str) -> Access:
+def access_of(settings: ServiceSettings, host: str) -> Authenticator:
     """Return what guards the routes of a service that stands alone.
 
     Args:
@@ -34,7 +34,7 @@ def access_of(settings: ServiceSettings, host: str) -> Access:
     return _KINDS[settings.access.auth](settings.access, host)
 
 
-def _nobody(settings: AccessSettings, host: str) -> Access:
+def _nobody(settings: AccessSettings, host: str) -> Authenticator:
     """Everybody is the same user; from this machine only, unless that is waived."""
     if not settings.insecure and not is_loopback(host):
         raise ConfigError(
@@ -45,10 +45,10 @@ def _nobody(settings: AccessSettings, host: str) -> Access:
     def identify() -> User:
         return User(ANONYMOUS, roles(settings, {ANONYMOUS}))
 
-    return Access(identify)
+    return Authenticator(identify)
 
 
-def _passwords(settings: AccessSettings, _host: str) -> Access:
+def _passwords(settings: AccessSettings, _host: str) -> Authenticator:
     if settings.users_location is None:
         raise ConfigError(
             "service.auth = basic needs service.users.location: a file with the lines that "
@@ -57,7 +57,7 @@ def _passwords(settings: AccessSettings, _host: str) -> Access:
     return password_access(settings, UsersFile(settings.users_location))
 
 
-def _certificates(settings: AccessSettings, _host: str) -> Access:
+def _certificates(settings: AccessSettings, _host: str) -> Authenticator:
     """Who came in has shown a certificate: that is checked before the first byte of a request."""
     if settings.certificate_location is None or settings.ca_location is None:
         raise ConfigError(
@@ -71,7 +71,7 @@ def _certificates(settings: AccessSettings, _host: str) -> Access:
             raise HTTPException(401, "the certificate has no common name (CN)")
         return User(name, roles(settings, {name}))
 
-    return Access(identify)
+    return Authenticator(identify)
 
 
 def common_name(certificate: Mapping[str, Any]) -> str:
@@ -85,7 +85,7 @@ def common_name(certificate: Mapping[str, Any]) -> str:
     return str(named[-1]) if named else ""
 
 
-_KINDS: Final[Mapping[str, Callable[[AccessSettings, str], Access]]] = {
+_KINDS: Final[Mapping[str, Callable[[AccessSettings, str], Authenticator]]] = {
     "none": _nobody,
     "basic": _passwords,
     "bearer": lambda settings, _host: bearer_access(settings),

@@ -16,10 +16,10 @@ from srm.engine.control import control_lists
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.control.control_lists import ListChange, ListName, ListPair
 from srm.engine.flows import driver_requests
-from srm.engine.flows.driver_requests import Answer
+from srm.engine.flows.driver_requests import DriverAnswer
 from srm.engine.flows.supervision import topic_on
 from srm.engine.ports import Cluster
-from srm.service.access.concurrency_limit import Turns
+from srm.service.access.concurrency_limit import ConcurrencyLimit
 from srm.wiring import now_ms, open_cluster
 
 _STRICT = ConfigDict(extra="forbid")
@@ -57,7 +57,7 @@ class ReplicatorAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Lists:
+class ListsRow:
     """What a list of srm-control allows and denies on top of the properties file."""
 
     flow: str
@@ -86,7 +86,7 @@ class ListsAction:
 class ListsAnswer:
     """What a change of a list did; ``already`` and ``absent`` are entries that needed no change."""
 
-    lists: Lists
+    lists: ListsRow
     added: tuple[str, ...]
     removed: tuple[str, ...]
     already: tuple[str, ...]
@@ -125,7 +125,7 @@ class Actions:
 
     def __init__(self, config: Config, opener: Opener | None = None) -> None:
         self._config = config
-        self.turns = Turns()
+        self.turns = ConcurrencyLimit()
         self._open = opener or (lambda alias: open_cluster(config, alias, _TIMEOUT_S))
 
     def replicator(self, flow: Flow, action: ReplicatorAction, by: str) -> ReplicatorAnswer:
@@ -140,7 +140,7 @@ class Actions:
             [answer] = driver_requests.ask(topics, action.action, by, now_ms(), wait_s=0)
         return _answer_row(answer, by)
 
-    def lists(self, flow: Flow, name: ListName) -> Lists:
+    def lists(self, flow: Flow, name: ListName) -> ListsRow:
         """Return a list as it is on the target.
 
         Raises:
@@ -178,11 +178,11 @@ class Actions:
         )
 
 
-def _answer_row(answer: Answer, by: str) -> ReplicatorAnswer:
+def _answer_row(answer: DriverAnswer, by: str) -> ReplicatorAnswer:
     return ReplicatorAnswer(
         str(answer.flow), answer.action, answer.outcome, answer.application, answer.host, by
     )
 
 
-def _shown(flow: Flow, name: ListName, pair: ListPair) -> Lists:
-    return Lists(str(flow), name, pair.allow, pair.deny)
+def _shown(flow: Flow, name: ListName, pair: ListPair) -> ListsRow:
+    return ListsRow(str(flow), name, pair.allow, pair.deny)

@@ -17,9 +17,9 @@ from fastapi.security.utils import get_authorization_scheme_param
 
 from srm.config.service import AccessSettings
 from srm.errors import ConfigError, UnavailableError
-from srm.service.access.access import LONGEST_NAME, Access, User, address, audit, roles
+from srm.service.access.access import LONGEST_NAME, Authenticator, User, address, audit, roles
 from srm.service.access.concurrency_limit import FairTurns
-from srm.service.access.users import Entry, Known, PasswordHash, UsersFile, Who
+from srm.service.access.users import Known, PasswordHash, UserEntry, UsersFile, Who
 
 _CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="srm", charset="UTF-8"'}
 _WRONG: Final = "name or password is wrong"
@@ -33,9 +33,9 @@ _logger = logging.getLogger(__name__)
 
 def password_access(
     settings: AccessSettings, users: UsersFile, clock: Callable[[], float] = time.monotonic
-) -> Access:
+) -> Authenticator:
     """Let in who gives the password of a user; ``clock`` gives monotonic seconds."""
-    return Access(_Passwords(settings, users, clock).identify)
+    return Authenticator(_Passwords(settings, users, clock).identify)
 
 
 class _Basic(HTTPBasic):
@@ -112,7 +112,7 @@ class _Passwords:
         self._users = users
         self._known = Known()
         self._wrong = _WrongOnes(clock)
-        self._nobody = Entry(PasswordHash.of("nobody"))
+        self._nobody = UserEntry(PasswordHash.of("nobody"))
         self._turns = FairTurns()  # guesses take one core at most
 
     async def identify(
@@ -134,14 +134,14 @@ class _Passwords:
         assert entry is not None  # noqa: S101 -- checked
         return User(name, roles(self._settings, {name, *entry.groups}))
 
-    def _entry(self, name: str) -> Entry | None:
+    def _entry(self, name: str) -> UserEntry | None:
         try:
             return self._users.users().get(name)
         except ConfigError as error:
             _logger.error("nobody comes in: %s", error)  # noqa: TRY400 -- a setting, not a fault
             raise HTTPException(503, "users cannot be read now; see the log") from None
 
-    def _came_in(self, who: Who, password: str, entry: Entry | None) -> bool:
+    def _came_in(self, who: Who, password: str, entry: UserEntry | None) -> bool:
         """Whether it is known to be right; who is not known has to wait after wrong ones."""
         if entry is not None and self._known.has(who, password, entry):
             return True
@@ -159,7 +159,7 @@ class _Passwords:
             audit.warning("login of %r from %s refused: %s", who[1], who[0], error)
             raise _too_many(str(error), 1) from None
 
-    async def _check(self, who: Who, password: str, entry: Entry | None) -> None:
+    async def _check(self, who: Who, password: str, entry: UserEntry | None) -> None:
         hashed = (entry or self._nobody).password
         right = await run_sync(hashed.matches, password)
         if right and entry is not None:

@@ -16,7 +16,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from srm.config.service import AccessSettings
 from srm.errors import ConfigError, UnavailableError
-from srm.service.access.access import Access, User, address, audit, roles
+from srm.service.access.access import Authenticator, User, address, audit, roles
 from srm.service.access.tls import load
 
 ALGORITHMS: Final = (
@@ -169,7 +169,7 @@ def require_secure(url: str) -> str:
     return url
 
 
-def bearer_access(settings: AccessSettings, keys: Keys | None = None) -> Access:
+def bearer_access(settings: AccessSettings, keys: Keys | None = None) -> Authenticator:
     """Let in who brings a token of the provider for this service.
 
     Args:
@@ -202,7 +202,7 @@ def bearer_access(settings: AccessSettings, keys: Keys | None = None) -> Access:
         # Names may be the user's own choice at the provider; groups are not.
         return User(str(name), roles(settings, groups(claims, settings.oidc_roles_claim)))
 
-    return Access(identify)
+    return Authenticator(identify)
 
 
 async def _claims(token: str, keys: Keys, settings: AccessSettings) -> dict[str, Any]:

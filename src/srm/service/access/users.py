@@ -89,7 +89,7 @@ def _scrypt(log_n: int, r: int, p: int, salt: bytes) -> Scrypt:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class UserEntry:
     """One user: the hash of the password, and the groups."""
 
     password: PasswordHash
@@ -110,20 +110,20 @@ def line(name: str, password: str, groups: tuple[str, ...] = ()) -> str:
     return f"{entry}:{','.join(groups)}" if groups else entry
 
 
-def parse_users(text: str, where: str) -> dict[str, Entry]:
+def parse_users(text: str, where: str) -> dict[str, UserEntry]:
     """Read the lines of the file; empty ones and those that begin with ``#`` say nothing.
 
     Raises:
         ConfigError: a line is no user; it is named by its number, not shown.
     """
-    found: dict[str, Entry] = {}
+    found: dict[str, UserEntry] = {}
     for number, written in enumerate(text.splitlines(), 1):
         if not written.strip() or written.startswith("#"):
             continue
         name, _, rest = written.partition(":")
         hashed, _, groups = rest.partition(":")
         try:
-            entry = Entry(PasswordHash.parse(hashed.strip()), _groups(groups))
+            entry = UserEntry(PasswordHash.parse(hashed.strip()), _groups(groups))
         except ValueError as error:
             raise ConfigError(f"{where}:{number}: {error}") from None
         found[name.strip()] = entry
@@ -147,13 +147,13 @@ class UsersFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._stamp: object = None
-        self._users: Mapping[str, Entry] = {}
+        self._users: Mapping[str, UserEntry] = {}
         self.users()
         if path.stat().st_mode & _EVERYBODY:
             open_to = "everybody on this machine may read or change it"
             _logger.warning("%s: %s: chmod 600 %s", _KEY, open_to, path)
 
-    def users(self) -> Mapping[str, Entry]:
+    def users(self) -> Mapping[str, UserEntry]:
         """Return them as the file has them now.
 
         Raises:
@@ -182,12 +182,12 @@ class Known:
         self._key = os.urandom(_KEY_BYTES)
         self._digests: dict[Who, bytes] = {}
 
-    def has(self, who: Who, password: str, entry: Entry) -> bool:
+    def has(self, who: Who, password: str, entry: UserEntry) -> bool:
         """Whether this password of this entry was right; in constant time."""
         known = self._digests.get(who, b"")
         return hmac.compare_digest(known, self._digest(password, entry))
 
-    def add(self, who: Who, password: str, entry: Entry) -> None:
+    def add(self, who: Who, password: str, entry: UserEntry) -> None:
         """Remember that it was right, and forget the oldest of very many."""
         self.forget(who)
         self._digests[who] = self._digest(password, entry)
@@ -198,5 +198,5 @@ class Known:
         """Forget what was right of somebody."""
         self._digests.pop(who, None)
 
-    def _digest(self, password: str, entry: Entry) -> bytes:
+    def _digest(self, password: str, entry: UserEntry) -> bytes:
         return hmac.digest(self._key, entry.password.key + password.encode(), "sha256")

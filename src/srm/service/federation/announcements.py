@@ -19,7 +19,7 @@ _ANY: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 -- to tell them fro
 
 
 @dataclass(frozen=True, slots=True)
-class Announcement:
+class ServiceAnnouncement:
     """Where a service is asked: ``protocol://host:port/root_path``, and what it watches.
 
     ``instance`` tells processes apart that announce the same address, ``time_ms`` is the epoch
@@ -62,7 +62,7 @@ class Announcement:
         return documents.encode(self)
 
     @classmethod
-    def decode(cls, value: bytes) -> Announcement:
+    def decode(cls, value: bytes) -> ServiceAnnouncement:
         """Decode a record value.
 
         Raises:
@@ -86,7 +86,7 @@ def announced_host(settings: ServiceSettings) -> str:
 
 def own_announcement(
     settings: ServiceSettings, targets: tuple[str, ...], instance: str
-) -> Announcement:
+) -> ServiceAnnouncement:
     """Return what a service says of itself.
 
     Raises:
@@ -98,7 +98,7 @@ def own_announcement(
     if not port:
         raise ConfigError("service.port = 0 cannot be announced: set service.advertised.port")
     try:
-        return Announcement(
+        return ServiceAnnouncement(
             remote.protocol or ("https" if is_tls else "http"),
             announced_host(settings),
             port,

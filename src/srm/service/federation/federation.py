@@ -14,7 +14,7 @@ from fastapi import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from srm.errors import ElsewhereError, UnavailableError
-from srm.service.federation.announcements import Announcement
+from srm.service.federation.announcements import ServiceAnnouncement
 from srm.service.federation.hedged_request import first_answer
 from srm.service.federation.remote import MOST_BYTES, Reply
 from srm.service.federation.remote_rows import Told
@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 class Watchers(Protocol):
     """Who is announced to watch what; :class:`srm.service.federation.peers.Neighbours` is it."""
 
-    def watchers(self, target: str) -> tuple[Announcement, ...]:
+    def watchers(self, target: str) -> tuple[ServiceAnnouncement, ...]:
         """Return the services that watch a target, the one heard of last first."""
         ...
 
@@ -50,7 +50,7 @@ class Asks(Protocol):
 
     async def get(
         self,
-        service: Announcement,
+        service: ServiceAnnouncement,
         target: str,
         path: str,
         headers: Mapping[str, str],
@@ -59,7 +59,7 @@ class Asks(Protocol):
         """Ask for a path of a target; UnavailableError where there is no answer."""
         ...
 
-    def require_trusted(self, service: Announcement) -> None:
+    def require_trusted(self, service: ServiceAnnouncement) -> None:
         """Raise UnavailableError where a service may not be asked."""
         ...
 
@@ -162,7 +162,7 @@ class Federation:
 
     async def _get(
         self,
-        service: Announcement,
+        service: ServiceAnnouncement,
         target: str,
         path: str,
         headers: Mapping[str, str],

@@ -16,7 +16,7 @@ from srm.domain.text.amount import ago
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.ports import Cluster
 from srm.errors import IntegrityError, SrmError
-from srm.service.federation.announcements import Announcement
+from srm.service.federation.announcements import ServiceAnnouncement
 from srm.service.shutdown import end_all
 from srm.wiring import following_cluster, now_ms
 
@@ -35,7 +35,7 @@ Opener = Callable[[str], AbstractContextManager[Cluster]]
 class Heard:
     """An announcement, and when it last changed: freshness by one clock, our own."""
 
-    announcement: Announcement
+    announcement: ServiceAnnouncement
     at: float
 
 
@@ -58,7 +58,7 @@ class Board:
     def __init__(
         self,
         alias: str,
-        own: Announcement | None,
+        own: ServiceAnnouncement | None,
         instance: str,
         opener: Opener,
         replication_factor: int = -1,
@@ -88,7 +88,7 @@ class Board:
         """Have the announcement taken back, if the cluster answers, and the thread end."""
         self._closed.set()
 
-    def watchers(self) -> tuple[Announcement, ...]:
+    def watchers(self) -> tuple[ServiceAnnouncement, ...]:
         """Return the services that watch this cluster, the one heard of last first."""
         begin = self._clock() - MISSED * BEAT_S
         return tuple(heard.announcement for heard in self._services() if heard.at >= begin)
@@ -146,7 +146,7 @@ class Board:
             _logger.warning(told, self.alias, error, exc_info=None if known else error)
         self.error = str(error) or type(error).__name__
 
-    def _announce(self, cluster: Cluster, own: Announcement) -> None:
+    def _announce(self, cluster: Cluster, own: ServiceAnnouncement) -> None:
         topic = internal_topics.SERVICE_HEARTBEATS
         if not self._is_made:
             ensure_compacted(cluster, topic, 1, self._replicas, _KEPT)
@@ -159,7 +159,7 @@ class Board:
             cluster.compacted_topic(internal_topics.SERVICE_HEARTBEATS).read().items()
         ):
             try:
-                told = Announcement.decode(value)
+                told = ServiceAnnouncement.decode(value)
             except IntegrityError as error:
                 _logger.debug("%s on %s: %s", key, self.alias, error)
                 continue
@@ -173,7 +173,7 @@ class Board:
             found[key] = Heard(told, self._clock()) if is_news or known is None else known
         self._heard = found
 
-    def _meet_twin(self, told: Announcement) -> None:
+    def _meet_twin(self, told: ServiceAnnouncement) -> None:
         """Tell of another process with this address, unless it is what was here before."""
         self._twins += 1
         if self._twins == MISSED:
@@ -198,7 +198,7 @@ class Neighbours:
     def __init__(
         self,
         config: Config,
-        own: Announcement | None,
+        own: ServiceAnnouncement | None,
         instance: str,
         opener: Opener | None = None,
     ) -> None:
@@ -226,7 +226,7 @@ class Neighbours:
         """Take the announcements back and end."""
         end_all(self._boards.values())
 
-    def watchers(self, target: str) -> tuple[Announcement, ...]:
+    def watchers(self, target: str) -> tuple[ServiceAnnouncement, ...]:
         """Return the services that watch a target, the one heard of last first."""
         board = self._boards.get(target)
         return board.watchers() if board is not None else ()

@@ -24,7 +24,7 @@ import httpx
 from srm.config.service import RemoteSettings, ServiceSettings
 from srm.errors import ConfigError, UnavailableError, UsageError
 from srm.service.access.tls import load
-from srm.service.federation.announcements import Announcement
+from srm.service.federation.announcements import ServiceAnnouncement
 
 TARGET_HEADER: Final = "X-SRM-Target"
 """Of which target alone another service is to answer."""
@@ -88,7 +88,7 @@ class Remote:
 
     async def get(
         self,
-        service: Announcement,
+        service: ServiceAnnouncement,
         target: str,
         path: str,
         headers: Mapping[str, str],
@@ -130,7 +130,7 @@ class Remote:
         self._resting[service.url] = now + _REST_S
         raise UnavailableError(f"{service.url}: {why}")
 
-    def require_trusted(self, service: Announcement) -> None:
+    def require_trusted(self, service: ServiceAnnouncement) -> None:
         """Raise where a service may not be asked.
 
         Raises:
@@ -202,7 +202,7 @@ def is_named(host: str, pattern: str) -> bool:
     return len(names) == 1 or names[-1] == wanted[-1] or names[-1].isdecimal()
 
 
-def _address(service: Announcement, path: str) -> httpx.URL:
+def _address(service: ServiceAnnouncement, path: str) -> httpx.URL:
     """Return where a path is asked for, which is under ``/internal`` whatever names are in it.
 
     Names ``.`` and ``..`` would lead out of there, by the client or by a proxy on the way, however

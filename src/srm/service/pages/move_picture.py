@@ -124,7 +124,7 @@ def _state(number: int, at: int, *, released: bool) -> StageState:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class MoveBar:
     """A past move in the picture, all in percent; ``x`` is its left edge."""
 
     move: MoveRow
@@ -138,7 +138,7 @@ class Bar:
 class Bars:
     """Time without service and records lost of past moves, the oldest on the left."""
 
-    bars: tuple[Bar, ...]
+    bars: tuple[MoveBar, ...]
     longest_s: float
     top_records: int
 
@@ -160,7 +160,7 @@ def bars(past: Sequence[MoveRow]) -> Bars | None:
     width = round(min(4.0, 60 / len(known)), 2)
     return Bars(
         tuple(
-            Bar(
+            MoveBar(
                 move,
                 round(100 * (number + 0.5) / len(known) - width / 2, 2),
                 width,

@@ -55,7 +55,7 @@ class Readiness:
 
 
 @dataclass(frozen=True, slots=True)
-class FlowLine:
+class OverviewLine:
     """One flow on the overview; ``home`` is the address of the service that watches it, if another.
 
     ``is_here`` says whether this service watches it.
@@ -107,12 +107,12 @@ def overview(request: Request, views: ViewsDep, others: ElsewhereDep, wanted: Wi
     )
 
 
-def flow_line(views: Views, look: FlowLook, wanted: Wish) -> FlowLine:
+def flow_line(views: Views, look: FlowLook, wanted: Wish) -> OverviewLine:
     """Describe a flow for a line of the overview, or the head of its own page."""
     found = attention.as_known(summary(look))
     measured = measures(views, look.flow, "", wanted)
     since = attention.since_ms(look)
-    return FlowLine(
+    return OverviewLine(
         found,
         since,
         None if found.error else attention.behind(found.lag, lately(views, look.flow)),
@@ -121,12 +121,12 @@ def flow_line(views: Views, look: FlowLook, wanted: Wish) -> FlowLine:
     )
 
 
-def line_of(flow: FlowSummary, homes: Mapping[str, str], wanted: Wish) -> FlowLine:
+def line_of(flow: FlowSummary, homes: Mapping[str, str], wanted: Wish) -> OverviewLine:
     """Describe a flow that another service watches: by what it says of it alone."""
     found = attention.as_known(flow)
     measured = newest(found.measured, wanted)
     home = homes.get(flow.target, "")
-    return FlowLine(found, None, None, measured, readiness(()), is_here=False, home=home)
+    return OverviewLine(found, None, None, measured, readiness(()), is_here=False, home=home)
 
 
 def groups_of(views: Views, look: FlowLook) -> tuple[GroupRow, ...]:

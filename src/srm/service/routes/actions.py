@@ -16,9 +16,9 @@ from srm.engine.control.control_lists import ListName
 from srm.service.access.access import address, audit, same_origin, user_of
 from srm.service.access.operator_actions import (
     Actions,
-    Lists,
     ListsAction,
     ListsAnswer,
+    ListsRow,
     Nothing,
     Refreshed,
     ReplicatorAction,
@@ -86,7 +86,7 @@ def _document(of: type[Any]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
-@reading.get("/{source}/{target}/lists/{list}", response_model=Lists, summary="One of its lists")
+@reading.get("/{source}/{target}/lists/{list}", response_model=ListsRow, summary="One of its lists")
 async def lists(request: Request, actions: ActionsDep, flow: FlowDep, name: List) -> Response:
     """Show what srm-control has added to the properties file, as it is on the target now."""
     async with actions.turns.turn():

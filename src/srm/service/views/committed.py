@@ -20,7 +20,7 @@ from fastapi import Depends, Path, Request
 from srm.config.model import Config
 from srm.domain.names.topics import Flow
 from srm.errors import SrmError
-from srm.service.access.concurrency_limit import Turns
+from srm.service.access.concurrency_limit import ConcurrencyLimit
 from srm.service.views.flow_rows import group_detail
 from srm.service.views.request_params import FlowDep, ViewsDep
 from srm.service.views.snapshots import Committed, GroupCommits
@@ -89,7 +89,7 @@ class CommittedOffsets:
         self._config = config
         self._ask_cluster = ask or ask_cluster
         self._patience_s = patience_s
-        self._turns: defaultdict[str, Turns] = defaultdict(Turns)
+        self._turns: defaultdict[str, ConcurrencyLimit] = defaultdict(ConcurrencyLimit)
         self._asked: dict[_Place, _Asked] = {}
         self._silent: dict[str, _Silence] = {}
 

@@ -31,7 +31,7 @@ class Page(Generic[_T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Replicator:
+class ReplicatorRow:
     """Who copies a flow; ``heartbeat_ms`` is its last sign of life."""
 
     application_id: str
@@ -84,7 +84,7 @@ class FlowSummary:
     partitions: int
     groups: int
     lag: int
-    replicator: Replicator | None = None
+    replicator: ReplicatorRow | None = None
     measured: Measured | None = None
     forecast: ForecastLine | None = None
     error: str = ""
@@ -343,7 +343,7 @@ class MoveRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StepRow:
     """A step that a move has reached, and when (by the clock of whoever ran it)."""
 
     step: str
@@ -356,7 +356,7 @@ class MoveDetail:
 
     row: MoveRow
     summary: str
-    steps: tuple[Step, ...]
+    steps: tuple[StepRow, ...]
     group_names: tuple[str, ...]
     blocking: tuple[str, ...]
     warnings: tuple[str, ...]

@@ -12,7 +12,7 @@ from srm.engine.flows.observing import FlowState
 from srm.engine.flows.status import IN_TROUBLE
 from srm.service.views.documents import Event
 from srm.service.views.move_rows import is_blocked
-from srm.service.views.snapshots import Change, FlowLook, Healed, MoveLook
+from srm.service.views.snapshots import FlowLook, Healed, MoveLook, StateChange
 
 
 def events(look: FlowLook, moves: Iterable[MoveLook], drills: Iterable[Drill]) -> tuple[Event, ...]:
@@ -40,7 +40,7 @@ def _of_view(flow: str, view: FlowState) -> Iterator[Event]:
     yield from _of_replicator(flow, view)
 
 
-def _of_change(flow: str, change: Change) -> Event:
+def _of_change(flow: str, change: StateChange) -> Event:
     text = f"{change.state}: {change.reason}" if change.reason else change.state
     if change.lasted_ms is not None:
         text += f" (was {change.former} for {duration(change.lasted_ms / 1000)})"

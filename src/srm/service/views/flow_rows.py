@@ -26,7 +26,7 @@ from srm.service.views.documents import (
     PartitionRow,
     PositionRow,
     RemoteTopic,
-    Replicator,
+    ReplicatorRow,
     State,
     TopicRow,
 )
@@ -73,11 +73,11 @@ def _unseen(look: FlowLook) -> tuple[Reason, ...]:
     return (Reason(f"cannot be seen now: {look.error}", action),)
 
 
-def _replicator(view: FlowState) -> Replicator | None:
+def _replicator(view: FlowState) -> ReplicatorRow | None:
     driver = view.status.driver
     if driver is None:
         return None
-    return Replicator(
+    return ReplicatorRow(
         driver.application_id or driver.driver,
         driver.host,
         view.status.time_ms - driver.age_ms,

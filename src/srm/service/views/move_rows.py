@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from srm.domain.recovery.drill import Drill
-from srm.service.views.documents import DrillRow, MoveDetail, MoveRow, Step
+from srm.service.views.documents import DrillRow, MoveDetail, MoveRow, StepRow
 from srm.service.views.snapshots import MoveLook
 
 _ENDED = frozenset({"reported", "released"})
@@ -63,7 +63,7 @@ def _problems(look: MoveLook) -> tuple[str, ...]:
 def move_detail(look: MoveLook) -> MoveDetail:
     """Describe a move with its steps."""
     times = {"planned": look.plan.created_ms, **look.progress.times_ms}
-    steps = tuple(Step(step, at) for step, at in sorted(times.items(), key=lambda item: item[1]))
+    steps = tuple(StepRow(step, at) for step, at in sorted(times.items(), key=lambda item: item[1]))
     return MoveDetail(
         move_row(look),
         look.plan.summary(),

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from srm.service.views.flow_rows import summary
-from srm.service.views.snapshots import Change, FlowLook, Healed
+from srm.service.views.snapshots import FlowLook, Healed, StateChange
 
 MOST: Final = 50
 """Changes of a flow that are remembered, and as many of its topics."""
@@ -29,7 +29,7 @@ def with_change(before: FlowLook, now: FlowLook, now_ms: int) -> FlowLook:
         return known
     reason = found.reasons[0].text if found.reasons else ""
     lasted_ms = now_ms - before.changes[-1].time_ms if before.changes else None
-    change = Change(now_ms, found.state, reason, former, lasted_ms)
+    change = StateChange(now_ms, found.state, reason, former, lasted_ms)
     return replace(known, changes=(*before.changes, change)[-MOST:])
 
 

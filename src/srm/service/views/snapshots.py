@@ -17,7 +17,7 @@ from srm.service.views.series import Measured
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StateChange:
     """A flow in another state than before; ``time_ms`` is that of the first look that saw it.
 
     ``reason`` is the first of the new state, ``lasted_ms`` how long the former one was seen for;
@@ -61,7 +61,7 @@ class FlowLook:
     looked_ms: int = 0
     error: str = ""
     measured: Mapping[str, Measured] = field(default_factory=dict)
-    changes: tuple[Change, ...] = ()
+    changes: tuple[StateChange, ...] = ()
     healed: tuple[Healed, ...] = ()
 
 

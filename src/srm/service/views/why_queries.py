@@ -11,7 +11,7 @@ from srm.config.model import Config
 from srm.domain.names.topics import Flow
 from srm.engine.why import Kind, Why, ask, in_order, not_found
 from srm.errors import SrmError
-from srm.service.access.concurrency_limit import AT_ONCE, Turns
+from srm.service.access.concurrency_limit import AT_ONCE, ConcurrencyLimit
 from srm.wiring import PATIENCE_S, open_flow
 
 Asking = Callable[[Config, Flow, str, Collection[Kind]], tuple[Why, ...]]
@@ -38,7 +38,7 @@ class Explaining:
     def __init__(self, config: Config, asking: Asking = ask_clusters) -> None:
         self._config = config
         self._asking = asking
-        self._turns = Turns()
+        self._turns = ConcurrencyLimit()
         self._limit = anyio.CapacityLimiter(AT_ONCE)
 
     async def why(

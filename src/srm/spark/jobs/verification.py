@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from srm.config.model import Config
 from srm.config.secrets import ClientProperties
 from srm.domain.names.topics import Flow
-from srm.domain.verification.comparison import Record, compare
+from srm.domain.verification.comparison import ComparedRecord, compare
 from srm.domain.verification.offset_ranges import OffsetRange
 from srm.domain.verification.verification import RangeResult, SideResult, VerificationSummary
 from srm.domain.verification.verification_plan import RangePlan
@@ -179,7 +179,7 @@ class _Reading:
         self._wanted = wanted
         self._last: Message | None = None
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[ComparedRecord]:
         for messages in read(self._consumer, self._wanted):
             self._last = messages[-1]
             yield from map(_record, messages)
@@ -192,8 +192,8 @@ class _Reading:
         return replace(side, epoch=epoch, reached=self._last.offset() + 1)
 
 
-def _record(message: Message) -> Record:
-    return Record(
+def _record(message: Message) -> ComparedRecord:
+    return ComparedRecord(
         message.offset(),
         message.key(),
         message.value(),

@@ -37,7 +37,7 @@ STOP_GRACE_S: Final = 2.0
 Show = Callable[[Mapping[str, Any]], None]
 
 
-class Supervisor:
+class ReplicatorSupervisor:
     """Finds or starts the application that drives some flows, and stays with it until it ends.
 
     Args:

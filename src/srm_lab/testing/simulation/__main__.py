@@ -9,18 +9,18 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from srm_lab.testing.simulation.run import Outcome, play, silent
+from srm_lab.testing.simulation.run import SeedOutcome, play, silent
 
 
 def _print(line: str) -> None:
     print(line)  # noqa: T201 - a command
 
 
-def _play(kinds: str, seed: int) -> Outcome:
+def _play(kinds: str, seed: int) -> SeedOutcome:
     try:
         return play(seed, kinds=kinds)
     except Exception as error:  # noqa: BLE001 - the other seeds are played all the same
-        return Outcome(seed, [f"the world broke down: {error!r}"])
+        return SeedOutcome(seed, [f"the world broke down: {error!r}"])
 
 
 def main() -> int:
@@ -66,7 +66,7 @@ def main() -> int:
     return int(bool(bad))
 
 
-def _tell(outcome: Outcome) -> None:
+def _tell(outcome: SeedOutcome) -> None:
     if outcome.problems:
         _print(f"seed {outcome.seed}: {', '.join(outcome.faults)}")
     for problem in outcome.problems:

@@ -27,7 +27,7 @@ from srm_lab.testing.simulation.log import Batch
 from srm_lab.testing.simulation.state import StateCluster
 
 if TYPE_CHECKING:
-    from srm_lab.testing.simulation.world import World
+    from srm_lab.testing.simulation.world import SimulatedWorld
 
 _UNCLEAR = {"source cut", "source compacted", "source trimmed", "target trimmed"}
 _MAP_LOSSES = ("map lost", "block lost", "last block lost", "index lost")
@@ -52,7 +52,7 @@ class _History:
     with_time: bool = True
 
 
-def stopped_partitions(world: World) -> list[str]:
+def stopped_partitions(world: SimulatedWorld) -> list[str]:
     """Return the partitions that have stopped, with their reasons."""
     return [
         f"{s.topic}-{s.partition}: {s.reason}"
@@ -61,7 +61,7 @@ def stopped_partitions(world: World) -> list[str]:
     ]
 
 
-def check(world: World) -> list[str]:
+def check(world: SimulatedWorld) -> list[str]:
     """Return everything that is wrong."""
     sources = StateCluster(world.source)
     reader = KafkaMapReader(world.store.cluster, sources, world.config.flow)
@@ -120,7 +120,7 @@ def check(world: World) -> list[str]:
     return problems
 
 
-def _history(world: World, source: Partition, target: Partition) -> _History:
+def _history(world: SimulatedWorld, source: Partition, target: Partition) -> _History:
     found = _History()
     stable = source.log.last_stable_offset
     for batch in source.log.history:
@@ -166,7 +166,7 @@ def _lacks_marker(batch: Batch, source: Partition) -> bool:
     )
 
 
-def _is_ours(world: World, batch: Batch) -> bool:
+def _is_ours(world: SimulatedWorld, batch: Batch) -> bool:
     return (
         not batch.is_control and batch.count > 0 and batch.producer_id in world.coordinator.claimed
     )
@@ -223,7 +223,7 @@ def _lost(history: _History, pairs: list[tuple[int, int]], *, with_map: bool) ->
     return lost
 
 
-def _took_lost_place(world: World, source: Partition, offset: int) -> bool:
+def _took_lost_place(world: SimulatedWorld, source: Partition, offset: int) -> bool:
     """Whether a record has an offset that a truncation has freed, where losses are accepted.
 
     An owner that begins again behind it may take it for the one that was copied from there.
@@ -294,21 +294,21 @@ def _judge_rest(
         yield f"aborted read: {_few(strange)}"
 
 
-def _has_contradiction(world: World, source: Partition) -> bool:
+def _has_contradiction(world: SimulatedWorld, source: Partition) -> bool:
     return any(
         kind == "contradicting block" and what == str(source.place)
         for _, kind, what in world.events
     )
 
 
-def _is_forged(world: World, source: Partition) -> bool:
+def _is_forged(world: SimulatedWorld, source: Partition) -> bool:
     """Whether a forged block may be all that is left of a map: then nobody can tell it is."""
     kinds = {kind for _, kind, _ in world.events}
     return _has_contradiction(world, source) and bool(kinds & {*_MAP_LOSSES, "reports lost"})
 
 
 def _may_stop(
-    world: World, assigned: AssignedPartition, history: _History, mapped: set[int]
+    world: SimulatedWorld, assigned: AssignedPartition, history: _History, mapped: set[int]
 ) -> bool:
     """Whether the scenario took something away, so that a partition may have to stop."""
     place = f"{assigned.topic}-{assigned.partition}"
@@ -324,7 +324,7 @@ def _may_stop(
     return _may_be_unclear(world, place)
 
 
-def _may_be_unclear(world: World, place: str) -> bool:
+def _may_be_unclear(world: SimulatedWorld, place: str) -> bool:
     """Whether a log may have lost what a walk needs: stop, or copy some records again."""
     kinds = {kind for _, kind, what in world.events if what and str(what).startswith(place)}
     killed = any(kind in ("killed", "slot failed") for _, kind, _ in world.events)

@@ -15,7 +15,7 @@ from typing import Final
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import topic_id_text
 from srm.replication.ports import FetchedPartition, Produced
-from srm_lab.testing.simulation.log import NONE, OUT_OF_RANGE, Log
+from srm_lab.testing.simulation.log import NONE, OUT_OF_RANGE, SimulatedLog
 from srm_lab.testing.simulation.loop import SimulatedLoop, resolve
 
 UNKNOWN_TOPIC: Final = 3
@@ -60,7 +60,7 @@ class Partition:
     def __init__(self, place: TopicPartition, nodes: list[int], settings: TopicSettings) -> None:
         self.place = place
         self.settings = settings
-        self.log = Log(
+        self.log = SimulatedLog(
             log_append_time=settings.log_append_time,
             max_message_bytes=settings.max_message_bytes,
             expiry_s=settings.producer_expiry_s,

@@ -42,7 +42,7 @@ class Network:
 Serve = Callable[[], Awaitable[Any]]
 
 
-class Connection:
+class SimulatedConnection:
     """Requests to one broker, in order."""
 
     def __init__(self, cluster: SimulatedCluster, node: int, network: Network) -> None:

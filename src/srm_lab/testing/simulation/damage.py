@@ -15,23 +15,23 @@ from srm.domain.offset_map.map_records import MapBlock, decode_block, last_block
 from srm.domain.offset_map.runs import Run, Runs
 
 if TYPE_CHECKING:
-    from srm_lab.testing.simulation.world import World
+    from srm_lab.testing.simulation.world import SimulatedWorld
 
 
-def lose_map(world: World, chosen: Callable[[bytes], bool], what: str) -> None:
+def lose_map(world: SimulatedWorld, chosen: Callable[[bytes], bool], what: str) -> None:
     """Delete records of the map by their keys."""
     count = world.store.cluster.lose(_map_topic(world), chosen)
     world.note(what, f"{count} records")
 
 
-def lose_last_block(world: World, place: TopicPartition) -> None:
+def lose_last_block(world: SimulatedWorld, place: TopicPartition) -> None:
     """Delete the last block of one partition's map."""
     if found := blocks(world, place):
         last = last_block(found)
         lose_map(world, lambda key: key == last.key(), "last block lost")
 
 
-def lose_block(world: World, place: TopicPartition, rng: random.Random) -> None:
+def lose_block(world: SimulatedWorld, place: TopicPartition, rng: random.Random) -> None:
     """Delete any block of one partition's map but the last one."""
     found = blocks(world, place)
     others = [block.key() for block in found if block != last_block(found)]
@@ -40,12 +40,12 @@ def lose_block(world: World, place: TopicPartition, rng: random.Random) -> None:
         lose_map(world, lambda key: key == chosen, "block lost")
 
 
-def lose_index(world: World) -> None:
+def lose_index(world: SimulatedWorld) -> None:
     """Delete all that is in the map topic beside the blocks."""
     lose_map(world, is_index_key, "index lost")
 
 
-def contradict(world: World, place: TopicPartition) -> None:
+def contradict(world: SimulatedWorld, place: TopicPartition) -> None:
     """Write a block that puts other records where the last one of the map has its own."""
     if found := blocks(world, place):
         last = last_block(found)
@@ -57,14 +57,14 @@ def contradict(world: World, place: TopicPartition) -> None:
         world.note("contradicting block", f"{place}")
 
 
-def lose_reports(world: World) -> None:
+def lose_reports(world: SimulatedWorld) -> None:
     """Delete the slots' reports."""
     topic = internal_topics.replication(world.config.flow.source)
     count = world.store.cluster.lose(topic, lambda key: key.startswith(SLOT_PREFIX))
     world.note("reports lost", f"{count} records")
 
 
-def blocks(world: World, place: TopicPartition) -> list[MapBlock]:
+def blocks(world: SimulatedWorld, place: TopicPartition) -> list[MapBlock]:
     """Return the blocks of one partition."""
     topic = world.source.topics[place.topic]
     number = map_partition(place.topic, place.partition)
@@ -73,5 +73,5 @@ def blocks(world: World, place: TopicPartition) -> list[MapBlock]:
     return [b for b in found if (b.topic_id, b.partition) == (topic.id_text, place.partition)]
 
 
-def _map_topic(world: World) -> str:
+def _map_topic(world: SimulatedWorld) -> str:
     return internal_topics.offset_map(world.config.flow.source)

@@ -24,15 +24,15 @@ from srm_lab.testing.simulation.connection import Network
 from srm_lab.testing.simulation.loop import Process
 from srm_lab.testing.simulation.state import SimulatedDriverLog
 from srm_lab.testing.simulation.wire import SimulatedWire
-from srm_lab.testing.simulation.workload import Habit, Writer
+from srm_lab.testing.simulation.workload import Habit, TopicWriter
 
 if TYPE_CHECKING:
-    from srm_lab.testing.simulation.scenario import Scenario
-    from srm_lab.testing.simulation.world import Worker, World
+    from srm_lab.testing.simulation.scenario import SimulatedScenario
+    from srm_lab.testing.simulation.world import SimulatedWorld, Worker
 
 _AGAIN_S: Final = 1.0
 
-Play = Callable[["World", random.Random], Coroutine[Any, Any, None]]
+Play = Callable[["SimulatedWorld", random.Random], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,14 @@ class Fault:
     kind: str
     seed: int
 
-    async def play(self, world: World, when: float) -> None:
+    async def play(self, world: SimulatedWorld, when: float) -> None:
         """Let it happen."""
         await sleep_until(world.loop, when)
         rng = random.Random(self.seed)  # noqa: S311 - to be repeated, not to be secret
         await (ORDINARY | UNKIND | SEALED)[self.kind](world, rng)
 
 
-def drawn(rng: random.Random, scenario: Scenario, kinds: str) -> list[Fault]:
+def drawn(rng: random.Random, scenario: SimulatedScenario, kinds: str) -> list[Fault]:
     """Draw the faults of a scenario."""
     choice = list(ORDINARY)
     if kinds == "all":
@@ -70,13 +70,13 @@ def drawn(rng: random.Random, scenario: Scenario, kinds: str) -> list[Fault]:
 # ----- faults after which everything has to be as if they had not been
 
 
-async def _kill_slot(world: World, rng: random.Random) -> None:
+async def _kill_slot(world: SimulatedWorld, rng: random.Random) -> None:
     slot = str(rng.randrange(world.scenario.slots))
     world.kill_slot(slot, rng.choice((0.3, 2.0, 8.0)))
     await asyncio.sleep(0)
 
 
-async def _kill_at_write(world: World, rng: random.Random) -> None:
+async def _kill_at_write(world: SimulatedWorld, rng: random.Random) -> None:
     """Kill a worker between two of the writes that make up its report."""
     slot, left = str(rng.randrange(world.scenario.slots)), rng.randint(1, 8)
 
@@ -91,7 +91,7 @@ async def _kill_at_write(world: World, rng: random.Random) -> None:
     await asyncio.sleep(0)
 
 
-async def _stop_slot(world: World, rng: random.Random) -> None:
+async def _stop_slot(world: SimulatedWorld, rng: random.Random) -> None:
     """Stop a worker as SIGSTOP does, and let it continue; maybe another one is there by then."""
     worker = world.workers[str(rng.randrange(world.scenario.slots))]
     if not worker.process.alive or worker.process.asleep:
@@ -101,7 +101,7 @@ async def _stop_slot(world: World, rng: random.Random) -> None:
     await _sleep(world, rng, worker, seconds, replaced=replaced)
 
 
-async def _sleep_long(world: World, rng: random.Random) -> None:
+async def _sleep_long(world: SimulatedWorld, rng: random.Random) -> None:
     """Asleep for longer than the target's brokers remember producers."""
     worker = world.workers[str(rng.randrange(world.scenario.slots))]
     if worker.process.alive and not worker.process.asleep:
@@ -110,7 +110,7 @@ async def _sleep_long(world: World, rng: random.Random) -> None:
 
 
 async def _sleep(
-    world: World, rng: random.Random, worker: Worker, seconds: float, *, replaced: bool
+    world: SimulatedWorld, rng: random.Random, worker: Worker, seconds: float, *, replaced: bool
 ) -> None:
     world.note("asleep", worker.process.name)
     worker.process.asleep = True
@@ -125,7 +125,7 @@ async def _sleep(
         worker.process.kill()
 
 
-async def _two_workers(world: World, rng: random.Random) -> None:
+async def _two_workers(world: SimulatedWorld, rng: random.Random) -> None:
     """A second worker with the same slot id: the first one was cut off from Spark only."""
     worker = world.workers[str(rng.randrange(world.scenario.slots))]
     if worker.process.alive:
@@ -136,7 +136,7 @@ async def _two_workers(world: World, rng: random.Random) -> None:
         worker.process.kill()
 
 
-async def _kill_driver(world: World, rng: random.Random) -> None:
+async def _kill_driver(world: SimulatedWorld, rng: random.Random) -> None:
     if world.driver is not None and world.driver.alive:
         world.note("killed", world.driver.name)
         if rng.random() < 0.7:
@@ -145,7 +145,7 @@ async def _kill_driver(world: World, rng: random.Random) -> None:
         world.start_driver()
 
 
-async def _cut_connections(world: World, rng: random.Random) -> None:
+async def _cut_connections(world: SimulatedWorld, rng: random.Random) -> None:
     for worker in list(world.workers.values()):
         for wire in (worker.source, worker.target):
             if rng.random() < 0.7:
@@ -154,7 +154,7 @@ async def _cut_connections(world: World, rng: random.Random) -> None:
     await asyncio.sleep(0)
 
 
-async def _partition(world: World, rng: random.Random) -> None:
+async def _partition(world: SimulatedWorld, rng: random.Random) -> None:
     """One worker reaches one cluster no more: packets vanish."""
     worker = world.workers[str(rng.randrange(world.scenario.slots))]
     wire = rng.choice((worker.source, worker.target))
@@ -164,7 +164,7 @@ async def _partition(world: World, rng: random.Random) -> None:
     wire.network.cut_off = False
 
 
-async def _elect(world: World, rng: random.Random) -> None:
+async def _elect(world: SimulatedWorld, rng: random.Random) -> None:
     partition = _any_partition(world, rng)
     if partition is not None:
         cluster, chosen = partition
@@ -173,7 +173,7 @@ async def _elect(world: World, rng: random.Random) -> None:
     await asyncio.sleep(0)
 
 
-async def _crash_broker(world: World, rng: random.Random) -> None:
+async def _crash_broker(world: SimulatedWorld, rng: random.Random) -> None:
     cluster = rng.choice((world.source, world.target))
     node = rng.choice(list(cluster.brokers))
     if cluster.brokers[node].up and not cluster.brokers[node].frozen:
@@ -183,7 +183,7 @@ async def _crash_broker(world: World, rng: random.Random) -> None:
         cluster.start(node)
 
 
-async def _freeze_broker(world: World, rng: random.Random) -> None:
+async def _freeze_broker(world: SimulatedWorld, rng: random.Random) -> None:
     cluster = rng.choice((world.source, world.target))
     node = rng.choice(list(cluster.brokers))
     if cluster.brokers[node].works:
@@ -193,7 +193,7 @@ async def _freeze_broker(world: World, rng: random.Random) -> None:
         cluster.thaw(node)
 
 
-async def _state_outage(world: World, rng: random.Random) -> None:
+async def _state_outage(world: SimulatedWorld, rng: random.Random) -> None:
     world.note("state topics away")
     world.store.reachable = False
     await asyncio.sleep(rng.choice((0.5, 3.0, 12.0)))
@@ -201,7 +201,7 @@ async def _state_outage(world: World, rng: random.Random) -> None:
     world.note("state topics back")
 
 
-async def _clean_state(world: World, _rng: random.Random) -> None:
+async def _clean_state(world: SimulatedWorld, _rng: random.Random) -> None:
     """The brokers' log cleaner goes through the internal topics."""
     world.note("state topics cleaned")
     world.store.compact()
@@ -228,7 +228,7 @@ ORDINARY: Final[dict[str, Play]] = {
 # ----- faults that take something away
 
 
-def _pair(world: World, rng: random.Random) -> tuple[Partition, Partition] | None:
+def _pair(world: SimulatedWorld, rng: random.Random) -> tuple[Partition, Partition] | None:
     assigned = world.assignments()
     if not assigned:
         return None
@@ -237,14 +237,14 @@ def _pair(world: World, rng: random.Random) -> tuple[Partition, Partition] | Non
     return source, world.target.topics[chosen.target_topic].partitions[chosen.partition]
 
 
-async def _then_kill(world: World, rng: random.Random) -> None:
+async def _then_kill(world: SimulatedWorld, rng: random.Random) -> None:
     """What is gone matters most to whoever comes next."""
     if rng.random() < 0.6:
         await asyncio.sleep(rng.uniform(0.0, 0.5))
         world.kill_slot(str(rng.randrange(world.scenario.slots)), rng.choice((0.3, 2.0)))
 
 
-async def _truncate_source(world: World, rng: random.Random) -> None:
+async def _truncate_source(world: SimulatedWorld, rng: random.Random) -> None:
     if (pair := _pair(world, rng)) is not None:
         source, _ = pair
         end = source.log.end
@@ -256,7 +256,7 @@ async def _truncate_source(world: World, rng: random.Random) -> None:
         await _then_kill(world, rng)
 
 
-async def _truncate_target(world: World, rng: random.Random) -> None:
+async def _truncate_target(world: SimulatedWorld, rng: random.Random) -> None:
     if (pair := _pair(world, rng)) is not None:
         source, target = pair
         end = target.log.end
@@ -265,7 +265,7 @@ async def _truncate_target(world: World, rng: random.Random) -> None:
         await _then_kill(world, rng)
 
 
-async def _trim_source(world: World, rng: random.Random) -> None:
+async def _trim_source(world: SimulatedWorld, rng: random.Random) -> None:
     if (pair := _pair(world, rng)) is not None:
         source, _ = pair
         log = source.log
@@ -274,7 +274,7 @@ async def _trim_source(world: World, rng: random.Random) -> None:
         await _then_kill(world, rng)
 
 
-async def _trim_target(world: World, rng: random.Random) -> None:
+async def _trim_target(world: SimulatedWorld, rng: random.Random) -> None:
     if (pair := _pair(world, rng)) is not None:
         source, target = pair
         log = target.log
@@ -283,7 +283,7 @@ async def _trim_target(world: World, rng: random.Random) -> None:
         await _then_kill(world, rng)
 
 
-async def _compact_source(world: World, rng: random.Random) -> None:
+async def _compact_source(world: SimulatedWorld, rng: random.Random) -> None:
     if (pair := _pair(world, rng)) is not None and world.is_keyed(pair[0].place.topic):
         source, _ = pair
         log = source.log
@@ -295,7 +295,7 @@ async def _compact_source(world: World, rng: random.Random) -> None:
         await _then_kill(world, rng)
 
 
-async def _compact_target(world: World, rng: random.Random) -> None:
+async def _compact_target(world: SimulatedWorld, rng: random.Random) -> None:
     if (pair := _pair(world, rng)) is not None and world.is_keyed(pair[0].place.topic):
         source, target = pair
         log = target.log
@@ -304,14 +304,14 @@ async def _compact_target(world: World, rng: random.Random) -> None:
         await _then_kill(world, rng)
 
 
-async def _lose_map(world: World, rng: random.Random) -> None:
+async def _lose_map(world: SimulatedWorld, rng: random.Random) -> None:
     """The whole map is gone while nobody copies."""
     await _while_nobody_copies(
         world, lambda: damage.lose_map(world, lambda _: True, "map lost"), rng
     )
 
 
-async def _lose_last_block(world: World, rng: random.Random) -> None:
+async def _lose_last_block(world: SimulatedWorld, rng: random.Random) -> None:
     def lose() -> None:
         if (pair := _pair(world, rng)) is not None:
             damage.lose_last_block(world, pair[0].place)
@@ -319,7 +319,7 @@ async def _lose_last_block(world: World, rng: random.Random) -> None:
     await _while_nobody_copies(world, lose, rng)
 
 
-async def _lose_block(world: World, rng: random.Random) -> None:
+async def _lose_block(world: SimulatedWorld, rng: random.Random) -> None:
     def lose() -> None:
         if (pair := _pair(world, rng)) is not None:
             damage.lose_block(world, pair[0].place, rng)
@@ -327,7 +327,7 @@ async def _lose_block(world: World, rng: random.Random) -> None:
     await _while_nobody_copies(world, lose, rng)
 
 
-async def _contradict(world: World, rng: random.Random) -> None:
+async def _contradict(world: SimulatedWorld, rng: random.Random) -> None:
     def contradict() -> None:
         if (pair := _pair(world, rng)) is not None:
             damage.contradict(world, pair[0].place)
@@ -335,16 +335,16 @@ async def _contradict(world: World, rng: random.Random) -> None:
     await _while_nobody_copies(world, contradict, rng)
 
 
-async def _lose_reports(world: World, rng: random.Random) -> None:
+async def _lose_reports(world: SimulatedWorld, rng: random.Random) -> None:
     await _while_nobody_copies(world, lambda: damage.lose_reports(world), rng)
 
 
-async def _lose_index(world: World, rng: random.Random) -> None:
+async def _lose_index(world: SimulatedWorld, rng: random.Random) -> None:
     await _while_nobody_copies(world, lambda: damage.lose_index(world), rng)
 
 
 async def _while_nobody_copies(
-    world: World, do_damage: Callable[[], None], rng: random.Random
+    world: SimulatedWorld, do_damage: Callable[[], None], rng: random.Random
 ) -> None:
     for worker in world.others:
         worker.process.kill()
@@ -355,7 +355,7 @@ async def _while_nobody_copies(
     do_damage()
 
 
-async def _foreign_record(world: World, rng: random.Random) -> None:
+async def _foreign_record(world: SimulatedWorld, rng: random.Random) -> None:
     if (pair := _pair(world, rng)) is not None and pair[1].leader is not None:
         _, target = pair
         data = foreign_batch(world.loop.now_ms())
@@ -384,7 +384,7 @@ UNKIND: Final[dict[str, Play]] = {
 # ----- what an operator does as an unplanned move would
 
 
-async def _seal(world: World, rng: random.Random) -> None:
+async def _seal(world: SimulatedWorld, rng: random.Random) -> None:
     """Pause the flow, seal its copies, and resume it; no copy grows in between."""
     acts = [kind for _, kind, _ in world.events if kind in ("pauses", "resumed")]
     if acts[-1:] == ["pauses"]:
@@ -401,7 +401,9 @@ async def _seal(world: World, rng: random.Random) -> None:
         sealed = {copy: _end_of_copy(world, copy) for copy in copies}
         world.note("sealed")
         habit = Habit(rng.choice((0, 3)), most_records=2, pause_s=0.5, keys=1)
-        await asyncio.gather(*(Writer(world.source, p, habit).run() for p in _some(world, rng)))
+        await asyncio.gather(
+            *(TopicWriter(world.source, p, habit).run() for p in _some(world, rng))
+        )
         await asyncio.sleep(rng.choice((0.5, 6.0, 20.0)))
         for copy, end in sealed.items():
             if copy.log.cut_at is None and _end_of_copy(world, copy) > end:
@@ -412,7 +414,7 @@ async def _seal(world: World, rng: random.Random) -> None:
     await loop.create_task(operate(), context=loop.in_process(Process("operator")))
 
 
-async def _seal_deaf(world: World, rng: random.Random) -> None:
+async def _seal_deaf(world: SimulatedWorld, rng: random.Random) -> None:
     """Do the same while one slot reaches both clusters, but hears nothing of its assignment."""
     slot = str(rng.randrange(world.scenario.slots))
     world.note("deaf", f"slot {slot}")
@@ -423,7 +425,7 @@ async def _seal_deaf(world: World, rng: random.Random) -> None:
         world.store.deaf.discard(slot)
 
 
-async def _as_driver(world: World, act: Callable[[DriverLog], object]) -> None:
+async def _as_driver(world: SimulatedWorld, act: Callable[[DriverLog], object]) -> None:
     async def once() -> None:
         log = SimulatedDriverLog(world.store, P_TO_B, world.epochs)
         await world.loop.run_in_executor(None, act, log)
@@ -441,18 +443,18 @@ async def _until_done(attempt: Callable[..., Any], *args: Any) -> None:
             await asyncio.sleep(_AGAIN_S)
 
 
-async def _seal_one(world: World, wire: SimulatedWire, copy: Partition) -> None:
+async def _seal_one(world: SimulatedWorld, wire: SimulatedWire, copy: Partition) -> None:
     place = TopicPartition(copy.place.topic, copy.place.partition)
     topic_id = topic_id_bytes(world.target.topics[place.topic].id_text)
     await seal(LogReader(wire, place, topic_id, read_committed=False), P_TO_B)
 
 
-def _some(world: World, rng: random.Random) -> list[Partition]:
+def _some(world: SimulatedWorld, rng: random.Random) -> list[Partition]:
     """Return partitions of the source; the others stay idle."""
     return [partition for partition in world.source.partitions() if rng.random() < 0.5]
 
 
-def _end_of_copy(world: World, copy: Partition) -> int:
+def _end_of_copy(world: SimulatedWorld, copy: Partition) -> int:
     """Return the offset after the last record that a slot wrote into a copy."""
     ours = (
         batch.last + 1
@@ -466,7 +468,9 @@ SEALED: Final[dict[str, Play]] = {"seal": _seal, "seal deaf": _seal_deaf}
 """What an unplanned move does to the flow; drawn only where it is named."""
 
 
-def _any_partition(world: World, rng: random.Random) -> tuple[SimulatedCluster, Partition] | None:
+def _any_partition(
+    world: SimulatedWorld, rng: random.Random
+) -> tuple[SimulatedCluster, Partition] | None:
     cluster = rng.choice((world.source, world.target))
     found = [p for p in cluster.partitions() if p.leader is not None]
     return (cluster, rng.choice(found)) if found else None

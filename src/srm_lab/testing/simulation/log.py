@@ -15,7 +15,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from srm.replication.batches.batch import batches, seal, verify
 from srm.replication.batches.rebuild import decode
-from srm.replication.ports import EpochEnd, Produced, Record
+from srm.replication.ports import DecodedRecord, EpochEnd, Produced
 
 NONE: Final = 0
 OUT_OF_RANGE: Final = 1
@@ -65,7 +65,7 @@ class Batch:
         """Whether it is the marker of a transaction that was committed."""
         return self.is_control and self.records()[0].key == _COMMIT
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[DecodedRecord]:
         """Decode its records."""
         [header] = batches(memoryview(self.view))
         return decode(header)
@@ -80,7 +80,7 @@ class _Producer:
     recent: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
 
 
-class Log:
+class SimulatedLog:
     """Batches by offset, from ``start`` to ``end``; consumers see what is below the high watermark.
 
     ``history`` are all batches ever appended that no election has cut off, whether they are still
@@ -360,7 +360,7 @@ def _producer_of(batch: Batch) -> tuple[int, int, int]:
     return batch.producer_id, batch.producer_epoch, batch.sequence
 
 
-def _encode(records: list[Record], batch: Batch) -> bytes:
+def _encode(records: list[DecodedRecord], batch: Batch) -> bytes:
     builder = DefaultRecordBatchBuilder(
         2, batch.attributes & 7, int(batch.is_transactional), *_producer_of(batch), 2**31 - 1
     )

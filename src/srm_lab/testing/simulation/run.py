@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 from srm_lab.testing.simulation import checker
 from srm_lab.testing.simulation.loop import simulated_loop
-from srm_lab.testing.simulation.scenario import Scenario
+from srm_lab.testing.simulation.scenario import SimulatedScenario
 from srm_lab.testing.simulation.threads import simulated_threads
-from srm_lab.testing.simulation.world import World
+from srm_lab.testing.simulation.world import SimulatedWorld
 
 
 @dataclass
-class Outcome:
+class SeedOutcome:
     """What became of one seed."""
 
     seed: int
@@ -33,15 +33,15 @@ def silent(_line: str) -> None:
     """Tell nobody."""
 
 
-def play(seed: int, told: Callable[[str], None] = silent, kinds: str = "all") -> Outcome:
+def play(seed: int, told: Callable[[str], None] = silent, kinds: str = "all") -> SeedOutcome:
     """Play one seed and check what it has left."""
     with simulated_loop(seed) as loop, simulated_threads(loop):
-        scenario = Scenario.drawn(seed, kinds)
+        scenario = SimulatedScenario.drawn(seed, kinds)
 
         def line(text: str) -> None:
             told(f"{loop.time() - 1000:9.4f}  {text}")
 
-        world = World.made(scenario, loop, line)
+        world = SimulatedWorld.made(scenario, loop, line)
         for plan in scenario.topics:
             line(f"plan {plan}")
         line(f"slots={scenario.slots} accepts_loss={scenario.accepts_loss}")
@@ -68,7 +68,7 @@ def play(seed: int, told: Callable[[str], None] = silent, kinds: str = "all") ->
                     digest.update(batch.view)
                     records += batch.count
         digest.update(repr((loop.steps, loop.time())).encode())
-        return Outcome(
+        return SeedOutcome(
             seed,
             problems,
             loop.steps,

@@ -17,7 +17,7 @@ _PAYLOADS: Final[tuple[Payload, ...]] = ("unique", "unique", "repeating", "const
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPlan:
+class SimulatedTopic:
     """One topic and how it is written."""
 
     name: str
@@ -28,14 +28,14 @@ class TopicPlan:
 
 
 @dataclass
-class Scenario:
+class SimulatedScenario:
     """One seed's plan."""
 
     seed: int
     slots: int
     source_brokers: int
     target_brokers: int
-    topics: list[TopicPlan]
+    topics: list[SimulatedTopic]
     accepts_loss: bool
     claim_lifetime_s: float
     txn_expiry_s: float
@@ -49,7 +49,7 @@ class Scenario:
     faults: list[Fault] = field(default_factory=list)
 
     @classmethod
-    def drawn(cls, seed: int, kinds: str = "all") -> Scenario:
+    def drawn(cls, seed: int, kinds: str = "all") -> SimulatedScenario:
         """Draw a scenario; ``kinds`` is "ordinary" for faults after which all must converge.
 
         With "filled" the faults are the same, and others have filled the remote topics before.
@@ -58,7 +58,7 @@ class Scenario:
         slots = rng.choice((1, 1, 2, 2, 3))
         brokers = rng.choice((1, 2, 3)), rng.choice((1, 2, 3))
         expiry_s = rng.choice((86_400.0, 86_400.0, 60.0))
-        topics: list[TopicPlan] = []
+        topics: list[SimulatedTopic] = []
         left = rng.choice((1, 1, 2, 3))
         while left:
             partitions = rng.randint(1, left)
@@ -96,12 +96,12 @@ class Scenario:
 
 def _topic(
     rng: random.Random, name: str, partitions: int, brokers: tuple[int, int], expiry_s: float
-) -> TopicPlan:
+) -> SimulatedTopic:
     payload = rng.choice(_PAYLOADS)
     span_s = rng.uniform(4.0, 14.0)
     batches = rng.randint(5, 40)
     replicas = rng.randint(1, brokers[0]), rng.randint(1, brokers[1])
-    return TopicPlan(
+    return SimulatedTopic(
         name,
         partitions,
         TopicSettings(replicas[0], log_append_time=rng.random() < 0.15),

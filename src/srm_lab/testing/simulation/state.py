@@ -28,7 +28,7 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.ports import TopicDescription
 from srm.errors import FencedError, UnavailableError
 from srm.replication.driver.driver_log import LogRecord
-from srm.replication.ports import Place, Settled
+from srm.replication.ports import Place, WriteResult
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.fake_compacted import FakePartition
 from srm_lab.testing.simulation.cluster import SimulatedCluster
@@ -191,7 +191,7 @@ class SimulatedStateLog:
         """See the port."""
         return self._left[place]
 
-    def settle(self, places: Collection[Place], timeout_s: float) -> Settled:
+    def settle(self, places: Collection[Place], timeout_s: float) -> WriteResult:
         """See the port; nothing is ever refused."""
         deadline = self._loop.time() + timeout_s
         while True:
@@ -204,7 +204,7 @@ class SimulatedStateLog:
             self._loop.call_later(left, resolve, news, False)  # noqa: FBT003
             self._loop.block_on(news)
         offsets = {p: self._offsets.pop(p) for p in places if p in self._offsets}
-        return Settled({}, pending, offsets)
+        return WriteResult({}, pending, offsets)
 
     def flush(self, timeout_s: float) -> None:
         """See the port."""
@@ -246,7 +246,7 @@ class SimulatedStateLog:
         return self._loop.in_process(self._process)
 
 
-class Follower:
+class StateFollower:
     """Reads partitions of a topic from their start, and what is written to them since."""
 
     def __init__(self, store: StateStore, topic: str, partitions: Collection[int]) -> None:
@@ -286,7 +286,7 @@ class SimulatedFeed:
         self._store = store
         self._slot = slot
         self._topic = internal_topics.replication(flow.source)
-        self._follower = Follower(store, self._topic, [COMMANDS])
+        self._follower = StateFollower(store, self._topic, [COMMANDS])
         self._decided: list[PartitionNotes] = []
         self.driver = None  # slots outlive drivers here
 
@@ -336,8 +336,8 @@ class SimulatedDriverLog:
         self._epoch = -1
         self._follower = self._new_follower()
 
-    def _new_follower(self) -> Follower:
-        return Follower(self._store, self._topic, range(STATE_PARTITIONS))
+    def _new_follower(self) -> StateFollower:
+        return StateFollower(self._store, self._topic, range(STATE_PARTITIONS))
 
     def read(self) -> list[LogRecord]:
         """See the port."""

@@ -21,7 +21,7 @@ from srm.replication.ports import (
     ProducerId,
 )
 from srm_lab.testing.simulation.cluster import Partition, SimulatedCluster
-from srm_lab.testing.simulation.connection import Connection, Network, Serve
+from srm_lab.testing.simulation.connection import Network, Serve, SimulatedConnection
 from srm_lab.testing.simulation.transactions import Coordinator
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class SimulatedWire:
         self._coordinator = coordinator
         self._loop = cluster.loop
         self.network = network
-        self._connections: dict[tuple[str, int], Connection] = {}
+        self._connections: dict[tuple[str, int], SimulatedConnection] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._refreshing = False
 
@@ -104,7 +104,7 @@ class SimulatedWire:
         for connection in self._connections.values():
             connection.close("connection reset")
 
-    async def _connect(self, purpose: str, node: int) -> Connection:
+    async def _connect(self, purpose: str, node: int) -> SimulatedConnection:
         found = self._connections.get((purpose, node))
         if found is not None and not found.closed:
             return found
@@ -116,7 +116,7 @@ class SimulatedWire:
             await asyncio.sleep(0)  # the kernel accepts; nobody answers
         found = self._connections.get((purpose, node))
         if found is None or found.closed:
-            found = Connection(self._cluster, node, self.network)
+            found = SimulatedConnection(self._cluster, node, self.network)
             self._connections[purpose, node] = found
         return found
 
@@ -337,7 +337,7 @@ def _tell(
         answered(error)
 
 
-def _give_up(connection: Connection, answer: Future[Any]) -> None:
+def _give_up(connection: SimulatedConnection, answer: Future[Any]) -> None:
     if not answer.done():
         connection.close("no answer in time")
 

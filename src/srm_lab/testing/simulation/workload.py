@@ -34,7 +34,7 @@ class Habit:
     codec: int = 0  # not gzip: it writes down the time of day
 
 
-class Writer:
+class TopicWriter:
     """Writes one source partition, as several producers do."""
 
     def __init__(self, cluster: SimulatedCluster, partition: Partition, habit: Habit) -> None:

@@ -35,7 +35,7 @@ from srm_lab.testing.simulation.batches import foreign_batch
 from srm_lab.testing.simulation.cluster import Partition, SimulatedCluster
 from srm_lab.testing.simulation.connection import Network
 from srm_lab.testing.simulation.loop import Process, SimulatedLoop
-from srm_lab.testing.simulation.scenario import Scenario
+from srm_lab.testing.simulation.scenario import SimulatedScenario
 from srm_lab.testing.simulation.state import (
     SimulatedDriverLog,
     SimulatedFeed,
@@ -47,7 +47,7 @@ from srm_lab.testing.simulation.state import (
 from srm_lab.testing.simulation.threads import SimulatedEvent
 from srm_lab.testing.simulation.transactions import Coordinator
 from srm_lab.testing.simulation.wire import SimulatedWire
-from srm_lab.testing.simulation.workload import Habit, Writer
+from srm_lab.testing.simulation.workload import Habit, TopicWriter
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ _SETTLED_S: Final = 240.0
 """Virtual seconds after the last fault, at most, until everything stands still."""
 
 
-def settings_of(scenario: Scenario) -> FlowConfig:
+def settings_of(scenario: SimulatedScenario) -> FlowConfig:
     """Return the settings of the flow."""
     return flow_config(
         FLOW,
@@ -87,10 +87,10 @@ class Worker:
 
 
 @dataclass
-class World:
+class SimulatedWorld:
     """Everything there is; ``told`` is the timeline for people."""
 
-    scenario: Scenario
+    scenario: SimulatedScenario
     loop: SimulatedLoop
     source: SimulatedCluster
     target: SimulatedCluster
@@ -108,7 +108,9 @@ class World:
     births: int = 0
 
     @classmethod
-    def made(cls, scenario: Scenario, loop: SimulatedLoop, told: Callable[[str], None]) -> World:
+    def made(
+        cls, scenario: SimulatedScenario, loop: SimulatedLoop, told: Callable[[str], None]
+    ) -> SimulatedWorld:
         """Set up clusters and topics."""
         source = SimulatedCluster("P", loop, scenario.source_brokers)
         target = SimulatedCluster("B", loop, scenario.target_brokers)
@@ -298,7 +300,7 @@ class World:
             self.start_slot(str(number))
         writers = [
             self.loop.world_task(
-                Writer(self.source, partition, plan.habit).run(),
+                TopicWriter(self.source, partition, plan.habit).run(),
             )
             for plan in scenario.topics
             for partition in self.source.topics[plan.name].partitions
@@ -353,7 +355,7 @@ class World:
     async def _show_cuts(self) -> None:
         """Write on where the source was cut: that is not seen before its log grows further."""
         cut = [p for p in self.source.partitions() if p.log.cut_at is not None]
-        await asyncio.gather(*(Writer(self.source, p, _LAST_RECORDS).run() for p in cut))
+        await asyncio.gather(*(TopicWriter(self.source, p, _LAST_RECORDS).run() for p in cut))
 
     async def _settle(self) -> None:
         began = self.loop.time()
@@ -389,7 +391,7 @@ class World:
 class _Rounds:
     """What the driver discovers (implements DiscoveryRounds); no topic is ever gone."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
         self._found = Discovered()
 

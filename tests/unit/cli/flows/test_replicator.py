@@ -7,7 +7,7 @@ from rich.console import Console
 
 from srm.cli.flows.replicator import _render
 from srm.domain.names.topics import Flow
-from srm.engine.flows.driver_requests import Answer, Outcome
+from srm.engine.flows.driver_requests import DriverAnswer, Outcome
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,6 @@ def test_who_ends_one_flow_of_an_application_hears_that_others_may_have_ended_wi
     console = Console(width=200)
 
     with console.capture() as shown:
-        _render(console, (Answer(Flow("P", "B"), "stop", outcome, "local-1", "h"),), others)
+        _render(console, (DriverAnswer(Flow("P", "B"), "stop", outcome, "local-1", "h"),), others)
 
     assert ("srm status shows whether B->P still runs" in shown.get()) is told

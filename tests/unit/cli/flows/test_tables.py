@@ -23,7 +23,7 @@ from srm.domain.recovery.drill import Drill
 from srm.domain.recovery.restore import RestorePlan
 from srm.domain.recovery.source_return import SourceReturn
 from srm.domain.verification.verification import VerificationSummary
-from srm.engine.flows.driver_requests import Answer
+from srm.engine.flows.driver_requests import DriverAnswer
 from srm.engine.flows.status import FlowStatus
 from srm.engine.groups.checkpoints import CheckpointSummary
 from srm.engine.groups.group_sync import GroupSyncSummary
@@ -90,7 +90,7 @@ VIEWS: Final[Mapping[str, tuple[Render, tuple[str, ...]]]] = {
     "failover drill": (printed(lambda: drill_view(filled(Drill))), ("group",)),
     "failover drill --history": (printed(lambda: history_view([filled(Drill)])), ("drill_id",)),
     "replicator restart": (
-        lambda console: replicator._render(console, (filled(Answer),), []),
+        lambda console: replicator._render(console, (filled(DriverAnswer),), []),
         ("application", "host"),
     ),
     "residue list": (

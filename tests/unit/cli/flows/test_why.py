@@ -20,7 +20,7 @@ from srm.cli.main import app
 from srm.config.model import Config
 from srm.domain.names.topics import Flow
 from srm.engine.ports import FlowContext
-from srm.engine.why import Step, Why
+from srm.engine.why import Why, WhyStep
 from srm.errors import NotFoundError, UnavailableError
 
 PROPERTIES = """
@@ -38,9 +38,9 @@ ANSWER = Why(
     ok=False,
     verdict="not copied: not listed",
     steps=(
-        Step.yes("enabled", "is the flow P->B on?"),
-        Step.no("allowed", "does an allow list name the topic?", "not listed", "add it"),
-        Step.unknown("heard", "has P answered lately?", "no slot has said so"),
+        WhyStep.yes("enabled", "is the flow P->B on?"),
+        WhyStep.no("allowed", "does an allow list name the topic?", "not listed", "add it"),
+        WhyStep.unknown("heard", "has P answered lately?", "no slot has said so"),
     ),
     action="add it",
 )

@@ -11,7 +11,7 @@ from typing import Literal
 from hypothesis import strategies as st
 
 from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.domain.groups.translation import Direction, Log, Losses, PartitionFacts
+from srm.domain.groups.translation import Direction, LogRange, Losses, PartitionFacts
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 
@@ -65,12 +65,12 @@ class History:
         return OffsetMap.of([Run(*p, 1) for p in self.pairs], position, open_end=False)
 
     @property
-    def original_log(self) -> Log:
-        return Log(self.starts[0], self.stable, len(self.original))
+    def original_log(self) -> LogRange:
+        return LogRange(self.starts[0], self.stable, len(self.original))
 
     @property
-    def copy_log(self) -> Log:
-        return Log(self.starts[1], len(self.copy), len(self.copy))
+    def copy_log(self) -> LogRange:
+        return LogRange(self.starts[1], len(self.copy), len(self.copy))
 
     def facts(self, direction: Direction) -> PartitionFacts:
         """What srm reads of it, with all ranges noted."""

@@ -14,7 +14,7 @@ from srm.domain.groups.checkpoints import (
     checkpoint_outcomes,
 )
 from srm.domain.groups.mm2_records import Checkpoint, TopicIds
-from srm.domain.groups.translation import Direction, Log, PartitionFacts
+from srm.domain.groups.translation import Direction, LogRange, PartitionFacts
 from srm.domain.names.filters import NameFilter
 from srm.domain.names.policy import DefaultReplicationPolicy
 from srm.domain.names.topics import Flow, TopicPartition
@@ -24,7 +24,7 @@ GROUP = "billing"
 PAYMENTS = TopicPartition("Payments", 0)
 P_PAYMENTS = TopicPartition("P.Payments", 0)
 B_PAYMENTS = TopicPartition("B.Payments", 0)
-FULL = Log(0, 10_000, 10_000)
+FULL = LogRange(0, 10_000, 10_000)
 # P's records 100..199 are at 60..159 on B; B's records 10..29 are at 5..24 on P.
 P_TO_B = OffsetMap.of([Run(100, 60, 100)], Position(200, 160, 200))
 B_TO_P = OffsetMap.of([Run(10, 5, 20)], Position(30, 25, 30))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.groups.ledger import Ledger, LedgerEntry, all_entries, ledger_key
+from srm.domain.groups.ledger import GroupLedger, LedgerEntry, all_entries, ledger_key
 from srm.domain.names.topics import TopicPartition
 from srm.errors import IntegrityError
 
@@ -28,8 +28,8 @@ entries = st.builds(
 )
 
 
-def ledger(*written: LedgerEntry, topic_ids: dict[str, str]) -> Ledger:
-    return Ledger({entry.key(): (entry.value(), 0) for entry in written}, topic_ids)
+def ledger(*written: LedgerEntry, topic_ids: dict[str, str]) -> GroupLedger:
+    return GroupLedger({entry.key(): (entry.value(), 0) for entry in written}, topic_ids)
 
 
 @given(entries)
@@ -109,7 +109,7 @@ def test_a_damaged_record_is_an_integrity_error_that_names_it(key: bytes, value:
 def test_a_damaged_record_is_passed_over_with_one_line(caplog: pytest.LogCaptureFixture) -> None:
     good = LedgerEntry("g", T0, "id", None, 150, "P", "sync")
     rows = {good.key(): good.value(), ledger_key("other", T0): b"7"}
-    found = Ledger({key: (value, 0) for key, value in rows.items()}, {T0.topic: "id"})
+    found = GroupLedger({key: (value, 0) for key, value in rows.items()}, {T0.topic: "id"})
 
     assert found.entry("g", T0) == good
     assert found.entry("other", T0) is None

@@ -15,13 +15,13 @@ from srm.domain.groups.translation import (
     UNFINISHED,
     UNKNOWN_LOG,
     Direction,
-    Log,
+    LogRange,
     Losses,
     PartitionFacts,
     translate,
 )
 from srm.domain.names.transactions import OpenTransaction
-from srm.domain.offset_map.map_index import Entries, Entry
+from srm.domain.offset_map.map_index import Entries, IndexEntry
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 
 directions = st.sampled_from(["forward", "reverse"])
@@ -103,7 +103,7 @@ def test_losses_of_which_only_the_number_is_known_are_never_counted_too_low(
 
 def forward(**changes: object) -> PartitionFacts:
     """Records 0..99 of P are at 0..99 on B, and nothing is behind."""
-    log = Log(0, 100, 100)
+    log = LogRange(0, 100, 100)
     facts = PartitionFacts(
         "forward",
         ORIGINAL,
@@ -125,7 +125,7 @@ def reverse(**changes: object) -> PartitionFacts:
 def test_what_the_other_side_has_dropped_is_skipped_in_both_directions(
     facts: PartitionFacts,
 ) -> None:
-    found = translate(replace(facts, downstream_log=Log(50, 100, 100)), 10)
+    found = translate(replace(facts, downstream_log=LogRange(50, 100, 100)), 10)
 
     assert (found.state, found.offset, found.total_skipped) == ("translated", 50, 40)
     assert found.reason == "40 records already deleted by retention"
@@ -140,7 +140,7 @@ def test_what_the_other_side_has_dropped_is_skipped_in_both_directions(
         (forward(offset_map=OffsetMap()), 10, "no-map", "Payments-0 was never copied"),
         (forward(), 101, "past-end", "the commit 101 is past the end 100 of Payments-0"),
         (reverse(), 101, "past-end", "the commit 101 is past the end 100 of P.Payments-0"),
-        (forward(downstream_log=Log(0, 5, 5)), 10, "past-end", "P.Payments-0 ends at 5"),
+        (forward(downstream_log=LogRange(0, 5, 5)), 10, "past-end", "P.Payments-0 ends at 5"),
         (forward(), None, "no-commit", ""),
         (reverse(damage="block 7"), None, "no-commit", ""),
     ],
@@ -157,7 +157,7 @@ def test_what_cannot_be_translated_has_no_offset_and_says_why(
 def test_a_reader_at_the_tail_of_an_open_transaction_keeps_the_pair_where_the_copy_ends() -> None:
     """Kafka's default isolation level reads past the last stable offset."""
     owner = OpenTransaction(ORIGINAL, 100, 7, 0, "app", 3_000)
-    found = translate(forward(upstream_log=Log(0, 100, 151), transactions=(owner,)), 140)
+    found = translate(forward(upstream_log=LogRange(0, 100, 151), transactions=(owner,)), 140)
 
     assert (found.state, found.remaining) == ("not-copied-yet", 40)
     assert (found.reached, found.offset) == (100, 100)
@@ -168,17 +168,17 @@ def test_a_reader_at_the_tail_of_an_open_transaction_keeps_the_pair_where_the_co
 
 def test_where_nothing_was_ever_copied_the_originals_first_record_is_the_next_to_read() -> None:
     """With auto.offset.reset=latest a group would skip what is written before it arrives."""
-    nothing = reverse(offset_map=OffsetMap(), upstream_log=None, downstream_log=Log(7, 9, 9))
+    nothing = reverse(offset_map=OffsetMap(), upstream_log=None, downstream_log=LogRange(7, 9, 9))
     markers = replace(
-        nothing, offset_map=OffsetMap((), Position(9, 2, 9)), upstream_log=Log(0, 2, 2)
+        nothing, offset_map=OffsetMap((), Position(9, 2, 9)), upstream_log=LogRange(0, 2, 2)
     )
-    empty = replace(nothing, upstream_log=Log(0, 0, 0))
+    empty = replace(nothing, upstream_log=LogRange(0, 0, 0))
 
     for facts in (nothing, markers, empty):
         assert (translate(facts, None).state, translate(facts, None).offset) == ("translated", 7)
     assert translate(empty, 0).offset == 7
     # Records that the map does not know, or a copy that both sides dropped, prove nothing.
-    for unproved in (Log(0, 3, 3), Log(3, 3, 3)):
+    for unproved in (LogRange(0, 3, 3), LogRange(3, 3, 3)):
         assert translate(replace(nothing, upstream_log=unproved), None).state == "no-commit"
     assert translate(replace(nothing, damage="block 7"), None).state == "no-commit"
 
@@ -200,9 +200,9 @@ def test_losses_come_from_notes_and_from_the_status_of_a_partition_that_goes_on(
 def test_what_is_in_a_lost_part_of_the_map_is_refused_with_what_helps_and_the_rest_is_not():
     entries = Entries.of(
         [
-            Entry(0, 10, 0, 10, 10, 0, 0, 0, 0),
-            Entry(20, 40, 10, 25, 12, 0, 0, 0, 0),
-            Entry(50, 60, 30, 40, 10, 0, 0, 0, 0),
+            IndexEntry(0, 10, 0, 10, 10, 0, 0, 0, 0),
+            IndexEntry(20, 40, 10, 25, 12, 0, 0, 0, 0),
+            IndexEntry(50, 60, 30, 40, 10, 0, 0, 0, 0),
         ]
     )
     known = OffsetMap.window(entries, {}, Position(60, 40, 60), open_end=False)
@@ -229,16 +229,16 @@ def test_without_the_end_of_its_map_an_offset_is_not_taken_for_one_still_to_be_c
 def test_where_the_copy_lost_its_end_and_the_map_does_not_know_nobody_is_moved_back() -> None:
     """A marker stands where record 800 stood: who has read it has not read record 800."""
     known = OffsetMap((Run(0, 0, 1000),), Position(1000, 1000, 1000))
-    log = Log(0, 801, 801)
+    log = LogRange(0, 801, 801)
 
-    facts = reverse(offset_map=known, upstream_log=log, downstream_log=Log(0, 1000, 1000))
+    facts = reverse(offset_map=known, upstream_log=log, downstream_log=LogRange(0, 1000, 1000))
 
     found = translate(facts, 801)
 
     assert (found.state, found.offset) == ("map-behind", None)
     assert "ends at 801" in found.reason
     assert "lost its end" in found.reason
-    whole = replace(facts, upstream_log=Log(0, 1000, 1000))
+    whole = replace(facts, upstream_log=LogRange(0, 1000, 1000))
     assert translate(whole, 801).offset == 801
 
 
@@ -283,8 +283,8 @@ def test_what_was_discarded_is_stepped_over_only_once_the_copy_is_known_to_end_t
         COPY,
         ORIGINAL,
         "P",
-        Log(0, 60, 60),
-        Log(0, 80, 80),
+        LogRange(0, 60, 60),
+        LogRange(0, 80, 80),
         OffsetMap.of([Run(0, 0, 40)], Position(40, 40, 80)),
         losses=Losses.of([decided("discard", 50, 80)], None),
     )
@@ -298,7 +298,7 @@ def test_what_was_discarded_is_stepped_over_only_once_the_copy_is_known_to_end_t
 def test_offsets_that_were_discarded_and_hold_copied_records_now_are_not_stepped_over() -> None:
     """The source lost its end, and gave them to others; the copy has come to 60 of these."""
     facts = PartitionFacts(
-        *("reverse", COPY, ORIGINAL, "P", Log(0, 70, 70), Log(0, 90, 90)),
+        *("reverse", COPY, ORIGINAL, "P", LogRange(0, 70, 70), LogRange(0, 90, 90)),
         OffsetMap.of([Run(0, 0, 40), Run(40, 50, 20)], Position(60, 70, 90)),
         losses=Losses.of([decided("discard", 50, 80)], None),
     )
@@ -309,7 +309,7 @@ def test_offsets_that_were_discarded_and_hold_copied_records_now_are_not_stepped
 
 def test_of_a_topic_of_which_nothing_was_copied_all_can_be_discarded() -> None:
     facts = PartitionFacts(
-        *("reverse", COPY, ORIGINAL, "P", Log(0, 1, 1), Log(0, 20, 20)),
+        *("reverse", COPY, ORIGINAL, "P", LogRange(0, 1, 1), LogRange(0, 20, 20)),
         OffsetMap.of([], Position(20, 1, 20)),
         losses=Losses.of([decided("discard", 0, 20)], None),
     )
@@ -320,7 +320,7 @@ def test_of_a_topic_of_which_nothing_was_copied_all_can_be_discarded() -> None:
 def test_a_group_skips_what_was_kept_but_not_what_was_discarded() -> None:
     offset_map = OffsetMap.of([Run(0, 0, 50)], Position(80, 50, 80))
     facts = PartitionFacts(
-        *("forward", ORIGINAL, COPY, "B", Log(0, 80, 80), Log(0, 50, 50)), offset_map
+        *("forward", ORIGINAL, COPY, "B", LogRange(0, 80, 80), LogRange(0, 50, 50)), offset_map
     )
     skipped = {
         decision: translate(

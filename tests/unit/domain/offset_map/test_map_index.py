@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from srm.domain.offset_map.map_index import (
     Entries,
-    Entry,
+    IndexEntry,
     IndexKey,
     IndexKind,
     IndexRecord,
@@ -39,7 +39,7 @@ keys = st.builds(
 )
 entries = st.lists(
     st.builds(
-        lambda source, span, target, more, fewer, place, key, owner: Entry(
+        lambda source, span, target, more, fewer, place, key, owner: IndexEntry(
             source,
             source + span,
             target,
@@ -81,7 +81,9 @@ def in_order(draw: st.DrawFn) -> Entries:
         source, target = source + gaps[0], target + gaps[1]
         count = min(spans) + 1
         rows.append(
-            Entry(source, source + spans[0] + 1, target, target + spans[1] + 1, count, *[0] * 4)
+            IndexEntry(
+                source, source + spans[0] + 1, target, target + spans[1] + 1, count, *[0] * 4
+            )
         )
         source, target = source + spans[0] + 1, target + spans[1] + 1
     return Entries.of(rows)
@@ -145,7 +147,7 @@ def test_an_entry_leads_to_the_key_of_its_block_or_chunk() -> None:
     )
     block = replace(block, owner=(7, 1))
     key = IndexKey(IndexKind.CHUNK, block.topic_id, 3, block.target_topic_id, (7, 1), 6)
-    chunk = IndexRecord(key, Entries.of([Entry.of_block(block, 99)]))
+    chunk = IndexRecord(key, Entries.of([IndexEntry.of_block(block, 99)]))
     row = chunk.entries[0]._replace(key_start=key.number, place=100)
     root = IndexRecord(replace(key, kind=IndexKind.ROOT, number=0), Entries.of([row]))
 

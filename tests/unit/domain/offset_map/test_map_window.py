@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.domain.offset_map.plain_map import PlainMap, agree
 
-from srm.domain.groups.translation import Log, Losses, PartitionFacts, translate
+from srm.domain.groups.translation import LogRange, Losses, PartitionFacts, translate
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_index import Entries, Entry
+from srm.domain.offset_map.map_index import Entries, IndexEntry
 from srm.domain.offset_map.map_records import MapBlock, topic_id_text
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run, Runs, Translation
 from srm.domain.offset_map.spans import Cuts
@@ -58,7 +58,7 @@ def histories(draw: st.DrawFn) -> tuple[list[MapBlock], list[Run], Position]:
 def window(
     blocks: list[MapBlock], loaded: set[int], position: Position, *, open_end: bool = False
 ) -> OffsetMap:
-    entries = Entries.of([Entry.of_block(block, n) for n, block in enumerate(blocks)])
+    entries = Entries.of([IndexEntry.of_block(block, n) for n, block in enumerate(blocks)])
     needed = loaded | Cuts.between(entries).cut
     return OffsetMap.window(
         entries, {n: blocks[n].runs for n in needed}, position, open_end=open_end
@@ -114,7 +114,14 @@ def test_what_was_discarded_before_a_commit_needs_no_part_of_the_map() -> None:
     part = window(blocks, {4}, Position(429, 380, 429))
     place = TopicPartition("T", 0)
     facts = PartitionFacts(
-        *("reverse", TopicPartition("P.T", 0), place, "P", Log(0, 380, 380), Log(0, 429, 429)),
+        *(
+            "reverse",
+            TopicPartition("P.T", 0),
+            place,
+            "P",
+            LogRange(0, 380, 380),
+            LogRange(0, 429, 429),
+        ),
         part,
         losses=Losses(discarded=((10, 20), (210, 220))),
     )
@@ -163,7 +170,7 @@ def test_a_block_that_was_cut_has_to_be_loaded() -> None:
         replace(EMPTY, runs=Runs.of([Run(0, 0, 10), Run(20, 10, 10)])),
         replace(EMPTY, runs=Runs.of([Run(25, 20, 0), Run(25, 20, 5)])),
     ]
-    entries = Entries.of([Entry.of_block(block, n) for n, block in enumerate(blocks)])
+    entries = Entries.of([IndexEntry.of_block(block, n) for n, block in enumerate(blocks)])
 
     assert Cuts.between(entries).cut == {0}
     with pytest.raises(NotLoadedError, match="was cut"):
@@ -176,7 +183,7 @@ def test_a_block_of_a_former_version_may_hold_a_cut() -> None:
     runs = Runs.of([Run(0, 0, 100), Run(50, 100, 0), Run(50, 101, 20)])
     block = replace(EMPTY, runs=runs)
 
-    entry = Entry.of_block(block, 5)
+    entry = IndexEntry.of_block(block, 5)
     found = OffsetMap.window(Entries.of([entry]), {0: runs}, open_end=False)
 
     assert (entry.source_start, entry.source_end, entry.records) == (0, 70, 70)

@@ -14,8 +14,8 @@ from srm.domain.names.topics import Flow
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run, Runs, Translated
 from srm.domain.recovery.restore import (
     RestoredPartition,
+    RestoreFacts,
     RestoreRecord,
-    TopicFacts,
     copies_of,
     holes,
     invert,
@@ -116,7 +116,7 @@ def test_a_record_of_a_restore_survives_its_encoding() -> None:
 
 
 COPIED = RestoredPartition((0, 12), Position(12, 11, 12), Position(11, 12, 11))
-NEW = TopicFacts("T", "P.T", (COPIED, COPIED), exists=True, is_former=False, is_begun=True)
+NEW = RestoreFacts("T", "P.T", (COPIED, COPIED), exists=True, is_former=False, is_begun=True)
 HALF = replace(COPIED, forward=Position(6, 7, 6))
 
 
@@ -140,7 +140,7 @@ HALF = replace(COPIED, forward=Position(6, 7, 6))
     ],
 )
 def test_what_is_to_be_done_follows_from_what_is_there(
-    facts: TopicFacts, state: str, offsets: int
+    facts: RestoreFacts, state: str, offsets: int
 ) -> None:
     found = plan_topic(facts, "B", "P")
 

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
-from srm.domain.verification.comparison import Record, compare, frame
+from srm.domain.verification.comparison import ComparedRecord, compare, frame
 from srm.domain.verification.verification import Difference, PartitionVerification, merge
 from srm.domain.verification.verification_plan import LogBounds, RangePlan, cut, plan_partition
 from srm.errors import IntegrityError
@@ -22,15 +22,17 @@ headers = st.lists(st.tuples(st.text(max_size=2), parts), max_size=2).map(tuple)
 contents = st.tuples(parts, parts, headers, st.integers(-1, 3))
 
 
-def record(offset: int, content: int) -> Record:
-    return Record(offset, b"k%d" % content, b"v%d" % content, (("h", b"%d" % content),), content)
+def record(offset: int, content: int) -> ComparedRecord:
+    return ComparedRecord(
+        offset, b"k%d" % content, b"v%d" % content, (("h", b"%d" % content),), content
+    )
 
 
-def source_log() -> list[Record]:
+def source_log() -> list[ComparedRecord]:
     return [record(offset, offset) for offset in range(COUNT)]
 
 
-def target_log(order: list[int]) -> list[Record]:
+def target_log(order: list[int]) -> list[ComparedRecord]:
     return [record(SHIFT + place, content) for place, content in enumerate(order)]
 
 
@@ -45,7 +47,7 @@ def plan_for(target_records: int = COUNT, *, compacted: bool = False) -> RangePl
 
 
 def verify(
-    plan: RangePlan, source: list[Record], target: list[Record], size: int = 1000
+    plan: RangePlan, source: list[ComparedRecord], target: list[ComparedRecord], size: int = 1000
 ) -> PartitionVerification:
     results = [
         compare(
@@ -67,7 +69,7 @@ def difference(source: int | None, target: int | None, *kinds: str) -> Differenc
 @example((b"", None, (), 0), (None, b"", (), 0))
 @example((None, None, (("a", b"b"),), 0), (None, None, (("ab", b""),), 0))
 def test_two_contents_have_the_same_frame_only_if_they_are_equal(one, other):
-    assert (frame(Record(1, *one)) == frame(Record(2, *other))) == (one == other)
+    assert (frame(ComparedRecord(1, *one)) == frame(ComparedRecord(2, *other))) == (one == other)
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])

@@ -7,7 +7,7 @@ from tests.unit.engine.copying_records import ORIGINAL, CopiedTopic
 
 from srm.domain.flow_state.replication_records import PartitionPosition, PartitionStatus, SlotReport
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
-from srm.domain.verification.comparison import Record
+from srm.domain.verification.comparison import ComparedRecord
 from srm.engine.flows.loss_forecast import Standing
 from srm.engine.flows.observing import observe, read_standing
 from srm.errors import AuthorizationError
@@ -20,7 +20,7 @@ def world() -> CopiedTopic:
     for cluster, topic in ((made.p, "Topic"), (made.b, "P.Topic")):
         cluster.produce(topic, 0, 1, timestamp_ms=made.clock())
     made.clock.advance(1_200_000)
-    late = [Record(at, b"k", b"v", (), made.clock()) for at in range(1, 101)]
+    late = [ComparedRecord(at, b"k", b"v", (), made.clock()) for at in range(1, 101)]
     made.p.produce_records("Topic", 0, late)
     made.b.produce("P.Topic", 0, 10, timestamp_ms=made.clock())
     made.clock.advance(100_000)
@@ -75,7 +75,7 @@ def test_it_is_never_longer_ago_than_it_was_all_copied(world: CopiedTopic) -> No
     """Producers may give records any time, that of events of last year, say."""
     stands_at(world, Position(101, 11, 101))
     world.clock.advance(7_000)
-    world.p.produce_records("Topic", 0, [Record(101, b"k", b"v", (), 1_000)])
+    world.p.produce_records("Topic", 0, [ComparedRecord(101, b"k", b"v", (), 1_000)])
 
     assert standing(world).forecast.seconds == 7
 
@@ -99,7 +99,9 @@ def test_where_all_is_copied_it_is_nothing(world: CopiedTopic) -> None:
 
 def test_the_marker_of_a_claim_is_no_record_that_was_copied(world: CopiedTopic) -> None:
     """It is the newest in the copy, and of when the replicator was started again."""
-    world.b.produce_records("P.Topic", 0, [Record(11, b"k", b"v", (), world.clock() - 95_000)])
+    world.b.produce_records(
+        "P.Topic", 0, [ComparedRecord(11, b"k", b"v", (), world.clock() - 95_000)]
+    )
     stands_at(world, Position(12, 12, 101))
     world.b.produce("P.Topic", 0, 1, timestamp_ms=world.clock())
     world.p.fail()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from srm.domain.groups.ledger import Ledger
+from srm.domain.groups.ledger import GroupLedger
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.groups.checkpoints import read_ledger
@@ -18,7 +18,7 @@ GROUP = "billing"
 REPLICA = TopicPartition("P.Payments", 0)
 
 
-def ledger(sites, alias: str = "B") -> Ledger:
+def ledger(sites, alias: str = "B") -> GroupLedger:
     return read_ledger(sites.clusters[alias], sites.clusters[alias].topics())
 
 

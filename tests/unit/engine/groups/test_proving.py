@@ -10,7 +10,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from tests.unit.engine.copying_records import COPY, ORIGINAL, CopiedTopic
 
-from srm.domain.groups.proof import Claim, Verdict
+from srm.domain.groups.proof import TranslationClaim, Verdict
 from srm.domain.groups.translation import PartitionFacts, translate
 from srm.domain.names.record_headers import RecordSettings
 from srm.domain.names.topics import TopicPartition
@@ -64,20 +64,20 @@ def facts(world: CopiedTopic, offset: int, direction: str = "forward") -> Partit
     )
 
 
-def claim(world: CopiedTopic, offset: int, direction: str = "forward") -> Claim | None:
+def claim(world: CopiedTopic, offset: int, direction: str = "forward") -> TranslationClaim | None:
     known = facts(world, offset, direction)
     found = translate(known, offset)
     if found.offset is None or found.reached is None:
         return None
-    return Claim(known, found.reached, found.offset, skipped=found.total_skipped > 0)
+    return TranslationClaim(known, found.reached, found.offset, skipped=found.total_skipped > 0)
 
 
-def verdict(world: CopiedTopic, one: Claim) -> Verdict:
+def verdict(world: CopiedTopic, one: TranslationClaim) -> Verdict:
     context = world.forward if one.facts.direction == "forward" else world.backward
     return prove(context, [one])[one.key]
 
 
-def read_on(world: CopiedTopic, one: Claim) -> list[bytes | None]:
+def read_on(world: CopiedTopic, one: TranslationClaim) -> list[bytes | None]:
     """What a reader downstream gets."""
     forward = one.facts.direction == "forward"
     cluster, place = (world.b, COPY) if forward else (world.p, ORIGINAL)

@@ -18,7 +18,7 @@ from srm.domain.names.topics import Flow
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ListChange, ListName
 from srm.engine.ports import FlowContext
-from srm.engine.why import Step, Why
+from srm.engine.why import Why, WhyStep
 
 
 class RunningFlow(CopiedTopic):
@@ -66,7 +66,7 @@ class RunningFlow(CopiedTopic):
         self.b.compacted_topic(internal_topics.replication("P")).write(records)
 
 
-def step(answer: Why, name: str) -> Step:
+def step(answer: Why, name: str) -> WhyStep:
     """Return one step of a chain."""
     return next(step for step in answer.steps if step.name == name)
 

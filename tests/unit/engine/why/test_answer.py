@@ -6,12 +6,12 @@ import json
 
 from srm.domain.names.topics import Flow
 from srm.domain.text.documents import adapter, encode
-from srm.engine.why import Step, Why
+from srm.engine.why import Why, WhyStep
 from srm.engine.why.answer import action_of, first_unknown, first_wrong, near
 
-GOOD = Step.yes("a", "good?")
-WAITS = Step.unknown("b", "done?", "in a moment", "wait")
-BAD = Step.no("c", "well?", "broken", "mend it")
+GOOD = WhyStep.yes("a", "good?")
+WAITS = WhyStep.unknown("b", "done?", "in a moment", "wait")
+BAD = WhyStep.no("c", "well?", "broken", "mend it")
 
 
 def test_what_is_wrong_is_done_before_what_is_not_known() -> None:

@@ -12,7 +12,7 @@ from tests.waiting import DEADLINE_S
 
 from srm.errors import UnavailableError
 from srm.kafka.wire.auth.security import Security
-from srm.kafka.wire.auth.security_access import Access
+from srm.kafka.wire.auth.security_access import SecurityAccess
 from srm.kafka.wire.connection import Connection
 from srm.replication.buffers import BufferPool
 
@@ -47,7 +47,7 @@ def connected(
             return list(found)
 
         monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
-        access = Access(Security("P", connect_timeout_s=limit_s))
+        access = SecurityAccess(Security("P", connect_timeout_s=limit_s))
         connection = await Connection.open("broker.example.org", port, BufferPool(), access)
         try:
             assert isinstance(connection._sock, socket.socket)

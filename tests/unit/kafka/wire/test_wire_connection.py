@@ -26,7 +26,7 @@ from tests.wires import as_it_is
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
 from srm.kafka.wire.answers import settle
 from srm.kafka.wire.auth.security import Sasl, Security, Tls
-from srm.kafka.wire.auth.security_access import Access
+from srm.kafka.wire.auth.security_access import SecurityAccess
 from srm.kafka.wire.connection import Connection
 from srm.replication.buffers import BufferPool, PooledBuffer
 
@@ -82,7 +82,7 @@ async def connected(
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0, ssl=certificate)
     port = server.sockets[0].getsockname()[1]
     try:
-        access = Access(security)
+        access = SecurityAccess(security)
         connection = await Connection.open("127.0.0.1", port, BufferPool(), access)
         try:
             yield connection
@@ -177,7 +177,7 @@ def test_answers_are_the_same_however_their_bytes_are_cut(
     async def run() -> list[bytes]:
         theirs, ours = socket.socketpair()
         ours.setblocking(False)
-        connection = Connection(ours, "here", BufferPool(), Access(Security("P")))
+        connection = Connection(ours, "here", BufferPool(), SecurityAccess(Security("P")))
         answers = [told(connection, len(body)) for body in bodies]
         at = 0
         for size in itertools.cycle([*pieces, 5000]):
@@ -228,7 +228,7 @@ def test_many_small_answers_are_few_events(events: list[Connection]) -> None:
 
     async def run() -> int:
         theirs, ours = tcp_pair()
-        connection = Connection(ours, "here", BufferPool(), Access(Security("P")))
+        connection = Connection(ours, "here", BufferPool(), SecurityAccess(Security("P")))
         answers = [told(connection, 36) for _ in range(requests)]
         for number in range(1, requests):
             theirs.sendall(struct.pack(">ii", 36, number) + bytes(32))
@@ -250,7 +250,7 @@ def test_an_answer_does_not_wait_for_a_later_one_that_is_slow() -> None:
 
     async def run() -> int:
         theirs, ours = tcp_pair()
-        connection = Connection(ours, "here", BufferPool(), Access(Security("P")))
+        connection = Connection(ours, "here", BufferPool(), SecurityAccess(Security("P")))
         answers = [told(connection, 36) for _ in range(8)]
         await asyncio.sleep(0.05)  # several looks find nothing
         theirs.sendall(struct.pack(">ii", 36, 1) + bytes(32))
@@ -278,7 +278,7 @@ def test_an_answer_that_is_none_ends_the_connection(stream: bytes) -> None:
 
     async def run() -> tuple[BaseException | None, bool]:
         theirs, ours = tcp_pair()
-        connection = Connection(ours, "here", BufferPool(), Access(Security("P")))
+        connection = Connection(ours, "here", BufferPool(), SecurityAccess(Security("P")))
         answer = connection.request(ECHO, 0, [b"x"], decode, flexible=False)
         theirs.sendall(stream)
         await until(answer.done)
@@ -295,7 +295,7 @@ def test_an_answer_that_is_none_ends_the_connection(stream: bytes) -> None:
 def test_an_answer_that_aiokafka_cannot_decode_is_an_error_of_the_connection() -> None:
     async def run() -> None:
         theirs, ours = tcp_pair()
-        connection = Connection(ours, "here", BufferPool(), Access(Security("P")))
+        connection = Connection(ours, "here", BufferPool(), SecurityAccess(Security("P")))
         theirs.sendall(struct.pack(">iih", 6, 1, 0))  # no list of versions after the error code
         with pytest.raises(UnavailableError, match="here: unreadable answer"):
             await connection.ask(ApiVersionRequest_v0())
@@ -308,7 +308,7 @@ def test_an_answer_that_aiokafka_cannot_decode_is_an_error_of_the_connection() -
 def test_who_fails_at_an_answer_does_not_keep_others_from_theirs() -> None:
     async def run() -> int:
         theirs, ours = tcp_pair()
-        connection = Connection(ours, "here", BufferPool(), Access(Security("P")))
+        connection = Connection(ours, "here", BufferPool(), SecurityAccess(Security("P")))
         seen: list[object] = []
 
         def fail(answer: object) -> None:

@@ -23,7 +23,7 @@ from tests.wires import as_it_is
 
 from srm.errors import UnavailableError
 from srm.kafka.wire.auth.security import Sasl, Security, read_security
-from srm.kafka.wire.auth.security_access import Access
+from srm.kafka.wire.auth.security_access import SecurityAccess
 from srm.kafka.wire.connection import Connection
 from srm.replication.buffers import BufferPool, PooledBuffer
 from srm.replication.ports import ProduceAnswer
@@ -71,7 +71,7 @@ def played(scenario: Callable[[Peer], Awaitable[Any]], security: Security | None
         listener.bind(("127.0.0.1", 0))
         server = await asyncio.start_server(peer.accept, sock=listener)
         port = server.sockets[0].getsockname()[1]
-        access = Access(security or Security("P", request_timeout_s=TIMEOUT_S))
+        access = SecurityAccess(security or Security("P", request_timeout_s=TIMEOUT_S))
         peer.connection = await Connection.open("127.0.0.1", port, BufferPool(), access)
         try:
             await peer.came.wait()

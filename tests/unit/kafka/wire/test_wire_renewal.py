@@ -15,7 +15,7 @@ from tests.waiting import DEADLINE_S
 
 from srm.errors import ConfigError
 from srm.kafka.wire.auth.security import Security, Tls
-from srm.kafka.wire.auth.security_access import Access
+from srm.kafka.wire.auth.security_access import SecurityAccess
 from srm.kafka.wire.connection import Connection
 from srm.replication.buffers import BufferPool
 
@@ -48,7 +48,7 @@ class Listener:
         self._context.load_verify_locations(cadata=self._clients.own.pem)
         self._context.verify_mode = ssl.CERT_REQUIRED
 
-    async def connect(self, access: Access) -> None:
+    async def connect(self, access: SecurityAccess) -> None:
         served = asyncio.Event()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -131,7 +131,7 @@ def test_a_renewed_certificate_is_shown_on_the_next_connection(tmp_path: Path, f
         for key, value in settings.items()
     }
     security = Security("P", tls=Tls(ca_pem=authority.own.pem, **placed))  # type: ignore[arg-type]
-    access = Access(security)
+    access = SecurityAccess(security)
     listener = Listener(tmp_path, authority)
 
     asyncio.run(listener.connect(access))
@@ -144,7 +144,7 @@ def test_a_renewed_certificate_is_shown_on_the_next_connection(tmp_path: Path, f
 def test_without_a_renewal_nothing_is_read_again(tmp_path: Path) -> None:
     authority = Authority()
     (tmp_path / "ca.pem").write_text(authority.own.pem)
-    access = Access(Security("P", tls=Tls(ca_location=str(tmp_path / "ca.pem"))))
+    access = SecurityAccess(Security("P", tls=Tls(ca_location=str(tmp_path / "ca.pem"))))
 
     assert access.context() is access.context()
 
@@ -155,7 +155,7 @@ def test_a_renewed_authority_is_trusted(tmp_path: Path) -> None:
     trusted.write_text(old.own.pem)
     client = old.client("srm")
     tls = Tls(ca_location=str(trusted), certificate_pem=client.pem, key_pem=client.key_pem)
-    access = Access(Security("P", tls=tls))
+    access = SecurityAccess(Security("P", tls=tls))
     listener = Listener(tmp_path, old)
     asyncio.run(listener.connect(access))
     listener.show(new)
@@ -171,7 +171,7 @@ def test_a_renewed_authority_is_trusted(tmp_path: Path) -> None:
 def test_a_folder_of_authorities_is_looked_into(tmp_path: Path) -> None:
     """OpenSSL keeps what it has once found there under a name."""
     (tmp_path / "1234abcd.0").write_text(Authority("old").own.pem)
-    access = Access(Security("P", tls=Tls(ca_location=str(tmp_path))))
+    access = SecurityAccess(Security("P", tls=Tls(ca_location=str(tmp_path))))
     before = access.context()
 
     replace(tmp_path / "1234abcd.0", Authority("new").own.pem)
@@ -189,7 +189,7 @@ def test_in_the_middle_of_a_renewal_the_former_files_are_used(
         certificate_location=str(tmp_path / "client.pem"),
         key_location=str(tmp_path / "client.key"),
     )
-    access = Access(Security("P", tls=tls))
+    access = SecurityAccess(Security("P", tls=tls))
     listener = Listener(tmp_path, authority)
     second = authority.client("second")
 

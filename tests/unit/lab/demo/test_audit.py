@@ -6,17 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srm_lab.demo.audit import audit_group, number_stints
-from srm_lab.demo.record import Entry
+from srm_lab.demo.record import PaymentEntry
 
-WRITTEN = [Entry(n, "P", "Payments", n % 2, n // 2, f"shop-{n:08d}") for n in range(1, 41)]
+WRITTEN = [PaymentEntry(n, "P", "Payments", n % 2, n // 2, f"shop-{n:08d}") for n in range(1, 41)]
 
 
-def on(cluster: str, entry: Entry) -> Entry:
+def on(cluster: str, entry: PaymentEntry) -> PaymentEntry:
     topic = "Payments" if cluster == entry.cluster else f"{entry.cluster}.Payments"
-    return Entry(entry.time_ms + 1000, cluster, topic, entry.partition, entry.offset, entry.payment)
+    return PaymentEntry(
+        entry.time_ms + 1000, cluster, topic, entry.partition, entry.offset, entry.payment
+    )
 
 
-def there_and_back(first: int, second: int) -> list[Entry]:
+def there_and_back(first: int, second: int) -> list[PaymentEntry]:
     parts = (("P", WRITTEN[:first]), ("B", WRITTEN[first:second]), ("P", WRITTEN[second:]))
     return [on(cluster, entry) for cluster, entries in parts for entry in entries]
 
@@ -76,7 +78,7 @@ def test_payments_processed_again_are_laid_to_the_move_before_them() -> None:
 
 
 def test_a_payment_without_acknowledgement_is_unknown_and_no_re_read() -> None:
-    stranger = Entry(1, "P", "Payments", 0, 99, "shop-99999999")
+    stranger = PaymentEntry(1, "P", "Payments", 0, 99, "shop-99999999")
 
     audit = audit_group("g", WRITTEN, [*there_and_back(10, 30), stranger])
 

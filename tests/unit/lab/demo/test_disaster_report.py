@@ -8,15 +8,15 @@ from dataclasses import replace
 from srm.domain.moves.gate.forecast import Forecast, GroupForecast, TopicForecast
 from srm.domain.moves.records.outcome import GroupOutcome, Outcome, PartitionOutcome
 from srm.domain.moves.report.report import MoveReport
-from srm_lab.demo.disaster_report import DisasterReport, Findings, judge
-from srm_lab.demo.record import Entry
+from srm_lab.demo.disaster_report import DisasterFindings, DisasterReport, judge
+from srm_lab.demo.record import PaymentEntry
 
 
-def entry(payment: int, cluster: str = "P", time_ms: int = 0) -> Entry:
-    return Entry(time_ms, cluster, "Payments", 0, payment, f"shop-{payment}")
+def entry(payment: int, cluster: str = "P", time_ms: int = 0) -> PaymentEntry:
+    return PaymentEntry(time_ms, cluster, "Payments", 0, payment, f"shop-{payment}")
 
 
-def findings(processed: Sequence[Entry], *, at_return: int) -> Findings:
+def findings(processed: Sequence[PaymentEntry], *, at_return: int) -> DisasterFindings:
     acknowledged = [entry(number) for number in range(1, 11)]
     topic = TopicForecast("Payments", 1, 3, 5, 0.1, 400)
     forecast = Forecast(1, (topic,), (GroupForecast("audit", 1, 2, 0, 400),))
@@ -45,7 +45,7 @@ def findings(processed: Sequence[Entry], *, at_return: int) -> Findings:
         groups={},
         residue={},
     )
-    return Findings(
+    return DisasterFindings(
         acknowledged,
         {"audit": processed},
         {"audit": at_return},
@@ -57,7 +57,7 @@ def findings(processed: Sequence[Entry], *, at_return: int) -> Findings:
     )
 
 
-def judged(found: Findings) -> DisasterReport:
+def judged(found: DisasterFindings) -> DisasterReport:
     return judge(found, 1.0, {}, {})
 
 

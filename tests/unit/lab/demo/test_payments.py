@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from srm_lab.demo.payments import PaymentStream, missing_numbers, read_payment
-from srm_lab.demo.work import Analytics, Fraud, Ledger
+from srm_lab.demo.work import Analytics, Bookkeeping, Fraud
 
 
 def payments(name: str, count: int) -> list[dict[str, object]]:
@@ -49,7 +49,7 @@ def test_some_accounts_are_much_busier_than_others() -> None:
 
 
 def test_the_ledger_stays_balanced() -> None:
-    ledger = Ledger()
+    ledger = Bookkeeping()
     for payment in islice(payments("shop", 300), 300):
         ledger.take(payment)
 

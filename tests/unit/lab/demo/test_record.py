@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from srm.errors import IntegrityError
-from srm_lab.demo.record import Entry, RecordReader, RecordWriter, read_record
+from srm_lab.demo.record import PaymentEntry, RecordReader, RecordWriter, read_record
 
-ENTRY = Entry(1_700_000_000_000, "P", "B.Payments", 3, 42, "shop-00000001")
+ENTRY = PaymentEntry(1_700_000_000_000, "P", "B.Payments", 3, 42, "shop-00000001")
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
@@ -47,4 +47,4 @@ def test_a_reader_returns_only_what_is_new_and_only_whole_lines(tmp_path: Path) 
 
 def test_a_damaged_line_is_an_error_that_shows_it() -> None:
     with pytest.raises(IntegrityError, match="nonsense"):
-        Entry.parse("nonsense\tP")
+        PaymentEntry.parse("nonsense\tP")

@@ -12,16 +12,16 @@ import pytest
 
 from srm.domain.names.topics import Flow
 from srm.domain.verification.verification import PartitionVerification, VerificationSummary
-from srm_lab.demo.record import Entry
+from srm_lab.demo.record import PaymentEntry
 from srm_lab.demo.report import DemoReport, write_report
 from srm_lab.demo.scenario import GROUPS, Move
 from srm_lab.demo.timeline import draw
-from srm_lab.demo.verdict import Findings, judge, pause_before
+from srm_lab.demo.verdict import DemoFindings, judge, pause_before
 
-WRITTEN = [Entry(n * 100, "P", "Payments", 0, n - 1, f"shop-{n:08d}") for n in range(1, 31)]
+WRITTEN = [PaymentEntry(n * 100, "P", "Payments", 0, n - 1, f"shop-{n:08d}") for n in range(1, 31)]
 
 
-def processed(*, again: int = 0, missing: int = 0) -> list[Entry]:
+def processed(*, again: int = 0, missing: int = 0) -> list[PaymentEntry]:
     parts = (("P", 0, 10), ("B", 10 - again, 20), ("P", 20 + missing, 30))
     entries = [(cluster, entry) for cluster, a, b in parts for entry in WRITTEN[a:b]]
     return [
@@ -54,8 +54,8 @@ def copies(outcome: Any = "equal") -> dict[str, VerificationSummary]:
     return {str(flow): VerificationSummary(flow, (partition,)) for flow in flows}
 
 
-def findings(**changes: Any) -> Findings:
-    whole = Findings(
+def findings(**changes: Any) -> DemoFindings:
+    whole = DemoFindings(
         acknowledged=WRITTEN,
         processed={group: processed() for group in GROUPS},
         says=dict.fromkeys(GROUPS, "fine"),

@@ -31,7 +31,7 @@ def test_a_cluster_that_is_down_fails_every_call_until_it_recovers(cluster):
         cluster.transactional_topics,
         lambda: cluster.pending_commits(["g"]),
         lambda: cluster.remove_static_members("g", ["i"]),
-        lambda: cluster.committed("g"),
+        lambda: cluster.committed_offsets("g"),
         lambda: cluster.commits_of(["g"]),
         lambda: cluster.commit_idle("g", {P0: 1}),
         cluster.compacted_topic("Payments").read,
@@ -119,7 +119,7 @@ def test_rights_can_be_taken_away(cluster):
     assert "theirs" in cluster.groups(["theirs"])["theirs"].reason
     assert "theirs" not in cluster.groups()
     with pytest.raises(AuthorizationError, match="theirs"):
-        cluster.committed("theirs")
+        cluster.committed_offsets("theirs")
     for call in (cluster.commits_of, cluster.pending_commits):
         answers, errors = call(["theirs", "ours"])
         assert (answers.keys(), errors.keys()) == ({"ours"}, {"theirs"})

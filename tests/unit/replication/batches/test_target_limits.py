@@ -15,8 +15,8 @@ from srm.replication.batches.outgoing import BatchToSend
 from srm.replication.batches.rebuild import decode
 from srm.replication.batches.target_limits import TargetLimits
 from srm.replication.batches.to_send import batches_to_send
+from srm.replication.ports import DecodedRecord as Decoded
 from srm.replication.ports import FetchedPartition, Produced
-from srm.replication.ports import Record as Decoded
 
 TOO_LARGE, INVALID_TIMESTAMP = 10, 32
 MOST_REFUSALS = 200

@@ -54,7 +54,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 class HalfACluster(FakeCluster):
     """One partition of the map topic has no leader."""
 
-    def compacted(self, topic: str, partition: int = 0) -> FakeCompactedTopic:
+    def compacted_topic(self, topic: str, partition: int = 0) -> FakeCompactedTopic:
         if (topic, partition) == (internal_topics.offset_map("P"), map_partition("T", 1)):
             raise AWAY
         return super().compacted_topic(topic, partition)

@@ -29,7 +29,7 @@ from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.errors import ConflictError, FencedError
 from srm.replication.mapping import index_writer, map_writer
 from srm.replication.restore import topic_handover
-from srm.replication.restore.flow_state import FlowState, open_restores
+from srm.replication.restore.flow_state import RestoreState, open_restores
 from srm.replication.restore.look import plan
 from srm.replication.restore.steps import Restored, check, restore
 
@@ -155,8 +155,12 @@ def check_guarded(made: World) -> None:
             continue
         topic, copy = place.topic, f"P.{place.topic}"
         ids = originals[topic].topic_id, made.b.topics()[copy].topic_id
-        told = FlowState.read(made.p, BACK).position(made.b.topics()[copy], place.partition, ids[0])
-        known = FlowState.read(made.b, FORWARD).position(originals[topic], place.partition, ids[1])
+        told = RestoreState.read(made.p, BACK).position(
+            made.b.topics()[copy], place.partition, ids[0]
+        )
+        known = RestoreState.read(made.b, FORWARD).position(
+            originals[topic], place.partition, ids[1]
+        )
         behind = known.source_next if known else 0
         if told and [entry for entry in log[behind:] if isinstance(entry, int)]:
             assert f"topic {topic} was broken off" in blocked
@@ -406,4 +410,4 @@ def _with_copy(context, copy):
 
 
 def _copied(made: World):
-    return FlowState.read(made.b, FORWARD).state.copied
+    return RestoreState.read(made.b, FORWARD).state.copied

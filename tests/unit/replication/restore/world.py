@@ -26,7 +26,7 @@ from srm.errors import ConflictError
 from srm.kafka.state.map_starts import MapStarts
 from srm.replication.claim.claim import Claim
 from srm.replication.copy.slot import Predecessor
-from srm.replication.ports import Place, ProducerId, Settled
+from srm.replication.ports import Place, ProducerId, WriteResult
 from srm.replication.report.reporting import Reporter
 from srm.replication.restore.context import RestoreContext, RestoreLogs
 from srm.replication.restore.topic_handover import Handover, hand_over
@@ -85,7 +85,7 @@ class SteppedCluster(FakeCluster):
                 self.life.step()
             super().create_topics([spec])
 
-    def compacted(self, topic: str, partition: int = 0) -> SteppedTopic:
+    def compacted_topic(self, topic: str, partition: int = 0) -> SteppedTopic:
         plain = super().compacted_topic(topic, partition)
         table = SteppedTopic(plain._name, plain._find)
         table.life = self.life
@@ -109,9 +109,11 @@ class TableLog:
         del place
         return 0
 
-    def settle(self, places: Collection[Place], timeout_s: float) -> Settled:
+    def settle(self, places: Collection[Place], timeout_s: float) -> WriteResult:
         del timeout_s
-        return Settled({}, frozenset(), {p: self.places.pop(p) for p in places if p in self.places})
+        return WriteResult(
+            {}, frozenset(), {p: self.places.pop(p) for p in places if p in self.places}
+        )
 
     def flush(self, timeout_s: float) -> None:
         """Nothing waits."""

@@ -14,7 +14,7 @@ from tests.unit.replication.resume.two_logs import CLAIM, OURS, Log, pairs, walk
 from srm.domain.names.topics import TopicPartition
 from srm.errors import IntegrityError
 from srm.replication.batches.batch import BatchHeader
-from srm.replication.resume.find_place import NoPlace, Place, find_place
+from srm.replication.resume.find_place import CommonRecord, NoPlace, find_place
 from srm.replication.resume.log_reader import LogReader
 from srm.replication.resume.resume import Start
 from srm.replication.resume.walk import Comparison
@@ -86,7 +86,7 @@ def test_the_place_is_that_of_the_first_record_that_both_logs_hold(
     )
 
     both = max(source_start, target_start)
-    expected = Place(both, shift + both) if both < count else NoPlace.NOTHING_IN_COMMON
+    expected = CommonRecord(both, shift + both) if both < count else NoPlace.NOTHING_IN_COMMON
     assert place == expected
 
 
@@ -96,14 +96,14 @@ def test_records_of_large_batches_have_their_own_offsets() -> None:
     target = Log([stored(copies[2900:], producer_id=OURS), marker(3009, OURS, 3)], 2909)
     source = Log([stored(records), marker(3000, 99)])
 
-    assert found(source, target, 0, 2909) == Place(2900, 2909)
+    assert found(source, target, 0, 2909) == CommonRecord(2900, 2909)
 
 
 def test_equal_records_around_one_that_is_there_once_are_aligned_by_it() -> None:
     values = [b"tick"] * 6 + [b"tock"] + [b"tick"] * 6
     records = [Record(i, 1, None, value) for i, value in enumerate(values)]
 
-    assert found(source_log(records), target_log(records[2:], 2), 0, 2) == Place(2, 2)
+    assert found(source_log(records), target_log(records[2:], 2), 0, 2) == CommonRecord(2, 2)
 
 
 def test_equal_records_alone_are_no_place() -> None:
@@ -125,7 +125,7 @@ def test_a_target_that_gives_its_own_times_is_searched_by_content() -> None:
     raw[35:43] = (99_000).to_bytes(8, "big")
     target = Log([bytes(raw), marker(20, OURS, 3)], 10)
 
-    assert found(source_log(records), target, 0, 10) == Place(10, 10)
+    assert found(source_log(records), target, 0, 10) == CommonRecord(10, 10)
 
 
 def test_records_of_a_whole_target_are_no_reason_to_pass_records_of_the_source() -> None:

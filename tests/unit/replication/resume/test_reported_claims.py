@@ -12,7 +12,7 @@ from srm.domain.flow_state.replication_records import PartitionPosition
 from srm.domain.flow_state.reported_positions import newest_position
 from srm.domain.flow_state.stale_positions import GoneTopics, is_superseded
 from srm.domain.offset_map.map_reach import NO_BLOCKS
-from srm.domain.offset_map.map_rebuild import Rebuilt
+from srm.domain.offset_map.map_rebuild import RebuiltMap
 from srm.domain.offset_map.offset_map import Position, Translated
 from srm.replication.copy.partition import PartitionCopy
 from srm.replication.mapping.known_maps import KnownMap
@@ -24,7 +24,7 @@ LEFT = PartitionPosition(*ASSIGNED.copy_id, Position(40, 50, 40), 1, 7, 3, 2, NO
 
 
 def start_after(*told: PartitionPosition) -> Start:
-    found = start_of(KnownMap(Rebuilt()), told)
+    found = start_of(KnownMap(RebuiltMap()), told)
     assert found is not None
     return found
 

@@ -10,7 +10,7 @@ from tests.unit.replication.resume.two_logs import OURS, walked
 from srm.domain.flow_state.replication_records import REPORTS, Incarnation, PartitionPosition
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names import internal_topics
-from srm.domain.offset_map.map_rebuild import Rebuilt
+from srm.domain.offset_map.map_rebuild import RebuiltMap
 from srm.errors import IntegrityError
 from srm.replication.claim.claim import Claim
 from srm.replication.copy.partition import Phase
@@ -64,7 +64,7 @@ def test_a_process_that_has_proven_nothing_leaves_the_next_one_nothing_to_build_
     site = run(lambda: Site(source, target), scenario)
     assert "undecidable" in site.copy.reason
 
-    successor = start_of(KnownMap(Rebuilt()), found) or LOST_STATE
+    successor = start_of(KnownMap(RebuiltMap()), found) or LOST_STATE
     with pytest.raises(IntegrityError, match="undecidable"):
         walked(source, target, successor, Comparison(), FIRST)
 

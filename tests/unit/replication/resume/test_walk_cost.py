@@ -23,7 +23,7 @@ from srm.errors import IntegrityError
 from srm.replication.copy.partition import PartitionCopy
 from srm.replication.resume import resume as resuming
 from srm.replication.resume import source_lookahead
-from srm.replication.resume.batch_decoding import Turns
+from srm.replication.resume.batch_decoding import LoopShare
 from srm.replication.resume.log_reader import LogReader
 from srm.replication.resume.resume import Resumed, Start, Walked, resume
 from srm.replication.resume.source_lookahead import Comparison, SourceAhead
@@ -58,7 +58,7 @@ def test_what_is_opened_ahead_takes_no_more_memory_than_its_account(
     source = log_of(many(60_000, value=b"%0400d"))
 
     async def open_all() -> SourceAhead:
-        ahead = SourceAhead(readers(source, source)[0], 0, Comparison(), Turns())
+        ahead = SourceAhead(readers(source, source)[0], 0, Comparison(), LoopShare())
         await ahead.index_contents()
         await ahead.index_keys()
         while await ahead.open_more():

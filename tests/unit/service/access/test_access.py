@@ -14,7 +14,7 @@ from starlette.routing import Mount
 
 from srm.config.service import AccessSettings, ServiceSettings
 from srm.errors import ConfigError
-from srm.service.access.access import Access, Role, User, roles
+from srm.service.access.access import Authenticator, Role, User, roles
 from srm.service.access.logins import access_of, common_name
 from srm.service.access.operator_actions import Actions
 from srm.service.app import create_app
@@ -25,11 +25,11 @@ ALL = "0.0.0.0"  # noqa: S104 -- nothing listens
 
 
 @lru_cache  # of one user the routes are built once
-def known(name: str, *given: Role) -> Access:
-    return Access(lambda: User(name, frozenset(given)))
+def known(name: str, *given: Role) -> Authenticator:
+    return Authenticator(lambda: User(name, frozenset(given)))
 
 
-def opened(views: Views, acting: Actions, access: Access) -> TestClient:
+def opened(views: Views, acting: Actions, access: Authenticator) -> TestClient:
     return TestClient(create_app(views, access, acting), raise_server_exceptions=False)
 
 
@@ -44,7 +44,7 @@ def _is_page(path: str) -> bool:
 def test_a_stranger_sees_health_and_static_files_and_nothing_else(
     views: Views, acting: Actions
 ) -> None:
-    app = create_app(views, Access(stranger), acting)
+    app = create_app(views, Authenticator(stranger), acting)
     client = TestClient(app, raise_server_exceptions=False)
     asked = set()
 
@@ -89,7 +89,7 @@ def test_somebody_without_any_role_is_told_so(views: Views, acting: Actions) -> 
 def test_it_is_asked_who_somebody_is_before_anything_is_read_of_the_request(
     views: Views, acting: Actions
 ) -> None:
-    client = opened(views, acting, Access(stranger))
+    client = opened(views, acting, Authenticator(stranger))
 
     answered = client.post("/v2/flows/P/B/lists/topics", content=b"{" * 100_000)
 
@@ -213,7 +213,7 @@ def test_an_access_may_ask_for_what_fastapi_gives_it(views: Views, acting: Actio
     async def identify(request: Request) -> User:
         return User(request.headers["X-User"], frozenset({"reader", "operator"}))
 
-    client = opened(views, acting, Access(identify))
+    client = opened(views, acting, Authenticator(identify))
 
     headers = {"X-User": "amy"}
     done = client.post(

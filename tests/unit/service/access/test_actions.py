@@ -15,14 +15,14 @@ from srm.domain.flow_state.replication_records import (
     DriverHeartbeat,
     DriverRequest,
 )
-from srm.service.access.access import Access, User
+from srm.service.access.access import Authenticator, User
 from srm.service.access.operator_actions import Actions
 from srm.service.app import create_app
 from srm.service.views.views import Views
 
 REPLICATOR = "/v2/flows/P/B/replicator"
 TOPICS = "/v2/flows/P/B/lists/topics"
-OLGA = Access(lambda: User("olga", frozenset({"reader", "operator"})))
+OLGA = Authenticator(lambda: User("olga", frozenset({"reader", "operator"})))
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from tests.unit.engine.flows.test_loss_forecast import running
 
 from srm.engine.groups.checkpoints import emit
 from srm.engine.why import ask as why
-from srm.service.access.access import Access, User
+from srm.service.access.access import Authenticator, User
 from srm.service.access.operator_actions import Actions
 from srm.service.app import create_app
 from srm.service.views.why_queries import Explaining
@@ -69,7 +69,7 @@ def app() -> FastAPI:
     views = still_views(look_at(world.forward))
     clusters = {"P": world.p, "B": world.b}
     acting = Actions(views.config, lambda alias: nullcontext(clusters[alias]))
-    access = Access(lambda: User("fuzz", frozenset({"reader", "operator"})))
+    access = Authenticator(lambda: User("fuzz", frozenset({"reader", "operator"})))
     made = create_app(views, access, acting)
     made.state.explaining = Explaining(
         views.config, lambda _config, _flow, name, kinds: why(world.forward, name, kinds)

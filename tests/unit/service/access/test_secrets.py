@@ -15,7 +15,7 @@ from tests.unit.engine.copying_records import CopiedTopic
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.errors import SrmError, UnavailableError
-from srm.service.access.access import Access, User
+from srm.service.access.access import Authenticator, User
 from srm.service.access.logins import access_of
 from srm.service.access.operator_actions import Actions
 from srm.service.access.users import line
@@ -99,7 +99,7 @@ def test_no_answer_has_a_secret(
     def fails(alias: str) -> Any:
         raise UnavailableError(client_error(config, alias))
 
-    access = Access(lambda: User("olga", frozenset({"reader", "operator"})))
+    access = Authenticator(lambda: User("olga", frozenset({"reader", "operator"})))
     client = TestClient(
         create_app(views, access, Actions(config, fails)), raise_server_exceptions=False
     )

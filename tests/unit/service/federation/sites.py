@@ -18,7 +18,7 @@ from tests.waiting import DEADLINE_S
 from srm.config.service import RemoteSettings, ServiceSettings
 from srm.domain.names.topics import Flow
 from srm.service.app import create_app
-from srm.service.federation.announcements import Announcement
+from srm.service.federation.announcements import ServiceAnnouncement
 from srm.service.federation.federation import Federation
 from srm.service.federation.federation_setup import Joining
 from srm.service.federation.remote import Remote
@@ -34,8 +34,8 @@ Answering = Callable[[httpx.Request], Awaitable[httpx.Response]]
 
 def announced(
     host: str, *targets: str, protocol: Any = "http", root_path: str = ""
-) -> Announcement:
-    return Announcement(protocol, host, 6670, root_path, targets, "1", f"id-{host}", 1)
+) -> ServiceAnnouncement:
+    return ServiceAnnouncement(protocol, host, 6670, root_path, targets, "1", f"id-{host}", 1)
 
 
 @dataclass
@@ -69,9 +69,9 @@ async def refuse(request: httpx.Request) -> httpx.Response:
 class Announced:
     """Who watches what, as tests say it."""
 
-    by_target: dict[str, tuple[Announcement, ...]] = field(default_factory=dict)
+    by_target: dict[str, tuple[ServiceAnnouncement, ...]] = field(default_factory=dict)
 
-    def watchers(self, target: str) -> tuple[Announcement, ...]:
+    def watchers(self, target: str) -> tuple[ServiceAnnouncement, ...]:
         return self.by_target.get(target, ())
 
     def watched_targets(self) -> tuple[str, ...]:

@@ -17,12 +17,12 @@ from srm.domain.names.internal_topics import SERVICE_HEARTBEATS
 from srm.domain.names.policy import DefaultReplicationPolicy
 from srm.errors import ConfigError, IntegrityError
 from srm.service.federation import peers
-from srm.service.federation.announcements import Announcement, own_announcement
+from srm.service.federation.announcements import ServiceAnnouncement, own_announcement
 from srm.service.federation.peers import BEAT_S, MISSED, Board
 from srm.service.shutdown import end_all
 from srm_lab.testing.fake_cluster import FakeCluster
 
-OWN = Announcement("https", "srm.example.org", 6671, "/srm", ("B",), "1.0", "me", 5)
+OWN = ServiceAnnouncement("https", "srm.example.org", 6671, "/srm", ("B",), "1.0", "me", 5)
 OTHER = replace(OWN, host="other.example.org", instance="other")
 
 
@@ -36,7 +36,9 @@ def ticks() -> Seconds:
     return Seconds()
 
 
-def board(cluster: FakeCluster, ticks: Seconds, own: Announcement | None, instance: str) -> Board:
+def board(
+    cluster: FakeCluster, ticks: Seconds, own: ServiceAnnouncement | None, instance: str
+) -> Board:
     return Board(
         "B", own, instance, lambda _: nullcontext(cluster), clock=ticks, now=count().__next__
     )

@@ -40,7 +40,7 @@ from srm.domain.names.topics import Flow
 from srm.engine.flows.observing import FlowState
 from srm.engine.moves.control.routes import RoutingTables
 from srm.errors import ConfigError
-from srm.service.access.access import Access, User
+from srm.service.access.access import Authenticator, User
 from srm.service.app import create_app
 from srm.service.pages.rendering import Links
 from srm.service.views.snapshots import FlowLook
@@ -297,7 +297,7 @@ def test_who_is_not_allowed_sees_nothing_and_is_told_how_to_sign_in(status: int)
     def refuse() -> User:
         raise HTTPException(status, "who are you?", {"WWW-Authenticate": "Basic"})
 
-    client = TestClient(create_app(site(), Access(refuse)))
+    client = TestClient(create_app(site(), Authenticator(refuse)))
 
     for path in PAGES[:17]:
         answer = client.get(path)

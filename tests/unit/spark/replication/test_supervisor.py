@@ -29,7 +29,7 @@ from srm.engine.flows.supervision import StateTopics, read_request
 from srm.errors import UnavailableError
 from srm.spark.replication import supervisor as module
 from srm.spark.replication.application import Application
-from srm.spark.replication.supervisor import Supervisor
+from srm.spark.replication.supervisor import ReplicatorSupervisor
 
 FLOWS = [Flow("B", "P"), Flow("P", "B")]
 SLEEPS = "import time; print('copying', flush=True); time.sleep(600)"
@@ -63,15 +63,15 @@ class Lab:
         self.folder, self.topic, self.script = folder, topic, script
         self.progress: dict[str, Any] = {}
         self.found: list[Application] = []
-        self.made: list[Supervisor] = []
+        self.made: list[ReplicatorSupervisor] = []
         self.failures: list[BaseException] = []
 
     @contextmanager
     def topics(self) -> Iterator[StateTopics]:
         yield dict.fromkeys(FLOWS, self.topic)
 
-    def supervisor(self) -> Supervisor:
-        made = Supervisor(
+    def supervisor(self) -> ReplicatorSupervisor:
+        made = ReplicatorSupervisor(
             self.topics,
             lambda: [sys.executable, "-c", self.script],
             self.folder,
@@ -80,7 +80,9 @@ class Lab:
         self.made.append(made)
         return made
 
-    def start(self, supervisor: Supervisor, known: Application | None = None) -> threading.Thread:
+    def start(
+        self, supervisor: ReplicatorSupervisor, known: Application | None = None
+    ) -> threading.Thread:
         """Run a supervisor in the background until it has shown progress."""
         self.progress.clear()
 

@@ -74,7 +74,7 @@ class Presence:
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class ProducerPresence:
     """One producer id on one partition, as the broker remembers it.
 
     ``last_timestamp_ms`` is that of its newest record: the producer's own clock, unless the topic
@@ -96,11 +96,11 @@ class Writer:
 class Writers:
     """Producer ids on the topics that move.
 
-    ``at_hold`` are the last sequences at the hold, by :attr:`Writer.name`. Who wrote within
-    ``recent_ms`` before the hold may well write again.
+    ``at_hold`` are the last sequences at the hold, by :attr:`ProducerPresence.name`. Who wrote
+    within ``recent_ms`` before the hold may well write again.
     """
 
-    now: tuple[Writer, ...] = ()
+    now: tuple[ProducerPresence, ...] = ()
     at_hold: Mapping[str, int] = field(default_factory=dict)
     held_ms: int = 0
     recent_ms: int = 0

@@ -20,7 +20,7 @@ from srm.domain.groups.translation import (
     UNFINISHED,
     UNKNOWN_LOG,
     Direction,
-    Log,
+    LogRange,
     PartitionFacts,
     State,
     Translation,
@@ -34,7 +34,7 @@ PositionState = State | Literal["conflict", "own-commit"]
 A ``conflict`` needs a decision. An ``own-commit`` is kept: the source is lost, and does not decide.
 """
 
-_NOTHING = Log(0, 0, 0)
+_NOTHING = LogRange(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ def _after_loss(group: GroupPosition) -> Translation:
     return Translation("translated", resume, last.upstream_offset, dropped=dropped, reason=reason)
 
 
-def _to_read_there(log: Log | None, offset: int | None) -> int:
+def _to_read_there(log: LogRange | None, offset: int | None) -> int:
     """Count the offsets of a log on the target from an offset on, without one from its start."""
     if log is None or log is UNKNOWN_LOG:
         return 0
@@ -219,7 +219,7 @@ def _passed_kept(group: GroupPosition, resume: int) -> int:
 
 
 def _without_waiting(
-    row: PartitionMove, group: GroupPosition, found: Translation, log: Log
+    row: PartitionMove, group: GroupPosition, found: Translation, log: LogRange
 ) -> PartitionMove:
     """Continue where the copy ends, if an open transaction is all that keeps it from continuing."""
     if found.offset is None or found.reached is None or found.reached < log.stable_end:

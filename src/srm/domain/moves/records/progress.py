@@ -34,7 +34,7 @@ HELD: frozenset[MoveStep] = frozenset({"holding", "held", "applied", "going"})
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StepRule:
     """What a run does to a move, once and in order.
 
     ``ended`` is the step of the progress, or the name of a time, by which it has ended, and
@@ -50,13 +50,15 @@ class Step:
 
 
 STEPS: Final = (
-    Step("plan", "planned", "Planned", "where every group is and where it would continue"),
-    Step("hold", "held", "Hold", "clients are told to finish and leave", "holding", releases=True),
-    Step("wait", "ready", "Wait", "until all is copied and translated", releases=True),
-    Step("apply", "applied", "Apply", "the target has the offsets, read back", releases=True),
-    Step("go", "gone", "Go", "clients are sent to the target", "going", releases=True),
-    Step("verify", "verified", "Verified", "the groups work there"),
-    Step("report", "reported", "Reported", "measured and kept"),
+    StepRule("plan", "planned", "Planned", "where every group is and where it would continue"),
+    StepRule(
+        "hold", "held", "Hold", "clients are told to finish and leave", "holding", releases=True
+    ),
+    StepRule("wait", "ready", "Wait", "until all is copied and translated", releases=True),
+    StepRule("apply", "applied", "Apply", "the target has the offsets, read back", releases=True),
+    StepRule("go", "gone", "Go", "clients are sent to the target", "going", releases=True),
+    StepRule("verify", "verified", "Verified", "the groups work there"),
+    StepRule("report", "reported", "Reported", "measured and kept"),
 )
 RUN_STEPS: Final = STEPS[1:]
 """All steps after the plan."""

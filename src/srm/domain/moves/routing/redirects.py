@@ -84,7 +84,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ClusterAddress:
     """A cluster by its alias, and the addresses that clients of it are given."""
 
     alias: str
@@ -92,7 +92,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RedirectOrder:
     """What a webhook or a command is told; the JSON of it is a documented, versioned format.
 
     ``step`` is what clients shall do: *hold* (stop, finish, leave the source), *release* (go on at
@@ -111,8 +111,8 @@ class Order:
     attempt: int
     operation: str
     mode: Literal["planned", "unplanned"]
-    source: Place
-    target: Place
+    source: ClusterAddress
+    target: ClusterAddress
     topics: tuple[str, ...]
     groups: tuple[str, ...]
     replicas: Mapping[str, str] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class Order:
 
 def order_schema() -> dict[str, Any]:
     """Return the JSON schema of an order."""
-    return adapter(Order).json_schema(mode="serialization")
+    return adapter(RedirectOrder).json_schema(mode="serialization")
 
 
 def order_number(attempt: int, step: CallStep) -> int:

@@ -35,7 +35,7 @@ Records = dict[bytes, bytes | None]
 
 
 @dataclass(frozen=True)
-class Change:
+class ControlChange:
     """Records to write on one cluster in one transaction; ``forget`` are keys of acks."""
 
     routes: Mapping[str, Route] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class ControlTables:
         }
         return cls(progress=_progress(cluster, moves), documents=_documents(moves), notes=notes)
 
-    def over(self, change: Change) -> dict[str, Records]:
+    def over(self, change: ControlChange) -> dict[str, Records]:
         """Encode what of a change is news here, by topic: a lower rank never follows a higher one.
 
         So the last record of a key is the one of the highest rank, also after compaction.
@@ -108,7 +108,7 @@ class ControlTables:
         routing |= dict.fromkeys(change.forget)
         return {internal_topics.MOVES: moves, internal_topics.ROUTING: routing}
 
-    def after(self, change: Change) -> ControlTables:
+    def after(self, change: ControlChange) -> ControlTables:
         """Return the tables as they are when a change was written."""
         progress = dict(self.progress)
         for new in change.progress:
@@ -121,7 +121,7 @@ class ControlTables:
             documents={**self.documents, **change.documents},
         )
 
-    def lacks(self, other: ControlTables, aliases: frozenset[str]) -> Change:
+    def lacks(self, other: ControlTables, aliases: frozenset[str]) -> ControlChange:
         """Return what the other cluster of a pair has and this one could not be given then.
 
         Holds are left to the move itself: a hold that is over would be spread with them.
@@ -132,7 +132,7 @@ class ControlTables:
             if key.startswith("plan:") and (plan := _plan(value)) is not None
             if {plan.request.source, plan.request.target} == aliases
         }
-        return Change(
+        return ControlChange(
             {
                 subject: route
                 for subject, route in other.routes.items()

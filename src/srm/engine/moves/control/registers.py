@@ -20,7 +20,7 @@ from srm.domain.moves.routing.routes import Route, merge_tables
 from srm.domain.names import internal_topics
 from srm.engine.control.control_records import CONTROL_ID, until_not_fenced
 from srm.engine.flows.cluster_absence import loudness
-from srm.engine.moves.control.control import Change, ControlTables
+from srm.engine.moves.control.control import ControlChange, ControlTables
 from srm.engine.moves.control.move_records import MoveContext, ensure_topics, furthest, newest_plan
 from srm.engine.ports import Cluster, ControlWriter
 from srm.errors import FencedError, UnavailableError
@@ -115,7 +115,7 @@ class Registers:
         return newest_plan(self._tables.values(), move_id)
 
     def write(
-        self, side: Side, change: Change, before_commit: Callable[[], None] = lambda: None
+        self, side: Side, change: ControlChange, before_commit: Callable[[], None] = lambda: None
     ) -> int | None:
         """Write what of a change is news on a cluster, in one transaction.
 
@@ -139,7 +139,7 @@ class Registers:
         self._tables[side] = self._tables[side].after(change)
         return stamps.get(internal_topics.ROUTING)
 
-    def write_if_there(self, side: Side, change: Change) -> None:
+    def write_if_there(self, side: Side, change: ControlChange) -> None:
         """Write to a cluster; one that is away is given it by the next step that finds it."""
         try:
             self.write(side, change)
@@ -172,7 +172,7 @@ class Registers:
         for side in SIDES:
             other = self.tables("source" if side == "target" else "target")
             lacking = self._tables[side].lacks(other, self._aliases)
-            if lacking != Change():
+            if lacking != ControlChange():
                 log.info("what was written while %s was away is added", self._clusters[side].alias)
                 self.write_if_there(side, lacking)
 
@@ -201,7 +201,7 @@ def level(context: MoveContext) -> None:
         registers.run("the routes of both clusters", lambda: registers.require(*SIDES))
 
 
-def record(context: MoveContext, change: Change, *, tolerate_source: bool = False) -> None:
+def record(context: MoveContext, change: ControlChange, *, tolerate_source: bool = False) -> None:
     """Write the same to both clusters, the target first.
 
     Args:

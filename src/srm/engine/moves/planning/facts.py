@@ -8,17 +8,17 @@ from functools import cached_property
 from typing import ClassVar
 
 from srm.domain.flow_state.replication_records import PartitionStatus
-from srm.domain.groups.ledger import Ledger
+from srm.domain.groups.ledger import GroupLedger
 from srm.domain.groups.translation import (
     UNKNOWN_LOG,
     Direction,
-    Log,
+    LogRange,
     PartitionFacts,
     Translation,
     translate,
 )
 from srm.domain.moves.gate.gate import GroupFacts
-from srm.domain.moves.gate.presence import Writer
+from srm.domain.moves.gate.presence import ProducerPresence
 from srm.domain.moves.records.plan import GroupPlan
 from srm.domain.moves.records.positions import (
     GroupPosition,
@@ -130,14 +130,14 @@ class MoveFacts:
     pairs: tuple[TopicPair, ...]
     source: Present | Away
     target: Present
-    ledger: Ledger
+    ledger: GroupLedger
     maps: FlowMaps
     maps_ms: int
     routing: RoutingTables
     reverse_maps: FlowMaps = field(default_factory=lambda: FlowMaps({}))
     transactions: Mapping[TopicPartition, tuple[OpenTransaction, ...]] = field(default_factory=dict)
     hidden: str = ""
-    writers: tuple[Writer, ...] = ()
+    writers: tuple[ProducerPresence, ...] = ()
 
     @property
     def is_away(self) -> bool:
@@ -250,7 +250,7 @@ class MoveFacts:
         """Say why nobody knows how far a partition is copied, if that is so."""
         return self.maps.gaps.get(tp, "") if self.maps.get(tp).position is None else ""
 
-    def _lost(self, tp: TopicPartition, log: Log) -> int:
+    def _lost(self, tp: TopicPartition, log: LogRange) -> int:
         losses = losses_of(self.maps, tp)
         try:
             return losses.count(self.maps.get(tp), log.start, log.end)

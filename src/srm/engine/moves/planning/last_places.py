@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from srm.domain.groups.ledger import Ledger
+from srm.domain.groups.ledger import GroupLedger
 from srm.domain.groups.proof_records import FlowProof
 from srm.domain.moves.records.positions import LastPlace
 from srm.domain.names import internal_topics
@@ -30,7 +30,7 @@ class LastPlaces:
     alias: str
     topics: Mapping[str, TopicDescription]
     places: Mapping[str, Mapping[TopicPartition, tuple[LastPlace, int]]]
-    ledger: Ledger
+    ledger: GroupLedger
     proof: FlowProof | None
 
     def away(self, groups: Collection[str]) -> Away:

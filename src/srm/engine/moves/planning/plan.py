@@ -17,7 +17,7 @@ from srm.domain.text.reason import Reason
 from srm.engine.drill.leftovers import try_to_remove_leftovers
 from srm.engine.flows.replicator_status import down_reasons, driver_status, slot_statuses
 from srm.engine.flows.supervision import state_topic
-from srm.engine.moves.control.control import Change
+from srm.engine.moves.control.control import ControlChange
 from srm.engine.moves.control.move_records import (
     MoveContext,
     MoveStore,
@@ -107,7 +107,9 @@ def _keep(context: MoveContext, fresh: MovePlan) -> MovePlan:
             if known is not None and registers.progress(fresh.move_id).step not in _REPLACEABLE:
                 return known
             for side in sides_of(fresh.request):
-                registers.write(side, Change(documents={f"plan:{fresh.move_id}": fresh.value()}))
+                registers.write(
+                    side, ControlChange(documents={f"plan:{fresh.move_id}": fresh.value()})
+                )
             return fresh
 
         return registers.run(f"plan of move {fresh.move_id}", body)

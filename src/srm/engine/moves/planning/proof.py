@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from srm.domain.groups.proof import Claim, Verdict
+from srm.domain.groups.proof import TranslationClaim, Verdict
 from srm.domain.moves.gate.finding import Finding
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.names.topics import TopicPartition
@@ -50,13 +50,13 @@ def proof_problems(verdicts: Verdicts) -> Iterator[Finding]:
 def _judge(
     context: MoveContext, facts: MoveFacts, groups: Collection[str]
 ) -> dict[tuple[str, TopicPartition], Verdict]:
-    claims: dict[tuple[str, TopicPartition], Claim] = {}
+    claims: dict[tuple[str, TopicPartition], TranslationClaim] = {}
     for group in groups:
         for partition, found, translation in facts.translations(group):
             offset, reached = translation.offset, translation.reached
             if offset is not None and reached is not None:
                 skipped = translation.total_skipped > 0
-                claims[group, partition] = Claim(found, reached, offset, skipped=skipped)
+                claims[group, partition] = TranslationClaim(found, reached, offset, skipped=skipped)
     verdicts = prove(context.forward, claims.values())
     return {where: verdicts[claim.key] for where, claim in claims.items()}
 

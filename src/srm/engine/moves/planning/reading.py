@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Mapping
 
 from srm.domain.groups.translation import UNKNOWN_LOG, Direction
-from srm.domain.moves.gate.presence import Writer
+from srm.domain.moves.gate.presence import ProducerPresence
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import OpenTransaction
@@ -221,7 +221,9 @@ def _maps(
     )
 
 
-def read_writers(cluster: Cluster, places: Collection[TopicPartition]) -> tuple[Writer, ...]:
+def read_writers(
+    cluster: Cluster, places: Collection[TopicPartition]
+) -> tuple[ProducerPresence, ...]:
     """Return the producers that brokers remember of partitions, none where srm may not ask."""
     try:
         found = cluster.active_producers(places) if places else {}
@@ -229,7 +231,7 @@ def read_writers(cluster: Cluster, places: Collection[TopicPartition]) -> tuple[
         log.warning("producers that follow no route are not seen: %s", error)
         return ()
     return tuple(
-        Writer(one.partition, one.producer_id, one.last_sequence, one.last_timestamp_ms)
+        ProducerPresence(one.partition, one.producer_id, one.last_sequence, one.last_timestamp_ms)
         for producers in found.values()
         for one in producers
     )

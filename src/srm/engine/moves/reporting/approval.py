@@ -11,7 +11,7 @@ from srm.domain.moves.gate.approval import (
     encode_approvals,
     join_approvals,
 )
-from srm.engine.moves.control.control import Change, ControlTables, decode_or_none
+from srm.engine.moves.control.control import ControlChange, ControlTables, decode_or_none
 from srm.engine.moves.control.move_records import MoveContext
 from srm.engine.moves.control.registers import SIDES, Registers
 from srm.errors import NotFoundError
@@ -38,7 +38,7 @@ def approve(context: MoveContext, move_id: str, approval: Approval) -> tuple[App
                 raise NotFoundError(f"move {move_id!r} is not known: plan it, then approve it")
             tables = [registers.tables(side) for side in SIDES]
             known = join_approvals(approvals_in(tables, move_id), (approval,))
-            change = Change(documents={approval_key(move_id): encode_approvals(known)})
+            change = ControlChange(documents={approval_key(move_id): encode_approvals(known)})
             registers.write("target", change)
             registers.write_if_there("source", change)
             return known

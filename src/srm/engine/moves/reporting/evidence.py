@@ -13,7 +13,12 @@ from srm.domain.moves.report.evidence import Beside, Follower, members_of
 from srm.domain.moves.report.report import MoveReport, build_report
 from srm.domain.moves.routing.routes import group_subject
 from srm.engine.flows.cluster_absence import loudness
-from srm.engine.moves.control.control import Change, ControlTables, decode_or_none, read_report
+from srm.engine.moves.control.control import (
+    ControlChange,
+    ControlTables,
+    decode_or_none,
+    read_report,
+)
 from srm.engine.moves.control.move_records import MoveContext, newest_plan, read_both
 from srm.engine.moves.control.registers import SIDES, Registers
 from srm.engine.moves.control.routes import subjects
@@ -61,7 +66,7 @@ def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) ->
         def write() -> KeptReport:
             registers.require("target")
             kept = next_of([registers.tables(side) for side in SIDES])
-            change = Change(
+            change = ControlChange(
                 progress=(progress,), documents={report_key(plan.move_id): kept.signed.value()}
             )
             registers.write("target", change)

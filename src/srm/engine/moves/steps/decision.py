@@ -15,7 +15,7 @@ from srm.domain.moves.records.progress import HELD, MoveProgress
 from srm.domain.moves.routing.routes import CLOCK_KEY, Route
 from srm.domain.names import internal_topics
 from srm.domain.text.amount import some
-from srm.engine.moves.control.control import Change, ControlTables
+from srm.engine.moves.control.control import ControlChange, ControlTables
 from srm.engine.moves.control.move_records import MoveContext, MoveStore
 from srm.engine.moves.control.registers import SIDES, Registers, Side, record
 from srm.engine.moves.control.routes import InForce, require_in_force, subjects
@@ -76,7 +76,7 @@ def _look_again(context: MoveContext, plan: MovePlan, gone: MoveProgress) -> Mov
     if not now.later:
         return gone
     gone = MoveStore(context).progress(plan.move_id).noting(superseded=now.later)
-    record(context, Change(progress=(gone,)), tolerate_source=True)
+    record(context, ControlChange(progress=(gone,)), tolerate_source=True)
     if now.later.keys() >= {*subjects(plan)}:
         require_in_force(context, plan, gone)
     log.warning("move %s: superseded for %s", plan.move_id, some(sorted(now.later)))
@@ -136,7 +136,7 @@ def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) ->
     now_ms = context.now_ms()
     stamp = context.target.compacted_topic(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
     gone = known.at("gone", now_ms)
-    registers.write("target", Change(ROUTING.go(attempt, now_ms, stamp or now_ms), (gone,)))
+    registers.write("target", ControlChange(ROUTING.go(attempt, now_ms, stamp or now_ms), (gone,)))
     log.info("move %s: clients go to %s", plan.move_id, plan.request.target)
     return gone
 
@@ -177,9 +177,9 @@ class _Decision:
             registers.require(side)
             self._check(registers, side)
         # After this a release that reaches only the source is refused.
-        registers.write("source", Change(progress=(self._going,)))
+        registers.write("source", ControlChange(progress=(self._going,)))
         gone = self._going.at("gone", now_ms)
-        change = Change(ROUTING.go(self._attempt, now_ms), (gone,))
+        change = ControlChange(ROUTING.go(self._attempt, now_ms), (gone,))
         registers.write("target", change, before_commit=self._check_lease)
         registers.write_if_there("source", change)
         return gone
@@ -286,7 +286,7 @@ def _release(registers: Registers, plan: MovePlan, now_ms: int, why: str) -> Mov
         if request.is_unplanned:
             # Its hold may be under way: it has paused the flow, which goes on now.
             progress = progress.at("released", now_ms, reason=why)
-            registers.write("target", Change(progress=(progress,)))
+            registers.write("target", ControlChange(progress=(progress,)))
         return progress
     if not registers.there("target") and progress.step == "going":
         raise ConflictError(
@@ -298,9 +298,9 @@ def _release(registers: Registers, plan: MovePlan, now_ms: int, why: str) -> Mov
     released = progress.at("released", now_ms, reason=why)
     routes = ROUTING.release(attempt_of(plan, progress.attempt), now_ms)
     first, *rest = [side for side in SIDES if registers.there(side)]
-    registers.write(first, Change(routes, (released,)))
+    registers.write(first, ControlChange(routes, (released,)))
     for side in rest:
-        registers.write_if_there(side, Change(routes, (released,)))
+        registers.write_if_there(side, ControlChange(routes, (released,)))
     log.info("move %s: released, clients continue on %s", plan.move_id, request.source)
     return released
 

@@ -11,7 +11,7 @@ from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.progress import HELD, MoveProgress
 from srm.domain.moves.routing.routes import Route, next_generation
 from srm.domain.text.amount import few
-from srm.engine.moves.control.control import Change, ControlTables
+from srm.engine.moves.control.control import ControlChange, ControlTables
 from srm.engine.moves.control.move_records import MoveContext, MoveStore, config_fingerprint
 from srm.engine.moves.control.registers import Registers, sides_of
 from srm.engine.moves.control.routes import defaults, subjects
@@ -113,7 +113,7 @@ def renew(
     stamp = registers.tables("target").holds.get((plan.move_id, known.attempt))
     if known.hold_stamp_ms is None and stamp is not None:
         noted = [(noted or [known])[0].noting(hold_stamp_ms=stamp)]
-    change = Change(
+    change = ControlChange(
         ROUTING.hold(attempt, beat, now_ms),
         (*noted, *([progress] if progress else [])),
     )
@@ -191,9 +191,9 @@ def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: 
     holding = numbered.at("holding", now_ms)
     if not unplanned:
         old = _silent(registers.tables("source"), attempt, now_ms)
-        registers.write("source", Change(hold_routes, (holding,), forget=old))
+        registers.write("source", ControlChange(hold_routes, (holding,), forget=old))
     old = _silent(registers.tables("target"), attempt, now_ms)
-    registers.write("target", Change(hold_routes, (holding.at("held", now_ms),), forget=old))
+    registers.write("target", ControlChange(hold_routes, (holding.at("held", now_ms),), forget=old))
 
 
 def _require_free(concerned: Mapping[str, Route | None], plan: MovePlan) -> None:

@@ -19,21 +19,21 @@ from srm.domain.moves.routing.redirects import (
     Call,
     CallState,
     CallStep,
-    Order,
-    Place,
+    ClusterAddress,
     RedirectKind,
+    RedirectOrder,
     call_key,
     missing_confirmations,
     order_number,
     step_in_force,
     to_call,
 )
-from srm.engine.moves.control.control import Change
+from srm.engine.moves.control.control import ControlChange
 from srm.engine.moves.control.move_records import MoveContext, MoveStore
 from srm.engine.moves.control.registers import SIDES, Registers
 from srm.engine.moves.control.routes import InForce, between_same, bring_about
 from srm.engine.moves.steps.redirect import LEASE_MS
-from srm.engine.ports import Answer, Caller
+from srm.engine.ports import Caller, CallResult
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ _RENEW_S: Final = LEASE_MS / 3000
 _GRACE_S: Final = 10.0
 """For a call that does not keep to its own limit."""
 
-_ASKED: Final = Answer(done=True, said="people are asked")
+_ASKED: Final = CallResult(done=True, said="people are asked")
 
 
 def call_redirectors(
@@ -118,11 +118,11 @@ def _call_for_later(context: MoveContext, move_id: str, kind: RedirectKind) -> N
     call_redirectors(between, plan)
 
 
-def order_of(context: MoveContext, plan: MovePlan, attempt: int, step: CallStep) -> Order:
+def order_of(context: MoveContext, plan: MovePlan, attempt: int, step: CallStep) -> RedirectOrder:
     """Say what a redirector is told of a step."""
     request, config = plan.request, context.forward.config
     places = config.redirect.addresses
-    return Order(
+    return RedirectOrder(
         key=f"{plan.move_id}/{attempt}/{step}",
         order=order_number(attempt, step),
         step=step,
@@ -130,8 +130,8 @@ def order_of(context: MoveContext, plan: MovePlan, attempt: int, step: CallStep)
         attempt=attempt,
         operation=request.operation,
         mode=request.mode,
-        source=Place(request.source, places.get(request.source, "")),
-        target=Place(request.target, places.get(request.target, "")),
+        source=ClusterAddress(request.source, places.get(request.source, "")),
+        target=ClusterAddress(request.target, places.get(request.target, "")),
         topics=plan.topics,
         groups=plan.group_names,
         replicas={
@@ -153,7 +153,7 @@ def _call(
     if kind == "manual":
         answer = _ASKED
     elif caller is None:
-        answer = Answer(done=False, said=f"it is not set up here for {plan.request.flow}")
+        answer = CallResult(done=False, said=f"it is not set up here for {plan.request.flow}")
     else:
         answer = _await(caller, order_of(context, plan, attempt, step), meanwhile)
     level = logging.INFO if answer.done else logging.WARNING
@@ -179,13 +179,13 @@ def _keep(
             ours = {k: one for k, one in known.calls.items() if k.startswith(f"{attempt}/")}
             calls = {**ours, call_key(attempt, step, kind): call}
             for side in SIDES if calls != known.calls else ():
-                registers.write_if_there(side, Change(progress=(known.noting(calls=calls),)))
+                registers.write_if_there(side, ControlChange(progress=(known.noting(calls=calls),)))
 
         registers.run(f"answer of redirector {kind} to move {plan.move_id}", keep)
 
 
-def _await(caller: Caller, order: Order, meanwhile: Callable[[], None]) -> Answer:
-    cancelled, answers = threading.Event(), list[Answer]()
+def _await(caller: Caller, order: RedirectOrder, meanwhile: Callable[[], None]) -> CallResult:
+    cancelled, answers = threading.Event(), list[CallResult]()
     within = copy_context()  # the span of the step, for whoever is called
     thread = threading.Thread(
         target=lambda: answers.append(within.run(caller.call, order, cancelled)),
@@ -204,7 +204,7 @@ def _await(caller: Caller, order: Order, meanwhile: Callable[[], None]) -> Answe
         cancelled.set()
         if not answers:
             thread.join(_GRACE_S)
-    return answers[0] if answers else Answer(done=False, said="it did not end in time")
+    return answers[0] if answers else CallResult(done=False, said="it did not end in time")
 
 
 def _is_recent(progress: MoveProgress, step: CallStep, kind: RedirectKind, since_ms: int) -> bool:

@@ -16,7 +16,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_wanted import Wanted
 from srm.engine.flows.cluster_absence import loudness
 from srm.engine.groups.checkpoints import of_all, per_group, read_ledger
-from srm.engine.moves.control.control import Change
+from srm.engine.moves.control.control import ControlChange
 from srm.engine.moves.control.move_records import MoveContext, MoveStore
 from srm.engine.moves.control.registers import record
 from srm.engine.moves.planning.facts import topic_pairs
@@ -90,7 +90,7 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
     if not waiting and noted.step == "gone":
         noted = noted.at("verified", now)
     if noted is not progress:
-        record(context, Change(progress=(noted,)), tolerate_source=True)
+        record(context, ControlChange(progress=(noted,)), tolerate_source=True)
     return VerifyStatus(
         move_id=move_id,
         done=not waiting,
@@ -123,7 +123,7 @@ class _AtBroker:
 
 
 @dataclass(frozen=True)
-class Seen:
+class VerifyLook:
     """One look after go: the progress with what is new, or as it was, and the time of the look.
 
     ``clock_ms`` is by the clock that stamped the hold. ``ours`` are the groups that no later move
@@ -137,7 +137,7 @@ class Seen:
 
 def observe(
     context: MoveContext, plan: MovePlan, progress: MoveProgress, groups: Collection[str]
-) -> Seen:
+) -> VerifyLook:
     """Look at some groups of a move after go, and at its source; nothing is written."""
     # Before the routes: what was written while they were still this move's is residue. And before
     # the clock is read and the clients are heard: what is seen here was there at that time.
@@ -162,10 +162,10 @@ def observe(
     elif ours and ends is not None:
         noted = replace(noted, residue_seen_ms=now)
     groups_of_ours = tuple(group for group in plan.group_names if arrivals.is_ours(group))
-    return Seen(noted, arrivals.now_ms, groups_of_ours if watched else ())
+    return VerifyLook(noted, arrivals.now_ms, groups_of_ours if watched else ())
 
 
-def look_for_stragglers(context: MoveContext, plan: MovePlan, seen: Seen) -> MoveProgress:
+def look_for_stragglers(context: MoveContext, plan: MovePlan, seen: VerifyLook) -> MoveProgress:
     """Look who reads on the source after go: members, and commits that moved but for srm's own.
 
     Group offset sync writes there for idle groups while they work on the target.
@@ -217,7 +217,7 @@ def _asks(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Itera
     return asks_at_go(plan.request, address_of_target(context), absent, progress.residue)
 
 
-def _idling(plan: MovePlan, seen: Seen) -> Iterator[str]:
+def _idling(plan: MovePlan, seen: VerifyLook) -> Iterator[str]:
     for group in _find_waited_for(plan, seen.progress):
         found = seen.progress.resumed[group]
         since = found.resumed_ms

@@ -15,7 +15,7 @@ from srm.kafka.wire.auth.security_tls import tls_context
 logger = logging.getLogger(__name__)
 
 
-class Access:
+class SecurityAccess:
     """A TLS context and a source of tokens, as far as the settings ask for them.
 
     Renewed certificates count for the connections that are opened after the renewal: what the

@@ -12,7 +12,7 @@ from aiokafka.protocol.metadata import MetadataRequest_v1
 
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.wire.auth.security import read_security
-from srm.kafka.wire.auth.security_access import Access
+from srm.kafka.wire.auth.security_access import SecurityAccess
 from srm.kafka.wire.connection import Connection
 from srm.replication.buffers import BufferPool
 
@@ -27,7 +27,7 @@ def addresses(properties: Mapping[str, str]) -> list[tuple[str, int]]:
 
 
 async def refusal(
-    servers: list[tuple[str, int]], access: Access, timeout_s: float = TIMEOUT_S
+    servers: list[tuple[str, int]], access: SecurityAccess, timeout_s: float = TIMEOUT_S
 ) -> SrmError | None:
     """Return why none of the servers can be used, None when one can.
 
@@ -44,7 +44,7 @@ async def refusal(
     return min(failures, key=lambda error: error.retriable)
 
 
-async def _use(host: str, port: int, access: Access, timeout_s: float) -> None:
+async def _use(host: str, port: int, access: SecurityAccess, timeout_s: float) -> None:
     connection = await Connection.open(host, port, BufferPool(), access, timeout_s)
     try:
         async with asyncio.timeout(timeout_s):
@@ -67,7 +67,7 @@ def refusal_of(
     Raises:
         ConfigError: the properties contradict each other, or a file cannot be read.
     """
-    access = Access(read_security(alias, properties))
+    access = SecurityAccess(read_security(alias, properties))
     with ThreadPoolExecutor(max_workers=1) as thread:  # the caller's may have an event loop
         look = refusal(addresses(properties), access, timeout_s)
         return thread.submit(asyncio.run, look).result()

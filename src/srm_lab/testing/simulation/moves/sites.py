@@ -34,7 +34,7 @@ from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.moves import MoveContext
 from srm.engine.ports import Cluster, FlowContext, FlowMaps
 from srm.errors import SrmError
-from srm.replication.ports import Record
+from srm.replication.ports import DecodedRecord
 from srm_lab.testing.clock import FakeClock
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.fake_maps import FakeMapReader
@@ -190,7 +190,7 @@ class SiteLogs:
     def read(
         self,
         wanted: Sequence[Wanted],
-        visit: Callable[[int, Sequence[Record]], bool],
+        visit: Callable[[int, Sequence[DecodedRecord]], bool],
         at_once: int,
     ) -> None:
         """Show records without content: no residue is exported here."""

@@ -3,8 +3,8 @@ from __future__ import annotations
 from srm.domain.moves.gate.presence import (
     ANNOUNCED_MS,
     Presence,
+    ProducerPresence,
     StampedAck,
-    Writer,
     Writers,
     strangers,
     unheld_producers,
@@ -77,14 +77,20 @@ def test_members_of_a_supervised_program_go_by_the_id_it_was_given_and_more():
 
 def test_a_slow_writer_is_seen_by_its_sequence_and_not_by_a_clock():
     before = {"T-0#7": 10, "T-0#8": 3}
-    seen = Writers((Writer(TP, 7, 11, 0), Writer(TP, 8, 3, 0)), before, held_ms=10**9)
+    seen = Writers(
+        (ProducerPresence(TP, 7, 11, 0), ProducerPresence(TP, 8, 3, 0)), before, held_ms=10**9
+    )
 
     assert seen.wrote_since_hold("T") == {7}
     assert seen.recent("T") == {7}
 
 
 def test_producer_ids_beyond_those_that_follow_are_counted():
-    seen = (Writer(TP, 7, 1, 990), Writer(TP, 8, 1, 995), Writer(TP, 9, 1, 10))
+    seen = (
+        ProducerPresence(TP, 7, 1, 990),
+        ProducerPresence(TP, 8, 1, 995),
+        ProducerPresence(TP, 9, 1, 10),
+    )
     known = {writer.name: 1 for writer in seen}
     writers = Writers(seen, known, held_ms=1_000, recent_ms=100)
 

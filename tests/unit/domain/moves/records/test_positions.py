@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.domain.groups.copy_history import COPY, ORIGINAL, History, histories
 
 from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.domain.groups.translation import Log, Losses, PartitionFacts
+from srm.domain.groups.translation import LogRange, Losses, PartitionFacts
 from srm.domain.moves.records.positions import GroupPosition, partition_move
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 
@@ -98,7 +98,7 @@ def test_what_was_kept_on_a_returned_source_is_not_passed_over_in_silence(
 ) -> None:
     kept = PartitionNotes.from_decision("keep", "r", ("Payments", 0, "id"), (50, 70), "kept", 0)
     facts = PartitionFacts(
-        *("reverse", COPY, ORIGINAL, "P", Log(0, 60, 60), Log(0, 80, 80)),
+        *("reverse", COPY, ORIGINAL, "P", LogRange(0, 60, 60), LogRange(0, 80, 80)),
         OffsetMap.of([Run(0, 0, 50), Run(70, 50, 10)], Position(80, 60, 80)),
         losses=Losses.of([kept], None),
     )

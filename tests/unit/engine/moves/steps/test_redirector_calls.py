@@ -11,11 +11,11 @@ import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, Killed, World, held
 from tests.unit.engine.moves.giving_up import Disaster
 
-from srm.domain.moves.routing.redirects import Order, call_key
+from srm.domain.moves.routing.redirects import RedirectOrder, call_key
 from srm.engine import moves
 from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.moves import MoveContext, MoveRequest, MoveStore
-from srm.engine.ports import Answer
+from srm.engine.ports import CallResult
 from srm.errors import ConflictError, UnavailableError
 
 EVERY = replace(REQUEST, redirect=("routing", "webhook", "command", "manual"))
@@ -27,17 +27,17 @@ class Told:
 
     name: str
     log: list[tuple[str, str]]
-    orders: list[Order] = field(default_factory=list)
+    orders: list[RedirectOrder] = field(default_factory=list)
     fails: set[str] = field(default_factory=set)
-    during: Callable[[Order], None] = lambda _order: None
+    during: Callable[[RedirectOrder], None] = lambda _order: None
     limit_s: float = 60.0
 
-    def call(self, order: Order, _cancelled: threading.Event) -> Answer:
+    def call(self, order: RedirectOrder, _cancelled: threading.Event) -> CallResult:
         self.log.append((self.name, order.step))
         self.orders.append(order)
         self.during(order)
         failed = order.step in self.fails
-        return Answer(not failed, f"{self.name} {'refuses' if failed else 'obeys'}")
+        return CallResult(not failed, f"{self.name} {'refuses' if failed else 'obeys'}")
 
     @property
     def steps(self) -> list[str]:
@@ -112,7 +112,7 @@ def test_each_is_told_of_each_step_once_and_in_order(redirected):
 def test_nobody_is_called_before_the_step_is_durable(redirected):
     seen: list[tuple[str, str, str]] = []
 
-    def look(order: Order) -> None:
+    def look(order: RedirectOrder) -> None:
         world = redirected.world
         routes = [world.routes(alias)["topic:Payments"] for alias in ("P", "B")]
         seen.append((order.step, *(f"{r.state} {r.cluster}" for r in routes)))
@@ -216,7 +216,7 @@ def test_a_call_that_lasts_until_after_a_release_is_followed_by_another_release(
     """The external side may have obeyed the late hold last."""
     context = redirected.planned()
 
-    def release_meanwhile(order: Order) -> None:
+    def release_meanwhile(order: RedirectOrder) -> None:
         if order.step == "hold":
             moves.release(redirected.world.context(), "m1")
 
@@ -258,7 +258,7 @@ def test_a_go_killed_after_its_call_makes_it_again_under_the_same_key(redirected
     world, context = redirected.world, redirected.planned()
     moves.hold(context, "m1")
 
-    def die_at_the_next_write(order: Order) -> None:
+    def die_at_the_next_write(order: RedirectOrder) -> None:
         if order.step == "go":
             world.writes.die_at = (world.writes.count + 1, False)
 
@@ -326,7 +326,7 @@ def test_a_go_that_ends_after_the_failback_is_followed_by_the_go_of_that(redirec
     """A process was stopped within its call: the other side has obeyed it last."""
     context = redirected.planned()
 
-    def stall(order: Order) -> None:
+    def stall(order: RedirectOrder) -> None:
         if (order.move_id, order.step) == ("m1", "go"):
             redirected.webhook.during = lambda _order: None
             fail_back(redirected)
