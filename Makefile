@@ -47,7 +47,7 @@ lint: venv ## Check style, types and the direction of imports
 spec: venv ## Check the models of moves and returns with TLC (docs/spec)
 	@$(BIN)/pytest -q -s tests/spec
 
-simulate: venv ## Play 100 000 seeds of the simulated world (SEEDS=0:3000 fewer; docs/simulation.md)
+simulate: venv ## Play 100 000 seeds of the simulated world (SEEDS=0:3000 fewer; docs/testing.md)
 	@$(BIN)/python -m srm_lab.testing.simulation --seeds $(or $(SEEDS),0:100000) --jobs $$(nproc)
 
 mutants: venv ## Take away each safety mechanism in turn: a simulated world has to notice
@@ -73,7 +73,7 @@ lock: venv ## Resolve the requirements files again from pyproject.toml
 WHEELS := x86_64-linux-gnu.2.17=manylinux2014_x86_64 aarch64-linux-gnu.2.17=manylinux2014_aarch64 \
     x86_64-macos=macosx_11_0_x86_64 aarch64-macos=macosx_11_0_arm64 x86_64-windows-gnu=win_amd64
 
-wheels: venv ## Build a wheel for each platform into dist, compiled by Zig (docs/performance.md)
+wheels: venv ## Build a wheel for each platform into dist, compiled by Zig (docs/running.md)
 	@for wheel in $(WHEELS); do \
 	    SRM_NATIVE=$$wheel $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps \
 	        --wheel-dir dist . || exit 1; \

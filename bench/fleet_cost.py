@@ -18,7 +18,7 @@ INTRODUCTION: Final = (
     "Cores for 100 MB/s of steady traffic, in batches of the size given: replicator, and what "
     "copying adds on one broker on each side. A `*` marks a cell that something was in the way of: "
     "it got less traffic than it was to get, or did not keep up with it. How "
-    "to reckon your own topics: [a formula](performance.md#what-a-fleet-takes)."
+    "to reckon your own topics: [a formula](operate.md#sizing)."
 )
 COLUMNS: Final = (
     *("batches", "partitions", "MB/s measured"),

@@ -3,7 +3,7 @@
 (* A source is given up, returns, and what only it holds is decided about: *)
 (* the pause of the flow P->B, the seal of its copy, slots that claim, the *)
 (* decision about the residue, the way back, and a second disaster.        *)
-(* docs/unplanned.md and docs/return.md are the description.               *)
+(* docs/failover.md and docs/recover.md are the description.               *)
 (*                                                                         *)
 (* One partition.  Slots, the move, whoever settles, and whoever fails     *)
 (* back may stop between any two actions; each action is one request.  P   *)

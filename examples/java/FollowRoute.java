@@ -10,7 +10,7 @@ import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.serialization.*;
 
 /** FollowRoute GROUP TOPIC P=p.properties B=b.properties: a consumer that goes where srm's routing
- *  records say (docs/routing-records.md), with kafka-clients alone. The first cluster is home. */
+ *  records say (docs/formats.md), with kafka-clients alone. The first cluster is home. */
 public class FollowRoute {
   record Route(long generation, long phase, long beat, long decided, String cluster, long lease) {
     static final Comparator<Route> RANK = Comparator.comparingLong(Route::generation)

@@ -1,4 +1,4 @@
-"""Eight seeds of the fault campaign (docs/faults.md); SRM_FAULT_SEEDS=17,40-44 plays others.
+"""Eight seeds of the fault campaign (docs/testing.md); SRM_FAULT_SEEDS=17,40-44 plays others.
 
 The fewest that play every scenario, in every setting and with every kind of change to records.
 """

@@ -1,4 +1,4 @@
-"""The mechanisms of docs/replication.md, each with a mutant that lacks it, and what kills that.
+"""The mechanisms of docs/data-plane.md, each with a mutant that lacks it, and what kills that.
 
 A mutant replaces functions by name. Its killer is the simulation, with the faults that the
 mechanism is there for, or a test where a simulated world cannot show the damage.

@@ -5,12 +5,13 @@ python -m srm.cli.docs
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import typer
-from typer.cli import get_docs_for_click
 
 from srm.cli.main import app
 from srm.cli.moves.failover_options import description
@@ -19,19 +20,80 @@ from srm.generating import write
 
 DEFAULT_PATH: Final = Path("docs/commands.md")
 
+_HEAD: Final = """\
+# Commands
+
+<!-- Written by `python -m srm.cli.docs` from the help of the commands. -->
+
+`srm COMMAND --help` shows the same. `srm-control` is in [operate](operate.md#topics-and-groups),
+`srm-service` in [service](service.md).
+"""
+_SHARED: Final = {"--help", "--json", "--config"}
+_SETTINGS: Final = "settings of a move"
+
 
 def render() -> str:
     """Return the page."""
-    command = typer.main.get_command(app)
+    command: Any = typer.main.get_command(app)
     context = typer.Context(command, info_name="srm")
-    page = get_docs_for_click(obj=command, ctx=context, name="srm", title="The srm command")
-    return f"{page.rstrip()}\n\n{_settings()}"
+    shared = _shared_options(command, context)
+    sections = [_HEAD, *_body(command, context), *shared]
+    for name, child in command.commands.items():
+        sections += _section(child, typer.Context(child, info_name=name, parent=context), 2)
+    return "\n".join([*sections, _settings()])
+
+
+def _section(command: Any, context: typer.Context, level: int) -> Iterator[str]:
+    """Return the lines of one command, then those of its subcommands."""
+    yield f"{'#' * level} `{context.command_path}`\n"
+    yield from _body(command, context)
+    for name, child in getattr(command, "commands", {}).items():
+        yield from _section(
+            child, typer.Context(child, info_name=name, parent=context), level + 1
+        )
+
+
+def _body(command: Any, context: typer.Context) -> Iterator[str]:
+    """Return help, arguments and options of a command, without those that all commands share."""
+    yield f"{inspect.cleandoc(command.help or '')}\n"
+    parameters = [p for p in command.get_params(context) if _SHARED.isdisjoint(p.opts)]
+    own = [p for p in parameters if not _is_setting(p, context)]
+    records = filter(None, (parameter.get_help_record(context) for parameter in own))
+    options = [f"* `{name}`: {text}" for name, text in records]
+    if len(own) < len(parameters):
+        taken = {option for parameter in parameters for option in parameter.opts}
+        missing = [f"`{e.option}`" for e in FORM.values() if e.option and e.option not in taken]
+        but = f", without {', '.join(missing)}" if missing else ""
+        options.append(f"* The [{_SETTINGS}](#{_SETTINGS.replace(' ', '-')}){but}.")
+    if options:
+        yield "\n".join(options) + "\n"
+    if command.epilog:
+        yield f"{inspect.cleandoc(command.epilog)}\n"
+
+
+def _is_setting(parameter: Any, context: typer.Context) -> bool:
+    """Say whether an option is a setting of a move, in a command that takes all of them."""
+    moves = context.command_path in {"srm failover plan", "srm failover run"}
+    return moves and any(each.option in parameter.opts for each in FORM.values() if each.option)
+
+
+def _shared_options(command: Any, context: typer.Context) -> Iterator[str]:
+    """Return the options that commands share, as one of them describes them."""
+    replicate = command.commands["replicate"]
+    inner = typer.Context(replicate, info_name="replicate", parent=context)
+    yield "Most commands also take:\n"
+    records = [
+        parameter.get_help_record(inner)
+        for parameter in replicate.get_params(inner)
+        if not _SHARED.isdisjoint(parameter.opts)
+    ]
+    yield "\n".join(f"* `{name}`: {text}" for name, text in filter(None, records)) + "\n"
 
 
 def _settings() -> str:
     """Return the table of the settings of a move."""
     rows = [
-        "## Settings of a move",
+        f"## {_SETTINGS.capitalize()}",
         "",
         "The forms of Airflow and of *Plan a move*, and the conf of a run, have these keys.",
         "",

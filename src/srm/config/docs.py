@@ -100,7 +100,7 @@ that has to match the whole name. Intervals are seconds; fractions are taken.
   (docs/security.md).
 - ACLs are not copied, and transformations (`transforms`, `predicates`) are not applied.
 - A remote topic that MirrorMaker 2 has filled is not filled a second time. Its partitions stop
-  until you [decide](replication.md#a-remote-topic-that-others-have-filled).
+  until you [decide](operate.md#a-remote-topic-that-others-have-filled).
 - Only committed records are copied unless `isolation.level = read_uncommitted` is set for the
   consumer on the source (MirrorMaker 2 copies aborted ones too unless told not to).
 """
@@ -159,12 +159,15 @@ def _other_names(key: ConfigKey) -> str:
 
 
 def _table_of_ignored(keys: Iterable[ConfigKey]) -> Iterable[str]:
-    yield "| key | from | why |"
+    yield "| why | from | keys |"
     yield "|---|---|---|"
+    grouped: dict[tuple[str, str], list[str]] = {}
     for key in keys:
-        name = f"{key.name}*" if key in IGNORED_PREFIXES else key.name
-        quiet = f" No warning for `{', '.join(key.quiet)}`." if key.quiet else ""
-        yield f"| `{name}` | {_ORIGINS[key.origin]} | {_cell(key.doc)}{quiet} |"
+        name = f"`{key.name}*`" if key in IGNORED_PREFIXES else f"`{key.name}`"
+        quiet = f" (no warning for `{', '.join(key.quiet)}`)" if key.quiet else ""
+        grouped.setdefault((_ORIGINS[key.origin], _cell(key.doc)), []).append(f"{name}{quiet}")
+    for (origin, doc), names in grouped.items():
+        yield f"| {doc} | {origin} | {', '.join(names)} |"
 
 
 def _client_tables() -> Iterable[str]:

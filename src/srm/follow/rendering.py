@@ -131,4 +131,4 @@ def _render(text: str, named: Mapping[str, Any], origin: str) -> str:
     except TemplateSyntaxError as error:
         raise UsageError(f"{origin}, line {error.lineno}: {error.message}") from None
     except (TemplateError, TypeError, ValueError) as error:
-        raise UsageError(f"{origin}: {error}; docs/follow.md lists what can be named") from None
+        raise UsageError(f"{origin}: {error}; docs/clients.md lists what can be named") from None

@@ -4,7 +4,7 @@ A leader's answer says which transactions were aborted, and is not to be relied 
 was a follower before: of a fetch that held several transactions Kafka 4.3 notes for each the stable
 offset at the end of them all, and leaves out those that it then takes for later than what is asked
 for. A consumer reads them as committed. It needs two producers of one partition, one of which is
-in a transaction where the fetch ends (docs/faults.md).
+in a transaction where the fetch ends (docs/testing.md).
 """
 
 from __future__ import annotations

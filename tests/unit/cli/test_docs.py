@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import typer
+
 from srm.cli.docs import render
+from srm.cli.main import app
 
 PAGE = Path(__file__).parents[3] / "docs" / "commands.md"
 
 
-def test_every_command_and_option_is_documented() -> None:
+def test_the_page_is_what_the_commands_say() -> None:
     """Run ``python -m srm.cli.docs`` after a change of a command."""
     assert PAGE.read_text("utf-8") == render()
 
 
-def test_every_option_has_a_help_text() -> None:
-    bare = [line for line in render().splitlines() if line.startswith("* `-") and "`: " not in line]
+def test_every_command_and_option_is_documented() -> None:
+    sections = re.split(r"^#+ ", render(), flags=re.MULTILINE)
+    head, settings = sections[1], sections[-1]
+    missing = []
 
-    assert bare == []
+    def visit(command: object, path: str) -> None:
+        own = next((one for one in sections if one.startswith(f"`{path}`\n")), "")
+        shown = own + head + (settings if "settings of a move" in own else "")
+        for parameter in getattr(command, "params", ()):
+            long = [option for option in parameter.opts if option.startswith("--")]
+            missing.extend(f"{path} {one}" for one in long if one not in shown)
+        for name, child in getattr(command, "commands", {}).items():
+            visit(child, f"{path} {name}")
+
+    visit(typer.main.get_command(app), "srm")
+    assert missing == []
+
+
+def test_every_option_has_a_help_text() -> None:
+    lines = [line for line in render().splitlines() if line.startswith("* `-")]
+
+    assert len(lines) > 100
+    assert [line for line in lines if not re.fullmatch(r"\* `[^`]+`: \S.*", line)] == []

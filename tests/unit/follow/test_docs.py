@@ -1,4 +1,4 @@
-"""docs/follow.md and docs/routing-records.md say what is there, and their examples can be used."""
+"""docs/clients.md and docs/formats.md say what is there, and their examples can be used."""
 
 from __future__ import annotations
 
@@ -24,8 +24,16 @@ from srm.follow.rendering import Template
 from srm.follow.values import SECRETIVE, Values
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "follow.md").read_text("utf-8")
-RECORDS = (ROOT / "docs" / "routing-records.md").read_text("utf-8")
+
+
+def section(page: str, heading: str) -> str:
+    """Return the text below a heading, with the smaller headings in it."""
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    return text.split(f"\n## {heading}\n")[1].split("\n## ", maxsplit=1)[0]
+
+
+PAGE = section("clients.md", "Any program: srm follow")
+RECORDS = section("formats.md", "Routing records")
 FOLLOW = typer.main.get_command(app).commands["follow"]  # type: ignore[attr-defined]
 OPTIONS = {option for parameter in FOLLOW.params for option in parameter.opts if "-" in option}
 
@@ -51,8 +59,8 @@ def accepted(arguments: list[str]) -> None:
 
 def table(page: str, heading: str) -> set[str]:
     """Names in the first column of the table below a heading."""
-    section = page.split(f"\n## {heading}\n")[1].split("\n## ", maxsplit=1)[0]
-    rows = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
+    text = page.split(f"\n### {heading}\n")[1].split("\n### ", maxsplit=1)[0]
+    rows = [row.split("|")[1] for row in text.splitlines() if row.startswith("| `")]
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
 
 

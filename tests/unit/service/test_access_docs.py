@@ -1,4 +1,4 @@
-"""docs/service-access.md names every key of access, every action and every kind of user."""
+"""docs/service.md names every key of access, every action and every kind of user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from srm.cli.flows.service import app as program
 from srm.config.keys.access_keys import ACCESS_KEYS, REMOTE_KEYS
 
-PAGE = Path("docs/service-access.md").read_text("utf-8")
+PAGE = Path("docs/service.md").read_text("utf-8")
 _IN_CONFIGURATION_ALONE = re.compile(
     r"service\.(oidc\.(ca|user)|remote\.ssl\.key|advertised\.(protocol|port|root|topic))"
 )

@@ -22,7 +22,7 @@ MODULES = {
 
 
 def test_a_path_of_a_group_selects_its_files() -> None:
-    chosen = choose(["docs/faults.md", "bench/run.py"], SLOW, MODULES)
+    chosen = choose(["docs/testing.md", "bench/run.py"], SLOW, MODULES)
 
     assert chosen == {"integration/test_bench.py": "group bench, by bench/run.py"}
 
@@ -57,7 +57,7 @@ def test_the_environment_selects_everything() -> None:
 
 
 def test_texts_select_nothing() -> None:
-    assert choose(["README.md", "docs/moves.md"], SLOW, MODULES) == {}
+    assert choose(["README.md", "docs/failover.md"], SLOW, MODULES) == {}
 
 
 def test_an_unknown_commit_is_no_reason_to_select_nothing() -> None:

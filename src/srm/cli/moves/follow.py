@@ -124,7 +124,7 @@ def follow(
     """Run a program, and follow the route of its group or its topics for it.
 
     It is started with the address, topic names and security of the cluster in force, ended when a
-    move holds it, and started again where the move has sent it. docs/follow.md has all of that.
+    move holds it, and started again where the move has sent it. docs/clients.md has all of that.
 
     Exit code: that of the program, 128 and more if a signal ended it; 126 or 127 when it cannot be
     run.

@@ -12,7 +12,7 @@ ACCESS_KEYS: Final = (
         "choice",
         "none",
         "How users of the service are known: not at all, by name and password, by a bearer token "
-        "of an OpenID provider, or by a certificate (docs/service-access.md). Inside Airflow it is "
+        "of an OpenID provider, or by a certificate (docs/service.md). Inside Airflow it is "
         "Airflow that knows them.",
         attribute="access.auth",
         choices=("none", "basic", "bearer", "mtls"),
@@ -31,7 +31,7 @@ ACCESS_KEYS: Final = (
         "Names under which `srm-service` answers, without port, such as `srm.example.org` or "
         "`*.example.org`, beside its own: `localhost`, its address and the announced one. Default: "
         "any, but only its own with `service.auth = none` on a loopback address "
-        "(docs/service-access.md).",
+        "(docs/service.md).",
         attribute="access.allowed_hosts",
     ),
     our_file_key(
@@ -140,7 +140,7 @@ REMOTE_KEYS: Final = (
         "boolean",
         "false",
         "Announce this service to others, in `srm-service-heartbeats.internal` on each cluster "
-        "that it watches (docs/service-access.md).",
+        "that it watches (docs/service.md).",
         attribute="remote.advertise",
     ),
     our_file_key(

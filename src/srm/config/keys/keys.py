@@ -26,7 +26,7 @@ FILE_KEYS: Final = (
         "string",
         None,
         "File with the private key (Ed25519, PEM) that reports of moves are signed with "
-        "(docs/report.md). Default: they are not signed.",
+        "(docs/formats.md). Default: they are not signed.",
     ),
     our_file_key(
         "report.signing.key.password", "string", None, "Password of that key, where it has one."
@@ -331,7 +331,7 @@ FLOW_KEYS: Final = (
         "failover.notifier",
         "string",
         "",
-        "Class of an Airflow notifier that is told of moves in Airflow (docs/dags.md), such as "
+        "Class of an Airflow notifier that is told of moves in Airflow (docs/airflow.md), such as "
         "`airflow.providers.slack.notifications.slack.SlackNotifier`. Default: nobody is told.",
     ),
     our_key(

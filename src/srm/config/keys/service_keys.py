@@ -13,7 +13,7 @@ SERVICE_KEYS: Final = (
         "string",
         "127.0.0.1",
         "Address that `srm-service` listens on; `0.0.0.0` for all. One that others reach asks for "
-        "`service.auth` (docs/service-access.md).",
+        "`service.auth` (docs/service.md).",
         attribute="host",
     ),
     our_file_key(

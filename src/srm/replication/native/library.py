@@ -266,7 +266,7 @@ def native_library() -> NativeLibrary | None:
         reason = "it was not built" if not FILE.exists() else str(error)
         logger.warning(
             "without the native library, so slower: %s; install srm again where there is a "
-            "C compiler (docs/performance.md)",
+            "C compiler (docs/running.md)",
             reason,
         )
         return None

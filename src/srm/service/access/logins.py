@@ -39,7 +39,7 @@ def _nobody(settings: AccessSettings, host: str) -> Authenticator:
     if not settings.insecure and not is_loopback(host):
         raise ConfigError(
             f"service.host = {host} is reached by others, and service.auth = none lets all of them "
-            "in: set service.auth (docs/service-access.md), or confirm with service.insecure = true"
+            "in: set service.auth (docs/service.md), or confirm with service.insecure = true"
         )
 
     def identify() -> User:

@@ -70,7 +70,7 @@ class Remote:
             raise ConfigError(
                 "service.remote.querying.enabled needs service.remote.hosts, or "
                 "service.remote.ssl.ca.location: whoever may write to a cluster could name any "
-                "host (docs/service-access.md)"
+                "host (docs/service.md)"
             )
         self._remote = remote
         self._passes_tokens = settings.access.auth == "bearer"

@@ -46,7 +46,7 @@ async def move(request: Request, views: ViewsDep, move_id: str) -> Response:
 
 @router.get("/moves/{move_id}/report", response_model=MoveReport, summary="Its report")
 async def report(request: Request, views: ViewsDep, move_id: str) -> Response:
-    """Return the report of a move, as it was kept (docs/report.md)."""
+    """Return the report of a move, as it was kept (docs/formats.md)."""
     found = views.move(move_id).report
     if found is None:
         raise NotFoundError(f"move {move_id!r} has no report yet")

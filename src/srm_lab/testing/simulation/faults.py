@@ -249,7 +249,7 @@ async def _truncate_source(world: SimulatedWorld, rng: random.Random) -> None:
         source, _ = pair
         end = source.log.end
         if source.log.cut_at is not None:
-            return  # a second truncation below the first one is not told, docs/replication.md
+            return  # a second truncation below the first one is not told, docs/data-plane.md
         world.source.lose_tail(source, rng.randint(1, 30))
         world.decide_again(source)
         world.note("source cut", f"{source.place} from {source.log.end} to {end}")

@@ -1,4 +1,4 @@
-"""docs/srm-control.md names every subcommand and option."""
+"""docs/operate.md names every subcommand and option."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from srm.cli.flows.control import app
 
-PAGE = (Path(__file__).parents[4] / "docs" / "srm-control.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[4] / "docs" / "operate.md").read_text("utf-8")
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 

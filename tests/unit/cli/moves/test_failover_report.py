@@ -28,7 +28,7 @@ from srm.errors import IntegrityError, NotFoundError, UsageError
 from srm.pages.folder import export_report, signature_file
 
 KEY = signing_key()
-PAGE = Path(__file__).parents[4] / "docs" / "report.md"
+PAGE = Path(__file__).parents[4] / "docs" / "formats.md"
 
 
 def srm(*arguments: object) -> Result:

@@ -67,7 +67,7 @@ class GroupReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveReport:
-    """Report of one move; docs/report.md says of each field what it means.
+    """Report of one move; docs/formats.md says of each field what it means.
 
     ``rpo_records`` counts records on the source that the target did not have at go, None while
     that is not known: an unplanned move does not read its source. They are between

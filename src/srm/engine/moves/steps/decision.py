@@ -3,7 +3,7 @@
 The target's register decides. Go writes its intent on the source, then the decision on the target;
 release writes to the target, or, where that is away, to the source if there is no intent. So a
 release that reaches the target shuts out a go that has not decided, and one that does not reach it
-is refused where a go may have decided. docs/moves.md has the whole of it.
+is refused where a go may have decided. docs/move-protocol.md has the whole of it.
 """
 
 from __future__ import annotations

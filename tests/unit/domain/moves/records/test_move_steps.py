@@ -9,7 +9,7 @@ from typing import get_args
 from srm.domain.moves.records.progress import DECIDED, HELD, RUN_STEPS, STEPS, MoveStep, RunStep
 from srm.domain.moves.routing.redirects import step_in_force
 
-PAGE = Path(__file__).parents[5] / "docs" / "moves.md"
+PAGE = Path(__file__).parents[5] / "docs" / "failover.md"
 
 
 def test_records_have_the_intents_and_ends_of_the_steps_in_their_order() -> None:

@@ -58,7 +58,7 @@ def test_a_report_that_is_none_is_invalid() -> None:
 
 
 def test_every_field_is_explained() -> None:
-    page = (DOCS / "report.md").read_text("utf-8")
+    page = (DOCS / "formats.md").read_text("utf-8")
     explained = set(re.findall(r"`([a-z_0-9]+)`", page))
 
     assert set(names(PUBLISHED)) - explained == set()
