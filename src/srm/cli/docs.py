@@ -48,9 +48,7 @@ def _section(command: Any, context: typer.Context, level: int) -> Iterator[str]:
     yield f"{'#' * level} `{context.command_path}`\n"
     yield from _body(command, context)
     for name, child in getattr(command, "commands", {}).items():
-        yield from _section(
-            child, typer.Context(child, info_name=name, parent=context), level + 1
-        )
+        yield from _section(child, typer.Context(child, info_name=name, parent=context), level + 1)
 
 
 def _body(command: Any, context: typer.Context) -> Iterator[str]:

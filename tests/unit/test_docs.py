@@ -1,0 +1,129 @@
+"""Links between pages lead somewhere, and pages keep to the words of CONTRIBUTING."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from srm.cli.main import app
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
+    *sorted(DOCS.rglob("*.md")),
+]
+GENERATED = {"commands.md", "configuration.md", "benchmarks.md"}
+WRITTEN = [page for page in PAGES if page.name not in GENERATED and "decisions" not in page.parts]
+CODE = re.compile(r"^```.*?^```|^    .*?$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+TABLES = re.compile(r"<!-- Metrics: .*?<!-- End of the metrics -->", re.DOTALL)
+RULES = re.compile(r"^## Language$.*?^## ", re.DOTALL | re.MULTILINE)
+AVOIDED = re.compile(
+    r"\b(tells?|told|telling|asks|asked|asking|stands?|stood|(?:go|goes|went|going) on|nobody|"
+    r"somebody|whoever|no one|anew|of late|so many|done without|by now|meanwhile|passed over|"
+    r"beside|behind (?:it|them|what|that|which)|strange|doubt(?:s|ed)?|believed?|given up|at rest|"
+    r"signs? of life|away)\b",
+    re.IGNORECASE,
+)
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the names that the headings of a page have in links, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in headings}
+
+
+def broken(page: Path) -> Iterator[str]:
+    text = CODE.sub("", page.read_text("utf-8"))
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        name, _, anchor = link.partition("#")
+        if "://" in link:
+            continue
+        target = (page.parent / name).resolve() if name else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            yield link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_to_pages_and_headings_that_exist(page: Path) -> None:
+    assert list(broken(page)) == []
+
+
+def test_pages_named_in_programs_and_tests_exist() -> None:
+    found = subprocess.run(
+        ["git", "grep", "-hoIE", r"docs/[a-z0-9-]+\.(md|json)", "--", ".", ":!CHANGELOG.md"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    named = set(found.stdout.split())
+
+    assert len(named) > 10
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []
+
+
+def test_each_page_is_in_the_index() -> None:
+    index = (DOCS / "README.md").read_text("utf-8")
+
+    pages = {page.name for page in DOCS.glob("*.md")} - {"README.md"}
+    assert sorted(name for name in pages if f"]({name})" not in index) == []
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_prose_keeps_to_plain_words(page: Path) -> None:
+    text = RULES.sub("", TABLES.sub("", page.read_text("utf-8")))
+
+    assert [line for line in CODE.sub("", text).splitlines() if AVOIDED.search(line)] == []
+
+
+def commands(page: Path) -> Iterator[tuple[str, list[str]]]:
+    """Return the lines of a page's code that call ``srm``, with their words."""
+    for block in CODE.findall(page.read_text("utf-8")):
+        if block.startswith("`") and not block.startswith("```"):
+            continue
+        for line in block.replace("\\\n", " ").splitlines():
+            plain = re.sub(r"\s#.*| [|>].*|\[.*?\]|^\$ ", "", line.strip())
+            if re.match(r"(\S*/)?srm \S", plain) and "..." not in plain:
+                yield line, shlex.split(plain)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_commands_on_a_page_exist_with_their_options(page: Path) -> None:
+    wrong = []
+    for line, words in commands(page):
+        command: Any = typer.main.get_command(app)
+        rest = words[1 : words.index("--")] if "--" in words else words[1:]
+        while rest and rest[0] in getattr(command, "commands", {}):
+            command, rest = command.commands[rest[0]], rest[1:]
+        takers = [command, *getattr(command, "commands", {}).values()]
+        known = {name for taker in takers for each in taker.params for name in each.opts}
+        options = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
+        if not options <= known or (len(takers) > 1 and not rest):
+            wrong.append(line)
+
+    assert wrong == []
+
+
+def test_files_named_in_the_architecture_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    files = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+
+    named = set(re.findall(r"`([\w./]+\.py|[\w./]+/)`", text))
+    assert len(named) > 60
+    missing = {
+        name
+        for name in named
+        if not any(f"/{name.removeprefix('../')}" in f"/{file}" for file in files)
+    }
+    assert missing == set()
