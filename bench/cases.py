@@ -70,10 +70,10 @@ class Case:
             many = "1 partition" if self.partitions == 1 else f"{self.partitions} partitions"
             far = self.surroundings.far
             extra = {
-                "compacted": ", half of the records compacted away",
+                "compacted": ", half of the records removed by compaction",
                 "copy": ", provenance headers" if self.surroundings.provenance else "",
             }[self.kind]
-            line = f", {far} 50 ms away" if far else ""
+            line = f", {far} at 50 ms" if far else ""
             return f"{self.payload.title}, {many}{extra}{line}"
         return {
             "latency": f"{self.rate:,} records/s",

@@ -159,7 +159,7 @@ _MAPS: Final = (
     ("the same offsets again, without it", 10, "ms", _LONG, _ms("warm_translate_seconds")),
     ("a checkpoint pass over moved commits", 2000, "ms", _PASS, _ms("second_seconds")),
     ("a slot starts with 1 000 partitions", 5000, "ms", _START, _ms("seconds")),
-    ("longest pause of others meanwhile", 100, "ms", _START, _detail("longest_pause_ms")),
+    ("longest pause of others during it", 100, "ms", _START, _detail("longest_pause_ms")),
 )
 
 _TO_TUNED: Final = "to mm2-tuned"
@@ -208,8 +208,8 @@ GOALS: Final = (
     _rate_goal("one partition, batches of 128 KB", "1kb-1p", 3),
     _rate_goal("one partition, batches of 16 KB", "1kb-16kb-1p", 3),
     Goal("records/s of 64 partitions, to 4", 0.9, _MIN, "x", _partitions_ratio),
-    _rate_goal("one partition, target 50 ms away", "far-target", 3),
-    _rate_goal("one partition, source 50 ms away", "far-source", 3),
+    _rate_goal("one partition, target at 50 ms", "far-target", 3),
+    _rate_goal("one partition, source at 50 ms", "far-source", 3),
     Goal(
         f"CPU of the replicator at 1 000 records/s, {_TO_TUNED}",
         0.6,
