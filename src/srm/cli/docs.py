@@ -45,7 +45,7 @@ def render() -> str:
 
 def _section(command: Any, context: typer.Context, level: int) -> Iterator[str]:
     """Return the lines of one command, then those of its subcommands."""
-    yield f"{'#' * level} `{context.command_path}`\n"
+    yield f"{'#' * level} `{context.command_path}`"
     yield from _body(command, context)
     for name, child in getattr(command, "commands", {}).items():
         yield from _section(child, typer.Context(child, info_name=name, parent=context), level + 1)
@@ -53,7 +53,7 @@ def _section(command: Any, context: typer.Context, level: int) -> Iterator[str]:
 
 def _body(command: Any, context: typer.Context) -> Iterator[str]:
     """Return help, arguments and options of a command, without those that all commands share."""
-    yield f"{inspect.cleandoc(command.help or '')}\n"
+    yield f"{_unwrapped(command.help)}\n"
     parameters = [p for p in command.get_params(context) if _SHARED.isdisjoint(p.opts)]
     own = [p for p in parameters if not _is_setting(p, context)]
     records = filter(None, (parameter.get_help_record(context) for parameter in own))
@@ -66,7 +66,13 @@ def _body(command: Any, context: typer.Context) -> Iterator[str]:
     if options:
         yield "\n".join(options) + "\n"
     if command.epilog:
-        yield f"{inspect.cleandoc(command.epilog)}\n"
+        yield f"{_unwrapped(command.epilog)}\n"
+
+
+def _unwrapped(text: str | None) -> str:
+    """Return the paragraphs of a text, each on one line."""
+    paragraphs = inspect.cleandoc(text or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _is_setting(parameter: Any, context: typer.Context) -> bool:

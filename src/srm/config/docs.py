@@ -88,21 +88,7 @@ Values kept elsewhere are written as for Kafka: `${file:/etc/secret.properties:k
 Lists are separated by commas; each entry of a list of patterns is a name or a regular expression
 that has to match the whole name. Intervals are seconds; fractions are taken.
 
-## Differences from MirrorMaker 2
-
-- `topics` and `groups` have no match-all default: where neither they nor the lists of `srm-control`
-  name anything for a flow, nothing is copied.
-- New topics are looked for every 2 seconds, new groups with each emission of checkpoints.
-- Two aliases of one cluster are refused: the file may not give them a common address, and a flow
-  stops where both ends have one cluster id.
-- `IdentityReplicationPolicy`, custom policies and custom filter classes are refused.
-- `GSSAPI` (Kerberos), other unknown SASL mechanisms, JKS stores and PKCS12 trust stores are refused
-  (docs/security.md).
-- ACLs are not copied, and transformations (`transforms`, `predicates`) are not applied.
-- A remote topic that MirrorMaker 2 has filled is not filled a second time. Its partitions stop
-  until you [decide](operate.md#a-remote-topic-that-others-have-filled).
-- Only committed records are copied unless `isolation.level = read_uncommitted` is set for the
-  consumer on the source (MirrorMaker 2 copies aborted ones too unless told not to).
+What differs from MirrorMaker 2 is in [migrate](migrate-from-mm2.md#what-differs).
 """
 
 _CLIENTS_HEAD: Final = """\
@@ -116,7 +102,7 @@ as well. Names of the Java clients and of librdkafka are taken.
 
 In a replication, records are fetched with the consumer settings of the source, and copies, map,
 positions and heartbeats are written with the producer settings of the target; `admin.` settings are
-for what only administrators ask. So each may log in as a user of its own (docs/security.md), and
+for what only administrators may do. So each may log in as a user of its own (docs/security.md), and
 brokers see each `client.id` (`srm` where none is set) in their request logs, quotas and metrics.
 """
 
