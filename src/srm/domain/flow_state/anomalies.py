@@ -6,8 +6,8 @@ id, and count as long as that topic exists.
 
 What people decide is a note as well, under a key of its own in the partition of commands. It is
 about records that only the source has, or has no more, when it returns from a disaster
-(docs/recover.md): slots read it when they take the partition on. Or it is about records of others in
-the remote topic (docs/data-plane.md): slots hear of it at once.
+(docs/recover.md): slots read it when they take the partition on. Or it is about records of others
+in the remote topic (docs/operate.md): slots hear of it at once.
 """
 
 from __future__ import annotations
