@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
 
 from rich.console import Console
 
@@ -35,6 +36,17 @@ def test_a_flow_that_is_well_has_one_word_for_it() -> None:
     assert lines[0].startswith("P->B: RUNNING, replicator local-1 on host-7, heard from 0 s ago")
     assert lines[2].split() == ["Payments", "P.Payments", "1", "100", "0", "caught-up", "RUNNING"]
     assert len(lines) == 3
+
+
+def test_the_pages_show_what_the_command_prints() -> None:
+    driver = DriverStatus("d", "local-17", "host-7", 42, 500, alive=True)
+    slots = tuple(SlotStatus(str(number), 1, 2, 500, alive=True) for number in range(2))
+
+    line = shown(replace(WELL, driver=driver, slots=slots, remaining=12))[0]
+
+    root = Path(__file__).parents[4]
+    for page in (root / "README.md", root / "docs" / "failover.md"):
+        assert f"\n{line}\nif P died now: " in page.read_text("utf-8")
 
 
 def test_reasons_come_with_what_to_do_and_no_hint_says_it_again() -> None:

@@ -84,6 +84,15 @@ def test_the_chain_ends_with_the_one_thing_to_do(flow: RunningFlow, config: Path
     assert lines[-1] == "to do: srm-control topics --source P --target B --add Topic"
 
 
+def test_the_page_shows_what_the_command_prints(flow: RunningFlow, config: Path) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "operate.md").read_text("utf-8")
+    shown = page.partition("$ srm why Orders --flow 'P->B'\n")[2].partition("```")[0]
+    flow.p.add_topic("Orders", 1)
+
+    lines = [line.rstrip() for line in run(config, "Orders", "-f", "P->B").output.splitlines()]
+    assert lines == shown.splitlines()
+
+
 def test_where_nothing_is_wrong_there_is_nothing_to_do(flow: RunningFlow, config: Path) -> None:
     shown = run(config, "P.Topic", "-f", "P->B")
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -253,6 +254,7 @@ def test_a_target_that_others_have_filled_is_claimed_once_and_copied_to_when_tha
                 site.copy.reason
             )
             assert "srm topics append --flow 'P->B' --topic T" in site.copy.action
+            assert site.copy.reason in _shown_on_the_page()
             site.lifecycle.hear([replace(decided, target_topic_id="another topic")])
             assert site.copy.phase is Phase.STOPPED
             site.lifecycle.claim(site.copy)
@@ -267,6 +269,12 @@ def test_a_target_that_others_have_filled_is_claimed_once_and_copied_to_when_tha
     assert site.told.notes == ["foreign records at target offsets 0 to 0"]
     warnings = [one for one in caplog.records if one.levelno == logging.WARNING]
     assert sum("holds records that srm did not copy" in one.message for one in warnings) == 1
+
+
+def _shown_on_the_page() -> str:
+    """Return docs/operate.md on one line, with the names and offsets of these tests."""
+    page = (Path(__file__).parents[4] / "docs" / "operate.md").read_text("utf-8")
+    return " ".join(page.split()).replace("Payments", "T").replace("0 to 99", "0 to 0")
 
 
 def test_a_partition_that_a_decision_takes_up_is_not_taken_up_again_by_its_retry(

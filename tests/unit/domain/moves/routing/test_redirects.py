@@ -101,6 +101,18 @@ def test_people_are_told_whom_to_stop_where_and_what_to_prepare():
     ]
 
 
+def test_the_page_shows_what_people_read():
+    page = " ".join((SCHEMA.parent / "redirect.md").read_text("utf-8").split())
+    members = {"audit": ("audit-1@10.0.0.3",)}
+
+    asks = [
+        *list(asks_at_hold(REQUEST, "b1:9092", members, {}))[:1],
+        *list(asks_at_go(REQUEST, "b1:9092", members, {}))[:1],
+    ]
+    assert len(asks) == 2
+    assert [ask for ask in asks if f"please: {ask}" not in page] == []
+
+
 def test_people_are_told_whom_to_start_with_which_address():
     asks = list(asks_at_go(REQUEST, "b1:9092", {"audit": ("app-1@10.0.0.3",)}, {"Payments": 1}))
 
