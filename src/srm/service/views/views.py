@@ -146,11 +146,11 @@ class Views:
 
     def topics(self, flow: Flow) -> tuple[TopicRow, ...]:
         """Describe the topics of a flow; errors as :meth:`seen`."""
-        return self._cached("topics", self.last_look(flow)[0], flow_rows.topic_rows)
+        return self._reuse("topics", self.last_look(flow)[0], flow_rows.topic_rows)
 
     def groups(self, flow: Flow) -> tuple[GroupRow, ...]:
         """Describe the groups of a flow; errors as :meth:`seen`."""
-        return self._cached("groups", self.last_look(flow)[0], flow_rows.group_rows)
+        return self._reuse("groups", self.last_look(flow)[0], flow_rows.group_rows)
 
     def topic(self, flow: Flow, name: str) -> TopicRow:
         """Describe a topic by the name it has on either side.
@@ -265,7 +265,7 @@ class Views:
             why = f"cluster {target!r} is not watched here, only {watched}"
             raise ElsewhereError(why, target) from None
 
-    def _cached(
+    def _reuse(
         self, kind: str, look: FlowLook, make: Callable[[FlowLook], tuple[_T, ...]]
     ) -> tuple[_T, ...]:
         known = self._rows.get((kind, look.flow))
