@@ -97,11 +97,16 @@ class Director:
         self.clients.lose(source)
         self.tick(self.rng.randint(0, 6))
         self._move(MoveRequest("failover", source, target, mode="unplanned"))
-        self.tick(self.rng.randint(0, 8))
-        self.say(f"{source} returns")
-        self.sites.clusters[source].recover()
-        self.sites.down.discard(source)
-        self.tick(self.rng.randint(0, 6))
+        self._bring_back(source)
+
+    def _bring_back(self, alias: str) -> None:
+        """Let a cluster return, unless others have seen it return already."""
+        if alias in self.sites.down:
+            self.tick(self.rng.randint(0, 8))
+            self.say(f"{alias} returns")
+            self.sites.clusters[alias].recover()
+            self.sites.down.discard(alias)
+            self.tick(self.rng.randint(0, 6))
 
     def settle(self) -> None:
         """Settle what is paused, with any choice."""
@@ -156,6 +161,8 @@ class Director:
                     moves.release(context, move_id)
             else:
                 self.say(f"the late process ends: {error}")
+        finally:
+            host.stall_at = 0  # what is read of it at the end is no step
 
     def _plan(self, context: MoveContext, request: MoveRequest, move_id: str) -> MovePlan:
         """Plan a move, and once again after doing what the plan says is to be done first."""
@@ -187,9 +194,10 @@ class Director:
         try:
             self.carry_on(other, self._plan(other, request, move_id), number)
             if self.at == request.target and self.rng.random() < 0.7:
-                self.tick(4)
                 if request.is_unplanned:
+                    self._bring_back(request.source)
                     self.settle()
+                self.tick(4)
                 self.move_over()
         except SrmError as error:
             self.say(f"{move_id} is not taken over: {error}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.config.model import FlowConfig
@@ -44,6 +44,8 @@ from srm_lab.testing.simulation.moves.hosts import Host
 
 TOPIC: Final = "Payments"
 _SLOT: Final = Incarnation(1, "aa")
+_LOOKS: Final = 0.2
+"""Chance that a slot looks in a step where an idle copy ends."""
 
 
 class Copier:
@@ -97,6 +99,7 @@ class Copier:
         place, copy = self._original(number), TopicPartition(self._remote, number)
         known = self.positions[number]
         if known.source_next >= end:
+            self._look_at_end(number, copy)
             return
         if number not in self._claimed:
             self._claimed.add(number)
@@ -109,10 +112,22 @@ class Copier:
             there = self._target.produce(self._remote, number, 1, timestamp_ms=self._sites.clock())
             records[self.flow.target, copy].append(records[self.flow.source, place][offset])
             self._runs[number].append(Run(offset, there - 1, 1))
-        position = Position(end, self._target.high_watermarks([copy])[copy], end)
+        self._reach(number, Position(end, self._target.high_watermarks([copy])[copy], end))
+
+    def _look_at_end(self, number: int, copy: TopicPartition) -> None:
+        """Claim, at times, a copy that has only markers after its position: consumers pass them."""
+        known, end = self.positions[number], self._target.high_watermarks([copy])[copy]
+        if end > known.target_next and self._sites.rng.random() < _LOOKS:
+            self.mark(copy)
+            self._claimed.add(number)
+            self._reach(number, replace(known, target_next=end + 1))
+
+    def _reach(self, number: int, position: Position) -> None:
         self.positions[number] = position
         # A record that was left out may have the place of a marker on the line of the last run.
-        self.maps.maps[place] = OffsetMap.of(self._runs[number], position, open_end=False)
+        self.maps.maps[self._original(number)] = OffsetMap.of(
+            self._runs[number], position, open_end=False
+        )
 
     def _left_out(self, place: TopicPartition) -> list[tuple[int, int]]:
         notes = in_force(self.maps.notes.get(place, ()))
