@@ -190,11 +190,21 @@ def groups_after_loss(
     known: LastPlaces,
     routing: RoutingTables,
 ) -> MoveScope:
-    """Choose the groups that a request names, or all with a last known place or a follower."""
+    """Choose the groups that a request names, or all with a last known place or a follower.
+
+    A move of everything also takes those that a route leads to the source: a move has sent them
+    there, and the source was lost before it left any place of theirs on the target.
+    """
     if request.groups:
         return MoveScope(topics, tuple(sorted(request.groups)))
     config, prefix = context.forward.config, group_subject("")
     selection = group_filter(config.groups, config.groups_exclude)
     subjects = (ack.subject for ack in routing.acks if ack.subject.startswith(prefix))
     found = {*known.places, *(subject.removeprefix(prefix) for subject in subjects)}
+    if not request.topics:
+        found |= {
+            subject.removeprefix(prefix)
+            for subject, route in routing.merge.items()
+            if subject.startswith(prefix) and route.cluster == request.source
+        }
     return MoveScope(topics, tuple(sorted(filter(selection.matches, found))))

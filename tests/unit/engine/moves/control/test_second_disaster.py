@@ -70,6 +70,28 @@ def test_an_emission_writes_the_routes_that_a_returned_cluster_has_missed(
     assert (plan.blocking, plan.group_names) == ((), ("far", "near"))
 
 
+def test_groups_leave_a_lost_cluster_that_a_move_sent_them_to_just_before(
+    returned: Disaster,
+) -> None:
+    """B was lost before it left a checkpoint of theirs on P: the routes alone say where they are.
+
+    A move of some topics leaves them: what they read is not known.
+    """
+    world = returned.world
+    remember(world, "B")
+    everything = replace(BACK, topics=(), groups=())
+
+    plan = moves.plan(without_b(world), everything, "m2")
+    some = moves.plan(without_b(world), replace(BACK, groups=()), "m3", dry_run=True)
+    moves.hold(without_b(world), "m2")
+    moves.apply(without_b(world), "m2")
+    moves.go(without_b(world), "m2")
+
+    assert (plan.blocking, plan.group_names) == ((), ("far", "near"))
+    assert some.group_names == ()
+    assert {(route.cluster, route.state) for route in world.routes("P").values()} == {("P", "go")}
+
+
 def test_an_emission_fences_no_step_of_a_move_where_nothing_is_missing(returned: Disaster) -> None:
     world = returned.world
     emit(world.context("B", "P").forward)
