@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,9 +18,11 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.recovery.settlement import Settlement, decisions, outcome_of, plan_settlement
 from srm.domain.recovery.source_return import SourceReturn
+from srm.domain.text.amount import some
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.flows.loss_forecast import as_move
 from srm.engine.flows.supervision import standing_pause
+from srm.engine.moves.control.move_records import MoveStore
 from srm.engine.moves.control.registers import level
 from srm.engine.ports import FlowContext, FlowSwitch
 from srm.engine.recovery.look import ReturnedLogs, Show, look_at_source
@@ -58,7 +60,9 @@ def plan_return(
     """
     found = look_at_source(context, logs, show)
     settlement = plan_settlement(found, named, default)
-    settlement = replace(settlement, blocked=(*settlement.blocked, *open_restores(context)))
+    undecided = _undecided(context, found, settlement)
+    blocked = (*settlement.blocked, *open_restores(context), *undecided)
+    settlement = replace(settlement, blocked=blocked)
     move_id = found.pause.move_id if found.pause else ""
     outcome = outcome_of(found, settlement, move_id, by, context.now_ms())
     return SettledReturn(found, settlement, outcome, applied=False)
@@ -123,6 +127,25 @@ def settle_return(
     if not switch.resume({note.key(): note.value() for note in notes}, before.request):
         raise _overtaken(context, "settled")
     return SettledReturn(planned.found, planned.settlement, planned.outcome, applied=True)
+
+
+def _undecided(context: FlowContext, found: SourceReturn, settlement: Settlement) -> Iterator[str]:
+    """Say which moves of the pause are open, where something would be kept or discarded.
+
+    Until they are decided the clients may stay on the source: what they wrote is no residue then.
+    """
+    left_out = [topic for topic, choice in settlement.choices.items() if choice != "merge"]
+    if not left_out or found.pause is None:
+        return
+    store = MoveStore(as_move(context))
+    for move_id in found.pause.moves:
+        if store.find_plan(move_id) is None or (at := store.progress(move_id)).is_decided:
+            continue
+        yield (
+            f"move {move_id} has paused {context.config.flow} and is {at.step}, not decided: "
+            f"{some(left_out)} can be merged only; finish it ('srm failover go {move_id}') or end "
+            f"it ('srm failover release {move_id}')"
+        )
 
 
 def _overtaken(context: FlowContext, how: str) -> ConflictError:

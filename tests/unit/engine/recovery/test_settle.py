@@ -22,6 +22,7 @@ from srm.domain.flow_state.stale_positions import CopiedTopic
 from srm.domain.groups.ledger import LedgerEntry
 from srm.domain.moves.records.outcome import GroupOutcome, Outcome, PartitionOutcome
 from srm.domain.moves.records.plan import MovePlan
+from srm.domain.moves.records.progress import MoveProgress
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.routes import ERA, Route, topic_subject
 from srm.domain.names import internal_topics
@@ -487,6 +488,26 @@ def test_the_cluster_that_returned_gets_the_routes_that_it_has_not_seen(
 
     history = context.source.compacted_topic(internal_topics.ROUTING).read_history()
     assert read_routes(context.source, history)[topic_subject("Payments")].move_id == "m1"
+
+
+@pytest.mark.parametrize("choice", ["keep", "discard"])
+def test_nothing_is_left_out_while_the_move_that_paused_the_flow_is_undecided(
+    returned: Returned, choice: str
+) -> None:
+    """Its release leaves the clients on the source: what they wrote is no residue."""
+    context, moves = returned.context, internal_topics.MOVES
+    request = MoveRequest("failover", "P", "B", mode="unplanned")
+    plan = MovePlan("m1", 0, request, ("Payments",), (), (), (), "settings")
+    ensure_compacted(context.target, moves)
+    context.target.compacted_topic(moves).write({b"plan:m1": plan.value()})
+
+    with pytest.raises(GateClosedError, match="move m1 has paused P->B and is planned"):
+        returned.settle(Payments=choice)
+
+    assert standing_pause(context) == PAUSE
+    gone = MoveProgress("m1").at("gone", 5)
+    context.target.compacted_topic(moves).write({b"progress:m1": gone.value()})
+    assert returned.settle(Payments=choice).applied
 
 
 def test_an_outcome_of_any_size_is_kept_in_parts(returned: Returned, sites) -> None:
