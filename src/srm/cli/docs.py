@@ -53,7 +53,7 @@ def _section(command: Any, context: typer.Context, level: int) -> Iterator[str]:
 
 def _body(command: Any, context: typer.Context) -> Iterator[str]:
     """Return help, arguments and options of a command, without those that all commands share."""
-    yield f"{_unwrapped(command.help)}\n"
+    yield f"{_unwrap(command.help)}\n"
     parameters = [p for p in command.get_params(context) if _SHARED.isdisjoint(p.opts)]
     own = [p for p in parameters if not _is_setting(p, context)]
     records = filter(None, (parameter.get_help_record(context) for parameter in own))
@@ -66,10 +66,10 @@ def _body(command: Any, context: typer.Context) -> Iterator[str]:
     if options:
         yield "\n".join(options) + "\n"
     if command.epilog:
-        yield f"{_unwrapped(command.epilog)}\n"
+        yield f"{_unwrap(command.epilog)}\n"
 
 
-def _unwrapped(text: str | None) -> str:
+def _unwrap(text: str | None) -> str:
     """Return the paragraphs of a text, each on one line."""
     paragraphs = inspect.cleandoc(text or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)

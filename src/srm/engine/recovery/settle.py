@@ -60,7 +60,7 @@ def plan_return(
     """
     found = look_at_source(context, logs, show)
     settlement = plan_settlement(found, named, default)
-    undecided = _undecided(context, found, settlement)
+    undecided = _open_moves(context, found, settlement)
     blocked = (*settlement.blocked, *open_restores(context), *undecided)
     settlement = replace(settlement, blocked=blocked)
     move_id = found.pause.move_id if found.pause else ""
@@ -129,7 +129,7 @@ def settle_return(
     return SettledReturn(planned.found, planned.settlement, planned.outcome, applied=True)
 
 
-def _undecided(context: FlowContext, found: SourceReturn, settlement: Settlement) -> Iterator[str]:
+def _open_moves(context: FlowContext, found: SourceReturn, settlement: Settlement) -> Iterator[str]:
     """Say which moves of the pause are open, where something would be kept or discarded.
 
     Until they are decided the clients may stay on the source: what they wrote is no residue then.
