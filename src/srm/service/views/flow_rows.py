@@ -191,16 +191,16 @@ def _group_row(plan: GroupPlan, outlook: Outlook, error: str) -> GroupRow:
 
 
 def _as_seen(plan: GroupPlan, outlook: Outlook) -> GroupRow:
-    places, problems = outlook.places(plan.group), list(_problems(plan, outlook))
+    known, problems = outlook.known(plan), list(_problems(plan, outlook))
     return GroupRow(
         plan.group,
-        len(places),
+        len(known),
         outlook.away.known_ms.get(plan.group),
         outlook.read_again(plan),
         plan.total_skipped,
         outlook.followers(plan.group),
-        not problems if places else None,
-        next(iter(problems), "") if places else NO_CHECKPOINT,
+        not problems if known else None,
+        next(iter(problems), "") if known else NO_CHECKPOINT,
         group_proof(plan.group, outlook.proof)[1],
         outlook.works_there(plan.group),
     )

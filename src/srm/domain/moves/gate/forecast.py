@@ -86,8 +86,9 @@ class TopicForecast:
 class GroupForecast:
     """What happens to one group.
 
-    ``partitions`` are those with a checkpoint: it continues there. ``re_read`` records at most are
-    read again: all that is on the target behind that, which it may or may not have read before.
+    ``partitions`` are those with a checkpoint, or a commit of its own on the target: it continues
+    there. ``re_read`` records at most are read again: all that is on the target after that, which
+    it may or may not have read before.
     ``skipped`` are those that the target does not hold any more. ``age_ms`` is how long ago its
     place was known: its newest checkpoint, or the last emission that found it unchanged. None
     where there is none. ``stood_still``: that emission had found its place as it was before. It is

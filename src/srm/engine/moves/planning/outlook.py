@@ -97,6 +97,14 @@ class Outlook:
         """Return the last known places of a group, by partition on the target."""
         return self.facts.last_places(group)
 
+    def known(self, plan: GroupPlan) -> frozenset[TopicPartition]:
+        """Return the partitions on the target where it is known how a group continues.
+
+        Its last known place says it, or its own commit there.
+        """
+        resumed = (each.target for each in plan.positions if each.resume is not None)
+        return frozenset((*self.places(plan.group), *resumed))
+
     def followers(self, group: str) -> int:
         """Count the clients of a group that lately said, on the target, that they follow routes."""
         return len(self.presence.followers(group_subject(group)))
@@ -113,26 +121,26 @@ class Outlook:
             source: the ends of the source's logs, queried with the positions of this look; None
                 where the source was not queried or does not answer.
         """
-        known = tuple(self._partition_facts(source))
+        partitions = tuple(self._partition_facts(source))
         growth = sum(report.source_growth for report in self.facts.maps.reports)
         return Forecast(
             made_ms=now_ms,
-            topics=forecast_topics(known, now_ms, growth),
+            topics=forecast_topics(partitions, now_ms, growth),
             groups=tuple(
                 GroupForecast(
                     plan.group,
-                    len(self.places(plan.group)),
+                    len(self.known(plan)),
                     self.read_again(plan),
                     plan.total_skipped,
                     self._age_ms(plan.group, now_ms),
                     plan.group in self.away.still,
                 )
                 for plan in self.plans
-                if self.places(plan.group)
+                if self.known(plan)
             ),
-            unseen=tuple(plan.group for plan in self.plans if not self.places(plan.group)),
+            unseen=tuple(plan.group for plan in self.plans if not self.known(plan)),
             transactions=self.transactions,
-            rate=max(rate_of(known), growth),
+            rate=max(rate_of(partitions), growth),
         )
 
     def read_again(self, plan: GroupPlan) -> int:
@@ -223,7 +231,8 @@ def read_outlook(
         context: the flows; the source is never queried.
         request: the move.
         chosen: what moves, if an earlier look chose it.
-        with_groups: whether to read how groups are on the target now: a request for each.
+        with_groups: whether to read how groups are on the target now: a request for each. Else
+            commits there are read of those alone that have no last known place.
         also: topics whose positions are wanted too, though they do not move.
 
     Raises:

@@ -289,12 +289,12 @@ def loss_warnings(outlook: Outlook, move_id: str) -> Iterator[Finding]:
     facts = outlook.facts
     target, flow = facts.request.target, facts.request.flow
     for plan in facts.plans:
-        if not outlook.places(plan.group):
+        if not outlook.known(plan):
             yield warning(
                 "no-place",
-                f"group {plan.group} has no checkpoint: where it starts on {target} is left to "
-                f"auto.offset.reset of its clients; while {flow.source} answers: srm checkpoints "
-                f"emit --flow '{flow}'",
+                f"group {plan.group} has no checkpoint and no commit of its own: where it starts "
+                f"on {target} is left to auto.offset.reset of its clients; while {flow.source} "
+                f"answers: srm checkpoints emit --flow '{flow}'",
             )
     if unserved := outlook.without_leader:
         yield warning(

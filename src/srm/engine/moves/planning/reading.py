@@ -76,14 +76,15 @@ def read_target(
         known: the last known places of groups.
         routing: the routes, if they were read before.
         also: topics whose positions are wanted too, though they do not move.
-        with_groups: whether to read how groups are on the target now: a request for each.
+        with_groups: whether to read how groups are on the target now: a request for each. Else
+            commits there are read of those alone that have no last known place.
 
     Raises:
         SrmError: the target does not answer.
     """
     target, pairs = context.target, topic_pairs(context, topics)
-    queried = sorted(groups) if with_groups else []
-    described = target.groups(queried) if queried else {}
+    queried = sorted(group for group in groups if with_groups or not known.places.get(group))
+    described = target.groups(queried) if with_groups and queried else {}
     on_target = known.topics
     committed, errors = per_group(target.commits_of(queried))
     places = partitions(on_target, [pair.target_topic for pair in pairs])

@@ -9,8 +9,10 @@ from tests.unit.engine.moves.giving_up import UNPLANNED, Disaster, disaster
 
 from srm.domain.moves.routing.routes import Route, merge
 from srm.domain.names import internal_topics
+from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.flows.cluster_absence import away_cluster
+from srm.engine.flows.loss_forecast import read_known
 from srm.engine.groups.checkpoints import emit
 from srm.engine.moves import MoveContext, MoveRequest
 from srm.engine.moves.control.move_records import ensure_topics
@@ -90,6 +92,34 @@ def test_groups_leave_a_lost_cluster_that_a_move_sent_them_to_just_before(
     assert (plan.blocking, plan.group_names) == ((), ("far", "near"))
     assert some.group_names == ()
     assert {(route.cluster, route.state) for route in world.routes("P").values()} == {("P", "go")}
+
+
+def test_a_group_without_checkpoints_reads_again_from_its_own_commit_on_the_target(
+    returned: Disaster,
+) -> None:
+    """P does not know how far it has read on B; auto.offset.reset decides nothing."""
+    world = returned.world
+    remember(world, "B")
+    world.p.commit("near", {TopicPartition("Payments", 0): 97})
+
+    plan = moves.plan(without_b(world), replace(BACK, topics=(), groups=()), "m2")
+
+    assert plan.forecast is not None
+    [near] = [group for group in plan.forecast.groups if group.group == "near"]
+    assert (near.re_read, near.age_ms, plan.forecast.unseen) == (10, None, ())
+    assert not [line for line in plan.warnings if "has no checkpoint" in line]
+
+
+def test_the_forecast_of_a_flow_knows_own_commits_of_groups_without_checkpoints(
+    returned: Disaster,
+) -> None:
+    world = returned.world
+    remember(world, "B")
+
+    forecast = read_known(without_b(world).forward).forecast(world.clock())
+
+    assert [group.group for group in forecast.groups] == ["far", "near"]
+    assert forecast.unseen == ()
 
 
 def test_an_emission_fences_no_step_of_a_move_where_nothing_is_missing(returned: Disaster) -> None:
