@@ -119,7 +119,8 @@ def groups_on_source(
 ) -> MoveScope:
     """Choose the groups that a request names, or all with offsets on what moves.
 
-    A group that has joined and committed nothing moves if its clients follow routes.
+    A group that has joined and committed nothing moves if its clients follow routes. A move of
+    everything also takes those without offsets that a route leads to the source.
 
     Raises:
         UsageError: a group that was named commits no offsets.
@@ -157,23 +158,30 @@ def groups_on_source(
     unread = [f"group {name} is not moved: {why.text}" for name, why in errors.items()]
     found = {name for name, offsets in committed.items() if {tp.topic for tp in offsets} & ours}
     fresh = {name for name, offsets in committed.items() if not offsets and listed[name].members}
-    known, following = _followers(context, ours) if fresh else (set(), set())
+    routing = RoutingTables.read(context) if fresh or not request.topics else None
+    known, following, routed = set[str](), set[str](), set[str]()
+    if routing is not None:
+        known, following = _followers(routing, ours)
+        with_offsets = {name for name, offsets in committed.items() if offsets}
+        unmovable = {n for n, group in listed.items() if group.kind in WITHOUT_OFFSETS}
+        routed = set(filter(selection.matches, _routed_to_source(request, routing)))
+        routed -= with_offsets | unmovable | errors.keys()
     silent = [
         f"group {name} has members and has committed nothing, so what it reads is not known: it is "
         f"not moved, name it with --group to move it"
-        for name in fresh - known
+        for name in fresh - known - routed
     ]
-    groups = tuple(sorted(found | fresh & following))
+    groups = tuple(sorted(found | fresh & following | routed))
     return MoveScope(topics, groups, tuple(sorted((*share, *unread, *silent))))
 
 
-def _followers(context: MoveContext, ours: Collection[str]) -> tuple[set[str], set[str]]:
+def _followers(routing: RoutingTables, ours: Collection[str]) -> tuple[set[str], set[str]]:
     """Return the groups of which a client follows routes, and those that read some topics.
 
     A program that only restarts at another address does not say what it reads: it may be these.
     """
     prefix, known, reading = group_subject(""), set[str](), set[str]()
-    for ack in RoutingTables.read(context).acks:
+    for ack in routing.acks:
         if ack.subject.startswith(prefix):
             group = ack.subject.removeprefix(prefix)
             known.add(group)
@@ -181,6 +189,19 @@ def _followers(context: MoveContext, ours: Collection[str]) -> tuple[set[str], s
             if not topics or topics & {*ours}:
                 reading.add(group)
     return known, reading
+
+
+def _routed_to_source(request: MoveRequest, routing: RoutingTables) -> set[str]:
+    """Return the groups that a former move sent to the source, none for a move of some topics.
+
+    What they read is not known if they have not committed since.
+    """
+    prefix = group_subject("")
+    return {
+        subject.removeprefix(prefix)
+        for subject, route in routing.merge.items()
+        if not request.topics and subject.startswith(prefix) and route.cluster == request.source
+    }
 
 
 def groups_after_loss(
@@ -192,8 +213,8 @@ def groups_after_loss(
 ) -> MoveScope:
     """Choose the groups that a request names, or all with a last known place or a follower.
 
-    A move of everything also takes those that a route leads to the source: a move has sent them
-    there, and the source was lost before it left any place of theirs on the target.
+    A move of everything also takes those that a route leads to the source: it may have been lost
+    before it left any place of theirs on the target.
     """
     if request.groups:
         return MoveScope(topics, tuple(sorted(request.groups)))
@@ -201,10 +222,5 @@ def groups_after_loss(
     selection = group_filter(config.groups, config.groups_exclude)
     subjects = (ack.subject for ack in routing.acks if ack.subject.startswith(prefix))
     found = {*known.places, *(subject.removeprefix(prefix) for subject in subjects)}
-    if not request.topics:
-        found |= {
-            subject.removeprefix(prefix)
-            for subject, route in routing.merge.items()
-            if subject.startswith(prefix) and route.cluster == request.source
-        }
+    found |= _routed_to_source(request, routing)
     return MoveScope(topics, tuple(sorted(filter(selection.matches, found))))

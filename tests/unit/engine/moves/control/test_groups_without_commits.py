@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world
 
-from srm.domain.moves.routing.routes import Ack
+from srm.domain.moves.routing.routes import Ack, Route
 from srm.domain.names import internal_topics
 from srm.engine import moves
 from srm.engine.moves.control.move_records import ensure_topics
@@ -37,6 +37,26 @@ def test_it_is_named_and_stays_where_nobody_knows_what_it_reads(world: World) ->
     [line] = [one for one in plan.warnings if one.startswith("group fresh")]
     assert "has committed nothing" in line
     assert "--group" in line
+
+
+def test_those_move_without_members_that_a_route_leads_to_the_source(world: World) -> None:
+    """A move has sent them there before they committed: their clients would stay for ever.
+
+    Of a move of some topics they are no part: what they read is not known.
+    """
+    world.p.leave("fresh")
+    route = Route(1, "P", "go", "m0", 1, decided=True).value()
+    rows = dict.fromkeys((b"group:fresh", b"group:gone"), route)
+    world.p.compacted_topic(internal_topics.ROUTING).write(rows)
+    some = moves.plan(world.context(), EVERYTHING, "m1", dry_run=True)
+
+    plan = moves.plan(world.context(), replace(EVERYTHING, topics=()), "m1")
+    moves.hold(world.context(), "m1")
+
+    assert some.group_names == ("far", "near")
+    assert plan.group_names == ("far", "fresh", "gone", "near")
+    assert plan.blocking == ()
+    assert world.routes("P")["group:gone"].state == "hold"
 
 
 @pytest.mark.parametrize("positions", [{"Payments": 90}, {}])
