@@ -52,7 +52,7 @@ def test_a_log_that_somebody_else_claims_meanwhile_is_not_sealed(
             await until(both)
 
         monkeypatch.setattr("srm.replication.takeover.sealing.until_in_force", claimed_again)
-        with pytest.raises(FencedError, match="somebody else writes to it"):
+        with pytest.raises(FencedError, match="another process writes to it"):
             await seal(reader(wire, place), FLOW)
 
     wire_site.run(scenario)

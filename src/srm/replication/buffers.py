@@ -43,10 +43,10 @@ class BufferPool:
 
 
 class PooledBuffer:
-    """A borrowed byte array that goes back to its pool with the last reference to it.
+    """A borrowed byte array that returns to its pool with the last reference to it.
 
-    Views of the array are no such references: whoever keeps one keeps this as well, unless the pool
-    keeps nothing.
+    Views of the array do not count as references: keep this object as long as a view, unless the
+    pool keeps nothing.
     """
 
     __slots__ = ("_pool", "_size", "data")

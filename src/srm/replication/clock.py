@@ -1,7 +1,7 @@
-"""Seconds that only grow, for everything that expires in the data plane.
+"""Monotonic seconds for everything that expires in the data plane.
 
-The clock continues while a machine is suspended: a claim that was held through the night is over in
-the morning, as it is for the brokers. Python's monotonic clock stands still meanwhile.
+The clock continues while a machine is suspended: a claim held through the night has expired in the
+morning, as it has for the brokers. Python's monotonic clock stops in the meantime.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ def now_s() -> float:
 
 
 def until_next(every_s: float) -> float:
-    """Return how long it is to the next multiple of some seconds.
+    """Return the time until the next multiple of some seconds.
 
-    What is done at regular intervals is done at the same moments, on the whole machine: then a
-    processor that has little to do is woken once for all of it. A moment that is very near is
-    passed over, as a timer may be a little early.
+    Regular tasks of the whole machine share these moments, so an idle processor wakes once for all
+    of them. A very near moment is skipped, as a timer may be a little early.
     """
     rest_s = every_s - now_s() % every_s
     return rest_s if rest_s > every_s / 10 else rest_s + every_s
@@ -40,7 +39,7 @@ def until_next(every_s: float) -> float:
 
 @contextmanager
 def using(clock: Seconds) -> Iterator[None]:
-    """Let another clock tell the seconds: the one of a simulated world."""
+    """Use another clock, such as that of a simulation."""
     global _current  # noqa: PLW0603 - one clock for the process, as the system's is
     before, _current = _current, clock
     try:

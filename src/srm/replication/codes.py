@@ -10,7 +10,7 @@ from srm.errors import AuthorizationError, message
 
 NONE: Final = 0
 NO_ANSWER: Final = -1000
-"""Ours: the connection broke, so nobody knows what became of the batch."""
+"""Ours: the connection broke, so the fate of the batch is unknown."""
 UNEXPECTED_OFFSET: Final = -1001
 """Ours: acknowledged, but not at the offset after our last record."""
 UNREADABLE: Final = -1002
@@ -23,7 +23,7 @@ NO_ACCESS: Final = 58
 """SASL_AUTHENTICATION_FAILED, and ours for whatever else keeps srm out of a cluster."""
 
 FENCED: Final = frozenset({47, 49, 90})
-"""INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED: somebody took over."""
+"""INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED: fenced by another owner."""
 
 LEADERSHIP: Final = frozenset({5, 6, 9, 56, 74, 75})
 """LEADER_NOT_AVAILABLE, NOT_LEADER, REPLICA_NOT_AVAILABLE, KAFKA_STORAGE_ERROR (a failed disk:

@@ -1,12 +1,12 @@
-"""Proving that two ranges hold the same records by the bytes of their batches.
+"""Proof that two ranges hold the same records, by the bytes of their batches.
 
-Both sides are fetched as they are stored, side by side. ``frames.c`` takes batches apart, however
-they were cut, merged or compressed, and compares record after record where the offset map says that
-they stand. So a record costs the reading of its bytes, and no Python.
+Both sides are fetched as stored, side by side. ``frames.c`` splits batches, however they were cut,
+merged or compressed. It compares each pair of records that the offset map names. So the cost of a
+record is reading its bytes, without Python.
 
-Nothing is found out here but equality. Where there is anything else, or anything strange, an
-ordinary consumer has to look (:mod:`srm.domain.verification.comparison`): so no difference is told
-by code that knows batches from copying them.
+This finds equality only. On anything else an ordinary consumer has to compare
+(:mod:`srm.domain.verification.comparison`): so the code that copies batches never reports a
+difference.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Reading:
                 raise IntegrityError(f"{self.reader.partition}: nothing comes behind {offset}")
 
     async def answer(self, native: NativeLibrary) -> FetchedPartition:
-        """Return the next answer; begin with the one behind it."""
+        """Return the next answer; request the one after it."""
         if self._ahead is None:
             raise IntegrityError(f"{self.reader.partition}: nothing is there any more")
         answer = await self._ahead
@@ -88,7 +88,7 @@ class _Reading:
         return answer
 
     async def close(self) -> None:
-        """Wait for what was asked and is not wanted any more: answers come in order."""
+        """Wait for abandoned requests: answers arrive in order."""
         if self._ahead is not None:
             await asyncio.wait([self._ahead])
             if not self._ahead.cancelled():

@@ -1,4 +1,4 @@
-"""What the data plane needs of one Kafka cluster; srm.kafka.wire fulfils it.
+"""Port of the data plane to one Kafka cluster; srm.kafka.wire implements it.
 
 Broker error codes travel as Kafka's numbers (see :mod:`srm.replication.codes`), because a batch
 that was refused is handled by what the code means for the partition, not as an exception.
@@ -114,11 +114,11 @@ class ProduceAnswer:
 
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
-    """A leader epoch, and where the log goes on under a later one, or ends; -1 where none is known.
+    """A leader epoch and its end: where a later one starts, or the log end; -1 if not known.
 
-    An ``epoch`` lower than the one that was asked for means that the log holds nothing of that one.
-    Its end is then none of what was asked: a leader that was elected uncleanly may have more of an
-    earlier epoch than the leaders between had.
+    An ``epoch`` lower than the requested one means that the log has no records of that one. Its end
+    then says nothing about the requested epoch: a leader after an unclean election may have more of
+    an earlier epoch than the leaders between had.
     """
 
     epoch: int
@@ -158,9 +158,9 @@ class FetchSession(Protocol):
 
 
 class ProduceRequest(NamedTuple):
-    """One batch for each of some partitions, and who is told what became of them.
+    """One batch for each of some partitions, and the receiver of the results.
 
-    There is no future for each: what a request costs is paid for every few batches.
+    It has no future for each batch: the cost of a request recurs every few batches.
     """
 
     batches: Sequence[tuple[TopicPartition, memoryview]]
@@ -254,10 +254,10 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What has become of records: of ``failed`` places some are lost, for the reason given.
+    """Fate of records: some of each ``failed`` place are lost, for the given reason.
 
-    Those of ``pending`` places are on their way still. ``offsets`` are those at which the records
-    that were acknowledged since the last call stand, by place and key, the newest of each.
+    Records of ``pending`` places are still in flight. ``offsets`` are those of the records
+    acknowledged since the last call, by place and key, the newest of each.
     """
 
     failed: Mapping[Place, SrmError]
@@ -266,9 +266,9 @@ class WriteResult:
 
 
 class StateLog(Protocol):
-    """Writes to internal topics that nobody waits for; :meth:`settle` tells what became of them.
+    """Asynchronous writes to internal topics; :meth:`settle` returns their results.
 
-    One partition that cannot be written keeps no other one waiting. Threads may share it.
+    One partition that cannot be written delays no other one. Threads may share it.
     """
 
     def write(self, topic: str, key: bytes, value: bytes | None, partition: int = 0) -> None:
@@ -284,9 +284,9 @@ class StateLog(Protocol):
         ...
 
     def settle(self, places: Collection[Place], timeout_s: float) -> WriteResult:
-        """Wait until everything handed over for the places is acknowledged, has failed, or is late.
+        """Wait until all records for the places are acknowledged, have failed, or are late.
 
-        A failure is told once.
+        Each failure is returned once.
         """
         ...
 

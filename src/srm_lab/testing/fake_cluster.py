@@ -127,7 +127,7 @@ class FakeCluster:
         client: ClientKind = "admin",  # noqa: ARG002 - all are one
     ) -> dict[str, frozenset[str]]:
         """Return what may be done with topics."""
-        self._reach("asking for rights")
+        self._reach("checking rights")
         hidden = [name for name in topics if not self.rights.has("Describe", name)]
         return {name: self.rights.of(name) for name in topics if name in {*self._topics, *hidden}}
 

@@ -30,7 +30,7 @@ from srm.kafka.wire.brokers import Brokers
 _EVERYBODY: Final = "User:*"
 _ANYWHERE: Final = "*"
 
-# librdkafka's answer has no error where srm may not ask, or there is no authorizer: it is empty.
+# Without the right or an authorizer librdkafka returns an empty list instead of an error.
 _DESCRIBE: Final = DescribeAclsRequest_v1(
     ResourceType.TOPIC.value,
     None,
@@ -58,7 +58,7 @@ def unavailable_reason(clients: Clients) -> str:
         described = answer_of(asked, timeout_s)
         return AclOperation.ALTER in (described.authorized_operations or ())
 
-    return "" if clients.call("asking for rights", request) else _lacking(clients, "Alter")
+    return "" if clients.call("checking rights", request) else _lacking(clients, "Alter")
 
 
 def write_denials(clients: Clients, topics: Collection[str]) -> frozenset[str]:
@@ -111,7 +111,7 @@ def _change(
 
 
 def _denied_topics(clients: Clients) -> list[frozenset[str]]:
-    """Ask each broker which topics nobody may write to; one that does not answer is left out."""
+    """Query each broker for topics that deny writes; skip brokers that do not answer."""
     needs = on_cluster("Describe")
 
     async def ask(brokers: Brokers) -> list[frozenset[str]]:

@@ -39,7 +39,9 @@ class BrokerCalls:
         try:
             return asked.result()
         except CancelledError:
-            raise UnavailableError(f"cluster {self._alias}: closed meanwhile; retry") from None
+            raise UnavailableError(
+                f"cluster {self._alias}: closed during the request; retry"
+            ) from None
 
     def close(self) -> None:
         """Close the connections and end the thread; the next call starts another."""
@@ -81,7 +83,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
-        for task in asyncio.all_tasks(loop):  # somebody waits for each of them
+        for task in asyncio.all_tasks(loop):  # a caller waits for each of them
             task.cancel()
         loop.run_until_complete(asyncio.sleep(0))
     finally:

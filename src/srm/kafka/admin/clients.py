@@ -56,8 +56,8 @@ class ClientLog:
 
 
 STATE_RECORDS: Final[Mapping[str, object]] = {
-    # What a slot with thousands of partitions is told, and reports, is one record each. Brokers
-    # measure the compressed batch, librdkafka what goes into it.
+    # An assignment or a report of thousands of partitions is one record. Brokers limit its
+    # compressed size, librdkafka the uncompressed one.
     "compression.type": "zstd",
     "message.max.bytes": 32 << 20,
 }
@@ -85,15 +85,15 @@ def reader_props(props: Mapping[str, str]) -> dict[str, object]:
 
 
 def is_stranded(client: AdminClient | Consumer | Producer, topic: str) -> bool:
-    """Tell whether a client knows no broker to turn to: only a new client is sure to find one.
+    """Return whether a client knows no reachable broker, so that only a new client helps.
 
-    librdkafka forgets the brokers that a metadata answer does not name, and a cluster that has
-    just lost sight of all its brokers names none. It does not always go back to its
-    bootstrap.servers then (librdkafka issue 5301). While a cluster is down the answer is True too.
+    librdkafka forgets brokers that a metadata answer omits, and a cluster that lost sight of all
+    its brokers names none. librdkafka does not always return to its bootstrap.servers (issue 5301).
+    The result is also True while the cluster is down.
 
     Args:
         client: a client that has been waiting in vain.
-        topic: a topic to ask for; asking for one is cheaper than for all.
+        topic: a topic to query; one topic is cheaper than all.
     """
     try:
         client.list_topics(topic, timeout=_LOOK_S)
@@ -158,9 +158,9 @@ class Clients:
             return self._retain(client)
 
     def _retain(self, client: AdminClient) -> AdminClient:
-        """Keep a client that this thread asks until it has its answer, whoever discards it.
+        """Keep a client until this thread has its answer, even if another thread discards it.
 
-        One that nobody refers to is destroyed: its requests fail, or are never answered.
+        A client without references is destroyed: its requests fail or never complete.
         """
         self._asking.client = client
         return client
@@ -231,9 +231,9 @@ class Clients:
             self._admin = self._reader = self._producer = None
 
     def _ask_admission(self, props: Mapping[str, str]) -> None:
-        """Raise at once what librdkafka would try again until the time is up, and then not name.
+        """Raise at once the refusal that librdkafka would retry until timeout and then not name.
 
-        Where there is no security to get wrong, only a failed call asks, see :meth:`call`.
+        Without security settings only a failed call queries the broker, see :meth:`call`.
         """
         if props in self._admitted or "security.protocol" not in props:
             return
@@ -327,11 +327,11 @@ class Clients:
 
 
 def answer_of(future: Future[_T], limit_s: float) -> _T:
-    """Wait for an answer of an admin client that was given so many seconds for it.
+    """Wait for the answer of an admin client that has its own timeout.
 
     Raises:
         KafkaException: the answer is an error.
-        UnavailableError: there is none, which librdkafka itself ought to have told by then.
+        UnavailableError: no answer, although librdkafka's own timeout has passed.
     """
     try:
         return future.result(limit_s + _OVERDUE_S)

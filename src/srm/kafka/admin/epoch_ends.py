@@ -1,4 +1,4 @@
-"""Where the records of leader epochs end (KIP-320): one request for each broker that leads some."""
+"""End offsets of leader epochs (KIP-320), with one request for each leader."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def _ask(
             if error:
                 raise of_code(error, clients.where(_DOING), on_topic("Describe", topic))
             place = TopicPartition(topic, number)
-            # Of an epoch that the log does not hold a leader tells the end of the one before it,
-            # which after an unclean election may lie behind what the epoch has held elsewhere.
+            # For an epoch missing in its log a leader returns the end of the one before. After an
+            # unclean election that end may exceed what the epoch held elsewhere.
             ends[place] = int(end) if epoch == epochs[place] else -1
     return ends

@@ -1,7 +1,7 @@
-"""The one place where librdkafka's errors become srm's.
+"""Translation of librdkafka's errors into srm's.
 
-Every error code of the client library is in :data:`ERROR_CLASSES`; a test holds that. Nobody above
-``srm.kafka`` sees a KafkaException.
+A test checks that :data:`ERROR_CLASSES` has every error code of the client library. Code above
+``srm.kafka`` never sees a KafkaException.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _NAMES: Final[Mapping[type[SrmError], str]] = MappingProxyType(
             GROUP_ID_NOT_FOUND LOG_DIR_NOT_FOUND RESOURCE_NOT_FOUND SHARE_SESSION_NOT_FOUND
             UNKNOWN_SUBSCRIPTION_ID UNKNOWN_TOPIC_ID UNKNOWN_TOPIC_OR_PART VOTER_NOT_FOUND
         """,
-        # What a broker answers to somebody who is not a member of a group that has members.
+        # Answers to a client that is not a member of an active group.
         GroupActiveError: """
             _ASSIGNMENT_LOST _MAX_POLL_EXCEEDED FENCED_INSTANCE_ID FENCED_MEMBER_EPOCH
             GROUP_SUBSCRIBED_TO_TOPIC ILLEGAL_GENERATION MEMBER_ID_REQUIRED NON_EMPTY_GROUP
@@ -82,7 +82,7 @@ _NAMES: Final[Mapping[type[SrmError], str]] = MappingProxyType(
             DUPLICATE_SEQUENCE_NUMBER INVALID_MSG INVALID_MSG_SIZE INVALID_RECORD
             INVALID_RECORD_STATE OUT_OF_ORDER_SEQUENCE_NUMBER UNKNOWN_PRODUCER_ID
         """,
-        # Settings of the client or the broker that forbid what was asked.
+        # Settings of the client or the broker that forbid the request.
         ConfigError: """
             _FS _INVALID_ARG _NOT_CONFIGURED _NOT_IMPLEMENTED _SSL _UNKNOWN_PROTOCOL
             _UNSUPPORTED_FEATURE DELEGATION_TOKEN_AUTH_DISABLED
@@ -133,12 +133,12 @@ _MEANINGS: Final[Mapping[type[SrmError], str]] = MappingProxyType(
 
 
 def translate(error: KafkaException | KafkaError, where: str, needs: Needs = NOTHING) -> SrmError:
-    """Build the srm error that stands for a client error.
+    """Build the srm error for a client error.
 
     Args:
-        error: what the client library raised or returned.
-        where: what was tried and on which cluster, e.g. ``reading groups of cluster P``.
-        needs: the rights that it takes.
+        error: the exception or error of the client library.
+        where: operation and cluster, e.g. ``reading groups of cluster P``.
+        needs: the required rights.
     """
     kafka_error = error.args[0] if isinstance(error, KafkaException) else error
     if not isinstance(kafka_error, KafkaError):
@@ -152,13 +152,13 @@ def translate(error: KafkaException | KafkaError, where: str, needs: Needs = NOT
 
 
 def of_code(code: int, where: str, needs: Needs = NOTHING) -> SrmError:
-    """Build the srm error that stands for an error code in a broker's answer."""
+    """Build the srm error for an error code in a broker's answer."""
     return translate(KafkaError(code), where, needs)
 
 
 @contextmanager
 def kafka_errors(where: str, needs: Needs = NOTHING) -> Iterator[None]:
-    """Turn every KafkaException of the block into the srm error it stands for."""
+    """Turn every KafkaException of the block into the matching srm error."""
     try:
         yield
     except KafkaException as error:
@@ -171,11 +171,10 @@ def kafka_errors(where: str, needs: Needs = NOTHING) -> Iterator[None]:
 
 
 def fatal_cause(error: BaseException) -> KafkaException | None:
-    """Return the KafkaException that a SystemError stands for, None where it is one of Python's.
+    """Return the KafkaException that caused a SystemError, None for one of Python's own.
 
-    confluent-kafka raises a fatal error (being fenced, say) in the middle of serving callbacks, and
-    serves the rest all the same: the next callback ends in a SystemError with the fatal error as
-    its cause.
+    confluent-kafka raises a fatal error (such as being fenced) while it serves callbacks, and
+    serves the rest. The next callback ends in a SystemError with the fatal error as its cause.
     """
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, KafkaException):

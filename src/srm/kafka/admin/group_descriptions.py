@@ -1,7 +1,7 @@
-"""What groups of all kinds are doing: listed by every broker, described by their coordinators.
+"""Descriptions of groups of all kinds: every broker lists its groups, coordinators describe them.
 
-librdkafka's admin client lists consumer groups only, and takes a Streams group (KIP-1071) for an
-absent one.
+librdkafka's admin client lists consumer groups only and reports a Streams group (KIP-1071) as
+absent.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from srm.kafka.wire.group_messages import (
 )
 
 GROUP_KEYS: Final = 0
-"""Kind of key that FindCoordinator is asked about."""
+"""Key type of FindCoordinator for groups."""
 
 _BATCH: Final = 500
 _UNSUPPORTED_VERSION: Final = 35
@@ -198,7 +198,7 @@ class _Look:
             self.found[name] = _description(group, kind)
 
     async def _absent(self, brokers: Brokers, node: int, names: list[str]) -> None:
-        """Tell groups that do not exist from those of which only the offsets can be seen."""
+        """Separate groups that do not exist from those of which only the offsets are visible."""
         request = FETCH_OFFSETS([(name, None) for name in names], False)  # noqa: FBT003 - as above
         answer = await brokers.ask(node, request)
         for group in answer["groups"]:
@@ -248,7 +248,7 @@ def _description(group: Mapping[str, Any], kind: GroupKind) -> GroupDescription:
     protocol = group.get("protocol_type", "")
     reason = _NOT_MOVED if kind == "share" else ""
     if protocol not in _CONSUMERS:
-        kind, reason = "other", f"it is no consumer group: its protocol type is {protocol!r}"
+        kind, reason = "other", f"it is not a consumer group: its protocol type is {protocol!r}"
     if reason:
         state = "unknown"
     return GroupDescription(group["group"], state, kind, members, instances, reason)

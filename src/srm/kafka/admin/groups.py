@@ -73,10 +73,10 @@ def committed_offsets(
 def pending(
     clients: Clients, groups: Collection[str], also: Collection[TopicPartition]
 ) -> ByGroup[frozenset[TopicPartition]]:
-    """Return the partitions for which a transaction that commits offsets is undecided, by group.
+    """Return the partitions with an undecided transactional offset commit, by group.
 
-    Asked for all partitions, brokers name only those that have a committed offset already; so
-    the others are asked for by name.
+    A request for all partitions returns only those with a committed offset, so the others are
+    requested by name.
     """
     named: dict[str, list[int]] = defaultdict(list)
     for partition in sorted(set(also)):
@@ -213,10 +213,10 @@ def remove_static(clients: Clients, group: str, instance_ids: Collection[str]) -
 
 
 def remove_members(clients: Clients, group: str, goes: Callable[[str], bool]) -> None:
-    """Remove the members whose client id is chosen; who is gone already does not matter.
+    """Remove the members with a chosen client id; absent members are ignored.
 
-    For members of which nobody is alive: the group waits for their session otherwise. One that is
-    alive after all joins again.
+    Meant for dead members, whose session the group would otherwise wait for. A live member joins
+    again.
     """
     doing = f"removing members of group {group!r}"
     needs = on_group("Read", group)

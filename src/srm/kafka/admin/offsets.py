@@ -16,7 +16,7 @@ from srm.kafka.admin.errors import translate
 from srm.kafka.admin.rights import on_topic
 
 # librdkafka keeps the epoch it knows after a restart of the broker, and the higher one of a topic
-# that is made anew under the same name, for as long as it lives.
+# that is recreated under the same name, for as long as it lives.
 _OTHER_EPOCH = {KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH}
 
 # _NOENT ("no leaders found") is the answer when not one of the partitions has a leader, which is
@@ -103,7 +103,7 @@ def _list(
                     raise translate(error, where, on_topic("Describe", raw.topic)) from error
                 unknown.append(partition)
             else:
-                # librdkafka's answer also when the connection breaks meanwhile: no error
+                # librdkafka returns this without an error, also if the connection breaks
                 if answer.offset < 0 and not may_be_none:
                     raise UnavailableError(
                         f"{clients.where(f'listing offsets of {partition}')}: no answer; retry"
@@ -116,7 +116,7 @@ def _list(
 
 
 def _require_absent(clients: Clients, unknown: list[TopicPartition]) -> None:
-    """Tell partitions that do not exist from those without a leader, or that srm may not see."""
+    """Separate partitions that do not exist from those without a leader or without access."""
     found = topics.describe(clients, {p.topic for p in unknown})
     leaderless = [
         str(p) for p in unknown if p.topic in found and p.partition < found[p.topic].partitions

@@ -1,4 +1,4 @@
-"""What srm may do with topics, as their brokers say it (KIP-430)."""
+"""Rights of srm on topics, as reported by brokers (KIP-430)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def operations(
                     raise
         return found
 
-    return clients.call("asking for rights on topics", request)
+    return clients.call("checking rights on topics", request)
 
 
 def _operation_names(found: Iterable[AclOperation]) -> frozenset[str]:

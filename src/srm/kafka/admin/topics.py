@@ -183,10 +183,10 @@ def grow(clients: Clients, counts: Mapping[str, int]) -> None:
 
 
 def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> None:
-    """Set or (None) delete overrides one by one; what is not named stays.
+    """Set, or delete with None, single overrides; all other overrides stay.
 
-    A broker answers before it has applied the change, so the change is waited for, shortly: a
-    broker may also tell a value in other words than it was given.
+    A broker answers before it applies the change, so this waits shortly for it. The broker may
+    return a value in another notation than the one that was set.
     """
     resources = [
         ConfigResource(

@@ -1,4 +1,4 @@
-"""Which topics applications write in one transaction: read off Kafka's own log of transactions.
+"""Topics that applications write in one transaction, read from ``__transaction_state``.
 
 Layouts: TransactionLogKey.json and TransactionLogValue.json of Apache Kafka, versions 0 and 1.
 """

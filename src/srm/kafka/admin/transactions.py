@@ -132,7 +132,7 @@ async def _leaders(
 
 
 def _check(clients: Clients, place: TopicPartition | str, code: int) -> None:
-    if code in UNKNOWN_TOPIC_CODES:  # deleted meanwhile, or not yet known to its leader
+    if code in UNKNOWN_TOPIC_CODES:  # just deleted, or not yet known to its leader
         raise UnavailableError(f"{clients.where(f'{_DOING} of {place}')}: not known; retry")
     topic = place if isinstance(place, str) else place.topic
     raise of_code(code, clients.where(f"{_DOING} of {place}"), on_topic("Read", topic))
@@ -141,9 +141,9 @@ def _check(clients: Clients, place: TopicPartition | str, code: int) -> None:
 async def _names(
     brokers: Brokers, producer_ids: Collection[int]
 ) -> dict[int, tuple[str, int | None]]:
-    """Return transactional ids and start times (epoch ms), as far as coordinators tell them.
+    """Return transactional ids and start times (epoch ms), as far as coordinators report them.
 
-    They keep those to themselves that srm may not describe.
+    Coordinators omit transactions that srm may not describe.
     """
     found: dict[int, tuple[str, int | None]] = {}
     if not producer_ids:

@@ -23,7 +23,7 @@ from srm.kafka.tables.compacted import broker_time
 _CONNECT_S: Final = 0.05
 _ABORT_S: Final = 2.0
 _COMMIT_S: Final = CONTROL_TRANSACTION_S + CONTROL_ABORT_S
-"""For so long a commit may be asked for: what ``before_commit`` has checked holds for no longer."""
+"""Time limit of a commit: the check of ``before_commit`` is valid no longer."""
 _logger = logging.getLogger(__name__)
 
 
@@ -37,9 +37,9 @@ _OVERTAKEN: Final = frozenset(
 
 @contextmanager
 def _overtaken() -> Iterator[None]:
-    """Have the step start over where brokers and librdkafka do not say plainly that it is fenced.
+    """Restart the step where brokers and librdkafka do not report fencing plainly.
 
-    Whoever opens next sees what of it was written.
+    The next process that opens the log sees what this step wrote.
     """
     try:
         yield
@@ -168,8 +168,8 @@ class KafkaControlWriter:
     def _wait_visible(self, ends: Mapping[str, int]) -> None:
         """Wait until reads see what was written.
 
-        A commit is answered when it is sure; the markers, until which nobody sees the records, are
-        written just after that.
+        A commit is answered once it is durable. The markers, which make the records visible, follow
+        shortly after.
         """
         partitions = {TopicPartition(topic, 0): end for topic, end in ends.items()}
 

@@ -31,8 +31,7 @@ from srm.replication.driver.driver_log import LogRecord
 TIMEOUT_S: Final = 10.0
 _SLICE_S: Final = 0.5
 _FETCH_WAIT_MS: Final = 500
-"""What is followed is followed for good: a poll that ends empty costs more than seeing the end of a
-log late, which nobody asks for."""
+"""Logs are followed permanently: an empty poll costs more than a late notice of the end."""
 
 
 def driver_transactional_id(flow: Flow) -> str:
@@ -89,7 +88,7 @@ class KafkaDriverLog:
         return sorted(latest, key=lambda record: record.partition)
 
     def _read_to_end(self, consumer: Consumer) -> tuple[list[LogRecord], dict[int, int]]:
-        """Return the latest records, and where each partition of the state topic goes on."""
+        """Return the latest records and the next offset of each partition of the state topic."""
         with kafka_errors(self._reading, on_topic("Read", self._topic)):
             state = [
                 KafkaTopicPartition(self._topic, number, OFFSET_BEGINNING)

@@ -1,4 +1,4 @@
-"""Pauses a flow on its target, and takes the copies away from whoever still writes to them."""
+"""Pauses a flow on its target and fences every process that still writes to the copies."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class KafkaFlowSwitch:
         topic = internal_topics.replication(self._flow.source)
         if topic not in self._target.partition_counts():
             raise NotFoundError(
-                f"flow {self._flow} has never copied anything: there is no topic {topic} on "
+                f"flow {self._flow} has never copied anything: topic {topic} does not exist on "
                 f"{self._flow.target}"
             )
         # Another id each time: a driver that lives knows by it that no other one has fenced it.
@@ -99,7 +99,7 @@ class KafkaFlowSwitch:
         return read_pause(StateTopic(self._target, self._flow.source).read_commands())
 
     def _as_driver(self, act: Callable[[DriverLog], _T]) -> _T:
-        """Act between two drivers; again if one comes in between, as the one that lives may do."""
+        """Act between two drivers; retry if another one starts, as a live one may do."""
 
         def attempt() -> _T:
             log = KafkaDriverLog(self._flow, self._consumer_props, self._producer_props)

@@ -1,4 +1,4 @@
-"""Where partitions start: what the reports and the offset map on a flow's target say."""
+"""Start positions of partitions, from the reports and the offset map on a flow's target."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class MapStarts:
         return read_chunk(root, number, self._map_of(assigned))
 
     def is_whole(self, assigned: AssignedPartition, chunk: IndexRecord) -> bool:
-        """Tell whether every block of a chunk is there; see the slot's port."""
+        """Return whether every block of a chunk exists; see the slot's port."""
         return is_whole(chunk, self._map_of(assigned))
 
     def target_log_starts(
@@ -121,7 +121,7 @@ class MapStarts:
     def _copied_partitions(
         self, partitions: Sequence[AssignedPartition], reported: Mapping[CopyId, object]
     ) -> list[AssignedPartition]:
-        """Leave out what was never copied: nobody reports it, and the target's log is empty."""
+        """Omit partitions that were never copied: no report names them, the target log is empty."""
         unknown = {p for p in partitions if p.copy_id not in reported}
         places = {p: TopicPartition(p.target_topic, p.partition) for p in unknown}
         ends = self._target.high_watermarks(list(places.values())) if places else {}
@@ -179,7 +179,7 @@ def _as_told(
     found: dict[AssignedPartition, Start | SrmError],
     statuses: Iterable[PartitionStatus],
 ) -> dict[AssignedPartition, Start | SrmError]:
-    """Add what was told last of partitions that did not go on: since when counts from there."""
+    """Add the last reported state of stopped partitions; its start time stays."""
     at_rest = {(s.topic, s.partition): s for s in statuses if s.state in AT_REST}
     for assigned in partitions:
         status = at_rest.get((assigned.topic, assigned.partition))

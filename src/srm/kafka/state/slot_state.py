@@ -113,7 +113,7 @@ class KafkaAssignmentFeed:
                     continue
                 assignment = None if value is None else Assignment.decode(value)
             except IntegrityError as error:
-                logger.warning("passed over: %s", error)
+                logger.warning("skipped: %s", error)
                 continue
             self._sizes[key] = 0 if assignment is None else len(assignment.partitions)
             if key == self._key and assignment is not None:
@@ -152,11 +152,11 @@ class KafkaStartReader(MapStarts):
 def broker_configs(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the configs of the brokers; empty when srm has no right to see them.
 
-    Where they differ in a number, the smallest counts. One that does not answer is left out, if
-    others do: it may be frozen, and is asked again soon.
+    Where brokers differ in a number, the smallest counts. A silent broker is skipped while others
+    answer: it may be frozen, and the next query follows soon.
 
     Raises:
-        SrmError: no broker answers: how long the cluster remembers producers is not known.
+        SrmError: no broker answers: the producer id expiration of the cluster is unknown.
     """
     try:
         admin = AdminClient(dict(properties), logger=ClientLog())

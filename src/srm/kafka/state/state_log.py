@@ -1,4 +1,4 @@
-"""Writes to the internal topics as a slot does it: many records, and nobody waits for each."""
+"""Asynchronous writes of a slot to the internal topics: many records in flight."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _LOOK_EVERY_S: Final = 5.0
 class KafkaStateLog:
     """Writes through one idempotent producer (implements StateLog).
 
-    Some errors are the end of such a producer, a missing right among them, and so is being
-    stranded: what it holds is lost, :meth:`settle` tells why, and the next write begins with a new
-    one.
+    Some errors end such a producer, for example a missing right or having lost all brokers. Its
+    pending records are lost, :meth:`settle` returns the reason, and the next write starts a new
+    producer.
     """
 
     def __init__(self, alias: str, properties: Mapping[str, str]) -> None:
@@ -59,7 +59,7 @@ class KafkaStateLog:
                     session, place, error, message
                 ),
             )
-            session.producer.poll(0)  # serves callbacks of places that nobody settles
+            session.producer.poll(0)  # serves callbacks of places without a caller
         except BufferError as error:
             self._settle_one(session, place)
             raise UnavailableError(f"{self._where}: the queue is full") from error
@@ -160,7 +160,7 @@ class KafkaStateLog:
             self._session = new
 
     def _real(self, session: _Session, error: KafkaError) -> KafkaError:
-        """Return the error behind "fatal error", which is told to whoever serves callbacks next."""
+        """Return the cause of librdkafka's "fatal error", which the next callback raises."""
         if error.code() == KafkaError._FATAL:  # noqa: SLF001 - librdkafka's local codes are so named
             try:
                 session.producer.poll(0)

@@ -45,10 +45,9 @@ class KafkaCompactedTopic:
         self._partition = partition
 
     def read(self) -> dict[bytes, bytes]:
-        """Return the latest value of each key up to the end at call time; no topic reads empty.
+        """Return the latest value of each key up to the end at call time; a missing topic is empty.
 
-        Records without a key are no rows and are passed over. Records of open or aborted
-        transactions are not seen.
+        Records without a key are skipped. Records of open or aborted transactions are not visible.
         """
         return {key: rows[-1].value for key, rows in self._rows(most=1).items()}
 
@@ -71,7 +70,7 @@ class KafkaCompactedTopic:
         self._each(show)
 
     def at(self, offsets: Collection[int]) -> dict[int, Row]:
-        """Return the records that stand at these offsets; where none stands it is left out."""
+        """Return the records at these offsets; offsets without a record are omitted."""
         return records_at(self._clients, TopicPartition(self._topic, self._partition), offsets)
 
     def write(self, records: Mapping[bytes, bytes | None]) -> int | None:

@@ -1,7 +1,7 @@
-"""The record that a reader from an offset on gets first, at scattered places of many partitions.
+"""First record at or after an offset, for many scattered offsets and partitions.
 
-A consumer that seeks takes some hundred milliseconds for each; this is one Fetch of one byte, which
-a broker answers with the whole batch that stands there (KIP-74), many at a time.
+A consumer needs hundreds of milliseconds for each seek. Here each offset is one Fetch of one byte,
+which a broker answers with the whole batch at that offset (KIP-74); many run at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from srm.replication.batches.legacy import convert
 from srm.replication.batches.rebuild import decode
 from srm.replication.ports import DecodedRecord as Decoded
 
-_AT_ONCE: Final = 2000  # places: so many are read within the time of one call
+_AT_ONCE: Final = 2000  # places that can be read within the time of one call
 _UNDER_WAY: Final = 32
 _FIRST_BYTES: Final = 1
 _NEXT_BYTES: Final = 256 << 10
@@ -130,7 +130,7 @@ class _Reading:
         self.given_up.add(place)
 
     def _first(self, fetched: Mapping[str, Any], at: int) -> tuple[ComparedRecord | None, int]:
-        """Return the first record from ``at`` on, or None and where to go on (``at``: the end)."""
+        """Return the first record from ``at`` on or None, and the next offset (``at``: end)."""
         ended = fetched["aborted_transactions"] if self.committed else ()
         aborted = AbortedTransactions(
             tuple((each["producer_id"], each["first_offset"]) for each in ended)
@@ -148,7 +148,7 @@ class _Reading:
 
     def _error(self, topic: str, code: int) -> SrmError:
         where = self.clients.where(f"reading {topic}")
-        if code in UNKNOWN_TOPIC_CODES:  # deleted meanwhile, or not yet known to its leader
+        if code in UNKNOWN_TOPIC_CODES:  # just deleted, or not yet known to its leader
             return UnavailableError(f"{where}: not known; retry")
         return of_code(code, where, on_topic("Read", topic))
 

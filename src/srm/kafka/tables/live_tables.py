@@ -1,4 +1,4 @@
-"""Compacted topics kept in memory, seconds fresh: for whoever reads them all the time."""
+"""Compacted topics kept in memory, seconds fresh, for permanent readers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from srm.kafka.tables.polling import drain, position_after
 _FETCH_WAIT_MS: Final = 200
 _POLL_S: Final = 0.5
 _READING_POLL_S: Final = 0.05
-"""While somebody waits for the end of a partition, others that he will ask for are begun soon."""
+"""Short, so that further partitions start soon while a caller waits for one."""
 _LOOK_S: Final = 10.0
 _SILENCE_S: Final = 20.0
 _AGAIN_S: Final = 1.0
@@ -38,10 +38,10 @@ _logger = logging.getLogger(__name__)
 
 
 class Sink(Protocol):
-    """Takes the records of one partition of a compacted topic, each as it comes.
+    """Takes the records of one partition of a compacted topic in order.
 
-    Read again from its first record on, what was read before is replaced when the end is reached.
-    Called by one thread; what others read of it has to stand for itself.
+    A second read from the start replaces the earlier rows once it reaches the end. One thread calls
+    it; other threads need copies of its rows.
     """
 
     def begin(self) -> None:
@@ -80,11 +80,13 @@ class _Rows:
 
 
 class _Followed:
-    """One partition that is read: of which topic, into what, and whether its end was reached.
+    """One partition that is read, its sink, and its progress.
 
-    ``next`` is the offset behind what was read of it. ``error`` is why nothing is shown, until the
-    end is reached again; ``has_failed`` says that nobody has tried since. So many answers in a row
-    were ``without`` the topic; what it holds ``is_shown``.
+    ``next``: the offset after the last record read.
+    ``error``: why no rows are shown, until the end is reached again.
+    ``has_failed``: no attempt was made since.
+    ``without``: consecutive answers that lacked the topic.
+    ``is_shown``: whether its rows are visible.
     """
 
     def __init__(self, sink: Sink) -> None:
@@ -98,7 +100,7 @@ class _Followed:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether nothing is known of it yet, not even that there is no such topic."""
+        """Whether the partition is still unread and not known to be absent."""
         return not self.complete.is_set()
 
     def begin(self, topic_id: str) -> None:
@@ -109,12 +111,12 @@ class _Followed:
             self.end()
 
     def take(self, place: _Place, message: Message, key: bytes) -> None:
-        """Apply a record; one that its sink cannot stand holds up nothing else."""
+        """Apply a record; one that its sink rejects does not block the others."""
         try:
             self.sink.take(key, _row(message))
         except Exception:
             if not self.is_strange:
-                _logger.exception("%s-%d: the record at %d is passed over", *place, self.next - 1)
+                _logger.exception("%s-%d: the record at %d is skipped", *place, self.next - 1)
             self.is_strange = True
 
     def is_as_it_was(self, topic_id: str) -> bool:
@@ -163,7 +165,7 @@ class LiveTable:
             return dict(rows.rows)
 
     def read_history(self) -> dict[bytes, tuple[Stamped, ...]]:
-        """Read all values from the topic itself, if anything was written since that was asked."""
+        """Read all values from the topic itself, if it has new records since the last read."""
         with self._tables.reading(self._place) as rows:
             changes, known = rows.changes, rows.history
         if known is None or known[0] != changes:
@@ -184,10 +186,10 @@ class LiveTable:
 
 
 class LiveTables:
-    """Follows partitions of one cluster from the first time that somebody asks for them.
+    """Follows partitions of one cluster from their first use on.
 
-    One consumer and one thread for all of them. A cluster that does not answer leaves what was
-    read; the table of a topic that was deleted is empty.
+    One consumer and one thread serve all of them. While a cluster does not answer, the rows read
+    before stay. The table of a deleted topic is empty.
 
     Args:
         clients: of the cluster; the caller closes them.
@@ -218,7 +220,7 @@ class LiveTables:
 
     @contextmanager
     def reading(self, place: _Place) -> Iterator[_Rows]:
-        """Give the rows of a partition while nobody changes them.
+        """Yield the rows of a partition while no other thread changes them.
 
         Raises:
             SrmError: the cluster refuses the read, or it was not read to its end in time.
@@ -255,7 +257,7 @@ class LiveTables:
                     self._read(consumer)
                 except SrmError as error:
                     _logger.warning("%s", error)
-                except Exception:  # or nobody would read any more, and nobody notice
+                except Exception:  # else reading would end unnoticed
                     _logger.exception("%s failed: begun again", self._clients.where("following"))
                 finally:
                     with suppress(RuntimeError):
@@ -299,7 +301,7 @@ class LiveTables:
                     return
 
     def _look(self, consumer: Consumer) -> None:
-        """Assign what exists and is not read yet, drop what is gone or was made anew."""
+        """Assign new partitions, drop those that are gone or were recreated."""
         with self._lock:
             followed = dict(self._followed)
         try:

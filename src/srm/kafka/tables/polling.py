@@ -16,11 +16,11 @@ _logger = logging.getLogger(__name__)
 
 
 def drain(consumer: Consumer, wait_s: float) -> list[Message]:
-    """Return what is there, waiting up to ``wait_s`` seconds for the first message or event.
+    """Return available messages, waiting up to ``wait_s`` seconds for the first message or event.
 
-    Consumer.consume(n, timeout) alone waits until n messages are there or the time is up.
-    librdkafka counts whole milliseconds, and waits for a part of one not at all: whoever waits for
-    the rest of his time would ask again and again until that is over.
+    Consumer.consume(n, timeout) alone waits until n messages are available or the time is up.
+    librdkafka counts whole milliseconds and returns at once for a fraction of one. A caller that
+    waits for the rest of its time would spin until it is over.
     """
     first = consumer.poll(math.ceil(wait_s * 1000) / 1000)
     if first is None:

@@ -1,8 +1,7 @@
-"""Single records of one partition by their places (offsets), of tables too large to be read whole.
+"""Single records of one partition by offset, of tables too large to read whole.
 
-Each place is one Fetch that asks for one byte: a broker answers with the whole batch that holds it
-(KIP-74), and many such requests are under way at once. What a consumer that seeks takes for the
-same is in docs/decisions/0007-maps-are-read-by-place.md.
+Each record is one Fetch of one byte: a broker answers with the whole batch (KIP-74). Many such
+requests run at once. docs/decisions/0007-maps-are-read-by-place.md has the cost of seeking instead.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _UNDER_WAY: Final = 32
 
 
 def records_at(clients: Clients, place: TopicPartition, offsets: Collection[int]) -> dict[int, Row]:
-    """Return the records that stand at offsets of a partition; see the engine's port."""
+    """Return the records at offsets of a partition; see the engine's port."""
     wanted = sorted({offset for offset in offsets if offset >= 0})
     if not wanted:
         return {}
@@ -48,7 +47,7 @@ def records_at(clients: Clients, place: TopicPartition, offsets: Collection[int]
 
 @dataclass
 class _Reading:
-    """What has been read, None where nothing stands; a second try reads only what is missing."""
+    """Records read so far, None where none exists; a retry reads only the missing ones."""
 
     clients: Clients
     place: TopicPartition
@@ -91,7 +90,7 @@ class _Reading:
         while left:
             reached = self._take(await self._fetch(brokers, node, left), frozenset(left))
             for offset in left:
-                if offset <= max(reached, left[0]):  # an answer has what stands there, if anything
+                if offset <= max(reached, left[0]):  # an answer has the record, if it exists
                     self.found.setdefault(offset, None)
             left = [offset for offset in left if offset not in self.found]
 
@@ -128,7 +127,7 @@ class _Reading:
     def _error(self, code: int) -> SrmError:
         topic = self.place.topic
         where = self.clients.where(f"reading places of {self.place}")
-        if code in UNKNOWN_TOPIC_CODES:  # deleted meanwhile, or not yet known to its leader
+        if code in UNKNOWN_TOPIC_CODES:  # just deleted, or not yet known to its leader
             return UnavailableError(f"{where}: not known; retry")
         return of_code(code, where, on_topic("Read", topic))
 

@@ -124,7 +124,7 @@ class KafkaTopicTail:
         return pairs, False
 
     def _high_watermark(self, timeout_s: float) -> int | None:
-        """Ask for the end of the log; 0 for an empty or absent one, None if nobody answers."""
+        """Return the end of the log; 0 for an empty or absent one, None without an answer."""
         props = {**self._props, "isolation.level": "read_uncommitted"}
         partition = KafkaTopicPartition(self._topic, self._partition)
         consumer = Consumer(props, logger=ClientLog())
@@ -141,10 +141,10 @@ class KafkaTopicTail:
         return end if end > start else 0
 
     def poll(self, timeout_s: float) -> list[tuple[bytes, bytes | None]]:
-        """Return new (key, value) pairs in their order, waiting up to ``timeout_s`` for the first.
+        """Return new (key, value) pairs in order, waiting up to ``timeout_s`` for the first.
 
         Returns early, perhaps with nothing, when the tail catches up. Records without a key are
-        passed over.
+        skipped.
 
         Raises:
             SrmError: the cluster refuses the read.
@@ -178,7 +178,7 @@ class KafkaTopicTail:
         return self._open()
 
     def _look(self, consumer: Consumer, left_s: float) -> None:
-        """Assign the partition if it exists; a cluster that does not answer is asked again."""
+        """Assign the partition if it exists; retry a cluster that does not answer."""
         partition = KafkaTopicPartition(self._topic, self._partition)
         timeout_s = max(_SHORTEST_LOOK_S, left_s)
         try:
@@ -211,7 +211,7 @@ class KafkaTopicTail:
         return int(found.offset) if found.offset >= 0 else end
 
     def _absent(self, consumer: Consumer, timeout_s: float) -> bool:
-        """Tell a topic that does not exist from one whose leader is not known for a moment."""
+        """Separate a topic that does not exist from one that has no leader for a moment."""
         topic = consumer.list_topics(self._topic, timeout=timeout_s).topics[self._topic]
         if topic.error is not None and topic.error.code() not in UNKNOWN_TOPIC_CODES:
             raise KafkaException(topic.error)

@@ -1,4 +1,4 @@
-"""What a connection waits for."""
+"""Answers that a connection waits for."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from srm.replication.buffers import PooledBuffer
 
 
 class PendingAnswer(NamedTuple):
-    """An answer that is due, what is made of its bytes, and who gets that.
+    """A due answer with its parser and its receiver.
 
-    The broker was asked to wait for ``wait_s`` seconds before it answers, with ``least`` bytes at
-    least. ``told`` gets what was made, or the error.
+    ``wait_s``: how long the broker may wait before it answers.
+    ``least``: minimum size of the answer in bytes.
     """
 
     decode: Callable[[PooledBuffer], Any]

@@ -1,10 +1,10 @@
-"""All brokers of one cluster: who they are, connections to them, and questions.
+"""Brokers of one cluster: addresses, connections and requests.
 
-Here is what the data plane and the control plane share: TLS, logins and their renewal, deadlines,
-and what keeps srm out in the same words. Every request here may be sent again.
+Data plane and control plane share this: TLS, logins and their renewal, deadlines and the messages
+of refusals. Every request here may be sent again.
 
-Where none of the known brokers answers, the bootstrap servers are asked again, under the addresses
-that their names have by then (KIP-899): brokers may have been replaced meanwhile.
+If none of the known brokers answers, the bootstrap servers are resolved and queried again
+(KIP-899): brokers may have been replaced.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ QUESTIONS: Final = "questions"
 POLLS: Final = "poll"
 """Purpose of the connections whose answers are kept as long as their owner, and no longer."""
 _NEXT_BROKER_S: Final = 1.0
-"""So long is one broker waited for before another one is asked as well."""
+"""Wait for one broker before another one is queried as well."""
 _REFUSAL_S: Final = 5.0
 _Versions = Mapping[int, tuple[int, int]]
 
@@ -76,7 +76,7 @@ class Brokers:
         self._nodes: dict[int, Address] = {}
         self._cluster_id: str | None = None
         self.replaced_by = ""
-        """Id of another cluster to which a bootstrap server leads by now: all known is outdated."""
+        """Id of another cluster that now has a bootstrap address: all known data is outdated."""
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -106,7 +106,7 @@ class Brokers:
                 return ""
             if address in self.servers:
                 self.replaced_by = str(answer.cluster_id)
-            return f"its address is one of another cluster by now, {answer.cluster_id}"
+            return f"its address now belongs to another cluster, {answer.cluster_id}"
 
         answer = await self._ask_one_of([*known, *self.servers], request, unfit)
         self._nodes = {node: (host, port) for node, host, port, _ in answer.brokers}
@@ -189,7 +189,7 @@ class Brokers:
     def _on_answer(self, task: asyncio.Task[Any]) -> None:
         self._asking.discard(task)
         if not task.cancelled():
-            task.exception()  # another broker may have answered: that is no news for anybody
+            task.exception()  # another broker may have answered
 
     async def _ask(self, address: Address, request: Any, purpose: str = QUESTIONS) -> Any:
         link = await self._link(address, purpose)
@@ -201,7 +201,7 @@ class Brokers:
         try:
             return await link.connection.ask(request)
         except asyncio.CancelledError:
-            # Answers come in order: what is not waited for would be in the way of the next one.
+            # Answers arrive in order: an abandoned one would delay the next one.
             link.connection.close("no answer in time")
             raise
 

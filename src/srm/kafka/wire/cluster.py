@@ -1,7 +1,7 @@
 """One cluster on the wire.
 
-Fetch and Produce are bytes of our own making. What is asked rarely (leaders, coordinators, offsets,
-producer ids) takes aiokafka's requests, in versions that are negotiated with the broker.
+Fetch and Produce are encoded here. Rare requests (leaders, coordinators, offsets, producer ids) use
+aiokafka's messages, in versions that are negotiated with the broker.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ from srm.replication.ports import (
 T = TypeVar("T")
 
 _ACKS_WITHIN: Final = 2 / 3
-"""Part of the request timeout after which a broker is to stop waiting for its followers: what lacks
-them is to be told apart from a broker that does not answer at all."""
+"""Part of the request timeout after which a broker stops waiting for its followers: distinguishes
+missing followers from a broker that does not answer."""
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
 _MISSING_RIGHTS: Final = frozenset({TOPIC, CLUSTER, TRANSACTIONAL_ID})
 
@@ -116,7 +116,7 @@ class WireCluster:
         try:
             await self._brokers.look()
         except SrmError as error:
-            # Asked one by one, they tell more.
+            # Queries to single brokers reveal the cause.
             brokers = self._brokers
             raise await refusal(brokers.servers, brokers.access) or error from error
 
@@ -139,7 +139,7 @@ class WireCluster:
 
     def fetch_session(self, node: int, *, read_committed: bool) -> FetchSession:
         """See the port."""
-        # A long poll holds up everything behind it on its connection.
+        # A long poll delays all later requests on its connection.
         return WireFetchSession(partial(self._fetch, POLLS, node), read_committed=read_committed)
 
     async def fetch(

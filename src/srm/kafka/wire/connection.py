@@ -1,11 +1,11 @@
 """One broker connection for the hot path: pipelined requests, scatter writes, reads in place.
 
-Responses come in the order of the requests (Kafka's rule for one connection), so a queue of futures
-is all the correlation that is needed; the correlation id is checked all the same.
+Responses have the order of the requests (Kafka's rule for one connection), so a queue of futures
+suffices for correlation. The correlation id is still checked.
 
-Where the broker ends sessions (KIP-368), the connection logs in again in time. Requests that come
-meanwhile are held and follow in their order; those sent before are answered before, because a
-broker takes the requests of a connection one by one. So a login loses nothing and reorders nothing.
+Where the broker ends sessions (KIP-368), the connection logs in again in time. Later requests wait
+for the login and keep their order. Earlier ones are answered before it, because a broker processes
+the requests of a connection one by one. So a login loses and reorders nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _SMALL_BYTES: Final = 1 << 14
 _WAKE_BYTES: Final = 1 << 20
 """Bytes of a large answer that are worth an event; the kernel's own mark is one byte."""
 _WAKE_ANSWERS: Final = 2
-"""Half of the small answers that are due are worth an event, if that is so many at least."""
+"""Smallest number of small answers that, as half of those due, are worth an event."""
 _LOOK_EVERY_S: Final = 0.01
 """So long may answers that are there wait for others of their half."""
 
@@ -296,7 +296,7 @@ class Connection:
         _, oldest = self._waiting[0]
         silent_s = self._loop.time() - self._alive_at
         if silent_s >= self._timeout_s + oldest.wait_s:
-            self.close(f"no answer, nor any other sign of life, for {silent_s:.1f} s")
+            self.close(f"no answer and no other data for {silent_s:.1f} s")
         else:
             self._watch_over(oldest)
 
@@ -336,7 +336,7 @@ class Connection:
                 count = min(len(self._outgoing), self._max_parts)
                 parts = [self._outgoing[i] for i in range(count)]
                 self._drop_sent(self._sock.sendmsg(parts))
-                if self._writing:  # there was no room: the broker has taken something meanwhile
+                if self._writing:  # the buffer was full: the broker has taken data since
                     self._note_life()
         except ReadableFirstError:
             self._writing = self._flush_when_readable = True
@@ -385,7 +385,7 @@ class Connection:
         self._receive()
 
     def _receive(self) -> None:
-        """Read until there is no more."""
+        """Read until no data is left."""
         try:
             while not self.is_closed and self._read_once():
                 pass
@@ -494,10 +494,10 @@ class Connection:
             self._note_life(pause_ms / 1000)  # a quota: the broker reads nothing more so long
         try:
             answer.told(made)
-        except Exception:  # it must not leave the answers behind it unread
-            logger.exception("%s: whoever was told failed", self.where)
+        except Exception:  # the later answers have to be read
+            logger.exception("%s: the receiver of an answer failed", self.where)
 
     def _break(self, error: OSError) -> None:
-        """Close after an error; a broker tells what it thinks of a certificate in an alert."""
+        """Close after an error; a broker reports its verdict on a certificate in a TLS alert."""
         told = isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")
         self.close(tls_failure(self.where, error) if told else str(error))

@@ -12,7 +12,7 @@ from srm.replication.ports import Fetched, FetchFrom
 _LAST_EPOCH: Final = 2**31 - 1
 
 Ask = Callable[[bytes, int], Awaitable[FetchResponse]]
-"""Sends an encoded fetch that may wait so many milliseconds; errors of the whole are raised."""
+"""Sends an encoded fetch with its maximum wait in milliseconds; raises top-level errors."""
 
 
 class WireFetchSession:

@@ -22,7 +22,7 @@ from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, ProduceA
 FETCH: Final = (1, 13)
 PRODUCE: Final = (0, 8)
 NO_SESSION: Final = (0, -1)
-"""Session id and epoch of a fetch that stands alone."""
+"""Session id and epoch of a fetch without a session."""
 SESSION_LOST: Final = frozenset({70, 71, 110})
 """FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR."""
 
@@ -33,7 +33,7 @@ _FETCHED_PARTITION: Final = struct.Struct(">ihqqq")
 _ABORTED: Final = struct.Struct(">qq")
 _PRODUCED: Final = struct.Struct(">ihqqqi")
 _ANSWER_BYTES: Final = 12
-"""Correlation id, count of topics, throttle time; beside it each topic and each partition."""
+"""Correlation id, count of topics, throttle time; without topics and partitions."""
 _TOPIC_BYTES: Final = 6
 _PARTITION_BYTES: Final = _PRODUCED.size + 2
 _EMPTY: Final = memoryview(b"")
@@ -61,8 +61,8 @@ def fetch_request(
 ) -> bytes:
     """Encode a fetch; the first partition with data gets at least one batch.
 
-    ``session`` is (id, epoch): epoch 0 asks for a session, a higher one sends only what has changed
-    in it, with the ``forgotten`` partitions as (topic id, number).
+    ``session`` is (id, epoch): epoch 0 opens a session, a higher one sends only changes, with the
+    ``forgotten`` partitions as (topic id, number).
     """
     out = bytearray(_FETCH_HEAD.pack(-1, max_wait_ms, 1, max_bytes, int(read_committed), *session))
     topics: dict[bytes, list[FetchFrom]] = {}

@@ -1,7 +1,7 @@
-"""Which broker leads which partition: asked for when somebody wants to know, and then remembered.
+"""Cache of partition leaders: looked up on first use, then kept.
 
-Questions that arise together leave together, and only topics that somebody asks about are looked
-up: a slot may follow thousands, and a single election is no reason to ask for all of them.
+Concurrent lookups share one request, and only topics in use are looked up: a slot may follow
+thousands, and a single election does not justify a request for all of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from srm.replication.clock import now_s
 _MAX_AGE_S: Final = 60.0
 
 Look = Callable[[Collection[str]], Awaitable[Mapping[str, Any]]]
-"""Asks for the metadata of topics, see :meth:`srm.kafka.wire.brokers.Brokers.look`."""
+"""Requests the metadata of topics, see :meth:`srm.kafka.wire.brokers.Brokers.look`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Leaders:
             for question in questions.values():
                 if not question.done():
                     question.set_exception(error)
-                    question.exception()  # an asker may be gone: that is no news for anybody
+                    question.exception()  # the caller may be gone
         finally:
             for name, question in questions.items():
                 if not question.done():

@@ -25,7 +25,7 @@ _Questions = dict[TopicPartition, asyncio.Future[Answer]]
 
 
 class LogOffsets:
-    """Asks the brokers of one cluster; for one event loop."""
+    """Requests offsets from the brokers of one cluster; for one event loop."""
 
     def __init__(self, send: Send) -> None:
         """``send`` sends a request of aiokafka's protocol to a node and returns the response."""
@@ -71,4 +71,4 @@ class LogOffsets:
             for future in questions.values():
                 if not future.done():
                     future.set_exception(error)
-                    future.exception()  # an asker may be gone: that is no news for anybody
+                    future.exception()  # the caller may be gone

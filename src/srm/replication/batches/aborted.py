@@ -1,4 +1,4 @@
-"""Which batches of a fetch response belong to aborted transactions.
+"""Filter for the batches of aborted transactions in a fetch response.
 
 Same algorithm as Kafka's consumer (CompletedFetch): the response lists each aborted transaction by
 producer id and first offset; its batches end at the abort marker of that producer.

@@ -1,4 +1,4 @@
-"""Record batches as bytes: reading the header, and making a batch ours without opening it.
+"""Record batches as bytes: read the header, rewrite a batch for our producer without decoding it.
 
 Layout of a version 2 batch (Kafka's DefaultRecordBatch)::
 
@@ -8,8 +8,8 @@ Layout of a version 2 batch (Kafka's DefaultRecordBatch)::
 
 The CRC32C covers everything from the attributes on. Compressed records are never opened.
 
-A new header gets a checksum that is derived from the old one, not computed from the records. So
-damage on the way stays damage, which the target's broker refuses, and nobody has to look for it.
+The checksum of a new header is derived from the old one, not computed from the records. So the
+target's broker detects and refuses a batch that was damaged in transit.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Path(Enum):
 
 
 class BatchHeader(NamedTuple):
-    """The header of one batch, and where the batch stands in memory.
+    """The header of one batch, and the position of the batch in memory.
 
     A tuple, because one is made for each batch: a frozen dataclass takes three times as long.
     """
@@ -217,7 +217,8 @@ def batches(
 def disorder(offset: int) -> IntegrityError:
     """Return the error that a batch begins before the end of the one before it."""
     return IntegrityError(
-        f"batch at offset {offset} stands behind later ones: one of them is damaged", _COMPARE
+        f"batch at offset {offset} follows batches with higher offsets: one of them is damaged",
+        _COMPARE,
     )
 
 
@@ -241,7 +242,7 @@ def seal(view: memoryview) -> None:
 
 
 def make_dense(view: memoryview, count: int) -> None:
-    """Let the header say that no offset is missing, and compute the checksum anew."""
+    """Mark the header as having no missing offsets, and recompute the checksum."""
     _LAST_OFFSET_DELTA.pack_into(view, _LAST_OFFSET_DELTA_AT, count - 1)
     seal(view)
 

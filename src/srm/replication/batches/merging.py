@@ -1,9 +1,9 @@
 """Batches of one fetch answer that leave as fewer, larger ones: the native path.
 
 A produce request takes one batch of each partition, and costs both srm and the broker the same
-whatever is in it. Producers send 16 KB by default, so batches that arrived together are merged, up
-to a size that every usual topic takes. Nothing waits to be merged. ``merge.c`` does it, and closes
-holes on the way; what is strange to it is left to the plain path.
+whatever its size. Producers send 16 KB by default, so batches that arrived together are merged, up
+to a size that every usual topic accepts. No batch waits for a merge. ``merge.c`` merges, and closes
+holes on the way; it leaves batches of unsupported form to the plain path.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ SMALL_COMPRESSED: Final = 1 << 15
 """Bytes above which a compressed batch is never opened."""
 _OPENED_EACH: Final = 24
 _OPENED_EVER: Final = 1 << 15
-"""What a small compressed batch may hold for each of its bytes, and in any case: one with more goes
-as it is, so that nobody can make us open gigabytes."""
+"""Uncompressed bytes that a small batch may always have, plus the ratio above. Larger ones are sent
+unchanged, so that no producer can make srm unpack gigabytes."""
 _OPENED_AT_ONCE: Final = 128 << 20
-"""Of all batches of one fetch answer's part together: others wait meanwhile."""
+"""Limit for all batches of one part of a fetch answer together; the others wait."""
 _ROOMS: Final = 32
 _GROWTH: Final = 4096
-"""Room for varints that grow, beside an eighth of all: what does not fit takes another way."""
+"""Room for growing varints, besides an eighth of the total; larger batches are not merged."""
 
 
 class Merging:
@@ -127,7 +127,7 @@ class Merging:
                 group.append(batch)
                 size += opened
                 sent += len(batch.view)
-            else:  # it goes as it is: whoever reads it finds out what is wrong with it
+            else:  # it is sent unchanged: its reader reports what is wrong
                 yield batch
         yield from self._compress(group, image[:size], limit)
 

@@ -1,4 +1,4 @@
-"""What is sent: a batch, and which source records are in it."""
+"""A batch to send, and its source records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BatchToSend:
     is_merged: bool = False
 
     def runs(self, target_start: int) -> list[Run]:
-        """Say which source records stand where, if the batch begins at ``target_start``."""
+        """Return the offset runs of the batch if it begins at ``target_start``."""
         runs = []
         for source_start, count in self.stretches:
             runs.append(Run(source_start, target_start, count))

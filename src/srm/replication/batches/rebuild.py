@@ -1,10 +1,9 @@
-"""The rebuild path: decode batches and encode them again, for what cannot pass through.
+"""The rebuild path: decode and re-encode batches that cannot pass through unchanged.
 
-Brokers accept only dense batches, so a compressed one with holes (compaction) is written anew
-(others: :mod:`srm.replication.batches.renumber`); a batch that begins before the wanted offset
-loses its head; LogAppendTime becomes an explicit timestamp; tiny batches become one, and one that
-is too large becomes several. Records are decoded and encoded by aiokafka's native code, about
-0.7 us for each.
+Brokers accept only dense batches, so a compressed batch with holes (compaction) is encoded again
+(uncompressed ones: :mod:`srm.replication.batches.renumber`). A batch that begins before the wanted
+offset loses its head. LogAppendTime becomes an explicit timestamp. Tiny batches are merged, too
+large ones are split. aiokafka's native code decodes and encodes records in about 0.7 us each.
 """
 
 from __future__ import annotations

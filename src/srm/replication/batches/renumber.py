@@ -1,10 +1,10 @@
-"""Closing the holes of a batch where it stands: no record is decoded, none is moved.
+"""Closing the holes of a batch in place: no record is decoded or moved.
 
 Compaction leaves batches whose records have offsets missing between them, and brokers accept only
-dense ones. A record says its offset as a varint, the distance to the batch's first, and a new
-distance is never larger than the old one. So it is written over the old one, in as many bytes: a
-varint may be longer than it has to be (``8a 00`` is 5 as ``0a`` is), and whoever reads varints byte
-by byte, as Kafka's ByteUtils, librdkafka and aiokafka do, reads both alike.
+dense ones. A record has its offset as a varint, relative to the first of the batch. The new one is
+never larger than the old one, so it overwrites the old one in as many bytes. A varint may have more
+bytes than necessary (``8a 00`` is 5 as ``0a`` is). Decoders that read byte by byte, as Kafka's
+ByteUtils, librdkafka and aiokafka do, accept both.
 
 A record (Kafka's DefaultRecord) begins::
 
@@ -40,8 +40,7 @@ def renumber(batch: BatchHeader) -> list[tuple[int, int]]:
 
 def _not_readable(batch: BatchHeader) -> IntegrityError:
     return IntegrityError(
-        f"batch at offset {batch.base_offset} cannot be read: its records are not those that its "
-        "header tells of"
+        f"batch at offset {batch.base_offset} cannot be read: its records do not match its header"
     )
 
 

@@ -1,16 +1,16 @@
-"""What the target's refusals teach about one partition: where batches are cut, what is left out.
+"""Limits of one partition learned from the target's refusals: batch size, refused records.
 
-A refused batch says little about which record is to blame, so the copy finds out: each refusal
+A refusal says little about the record that caused it, so the copy searches for it: each refusal
 costs a new claim and a walk over the logs, about 10 ms.
 
-- Too large, though merged: it is merged up to half its size from then on.
-- Too large: the limit is somewhere between the largest batch that was accepted and the smallest one
-  that was refused. Batches above the middle are sent in pieces, so later ones are not refused.
-- A record is refused (its timestamp, say): the broker mostly names it; else the batch is cut in two
-  until the record stands alone.
+- Merged batch too large: batches are merged up to half its size from then on.
+- Batch too large: the limit is between the largest accepted and the smallest refused batch. Batches
+  above the middle are sent in pieces, so later ones are not refused.
+- Record refused (its timestamp, for example): the broker usually names it; else the batch is cut in
+  two until one record is left.
 
-Ranges that people have decided not to copy are left out like refused records. Each is about the log
-up to a leader epoch: what follows a batch of a later one are other records.
+Ranges that operators decided not to copy are skipped like refused records. Each applies to the log
+up to a leader epoch: later batches have other records.
 """
 
 from __future__ import annotations

@@ -38,23 +38,23 @@ def batches_to_send(
     transform: Transform | None = None,
     merging: Merging | None = None,
 ) -> Iterator[BatchToSend | Dropped]:
-    """Yield what is to be sent, and how far nothing is.
+    """Yield the batches to send, and the offsets up to which nothing is to be sent.
 
-    Batches that arrived in one response are merged, where the native library is there; without it
-    tiny ones are. So nothing ever waits to be merged, and a topic of single records is merged
-    exactly when they come faster than they can be sent alone.
+    Batches of one response are merged, in native code if available; in Python only tiny ones are.
+    So no batch waits for a merge, and single records are merged only when they arrive faster than
+    they can be sent alone.
 
     Args:
-        fetched: what the source sent.
-        wanted_offset: first offset that is still to be copied.
+        fetched: data from the source.
+        wanted_offset: first offset to copy.
         owner: keeps the fetched memory.
         read_committed: whether records of aborted transactions are dropped.
-        limits: what the target's refusals have taught about the partition.
-        transform: what is done to records beside copying them.
-        merging: the native path; without it all goes by way of Python.
+        limits: limits learned from the target's refusals.
+        transform: header additions and filters.
+        merging: the native path; None for Python.
 
     Raises:
-        IntegrityError: a batch is damaged, or cannot be read; what is before it has been yielded.
+        IntegrityError: a batch is damaged or cannot be read; earlier batches were yielded.
     """
     aborted = AbortedTransactions(fetched.aborted if read_committed else ())
     knows = limits is not None and limits.knows_something

@@ -1,4 +1,4 @@
-"""What is done to the records of one topic on their way: headers added, records left out."""
+"""Transforms of a topic's records: added headers, filtered records."""
 
 from __future__ import annotations
 

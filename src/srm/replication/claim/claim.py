@@ -6,12 +6,12 @@ there, the broker refuses batches of every older epoch (INVALID_PRODUCER_EPOCH).
 idempotent batches are enough: no transaction is open while records are copied.
 
 Brokers forget idle producers (``producer.id.expiration.ms``) and transactional ids
-(``transactional.id.expiration.ms``), and an owner that was stopped for longer than that would get
-in again. So a claim is used for a quarter of the shorter time only, then taken anew. Both can be
-changed while brokers run, so they are asked for again before claims.
+(``transactional.id.expiration.ms``). An owner that was suspended for longer could write again. So
+a claim is used for a quarter of the shorter time only, then renewed. Both are dynamic configs, so
+they are read again before claims.
 
-A producer id has 32 767 epochs. The claim after the last one gets another id, and its marker shuts
-out nobody who holds the old one: whoever gets it waits until the last claim under that has lapsed.
+A producer id has 32 767 epochs. The claim after the last one gets another id, whose marker does not
+fence holders of the old one. Its owner waits until the last claim under the old id has lapsed.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ def claim_lifetime_s(broker_configs: Mapping[str, str]) -> float:
 
 
 async def take(wire: Wire, flow: Flow, target: TopicPartition, lifetime_s: float) -> Claim:
-    """Shut out every older owner of the partition.
+    """Fence every older owner of the partition.
 
-    The marker may reach the log a little later; the claim is in force once it is there, for which
-    :func:`srm.replication.claim.marker.until_in_force` waits.
+    The marker may reach the log a little later; the claim is in force from then on.
+    :func:`srm.replication.claim.marker.until_in_force` waits for it.
 
     Raises:
-        FencedError: somebody else takes the same claim at this moment.
+        FencedError: another process takes the same claim at this moment.
         UnavailableError: the coordinator does not answer.
     """
     name = transactional_id(flow, target)
@@ -83,10 +83,10 @@ async def take(wire: Wire, flow: Flow, target: TopicPartition, lifetime_s: float
 
 
 class ClaimLifetime:
-    """How long a claim may be used, as the target's brokers are set now.
+    """Maximum use of a claim, from the current configs of the target's brokers.
 
-    They are asked at most once a minute, before a claim; while they do not answer, what is known
-    counts.
+    Brokers are queried at most once a minute, before a claim. While they do not answer, the last
+    known configs apply.
     """
 
     def __init__(self, read: ReadConfigs) -> None:

@@ -1,8 +1,8 @@
-"""How much a slot does at once when many partitions are claimed: nobody waits for who cannot.
+"""Concurrency limits of claims: a slow broker does not delay partitions of other brokers.
 
-A thousand claims at once would all end late, and hold the memory of a thousand walks; one after
-the other they take long where brokers are far. But a partition that waits for a broker that is ill
-must not be in the way of one that could be copied.
+A thousand claims at once would all end late, and hold the memory of a thousand walks. In sequence
+they take long where brokers are remote. A partition that waits for a failing broker must not delay
+one that could be copied.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LONG_WALKS_AT_ONCE: Final = 4
 
 
 class ClaimPermits:
-    """So many claims at once for each target broker, not counting those that take too long."""
+    """Concurrent claims for each target broker, not counting those that take too long."""
 
     def __init__(self) -> None:
         self._free: defaultdict[int, asyncio.Semaphore] = defaultdict(
@@ -95,10 +95,10 @@ class MeteredReader(LogReader):
 
 
 class WalkPermits:
-    """So many walks at once, for the sake of memory: short ones per pair of brokers, and long ones.
+    """Concurrent walks, bounded by memory: short ones per pair of brokers, and long ones.
 
-    A walk is short until it has read too much. Then it ends, gives its memory back, and begins
-    again among the long ones: these are few, because each may hold all that it looks ahead.
+    A walk is short until it has read too much. Then it ends, releases its memory and starts again
+    as a long one. Long walks are few, because each may hold its whole lookahead.
     """
 
     def __init__(self) -> None:

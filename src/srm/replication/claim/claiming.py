@@ -1,4 +1,4 @@
-"""How a partition is claimed: what the target still holds, then the claim, then the walk."""
+"""Claim of a partition: check of the target's log, then the claim, then the walk."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class TargetCut:
 
 
 Outcome = Claimed | TargetCut | Stop | None
-"""None: the attempt was given up meanwhile, which the caller has to ask for in any case."""
+"""None: the attempt was abandoned; the caller has to check for that in any case."""
 
 
 class Claiming:
-    """Claims the partitions of one slot, so many at once."""
+    """Claims the partitions of one slot, with bounded concurrency."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Claiming:
 
         Raises:
             IntegrityError: the position cannot be decided.
-            SrmError: a broker does not answer, or does not let srm in; somebody else claims it.
+            SrmError: a broker does not answer or denies access, or another process claims it.
         """
         nodes = await self._source.leader(copy.source), await self._target.leader(copy.target)
         target = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
@@ -110,11 +110,11 @@ class Claiming:
         target: LogReader,
         target_end: int,
     ) -> Claim | None:
-        """Return a claim that is in force, None if the attempt was given up meanwhile.
+        """Return a claim in force, None if the attempt was abandoned.
 
-        Its marker stands at ``target_end``, where the log has ended before, or after that. The
-        assignment is read once more under the claim: a pause is written before its seals. So a seal
-        fences each claim before it, and each claim after it has read the pause.
+        Its marker is at ``target_end``, the former end of the log, or later. The assignment is read
+        again under the claim: a pause is written before its seals. So a seal fences each claim
+        before it, and each claim after it has read the pause.
         """
         async with self._claims.hold(target_node):
             if copy.attempt != attempt:
@@ -129,11 +129,11 @@ class Claiming:
     async def _walk(
         self, copy: PartitionCopy, attempt: int, claim: Claim | None, meter: Meter
     ) -> Resumed:
-        """Walk both logs from where the copy is known to stand.
+        """Walk both logs from the last known position.
 
         Raises:
-            IntegrityError: the target holds records of others only, and nothing is decided of them;
-                or the position cannot be decided.
+            IntegrityError: the target holds only foreign records without a decision about them; or
+                the position cannot be decided.
         """
 
         def note_walk(claim: Claim, walked: Walked) -> None:

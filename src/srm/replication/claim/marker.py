@@ -1,8 +1,8 @@
-"""Waiting for the marker of a claim, which says that the claim is in force.
+"""Wait for the marker of a claim: from then on the claim is in force.
 
-It reaches the log a little after the coordinator has promised it, or late where the partition lacks
-followers. Nothing is held meanwhile, and no broker is made to wait: a fetch that waits holds up
-everything behind it on its connection.
+The marker reaches the log shortly after the coordinator has promised it, or late where the
+partition lacks in-sync followers. The wait holds no lock and uses no long poll, because a long poll
+delays all later requests on its connection.
 """
 
 from __future__ import annotations

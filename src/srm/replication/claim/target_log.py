@@ -1,8 +1,8 @@
-"""Does the target still hold what was copied? Asked before a claim writes anything.
+"""Check that the target still holds the copied records, before a claim writes anything.
 
-A target that lost the end of its log (an unclean election, a lost disk, a restored snapshot) is
-shorter than the known position says, and every marker of a claim makes it longer again: after as
-many claims as records were lost the position looks right. So the log is asked before::
+A target that lost the end of its log (unclean election, lost disk, restored snapshot) ends before
+the known position. Every marker of a claim makes it longer again: after as many claims as lost
+records the position looks right. So the log is checked before::
 
     what we know        ... |901..950|951..1000|            position 1001, written in epoch 4
     the target          ... |901..950| M | M |              it ends, or continues in epoch 5, at 951
@@ -10,16 +10,16 @@ many claims as records were lost the position looks right. So the log is asked b
 
 - The log's end, and the end of the leader epoch of the batch before the position (KIP-320): a log
   that was cut off continues under a later epoch at the cut.
-- Where nothing is left of that epoch, but an earlier one reaches past the position, nothing that
-  stands under the earlier one is trusted.
+- Where nothing is left of that epoch, but an earlier one reaches past the position, nothing
+  under the earlier one is trusted.
 - A later epoch alone proves nothing: the same leader may have been elected again between two of our
-  batches. Then the batch behind the boundary is the next one of the same claim, by its sequence
+  batches. Then the batch after the boundary is the next one of the same claim, by its sequence
   number; a batch that went astray into a log that was cut off has another one.
 - The batch before the position is of a claim of ours, not of a later one. Where it is gone
   (retention, compaction) the epochs and the end decide alone.
 
-Where this cannot be told from a loss, it is taken for one: that costs a walk over what is there,
-which finds and maps it again, and nothing is copied twice.
+An undecidable case counts as a loss: that costs a walk, which finds and maps the present records
+again, and nothing is copied twice.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ async def held_log(target: LogReader, start: Start) -> HeldLog:
         end = min(end, await _held_by_epochs(target, start, log_start, log_end))
         end = await _held_by_producers(target, start, log_start, end)
         if end < start.target_next:
-            # The others ask by name; this one by id, and fails where the topic was created anew.
+            # Other requests use the name; this one uses the id and fails for a recreated topic.
             await target.fetch(end, max_bytes=ONE_BATCH)
     except OutOfRangeError as error:
         raise UnavailableError(f"{error}: the log changes at the moment") from error
@@ -107,7 +107,7 @@ async def _end_without_epoch(target: LogReader, start: Start, found: EpochEnd) -
 
 
 async def _held_by_producers(target: LogReader, start: Start, log_start: int, end: int) -> int:
-    """Return the offset after the last batch that can stand there, at most ``end``."""
+    """Return the offset after the last batch that can precede the position, at most ``end``."""
     for _ in range(_STEPS_BACK):
         if end <= log_start:
             return end
@@ -131,7 +131,7 @@ def _continues(before: BatchHeader, after: BatchHeader) -> bool:
 
 
 def _can_stand(batch: BatchHeader, start: Start) -> bool:
-    """Whether a batch can stand before the position: not of a later claim, nor of a stranger."""
+    """Whether a batch can precede the position: not of a later claim, nor foreign."""
     known = start.written_by
     if known is not None and batch.producer_id == known.id:
         return batch.producer_epoch <= known.epoch

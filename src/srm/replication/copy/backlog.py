@@ -1,8 +1,8 @@
-"""What one source loop has fetched and each target broker has not yet taken.
+"""Data that one source loop has fetched and each target broker has not yet accepted.
 
-A target broker that is slow, or silent until it is given up, fills no more than its share: what
-goes to the others is fetched on. Alone a broker may have the whole limit, beside a full one half of
-it, and so on, but never less than an eighth; so all together hardly have more than twice the limit.
+A slow or silent target broker fills no more than its share, and fetches for the others continue.
+One broker alone may have the whole limit, with one other full broker half of it, and so on, but at
+least an eighth. So the total hardly exceeds twice the limit.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class Backlog:
         return self._node_of[copy] in self._held
 
     def weigh(self, limit: int) -> Collection[PartitionCopy] | None:
-        """Return the partitions whose being held back has changed; None while all are full.
+        """Return the partitions to pause or resume; None while all brokers are full.
 
-        Who is full is held back until half of its share is taken: each change is told to the source
-        broker, partition by partition. Where all are full, waiting takes no telling.
+        A full broker's partitions are paused until half of its share is accepted, and each change
+        goes to the source broker. If all are full, the fetch loop just waits.
         """
         waiting = {node: self._weight(node) for node in self._copies}
         self.bytes = sum(waiting.values())

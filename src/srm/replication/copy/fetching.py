@@ -27,10 +27,10 @@ _LONG_WAY_S: Final = 0.025
 _RESPONSE_BYTES: Final = 8 << 20
 _WAITING_BYTES: Final = 16 << 20
 """Bytes waiting for a target broker, over all partitions of a source broker, before fetches pause:
-less than the processor's cache, as more only makes the memory cold. From far away two polls."""
+less than the processor's cache, as more only makes the memory cold. Two polls at high latency."""
 _IDLE_WAIT_MS: Final = 500
-"""As Kafka's consumers wait. Records end a poll at once; so long may a partition that comes anew
-wait to be in the next."""
+"""The default of Kafka's consumers. Records end a poll at once; a new partition waits for the next
+poll."""
 _SHORT_WAIT_MS: Final = 5
 """While a partition of ours was left out a moment ago: it is to come back soon."""
 _MOMENT_S: Final = 1.0
@@ -146,7 +146,7 @@ class SourceLoop:
                 await asyncio.sleep(pause)
 
     def _note_answered(self) -> None:
-        """Those that were at rest, and of which the source says nothing bad now, may go on."""
+        """Resume stopped partitions for which the source reports no error."""
         for key, copy in list(self._troubled.items()):
             if key in self._asked and copy.note_source_answered():
                 del self._troubled[key]
@@ -174,7 +174,7 @@ class SourceLoop:
     def _accept(
         self, copy: PartitionCopy, part: FetchedPartition, owner: object, asked: int
     ) -> IntegrityError | None:
-        """Queue what was fetched; return what is wrong with it, behind what was queued."""
+        """Queue what was fetched; return the damage that follows the queued data."""
         try:
             copy.accept(part, owner, asked, read_committed=self._read_committed)
         except IntegrityError as error:
@@ -213,7 +213,7 @@ class SourceLoop:
                 self._backlog.on_data(copy)
                 self._on_data(copy)
             if damage is not None and not copy.is_drained:
-                # What stands before it is copied first, unless a claim has begun anew.
+                # Earlier records are copied first, unless a new claim has begun.
                 copy.doubt()
         self._quickest_s = min(self._quickest_s, seconds)
         if self._quickest_s > _LONG_WAY_S and largest > self._partition_bytes // 2:

@@ -1,10 +1,10 @@
-"""The life of the partitions of one slot: placed, claimed, resumed, copied, at rest, taken up.
+"""Life of the partitions of one slot: placed, claimed, resumed, copied, stopped, restarted.
 
-Whatever goes wrong, the cure is to claim and resume again, at once or after a back-off, while the
-other partitions continue. What cannot be cured stops the partition with a reason and the range of
-source offsets that it is about; ``data.loss.policy=continue`` notes the range as lost and copies
-on. :mod:`srm.replication.copy.partition` has the picture of the phases, and
-:mod:`srm.replication.copy.write_answers` says what a broker's answer means.
+After any failure a partition is claimed and resumed again, at once or after a back-off, while the
+others continue. A permanent failure stops the partition with a reason and the range of source
+offsets. ``data.loss.policy=continue`` notes the range as lost and continues after it.
+:mod:`srm.replication.copy.partition` has the picture of the phases,
+:mod:`srm.replication.copy.write_answers` the meaning of a broker's answers.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ class Lifecycle:
             config: of the flow.
             source: hot path to the source.
             target: hot path to the target.
-            reporter: is told of losses and strange logs.
+            reporter: receives losses and anomalies of the logs.
             now_ms: epoch milliseconds.
-            claim_lifetime: how long a claim may be used.
+            claim_lifetime: maximum use of a claim.
             quota: of the slot.
             clusters: ids of both clusters, for records' provenance.
-            read_assignment: waits until all is obeyed that the log of assignments holds now.
-            load_again: asks for the start of a partition, and for :meth:`begin` with it.
-            cut_map: cuts the map of a partition at a target offset; returns where that leaves it.
+            read_assignment: waits until the slot obeys the current end of the assignment log.
+            load_again: requests the start of a partition, and then :meth:`begin`.
+            cut_map: cuts the map of a partition at a target offset; returns the new start.
             spawn: runs a task whose failure ends the slot.
         """
         self.copies: dict[AssignedPartition, PartitionCopy] = {}
@@ -163,9 +163,9 @@ class Lifecycle:
                 self._placement.fetch_on(copy)
 
     def source_heard_s(self) -> float | None:
-        """Return when the source had last answered for all partitions that are not given up.
+        """Return when the source last answered for all partitions except abandoned ones.
 
-        Monotonic seconds; None while one of them is fetched from nobody.
+        Monotonic seconds; None while one of them has no broker to fetch from.
         """
         resting = (Phase.STOPPED, Phase.FENCED)
         going = (copy for copy in self.copies.values() if copy.phase not in resting)
@@ -180,7 +180,7 @@ class Lifecycle:
                 self._take_up(copy)
 
     def _take_up(self, copy: PartitionCopy) -> None:
-        """Continue with a partition that is new, or was at rest."""
+        """Continue with a new or a stopped partition."""
         copy.take_up()
         if copy.has_lost_start:
             del self.copies[copy.assigned]
@@ -337,7 +337,7 @@ class Lifecycle:
     # ----- trouble
 
     def on_fetch_trouble(self, copy: PartitionCopy, error: int, failure: SrmError | None) -> None:
-        """The source did not give what was asked for."""
+        """Handle a failed fetch of a partition."""
         self._carry_out(copy, write_answers.judge_fetch(copy, error, failure, self._source.alias))
 
     def on_refused(self, copy: PartitionCopy, produced: Produced) -> None:
@@ -354,7 +354,7 @@ class Lifecycle:
     async def _judge(
         self, copy: PartitionCopy, attempt: int, ask: Callable[[], Awaitable[Verdict]]
     ) -> None:
-        """Carry out what the logs are asked for, unless something else has happened meanwhile."""
+        """Carry out the verdict on the logs, unless the partition has changed in the meantime."""
         verdict = await ask()
         if copy.attempt == attempt:
             self._carry_out(copy, verdict)
@@ -434,7 +434,7 @@ class Lifecycle:
             self._run(copy, self._place(copy))
 
     def _continue_in_another_log(self, copy: PartitionCopy, what: str) -> None:
-        """Copy on from the same offset if losses are accepted: there is no better one."""
+        """Continue at the same offset if losses are accepted: no better one is known."""
         if not self._reporter.accepts_loss:
             self._stop(copy, write_answers.stop_of(DataLossError(what, self._accept_loss)))
             return
@@ -449,7 +449,7 @@ class Lifecycle:
         self._retry_later(copy, write_answers.Stop(reason).back_off_s(copy.failures))
 
     def _stop(self, copy: PartitionCopy, stop: write_answers.Stop) -> None:
-        """Leave a partition at rest for a while, with a reason that is logged while it is new."""
+        """Stop a partition for a while, and log the reason if it is new."""
         self._placement.remove(copy)
         if stop.stale_leader:
             (self._source if stop.stale_leader == "source" else self._target).leaders_changed()

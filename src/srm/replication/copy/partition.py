@@ -8,10 +8,10 @@
                                   STOPPED <----(error)------+----(fenced)---> FENCED
                                                    (back-off has passed) FENCED --> IDLE
 
-Every trouble has one cure: claim again and walk the logs (about 10 ms). So there is no resending
-and no guessing about what a lost answer may have meant.
+Every failure is handled alike: claim again and walk the logs (about 10 ms). So nothing is resent,
+and a lost answer needs no interpretation.
 
-Each arrow is a method of :class:`PartitionCopy`, and nobody else changes its fields;
+Each arrow is a method of :class:`PartitionCopy`, the only code that changes its fields;
 :mod:`srm.replication.copy.lifecycle` decides which arrow is taken.
 """
 
@@ -47,7 +47,7 @@ _QUEUE_BYTES: Final = 32 << 20
 
 
 class Phase(Enum):
-    """Where a partition stands, see the picture above."""
+    """Phase of a partition, see the picture above."""
 
     IDLE = "idle"
     CLAIMING = "claiming"
@@ -60,21 +60,22 @@ class Phase(Enum):
 class PartitionCopy:
     """State of one partition.
 
-    ``attempt`` tells answers of this claim from those of older ones. ``blocked`` are the source
-    offsets that keep a stopped partition from continuing, where they are known. ``source_epoch`` is
-    the leader epoch of the source batch before ``source_next``, ``fetch_epoch`` that before
-    ``fetch_offset``, -1 if not known. While ``in_doubt``, the source has another epoch there now,
-    ``found_epoch``, and whether its log still holds what was copied has to be asked. ``written_by``
-    is the claim of the target's batch before ``target_next``, ``target_epoch`` the leader epoch
-    under which its marker was written. While it is ``held_back``, its map cannot be written, or
-    does not tell of a cut yet, and no more is fetched. It ``is_troubled`` from a rest on, a former
-    owner's too, until something is acknowledged or there is proven to be nothing to copy: what is
-    taken up again has not gone on before that. ``end_at_rest`` is how far the source was found to
-    be while nothing was fetched. ``cut_is_untold`` until a report under our
-    claim tells of it: records that took the places of lost ones before that would be translated as
-    those. ``others`` are the target offsets [from, to) of records that others wrote before srm did,
-    where the target holds no copy. ``over`` has the decisions that the source's log was found to
-    hold in part only, or no more: where each ends now.
+    ``attempt``: number of the claim, to separate its answers from those of older claims.
+    ``blocked``: source offsets that keep a stopped partition from continuing, where known.
+    ``source_epoch``: leader epoch of the source batch before ``source_next``, -1 if not known.
+    ``fetch_epoch``: the same before ``fetch_offset``.
+    ``in_doubt``: the source has another epoch there (``found_epoch``); its log has to be checked.
+    ``written_by``: claim of the target's batch before ``target_next``.
+    ``target_epoch``: leader epoch of that claim's marker.
+    ``held_back``: the map cannot be written or lacks a cut; nothing is fetched.
+    ``is_troubled``: from a stop, also of a former owner, until progress is acknowledged or nothing
+        is left to copy.
+    ``end_at_rest``: end of the source found while nothing was fetched.
+    ``cut_is_untold``: no report under our claim has the cut; lost records would be translated as
+        their successors.
+    ``others``: target offsets [from, to) of foreign records before srm's first one, where the
+        target holds no copy.
+    ``over``: decisions that the source's log holds only in part or no more, with their new ends.
     """
 
     assigned: AssignedPartition
@@ -109,7 +110,7 @@ class PartitionCopy:
     over: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Stand at the known position, unproven until there is something to write."""
+        """Start at the known position, unproven until there is something to write."""
         assigned = self.assigned
         self.source = TopicPartition(assigned.topic, assigned.partition)
         self.target = TopicPartition(assigned.target_topic, assigned.partition)
@@ -134,7 +135,7 @@ class PartitionCopy:
         self.target_next = start.target_next
         self.target_epoch, self.written_by = start.target_epoch, start.written_by
         self.has_position = start.has_position
-        """Whether there is one to tell, and to take up again."""
+        """Whether a position exists to report and to resume from."""
         self.has_lost_start = False
         self.is_undecidable = False
         self._claimed_ids: frozenset[int] = frozenset()
@@ -169,9 +170,9 @@ class PartitionCopy:
     def needs_claim(self) -> bool:
         """Whether there is something to write but no claim in force.
 
-        That a log was cut has to be told under a claim of its own: of the reports of one claim the
-        furthest is the newest, and an older process may have left one from before the cut. And
-        without a position there is nothing to tell, though nothing may come to be copied.
+        A cut has to be reported under a claim of its own: of the reports of one claim the furthest
+        is the newest, and an older process may have left one from before the cut. Without a
+        position there is nothing to report, even if nothing is copied.
         """
         if self.phase is Phase.IDLE:
             return self._queue.has_waiting or self._is_cut or not self.has_position
@@ -181,7 +182,7 @@ class PartitionCopy:
     def accept(
         self, fetched: FetchedPartition, owner: object, requested: int, *, read_committed: bool
     ) -> None:
-        """Queue the batches of a fetch that was asked from ``requested``.
+        """Queue the batches of a fetch from ``requested``.
 
         Raises:
             IntegrityError: a batch cannot be read.
@@ -191,7 +192,7 @@ class PartitionCopy:
         self.end_at_rest = 0
         self.map.source_log_start = max(self.map.source_log_start, fetched.log_start)
         if requested != self.fetch_offset or self.phase not in (Phase.IDLE, Phase.COPYING):
-            return  # the answer belongs to a position that resume has replaced meanwhile
+            return  # the answer belongs to a position that resume has replaced
         if len(fetched.records) and self.fetch_epoch not in (-1, epoch_of(fetched.records)):
             self.doubt(epoch_of(fetched.records))
             return
@@ -225,7 +226,7 @@ class PartitionCopy:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is to be written, and nobody finds that out."""
+        """Whether nothing is to be written, and no check of that is running."""
         return self.phase in (Phase.IDLE, Phase.COPYING) and self.is_drained
 
     def cut_at(self, source_offset: int) -> None:
@@ -279,11 +280,11 @@ class PartitionCopy:
 
     @property
     def known_end(self) -> int:
-        """How far the source is, as far as is known: by fetches, or while at rest by looks."""
+        """Known end of the source, from fetches, or from checks while stopped."""
         return max(self.source_end, self.source_next, self.end_at_rest if self.has_position else 0)
 
     def note_source_answered(self) -> bool:
-        """The source gave no error: with nothing to write it goes on; return whether it does."""
+        """Resume on a source answer without error if nothing is to be written; return whether."""
         if self.is_troubled and self.is_idle and not (self.in_doubt or self.needs_claim):
             self.is_troubled = False
             self._forget_reason()  # no claim comes that would: there is nothing to copy
@@ -295,10 +296,10 @@ class PartitionCopy:
         self.attempt += 1  # another end of the same rest may still be due
 
     def begin_at(self, source_start: int, target_start: int, target_end: int) -> None:
-        """Stand at the start of both logs, as nothing is known.
+        """Begin at the start of both logs, as nothing is known.
 
-        That is a position only where the target never held anything. Elsewhere a walk has to prove
-        one first: whoever read it in a report would build on it.
+        That is a position only if the target never held anything. Elsewhere a walk has to prove one
+        before a report may name it.
         """
         self.go_back_to(source_start)
         self.target_next = target_start
@@ -321,7 +322,7 @@ class PartitionCopy:
         self.has_lost_start = True
 
     def leave(self) -> None:
-        """Write nothing more: the partition is somebody else's, or nobody's, now."""
+        """Stop writing for good: the partition has another owner or none."""
         self.rest(Phase.FENCED, "")
         if self.map.has_claim:  # otherwise the run may still be growing, where it is not seen here
             self.map.close_block()
@@ -332,9 +333,9 @@ class PartitionCopy:
         return self._truncated and self.start.truncated
 
     def doubt(self, found_epoch: int = -1) -> None:
-        """Fetch no more until it is known whether the source holds what was copied.
+        """Stop fetching until the source is known to hold what was copied.
 
-        ``found_epoch`` is the leader epoch of the batch that stands there, -1 if none was seen.
+        ``found_epoch`` is the leader epoch of the batch there, -1 if none was seen.
         """
         self.in_doubt = True
         self.found_epoch = found_epoch
@@ -354,7 +355,7 @@ class PartitionCopy:
 
     @property
     def cut_claim(self) -> ProducerId | None:
-        """The claim under which a cut is to be told of; None where there is none, or no claim."""
+        """The claim that reports a cut; None without a cut or a claim."""
         return self.written_by if self.cut_is_untold and not self._is_cut else None
 
     def note_cut_told(self) -> None:
@@ -408,7 +409,7 @@ class PartitionCopy:
         runs: Sequence[Run],
         target_epoch: int,
     ) -> None:
-        """Stand at a proven place, with what was found before it."""
+        """Move to a proven position, with what was found before it."""
         self.map.begin_claim(claim.producer)
         if runs:
             self._map(runs, place.source_epoch)
@@ -466,9 +467,9 @@ class PartitionCopy:
         )
 
     def state(self) -> tuple[object, ...]:
-        """Return what a report tells of, in a form that costs little: equal while nothing changes.
+        """Return the reported state, in a cheap form: equal while nothing changes.
 
-        But for :attr:`sync_marks` and :attr:`traffic`.
+        :attr:`sync_marks` and :attr:`traffic` are not included.
         """
         maps = self.map
         return (

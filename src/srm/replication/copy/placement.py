@@ -1,4 +1,4 @@
-"""Where the partitions of a slot are fetched and sent: the brokers that lead them."""
+"""Leaders that the partitions of a slot are fetched from and sent to."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Events(Protocol):
     """What happens to a partition at the brokers."""
 
     def on_data(self, copy: PartitionCopy) -> None:
-        """Something was fetched, or passed over."""
+        """Something was fetched or skipped."""
         ...
 
     def on_fetch_trouble(self, copy: PartitionCopy, error: int, failure: SrmError | None) -> None:
-        """The source did not give what was asked for; ``failure``: why, if that is known."""
+        """A fetch failed; ``failure``: the cause, if known."""
         ...
 
     def on_progress(self, copy: PartitionCopy) -> None:
@@ -92,7 +92,7 @@ class Placement:
     def heard_s(self, copies: Iterable[PartitionCopy]) -> float | None:
         """Return when all source brokers of some partitions had answered, monotonic.
 
-        None where one of the partitions is fetched from nobody, or there are none.
+        None if a partition has no broker to fetch from, or without partitions.
         """
         placed = [self._placed.get(copy) for copy in copies]
         if not placed or None in placed:

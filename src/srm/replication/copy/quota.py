@@ -18,7 +18,7 @@ class Quota:
     """
 
     def __init__(self, bytes_per_second: float | None, clock: Callable[[], float] = now_s) -> None:
-        """Begin with the whole limit, ``bytes_per_second``; None is no limit."""
+        """Begin with the whole limit, ``bytes_per_second``; None means unlimited."""
         self._limit = bytes_per_second
         self._rate = bytes_per_second
         self._clock = clock

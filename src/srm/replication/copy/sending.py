@@ -140,7 +140,7 @@ class TargetLink:
         now_ms = self._now_ms()
         for copy, attempt, outgoing in sent:
             if copy.attempt != attempt:
-                continue  # an answer to a claim that was given up: resume has the truth
+                continue  # an answer to an abandoned claim: resume finds the position
             produced = answer.partitions.get(copy.target, lost)
             try:
                 self._take_over(copy, outgoing, produced, now_ms)
@@ -161,11 +161,11 @@ class TargetLink:
                 codes.UNEXPECTED_OFFSET,
                 produced.base_offset,
                 f"acknowledged at offset {produced.base_offset}, not {copy.target_next}: "
-                "somebody else writes to the remote topic",
+                "another producer writes to the remote topic",
             )
         self._on_refused(copy, produced)
 
 
 def _failure(failure: Exception) -> Produced:
-    """Say of a partition that it has to be looked at anew."""
+    """Return the failure of a partition that has to be resumed."""
     return Produced(codes.NO_ANSWER, -1, repr(failure))

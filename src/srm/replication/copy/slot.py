@@ -153,7 +153,7 @@ class StartReader(MapChecker, Protocol):
 
 
 class Slot:
-    """Copies what it is assigned until told to stop."""
+    """Copies the assigned partitions until stopped."""
 
     def __init__(
         self,
@@ -280,11 +280,11 @@ class Slot:
     async def _check_driver(self) -> None:
         """End for good if another application drives the flow.
 
-        Its driver is the last one in the log, read to where that ends: earlier ones come first.
+        Its driver is the last one in the log, read up to its end: earlier ones come first.
 
         Raises:
-            SupersededError: it does.
-            SrmError: nobody says where the log ends.
+            SupersededError: another application drives it.
+            SrmError: the end of the log is unknown.
         """
         beat = self._feed.driver
         if beat is None or self._driver in ("", beat.driver):
@@ -332,15 +332,15 @@ class Slot:
         self._load([a for a in assignment.partitions if a not in held and a not in self._loading])
 
     def _load(self, assigned: Sequence[AssignedPartition]) -> None:
-        """Find out where partitions start, and take them on; meanwhile the others are copied."""
+        """Find the start positions of partitions and begin them; the others are copied meantime."""
         if assigned:
             self._loading.update(assigned)
             self._spawn(self._load_and_begin(tuple(assigned)))
 
     async def _load_and_begin(self, loading: tuple[AssignedPartition, ...]) -> None:
-        """Begin partitions as soon as it is known where; those whose maps are away are asked again.
+        """Begin partitions once their starts are known; retry those whose maps are unavailable.
 
-        All together, in one thread: others are needed for reports.
+        One thread loads all together; the others are needed for reports.
         """
         while loading:
             try:
@@ -408,10 +408,10 @@ class Slot:
             await asyncio.sleep(until_next(_REPORT_EVERY_S))  # the rhythm of reports, not a wait
 
     async def _beat(self) -> None:
-        """Give a sign of life each second, however long a report takes.
+        """Write a heartbeat each second, however long a report takes.
 
-        The first one follows when the assignment is read: the driver gives partitions to a process
-        that gives one, and must not count on those of another application.
+        The first one follows once the assignment is read: the driver assigns partitions to a
+        process with heartbeats, and must not count on those of another application.
         """
         await self._read_assignment()
         loop = asyncio.get_running_loop()

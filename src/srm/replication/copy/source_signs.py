@@ -11,10 +11,10 @@ _MOST_HELD: Final = 2000
 
 
 class SourceSigns:
-    """What a slot knows of its source, for the day on which that is gone.
+    """A slot's last knowledge of its source, in case the source fails.
 
-    Looked at with each heartbeat. What was last seen stays: a source that does not answer says
-    nothing, neither that it stands still nor that it grows.
+    Updated with each heartbeat. The last values stay: a source that does not answer is neither
+    known to be idle nor to grow.
     """
 
     def __init__(self) -> None:
@@ -31,21 +31,21 @@ class SourceSigns:
         now: float,
         highs: Mapping[Any, int] | None = None,
     ) -> None:
-        """Take note of what partitions have come to.
+        """Record the progress of partitions.
 
         Args:
-            heard_at: when the source had last answered for all of them, monotonic seconds; None
-                where that is not known.
-            ends: how far each partition of the source can be copied, as it was last told.
+            heard_at: when the source last answered for all of them, monotonic seconds; None if not
+                known.
+            ends: last reported end of each source partition that can be copied.
             now: monotonic seconds.
-            highs: end of the log of each partition; more than that while a transaction is open.
+            highs: high watermark of each partition, larger while a transaction is open.
         """
         if not ends:
             self._growth.clear()  # others copy what grew
         if heard_at is None or heard_at <= self._heard_at:
             return
         self._heard_at = heard_at
-        # Before the first answer an end is 0: what stands there then has not grown since.
+        # Before the first answer an end is 0: the records already there are not growth.
         grown = sum(
             max(0, end - before) for which, end in ends.items() if (before := self._ends.get(which))
         )
@@ -67,7 +67,7 @@ class SourceSigns:
 
     @property
     def held_back(self) -> Mapping[Any, int]:
-        """The ends of logs that went on behind an open transaction, when it last answered."""
+        """High watermarks of logs that grew after an open transaction, at the last answer."""
         return self._held
 
     @property

@@ -1,8 +1,7 @@
-"""What was copied of one partition: counters that only grow, for any number of readers.
+"""Counters of the copied records of one partition: they only grow, for any number of readers.
 
-A reader takes the difference to what it has read before, so no reader takes anything away from
-another one. Smallest and largest latency cannot be had that way: each reader has its own
-(:class:`TrafficReader`).
+A reader takes the difference to its last values, so readers do not affect each other. Smallest and
+largest latency need a :class:`TrafficReader` for each reader.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Traffic:
         self._readers: list[TrafficReader] = []
 
     def add(self, records: int, size: int, latency_ms: int) -> None:
-        """Count a batch of so many records and bytes."""
+        """Count a batch with its records and bytes."""
         total = self.total
         total.records += records
         total.bytes += size

@@ -1,4 +1,4 @@
-"""What a broker's answer means for a partition: pure, except for what has to be asked of the logs.
+"""Meaning of a broker's answer for a partition: pure, except for queries of the logs.
 
 :mod:`srm.replication.copy.lifecycle` carries the verdicts out.
 """
@@ -23,18 +23,20 @@ _STOPPED_LONG_RETRY_S: Final = 300.0
 _OFTEN: Final = 120
 """Failures after which a stopped partition is tried less often: each try takes an epoch."""
 _CERTAIN_AFTER: Final = 6
-"""Answers in a row, over some 3 s, after which they are believed: that a topic does not exist, or a
-leader epoch. A broker may have just become the leader, or not know yet that another one is."""
+"""Consecutive answers, over about 3 s, that establish a missing topic or a leader epoch. A broker
+may have just become the leader, or not know yet that another one is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Rest with a reason: for a moment if trying again may help, else for longer.
+    """Stop with a reason: for a moment if a retry may help, else for longer.
 
-    ``blocked`` are the source offsets it is about. ``stale_leader`` names the side (``source`` or
-    ``target``) whose leaders have to be asked for again. ``retry_s`` is how long, where that is
-    known. It ``is_undecidable`` what the logs hold: they are asked again before another claim. The
-    reason says what to do as well; ``action`` is only that.
+    ``blocked``: source offsets that it concerns.
+    ``stale_leader``: the side (``source`` or ``target``) whose leaders have to be looked up again.
+    ``retry_s``: time until the retry, where known.
+    ``is_undecidable``: the logs do not decide the position and are checked again before another
+        claim.
+    ``action``: the part of the reason that says what to do.
     """
 
     reason: str
@@ -46,7 +48,7 @@ class Stop:
     action: str = ""
 
     def back_off_s(self, failures: int) -> float:
-        """Return how long to rest after so many failures in a row."""
+        """Return the back-off after a number of consecutive failures."""
         if self.retry_s is not None:
             return self.retry_s
         if self.retriable:
@@ -57,7 +59,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """Somebody else has claimed the partition."""
+    """Another process has claimed the partition."""
 
     reason: str
 
@@ -76,7 +78,7 @@ class TopicUnknown:
 
 @dataclass(frozen=True, slots=True)
 class BlameRecord:
-    """A record of the oldest batch in flight is refused; cutting the batch tells which."""
+    """A record of the oldest batch in flight is refused; splitting the batch finds it."""
 
     produced: Produced
 
@@ -99,14 +101,14 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """The source's log is not the one that was copied, and where they part nobody knows."""
+    """The source's log is not the copied one, and the offset where they diverge is unknown."""
 
     what: str
 
 
 @dataclass(frozen=True, slots=True)
 class Fine:
-    """The source holds what was copied: fetch again from where the copy stands."""
+    """The source holds what was copied: fetch again from the copy's position."""
 
 
 Verdict = Stop | Fenced | Doubt | TopicUnknown | BlameRecord | Walk | Lost | Replaced | Fine
@@ -157,7 +159,7 @@ def judge_refusal(copy: PartitionCopy, produced: Produced, target: str) -> Verdi
 
 
 def judge_fetch(copy: PartitionCopy, error: int, failure: SrmError | None, source: str) -> Verdict:
-    """The source, a cluster alias, did not give what was asked for; ``failure``: why, if known."""
+    """Judge a failed fetch from the source, a cluster alias; ``failure``: the cause, if known."""
     if error == codes.OFFSET_OUT_OF_RANGE:
         return Doubt()
     if error in codes.TOPIC_GONE:
@@ -173,9 +175,10 @@ def judge_fetch(copy: PartitionCopy, error: int, failure: SrmError | None, sourc
 
 
 async def judge_topic(copy: PartitionCopy, source: Wire, error: int) -> Verdict:
-    """Ask whether a source topic is gone that a broker does not know.
+    """Check whether a source topic that a broker does not know was deleted.
 
-    A broker that has just become the leader may not know it yet, nor one that is asked for it.
+    A broker that has just become the leader may not know it yet, nor one that answers metadata
+    requests.
 
     Raises:
         SrmError: the source does not answer.
@@ -194,10 +197,10 @@ async def judge_topic(copy: PartitionCopy, source: Wire, error: int) -> Verdict:
 
 
 async def judge_doubt(copy: PartitionCopy, source: Wire) -> Verdict:
-    """Ask whether the source still holds the log that was copied.
+    """Check whether the source still holds the log that was copied.
 
-    Two signs raise the doubt: the offset is out of range, or the batch there has another leader
-    epoch than the one before it had, as after any election.
+    Two signs lead to this check: the offset is out of range, or the batch there has another leader
+    epoch than the one before it, as after any election.
 
     Raises:
         SrmError: the source does not answer.
@@ -206,17 +209,17 @@ async def judge_doubt(copy: PartitionCopy, source: Wire) -> Verdict:
     start, end = await source.log_range(copy.source)
     held = _NOT_KNOWN if epoch < 0 else await source.epoch_end(copy.source, epoch)
     if at < start and copy.checked != (at, start):
-        # More may be on the target than the last report told of, or than this owner knows.
+        # The target may hold more than the last report says, or than this owner knows.
         return Walk(start)
     if at < start:
         return Lost(at, start, f"deleted on {source.alias} (retention, or DeleteRecords)")
     if copy.limits.is_overtaken(copy.found_epoch):
-        return Walk(start)  # what is left out is asked for again with the claim
+        return Walk(start)  # the claim reads the skipped ranges again
     if not copy.epoch_is_ahead:
         log = LogReader(source, copy.source, copy.source_id, read_committed=False)
         if await log.holds_another(at, epoch, held):
             return Replaced(
-                f"the log of {copy.source} is another one than was copied: what stands before "
+                f"the log of {copy.source} is not the one that was copied: what precedes "
                 f"offset {at} was copied from leader epoch {epoch}, of which its leader holds "
                 f"nothing, but more of epoch {held.epoch}, up to offset {held.end}; what it holds "
                 "now before that offset may be missing on the target"
@@ -246,7 +249,7 @@ def _judge_end(copy: PartitionCopy, log_end: int, held: EpochEnd) -> Verdict:
         return Lost(end, at, f"the source's log was truncated there{said}")
     if has_gone_back:
         return Replaced(
-            f"the log of {copy.source} is an older one than was copied: what stands before offset "
+            f"the log of {copy.source} is older than the one that was copied: what precedes offset "
             f"{at} was written under leader epoch {epoch}, and its epochs have gone back; what it "
             "holds now before that offset may be missing on the target"
         )

@@ -1,1 +1,1 @@
-"""Who copies what: discovery, assignment, and the flow's one driver."""
+"""Discovery of topics, assignment of partitions to slots, and the flow's one driver."""

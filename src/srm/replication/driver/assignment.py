@@ -1,10 +1,10 @@
-"""Which slot copies which partition: sticky first, balanced second, the same for the same input.
+"""Assignment of partitions to slots: sticky first, balanced second, deterministic.
 
 Three rules, each held by a property test:
 
-- a partition that a live slot copies stays there: a new topic moves nothing, a lost slot moves
-  only what it copied;
-- what has no slot goes, heaviest first, to the slot with the least load;
+- a partition that a live slot copies stays there: a new topic moves nothing, a lost slot moves only
+  what it copied;
+- unassigned partitions go, heaviest first, to the slot with the least load;
 - a live slot that copies nothing while another copies several takes over from the heaviest ones.
 
 Load is the sum of weights. A weight is a partition's byte rate relative to the mean rate, so that
@@ -70,7 +70,7 @@ def rebalance(
     tolerance: float,
     max_moves: int,
 ) -> Assigned:
-    """Move a few partitions away from slots that carry too much, as rates have drifted apart.
+    """Move a few partitions from overloaded slots, as rates have drifted apart.
 
     Args:
         current: a complete assignment over live slots.
@@ -139,8 +139,8 @@ def _keep(
 def _share(loads: list[_Load], newcomer: _Load) -> None:
     """Move partitions of the heaviest slots to the newcomer while that evens the load.
 
-    A slot with one partition gives nothing: that could only turn the difference round. Hence a
-    newcomer stays empty only where no slot has two, and asking again moves nothing.
+    A slot with one partition keeps it, as a move would only reverse the difference. So a newcomer
+    stays empty only where no slot has two, and a repeated call moves nothing.
     """
     moving = True
     while moving:

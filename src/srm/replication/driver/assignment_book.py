@@ -8,10 +8,10 @@ from srm.domain.flow_state.replication_records import AssignedPartition, Assignm
 
 
 class AssignmentBook:
-    """What each slot was last told to copy.
+    """The last assignment published for each slot.
 
     Invariant: ``generation`` is at least that of every assignment ever published for the flow, so
-    that a slot can tell a newer one from one that it has already seen.
+    that a slot can distinguish a newer one from one that it has already seen.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a driver deletes of a flow's state, and when: nothing is that may be of use once more."""
+"""Deletion of a flow's state: a driver deletes only what cannot be needed again."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Cleaning:
         find_gone: Callable[[Collection[CopiedTopic]], GoneTopics],
         clear: Callable[[Collection[CopiedTopic]], None],
     ) -> None:
-        """See what is gone, and delete what nobody needs any more.
+        """Find deleted topics, and delete their unused state.
 
         Args:
-            find_gone: returns which of the topics are gone.
-            clear: deletes their maps, and the places of groups in them.
+            find_gone: returns which of the topics are deleted.
+            clear: deletes their maps, and the positions of groups in them.
 
         Raises:
             SrmError: a cluster does not answer.

@@ -1,4 +1,4 @@
-"""Which copied topics are gone for good, as far as a driver can know."""
+"""Copied topics that are permanently deleted, as far as a driver can know."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOOKS: Final = 3
 class Side:
     """One cluster at one moment.
 
-    ``is_hidden`` asks it whether srm lacks the right to see a topic: brokers list no such topic.
+    ``is_hidden`` checks whether srm lacks the right to see a topic: brokers omit such topics.
     """
 
     cluster_id: str

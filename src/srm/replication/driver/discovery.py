@@ -1,7 +1,7 @@
-"""One round of discovery: which partitions a flow copies now, and the topics that needs.
+"""One round of discovery: the partitions that a flow copies now, and their remote topics.
 
-Rounds are seconds apart and idempotent. What cannot be assigned yet, because the target has only
-just been asked for the topic, is left to the next round.
+Rounds are seconds apart and idempotent. Partitions whose remote topic was only just requested from
+the target are left to the next round.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SHORTEST_REST: Final = 20.0  # times what a look took that takes long
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a change of topics can be told from, short of their ids."""
+    """Evidence of a change of topics, short of their ids."""
 
     lists: ControlLists
     source: Mapping[str, int]
@@ -123,11 +123,11 @@ class Discovery:
                 logger.info("%s: creating %s", target.alias, ", ".join(made))
 
     def round(self) -> Discovered:
-        """Find the flow's topics, create what is missing, and say what can be copied.
+        """Find the flow's topics, create missing remote topics, and return what can be copied.
 
-        Topic ids are expensive to ask for. While lists, names and partition counts stay what they
-        were, that is done only so often that it takes little of a core: until then a topic that
-        was deleted and created again is not told from its former self.
+        Topic ids are expensive to fetch. While lists, names and partition counts do not change,
+        they are fetched only so often that it takes little of a core. Until then a recreated topic
+        is not distinguished from its former self.
         """
         began = self._clock()
         may_rest = not self._found.pending and began < self._look_closely_at
@@ -168,7 +168,7 @@ class Discovery:
         )
 
     def find_deleted(self, copied: Collection[CopiedTopic]) -> GoneTopics:
-        """Return which copied topics are gone, as far as the close looks up to now can tell."""
+        """Return which copied topics are deleted, as far as the latest close checks show."""
         if self._sides is not None:
             self._gone = self._watch.look(copied, *self._sides)
             self._sides = None  # each look counts once
@@ -200,9 +200,9 @@ class Discovery:
         return {assigned: ends[name] for assigned, name in names.items() if name in ends}
 
     def _tell_hidden(self, context: FlowContext, names: Collection[str]) -> None:
-        """Tell topics that srm may not see from those that do not exist: brokers list neither.
+        """Separate hidden topics from those that do not exist: brokers list neither.
 
-        Looked for are topics that the settings name, and those that were there before.
+        The topics are those that the settings name, and those that existed before.
         """
         config = context.config
         named = NameFilter(config.topics, config.topics_exclude).names

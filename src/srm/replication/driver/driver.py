@@ -38,11 +38,13 @@ from srm.replication.driver.progress import ProgressBook
 logger = logging.getLogger(__name__)
 
 PENDING_S: Final = 0.2  # next look at a remote topic that was only just created
-POLL_S: Final = 0.2  # while something else is looked for beside the log
+POLL_S: Final = 0.2  # while the driver waits for more than the log
 LONGEST_POLL_S: Final = 0.5
 FOUND_S: Final = 0.05  # an ordinary round of discovery is over by then
 RETRY_S: Final = 1.0
-SUCCESSOR_S: Final = 30.0  # to whoever fences a driver, for the first word: thrice a slow start
+SUCCESSOR_S: Final = (
+    30.0  # for the first record of the process that fenced a driver: thrice a slow start
+)
 _DRIVING: Final = "the driver"
 _DISCOVERING: Final = "discovery of topics"
 SIGN_OFF_S: Final = 10.0  # for the slots to end, before the last heartbeat says that they have
@@ -255,10 +257,10 @@ class FlowDriver:
             logger.warning("%s: %s works again", self._flow, what)
 
     def _await_word(self, fenced: FencedError, stop: threading.Event | None) -> None:
-        """Wait until whoever fenced us says what for.
+        """Wait for the first record of the process that fenced us.
 
-        A driver gives a sign of life, and we end. Who pauses the flow, or resumes it, is none: we
-        go on, as after one who died between fencing us and its first word.
+        After a heartbeat of another driver we end. A process that pauses or resumes the flow writes
+        none: we continue, as after one that died before its first record.
         """
         until = self._clock() + SUCCESSOR_S
         while self._clock() < until:
@@ -278,11 +280,11 @@ class FlowDriver:
         return Term(self._slots, liveness, self.progress, self._clock)
 
     def _survive(self, record: LogRecord, take: Callable[[LogRecord], None]) -> None:
-        """Take a record in; one that is damaged is told and passed over."""
+        """Apply a record; log and skip a damaged one."""
         try:
             take(record)
         except IntegrityError as error:
-            logger.warning("%s: record %r is passed over: %s", self._flow, record.key, error)
+            logger.warning("%s: record %r is skipped: %s", self._flow, record.key, error)
 
     def _must_end(self, stop: threading.Event) -> bool:
         if self.obeyed is not None:
@@ -290,18 +292,18 @@ class FlowDriver:
         return stop.is_set()
 
     def _request(self, value: bytes) -> None:
-        """Obey a request that did not stand when the application started."""
+        """Obey a request that is newer than the start of the application."""
         try:
             request = DriverRequest.decode(value) if value else None
         except IntegrityError as error:
-            logger.warning("%s: a request to the driver is passed over: %s", self._flow, error)
+            logger.warning("%s: a request to the driver is skipped: %s", self._flow, error)
             return
         if self._started_after is None:
             self._started_after = request.request if request else ""
         elif request is not None and request.request != self._started_after:
             self.obeyed = request
             logger.warning(
-                "%s: %s asked for by %s: this replicator ends",
+                "%s: %s requested by %s: this replicator ends",
                 *(self._flow, request.action, request.by),
             )
 
@@ -310,7 +312,7 @@ class FlowDriver:
         return replace(self._identity(), started_after=started_after, ended=ended).value()
 
     def _sign_off(self, slots_ended: threading.Event | None) -> None:
-        """Say that the application has ended, so that nobody has to conclude it from silence."""
+        """Write that the application has ended, so that readers need not infer it from silence."""
         if slots_ended is not None and not slots_ended.wait(SIGN_OFF_S):
             return
         try:

@@ -1,4 +1,4 @@
-"""What the driver needs of the replication state topic; srm.kafka.state.driver_log fulfils it."""
+"""Port of the driver to the replication state topic; srm.kafka.state.driver_log implements it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a driver knows and decides between one opening of the state topic and the next.
+"""A driver's knowledge and decisions between one opening of the state topic and the next.
 
-A driver that opens it again begins a new term, with nothing but what stands there.
+A driver that opens it again begins a new term, with only the records of the topic.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Term:
         """
         self.liveness = liveness
         self.cleaning = Cleaning()
-        self.pause: Pause | None = None  # while there is one, nobody copies anything
+        self.pause: Pause | None = None  # while there is one, no slot copies
         self._progress = progress
         self._clock = clock
         self._book = AssignmentBook()
@@ -57,7 +57,7 @@ class Term:
     # ----- what is written
 
     def load(self, record: LogRecord) -> None:
-        """Take in a record that stood there when the log was opened: no sign of life.
+        """Apply a record from before the log was opened: it is not a heartbeat.
 
         Raises:
             IntegrityError: the record is damaged.

@@ -25,7 +25,7 @@ class Backoff:
     next_s: float = FIRST_PAUSE_S
 
     def after(self, ran_s: float) -> float:
-        """Return the pause after an attempt that lasted for so many seconds."""
+        """Return the pause after an attempt that lasted a number of seconds."""
         if ran_s >= HEALTHY_S:
             self.next_s = FIRST_PAUSE_S
         pause, self.next_s = self.next_s, min(LONGEST_PAUSE_S, self.next_s * 2)

@@ -1,8 +1,8 @@
-"""Which slots are alive, judged by when their reports arrive here.
+"""Liveness of slots, judged by when their reports arrive here.
 
-Clocks of other machines are not compared with ours: what counts is the driver's own monotonic
-clock at arrival. A log that cannot be read makes every slot look silent, so silence only counts
-while the driver's own heartbeats come back through the same log.
+Clocks of other machines are not compared with ours: the driver's own monotonic clock at arrival
+counts. A log that cannot be read makes every slot look silent, so silence only counts while the
+driver's own heartbeats return through the same log.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Liveness:
     def echo(self, now: float) -> None:
         """Note that the driver's own heartbeat came back: the log can be written and read.
 
-        After a gap the slots were unable to report just as we were, so their silence starts anew.
+        During a gap slots could not report either, so their silence is counted from now on.
         """
         gap = now - self._echo
         if gap > ECHO_S:

@@ -1,8 +1,8 @@
-"""Pause a flow and resume it: what a driver would do, in one transaction of its own.
+"""Pause and resume a flow in one transaction, in place of its driver.
 
-Whoever pauses becomes the driver for a moment: an older driver can publish nothing any more before
-it has read the log again, and the pause with it. Every slot is told in the same transaction to copy
-nothing, so slots need not know of pauses: none claims before it has read its newest assignment.
+The caller becomes the driver for a moment: an older driver can publish nothing before it has read
+the log again, with the pause. The same transaction unassigns all partitions, so slots need not know
+of pauses: none claims before it has read its newest assignment.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _POLL_S: Final = 0.2
 def pause(log: DriverLog, wanted: Pause, request: str | None = None) -> None:
     """Write a pause, and take all partitions from all slots; safe to repeat.
 
-    One that stands already is joined: what other moves rely on is not taken over from them.
+    An existing pause is joined: other moves may depend on it.
 
-    What a slot has sent to the brokers by now may still arrive: only claims fence that.
+    Batches already sent to the brokers may still arrive: only claims fence them.
 
     Args:
         log: of the flow.
         wanted: the pause.
-        request: of the pause that is to be joined; any, or none, without it.
+        request: of the pause to join; any, or none, without it.
 
     Raises:
         ConflictError: that pause is over, or another one has replaced it.
@@ -65,18 +65,18 @@ def resume(
     decided: Mapping[bytes, bytes] = MappingProxyType({}),
     request: str | None = None,
 ) -> bool:
-    """Delete the pause: the driver of the flow, or the next one, gives out partitions again.
+    """Delete the pause: the driver of the flow, or the next one, assigns partitions again.
 
     Args:
         log: of the flow.
-        decided: commands that are in force from then on, written in the same transaction.
-        request: of the pause that is meant; any without it.
+        decided: commands in force from then on, written in the same transaction.
+        request: of the pause to delete; any without it.
 
     Returns:
         Whether there was one; else nothing is written.
 
     Raises:
-        ConflictError: another one stands.
+        ConflictError: another pause is in force.
         FencedError: another driver began at the same moment: repeat it.
         UnavailableError: the target does not answer; repeat it.
     """
@@ -92,8 +92,8 @@ def resume(
 def _require(standing: Pause | None, request: str | None) -> None:
     if standing is not None and request not in {None, standing.request}:
         raise ConflictError(
-            f"the flow was paused again meanwhile, by {standing.by}: {standing.reason}; look at it "
-            "again"
+            f"the flow was paused again by {standing.by}: {standing.reason}; "
+            "check the new pause first"
         )
 
 
@@ -112,14 +112,14 @@ def leave(log: DriverLog, move_id: str) -> None:
 
 
 def pause_in(records: Iterable[LogRecord]) -> Pause | None:
-    """Return the pause that stands in the latest records of a flow."""
+    """Return the pause in the latest records of a flow."""
     return read_pause({r.key: r.value for r in records if r.key == PAUSE_KEY and r.value})
 
 
 def _write(
     log: DriverLog, wanted: Pause | None, beside: Mapping[bytes, bytes] = MappingProxyType({})
 ) -> None:
-    """Write a pause, or delete it, with what goes beside it; return when readers see it.
+    """Write or delete a pause together with other records; return when readers see it.
 
     A commit is answered before its markers are in the logs.
     """

@@ -1,4 +1,4 @@
-"""How far one flow's copy is, as its slots report it."""
+"""Progress of one flow's copy, as reported by its slots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What slots have written to the state topic: who they are, and what of it is of no more use."""
+"""Records of slots in the state topic: their owners, and the records no longer needed."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def decode(record: LogRecord) -> SlotRecord | None:
 
 @dataclass
 class StateBook:
-    """The records of slots that stand in the state topic.
+    """The records of slots in the state topic.
 
     Args:
-        slots: ids of the slots of this application; nobody writes for any others.
+        slots: ids of the slots of this application; other slots have no writer.
     """
 
     slots: Collection[str]
@@ -83,9 +83,10 @@ class StateBook:
     def finished_topics(
         self, copied: Collection[CopiedTopic], gone: GoneTopics
     ) -> list[CopiedTopic]:
-        """Return the topics that are gone and of which no position is left, nor of any use.
+        """Return the deleted topics without a position or a use for one.
 
-        While the remote topic of a gone one stands, its next self has to know where the copy ends.
+        While the remote topic of a deleted one exists, its successor has to know where the copy
+        ends.
         """
         ended = [
             topic

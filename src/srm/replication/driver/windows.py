@@ -29,8 +29,8 @@ _LATE_MS: Final = 2_000
 """Slots write a little later than once in an interval: a window waits, or it is written twice."""
 _CATCH_UP_S: Final = 1.0
 _COMPARISONS: Final = 2
-"""So often in a look-back stored windows are compared as a whole: each at least once as long as it
-can be computed, so that one that its topic has lost comes back. What nobody needs any more goes."""
+"""Full comparisons of stored windows in each look-back. Each window is compared while it can be
+computed, so one that its topic has lost is written again. Unused windows are deleted."""
 
 
 class RawLog(Protocol):
@@ -52,7 +52,7 @@ class RawLog(Protocol):
 
 
 OpenLog = Callable[[int], AbstractContextManager[RawLog]]
-"""Opens the raw records whose timestamp is at least so many epoch milliseconds."""
+"""Opens the raw records from a timestamp (epoch ms) on."""
 
 
 def keep_windows(

@@ -21,18 +21,17 @@ Record = tuple[bytes, bytes | None]
 
 
 class IndexWriter:
-    """Says step by step what to write of one map, in an order that a crash may cut anywhere.
+    """Yields the records to write for one map, in an order that survives a crash at any step.
 
-    A report is written once nothing is :meth:`due` any more: so it reaches the last block, the
-    newest chunk, the root, and through them everything else. What it does not reach any more is
-    deleted after that. Entries of blocks below the starts of both logs are first marked, then told
-    of, then their blocks are deleted, and only then they go: a process that is killed in between
-    leaves the mark to the next one.
+    A report is written once nothing is :meth:`due`: so it reaches the last block, the newest chunk,
+    the root, and through them the rest. Unreachable records are deleted after that. Entries of
+    blocks below the starts of both logs are marked, then reported, then their blocks are deleted,
+    and finally the entries. A killed process leaves the mark to the next one.
 
-    A block is in the index once another one follows it: it is not written any more then. Chunk and
+    A block is in the index once another one follows it, and is not written after that. Chunk and
     root are written under the claim of the newest block, and those of former claims deleted.
 
-    For the thread that writes; nothing here knows how.
+    For the writing thread; this class does no I/O.
     """
 
     def __init__(
@@ -162,7 +161,7 @@ class IndexWriter:
         return []
 
     def written(self, places: Mapping[bytes, int]) -> None:
-        """Learn where records stand that were acknowledged."""
+        """Record the offsets of acknowledged records."""
         root, chunk = (self._key(kind).encode() for kind in (IndexKind.ROOT, IndexKind.CHUNK))
         for key, place in places.items():
             if key in self._leaving:

@@ -1,7 +1,7 @@
 """Reads the ends of partitions' offset maps from one partition of the map topic.
 
-By the places that the newest reports name, if they do and something stands there; else the whole
-partition of the topic is read, and of it the records of the maps that are asked for are kept.
+Uses the offsets in the newest reports if records exist there. Else it reads the whole partition of
+the topic and keeps the records of the requested maps.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class MapTopic(Protocol):
     """One partition of the map topic. Calls block, and raise SrmError where it cannot be read."""
 
     def at(self, offsets: Collection[int]) -> Mapping[int, tuple[bytes, bytes | None]]:
-        """Return the records that stand at these offsets; where none stands it is left out."""
+        """Return the records at these offsets; offsets without a record are omitted."""
         ...
 
     def scan(self, visit: Callable[[int, bytes, bytes | None], None]) -> None:
@@ -84,7 +84,7 @@ def known_maps(
 def _map_ends(
     ends: Mapping[AssignedPartition, MapEnd], topic: MapTopic
 ) -> dict[AssignedPartition, MapTree]:
-    """Follow places; leave out where something else stands than should, or what is damaged."""
+    """Follow offsets; omit those with an unexpected or damaged record."""
     rows = topic.at(first_places(ends.values()))
     trees: dict[AssignedPartition, MapTree] = {}
     for partition, end in ends.items():
@@ -174,7 +174,7 @@ def _former(partition: AssignedPartition, tables: _Tables) -> tuple[int | None, 
 
 
 def is_whole(chunk: IndexRecord, topic: MapTopic) -> bool:
-    """Whether every block that a chunk has in use stands where it says, and can be read."""
+    """Whether every block that a chunk uses exists at its offset and can be read."""
     rows = topic.at(set(chunk.entries.place[chunk.deleted :].tolist()))
     try:
         for number in range(chunk.deleted, len(chunk.entries)):

@@ -1,9 +1,8 @@
-"""What a slot writes of the offset maps of its partitions, until reports may tell of it.
+"""A slot's writes of the offset maps of its partitions, until reports may refer to them.
 
 Blocks first, then the chunks that lead to them, then roots: each step waits for the one before, as
-it tells where the records of that stand. What is not acknowledged is written again, the newest
-version of each record only; a partition of the map topic that cannot be written keeps no other one
-waiting.
+it contains the offsets of its records. Unacknowledged records are written again, only the newest
+version of each. A partition of the map topic that cannot be written delays no other one.
 """
 
 from __future__ import annotations
@@ -60,8 +59,7 @@ class MapLog:
         """Write step by step what is due.
 
         Returns:
-            The partitions of the map topic in which something is late: no position may be told
-            whose map is there.
+            The late partitions of the map topic: no position with a map there may be reported.
         """
         late: set[int] = set()
         while True:
@@ -103,7 +101,7 @@ class MapLog:
         """All positions that rest on what was written are acknowledged."""
         untold, self._untold = self._untold, {}
         for copy_id, index in untold.items():
-            if self._writers.get(copy_id) is index:  # it has news since: that was not told of
+            if self._writers.get(copy_id) is index:  # changed since, and not yet reported
                 continue
             index.on_report()
             if index.has_news:

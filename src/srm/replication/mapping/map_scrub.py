@@ -42,7 +42,7 @@ class MapChecker(Protocol):
         ...
 
     def is_whole(self, assigned: AssignedPartition, chunk: IndexRecord) -> bool:
-        """Tell whether every block of a chunk is there and can be read."""
+        """Return whether every block of a chunk exists and can be read."""
         ...
 
 

@@ -14,24 +14,23 @@ from srm.replication.ports import ProducerId
 
 
 class MapWriter:
-    """Collects runs and hands out the blocks that changed.
+    """Collects runs and returns the blocks that changed.
 
-    A run that only grows changes nothing while the position stands at its end: readers take its
-    length from the slot's report. So a topic that is copied in one stretch costs one small record,
-    however long it runs. Once the position stands elsewhere (markers or aborted records came after
-    the run), the run can grow no more, and the block is written again, closed.
+    A growing run changes no block while the position is at its end: readers take its length from
+    the slot's report. So a topic that is copied in one stretch costs one small record. Once the
+    position is elsewhere (markers or aborted records followed the run), the run is complete, and
+    the block is written again, closed.
 
-    A claim takes the last block over: what it holds is written again under the key of the claim,
-    with what follows, and the former block is deleted once a report tells of the new one. So a map
-    has as many blocks as its runs fill, however often it is claimed, and no block that counts is
-    one that another process may write.
+    A claim takes over the last block: its runs are written again under the key of the claim, with
+    the following ones. The former block is deleted once the new one is reported. So the number of
+    blocks depends on runs only, not on claims, and no other process may write a valid block.
 
-    ``found`` is the end of a former owner's open run that only its report tells of: written down at
-    once, because our own report replaces that one. ``garbage`` are blocks that count no more: those
-    that cannot be read, or come after one that is missing, and what was cut off; resume walks over
-    what they held, so they go once ours are told of. ``source_epoch`` is the source's leader epoch
-    at the end of the map. ``source_log_start`` and ``target_log_start`` are those of both logs,
-    as far as they are known: what lies below both of the map is deleted.
+    ``found``: end of a former owner's open run, known only from its report. It is written at once,
+        because our own report replaces that one.
+    ``garbage``: invalid blocks: unreadable ones, those after a missing one, and those cut off. They
+        are deleted once a report has ours; resume walks over their ranges.
+    ``source_epoch``: the source's leader epoch at the end of the map.
+    ``source_log_start``, ``target_log_start``: as far as known; what lies below both is deleted.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class MapWriter:
 
     @property
     def has_claim(self) -> bool:
-        """Whether records are added under a claim, so that nobody else's follow them."""
+        """Whether records are added under a claim, so that no other owner's records follow them."""
         return self._owner[0] >= 0
 
     def begin_claim(self, producer: ProducerId) -> None:
@@ -99,7 +98,7 @@ class MapWriter:
             self._runs = list(last.runs)
 
     def cut(self, source_offset: int, target_offset: int) -> None:
-        """Take away what the map holds from there on, on either side."""
+        """Remove the runs from an offset on, on either side."""
         self.changes += 1
         self._take_over()
         left = list(solid_runs(Runs.of(self._runs)).before(source_offset, target_offset))

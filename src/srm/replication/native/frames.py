@@ -127,7 +127,7 @@ class Framing:
 
     @property
     def end(self) -> tuple[int, int]:
-        """Leader epoch of the last batch, -1 before the first, and the offset behind it."""
+        """Leader epoch of the last batch, -1 before the first, and the offset after it."""
         return int(self._job.epoch), int(self._job.next)
 
     @property
@@ -136,7 +136,7 @@ class Framing:
         return bool(self._job.next >= self._job.to)
 
     def feed(self, records: memoryview, aborted: Sequence[tuple[int, int]]) -> None:
-        """Go on with a fetch answer, after all of the one before it.
+        """Continue with the next fetch answer.
 
         Args:
             records: batches, writable.
@@ -206,12 +206,12 @@ class Framing:
 
 
 class PairSearch:
-    """Walks the pieces of both sides, along the runs that say what stands where.
+    """Walks the pieces of both sides, along the runs that map their offsets.
 
     Args:
-        library: does it.
+        library: the native code.
         runs: of the range.
-        compacted: records that only one side has are passed over.
+        compacted: records that only one side has are skipped.
     """
 
     def __init__(self, library: NativeLibrary, runs: Runs, *, compacted: bool) -> None:
@@ -227,7 +227,7 @@ class PairSearch:
 
     @property
     def one_sided(self) -> int:
-        """How many records were passed over, on either side."""
+        """Number of skipped records, on either side."""
         return int(self._job.one_sided)
 
     @property
@@ -237,7 +237,7 @@ class PairSearch:
         return tuple(s.at == s.n and not s.done for s in (job.source, job.target))  # type: ignore[return-value]
 
     def give(self, which: int, piece: Framing | None) -> None:
-        """Go on with the next piece of a side (0: source), None: there is none any more."""
+        """Continue with the next piece of a side (0: source), None at its end."""
         side = self._job.target if which else self._job.source
         if piece is None:
             side.done = 1

@@ -104,7 +104,7 @@ class _Compared(Structure):
 class NativeLibrary:
     """The functions of one built library, for any number of threads.
 
-    Results stand in one place until they are taken over, so calls that have some take turns.
+    Results share one buffer until they are copied, so calls with results take turns.
 
     Args:
         path: of the library.
@@ -214,7 +214,7 @@ class NativeLibrary:
 
 
 class NativeComparison:
-    """A batch of ours beside batches of the source, one after the other (``compare.c``)."""
+    """A batch of ours and the matching batches of the source (``compare.c``)."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Which positions a slot writes, in which record: see :mod:`srm.domain.flow_state.slot_records`."""
+"""Grouping of a slot's positions into records: see :mod:`srm.domain.flow_state.slot_records`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PositionGroups:
         return len(self._number_of)
 
     def put(self, entry: PartitionPosition) -> None:
-        """Tell a position from now on."""
+        """Report a position from now on."""
         copy_id = entry.copy_id
         self._leaving.pop(copy_id, None)
         number = self._number_of.get(copy_id)
@@ -42,7 +42,7 @@ class PositionGroups:
             self._changed.add(number)
 
     def leave(self, entry: PartitionPosition) -> None:
-        """Tell a position for the last time: the slot copies the partition no more."""
+        """Report a position for the last time: the slot no longer copies the partition."""
         self._leaving[entry.copy_id] = entry
 
     def last_positions(self) -> Records:

@@ -28,7 +28,7 @@ class MetricsReader:
         known = self._readers
         self._readers = {copy: known.get(copy) or copy.traffic.reader() for copy in copies}
         self._looked_s += interval_s
-        interval_ms = max(1, round(interval_s * 1000))  # the wall clock may have been set meanwhile
+        interval_ms = max(1, round(interval_s * 1000))  # the wall clock may have been set
         found = []
         for copy, reader in self._readers.items():
             interval, lag = reader.take(), copy.known_end - copy.source_next

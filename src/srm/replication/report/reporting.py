@@ -1,13 +1,13 @@
-"""What a slot writes down each second: map blocks, then positions, then what follows from them.
+"""A slot's report of each second: map blocks, then positions, then derived records.
 
-The order matters to readers: a position is written only after the map blocks it rests on are
-acknowledged, so whoever sees a position finds every run before it. Notes come before the position,
-so none passes a loss that was not told; and the last position of a partition that leaves comes
-before the group without it. All positions and blocks of one report are taken at the same moment,
-between two steps of the event loop. Only what has changed is looked at, but each half minute.
+The order matters to readers. A position is written only after its map blocks are acknowledged, so
+every run before a visible position exists. Notes precede the position, so none passes an unreported
+loss. The last position of a leaving partition precedes the group without it. One report takes all
+positions and blocks at the same moment, between two steps of the event loop. It visits only changed
+partitions, and all of them each half minute.
 
-What cannot be written waits, the newest version of each record only. Where blocks of some
-partitions are late, only the positions of those partitions wait with them.
+Unwritten records wait, only the newest version of each. Where blocks of some partitions are late,
+only the positions of those partitions wait with them.
 """
 
 from __future__ import annotations
@@ -63,10 +63,11 @@ class _Sync:
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """What one report is about: positions that changed or leave, MM2 syncs, metrics.
+    """Contents of one report: changed and leaving positions, MM2 syncs, metrics.
 
-    ``without_position`` are the changed ones of which none is known, ``copied`` is all that the
-    slot copies, ``cut`` are those of which a cut is not told of yet, with the claim that tells it.
+    ``without_position``: changed partitions without a known position.
+    ``copied``: all that the slot copies.
+    ``cut``: partitions with an unreported cut, and the claim that reports it.
     """
 
     positions: Sequence[tuple[int, PartitionPosition]]
@@ -157,7 +158,7 @@ class Reporter:
         self._note(self._notes_of(copy).with_loss(lost_from, lost_to, what, self._now_ms()))
 
     def strange(self, copy: PartitionCopy, what: str) -> None:
-        """Note something about the logs that is no loss but should not be."""
+        """Note an anomaly of the logs that is not a loss."""
         logger.error("%s: %s", copy.target, what)
         self._note(self._notes_of(copy).with_strange(what, self._now_ms()))
 
@@ -169,7 +170,7 @@ class Reporter:
             self._note(notes.with_over(copy.over))
 
     def begins(self, copy: PartitionCopy, target_offset: int) -> None:
-        """Note that a topic that had the name before has left what stands before an offset."""
+        """Note that the records before an offset belong to a former topic of the same name."""
         notes = self._notes_of(copy)
         if notes.begins is None or notes.begins < target_offset:
             logger.warning(
@@ -184,7 +185,7 @@ class Reporter:
         return self._map.is_full(map_partition(copy.source.topic, copy.source.partition))
 
     def has_told_cut(self, copy: PartitionCopy) -> bool:
-        """Whether the last report has told of the partition's cut."""
+        """Whether the last report contains the partition's cut."""
         claim = copy.cut_claim
         return claim is not None and self._told_cuts.get(copy.assigned.copy_id) == claim
 
@@ -210,7 +211,7 @@ class Reporter:
         Does not wait. Infinity: it has never answered.
         """
         if self._state.waiting(self._reports) >= _MOST_WAITING:
-            return  # nobody could read it in time
+            return  # no reader could read it in time
         now_ms = self._now_ms()
         heard_ms = 0 if source_silent_s == float("inf") else now_ms - round(source_silent_s * 1000)
         beat = SlotHeartbeat(
@@ -269,7 +270,7 @@ class Reporter:
         return write
 
     def _copies_to_report(self, copies: Sequence[PartitionCopy]) -> Sequence[PartitionCopy]:
-        """Return what there may be news of: all copies each half minute, and when all is told."""
+        """Return the copies that may have changed: all each half minute, and once all is due."""
         looked_at = self._looked_at
         if self._statuses_due or now_s() >= self._everything_due:
             self._looked_at = {copy: copy.state() for copy in copies}
@@ -323,8 +324,8 @@ class Reporter:
 
     def _write(self, snapshot: _Snapshot) -> Collection[int]:
         """Write what is known; return the partitions of the map topic whose positions wait."""
-        # What has come back begins at what was told, and so does its map: it has to find again what
-        # its former self had copied beyond that, whose position would rest on a map without it.
+        # A returning partition and its map begin at the reported position. It has to find again
+        # what was copied beyond that, as a later position would lack those runs in the map.
         leaving = (*self._leaving, *snapshot.last_positions)
         self._leaving = [left for left in leaving if left[1].copy_id not in snapshot.copied]
         self._note_positions(snapshot)
@@ -346,7 +347,7 @@ class Reporter:
         return late
 
     def _note_positions(self, snapshot: _Snapshot) -> None:
-        """Take over what has changed; of what is copied no more nothing is told any more."""
+        """Take over changed positions; drop those of partitions that have left."""
         gone = set(snapshot.without_position)
         if not snapshot.copied >= self._positions.keys():
             gone |= self._positions.keys() - snapshot.copied

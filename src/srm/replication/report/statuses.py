@@ -1,4 +1,4 @@
-"""The state of each partition of a slot as it is told, and since when the partition is in it."""
+"""Reported state of each partition of a slot, and its start time."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _Key = tuple[str, int]
 
 
 class Statuses:
-    """Tells the states of partitions when they change, and again from time to time."""
+    """Reports the states of partitions on change, and repeats them from time to time."""
 
     def __init__(self, map_topic: str) -> None:
-        """Have told nothing; ``map_topic`` is the flow's, for people."""
+        """Begin without a reported state; ``map_topic`` is the flow's, for people."""
         self._map_topic = map_topic
         self._told: dict[_Key, PartitionStatus] = {}
         self._rests_since: dict[_Key, int] = {}
@@ -37,7 +37,7 @@ class Statuses:
     def changes(
         self, copies: Sequence[PartitionCopy], now_ms: int, *, due: bool, rests_due: bool
     ) -> Iterator[PartitionStatus]:
-        """Return the states to tell: those that changed, all that are ``due``.
+        """Return the states to report: those that changed, all that are ``due``.
 
         Where only ``rests_due``, all but those of partitions that are copied.
         """
@@ -53,9 +53,9 @@ class Statuses:
     def _status(
         self, copy: PartitionCopy, known: PartitionStatus | None, now_ms: int
     ) -> PartitionStatus:
-        """Return the state; a partition at rest stays so until it has gone on, whatever is tried.
+        """Return the state; a stopped partition stays so until it makes progress.
 
-        Else each try would seem to end the trouble, and the next one to begin it.
+        Else each retry would seem to end the failure, and the next one to begin it.
         """
         key, state = _key(copy), _STATES[copy.phase]
         if known is not None and known.state in AT_REST:

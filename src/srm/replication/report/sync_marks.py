@@ -1,4 +1,4 @@
-"""Which records of a partition MM2's offset syncs tell of."""
+"""Selection of a partition's records for MM2's offset syncs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a restore works with."""
+"""Flows, ports and settings of a restore."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RestoreLogs:
         """Claim copies of a flow on its target: see :func:`srm.replication.takeover.sealing.seal`.
 
         Raises:
-            FencedError: somebody else does the same at this moment.
+            FencedError: another process does the same at this moment.
         """
         return of_each_log(self._connect(flow.target), partitions, lambda log: seal(log, flow))
 
@@ -48,7 +48,7 @@ class RestoreLogs:
     def first_record_in(
         self, partition: TopicPartition, topic_id: str, ranges: Iterable[tuple[int, int]]
     ) -> int | None:
-        """Return the first offset of an original, in these ranges, at which a record stands."""
+        """Return the offset of the first record in these ranges of an original."""
         found = of_each_log(
             self._connect(self._rebuilt),
             {partition: topic_id},
@@ -59,19 +59,19 @@ class RestoreLogs:
 
 @dataclass(frozen=True)
 class RestoreContext:
-    """Both flows, and what is done with them.
+    """Both flows, and the operations on them.
 
     Attributes:
         forward: the flow whose source was rebuilt, P->B.
         copying: the flow that brings the copies back.
-        switch: pauses the forward flow, and lets it go on.
-        own_switch: the same of the flow that brings the copies back.
+        switch: pauses and resumes the forward flow.
+        own_switch: the same for the flow that brings the copies back.
         clusters: aliases of all clusters.
         logs: of both clusters.
         starts: of the forward flow.
         reporter: makes one that writes to the forward flow's state.
-        copy: brings copies back, until all is there that they hold; takes their names.
-        by: who restores, for people.
+        copy: brings all records of copies back; takes the names of the copies.
+        by: the operator, for people.
     """
 
     forward: FlowContext

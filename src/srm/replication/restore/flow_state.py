@@ -40,7 +40,7 @@ class RestoreState:
         return cls(records, decode_state(records))
 
     def position(self, source: TopicDescription, number: int, target_id: str) -> Position | None:
-        """Return how far a partition is copied, None where nobody tells."""
+        """Return the position of a partition, None if no report has one."""
         newest = newest_position(self.positions.get((source.topic_id, number, target_id), ()))
         return newest.position if newest else None
 
@@ -61,15 +61,15 @@ class RestoreState:
             value = self.records.get(RESTORE_KEY)
             return RestoreRecord.decode(value) if value is not None else None
         except IntegrityError as error:
-            _logger.warning("passed over: %s", error)
+            _logger.warning("skipped: %s", error)
             return None
 
 
 def open_restores(forward: FlowContext) -> tuple[str, ...]:
-    """Say of which topics of a flow's source a restore was begun and not handed over.
+    """Return the topics of a flow's source with an unfinished restore.
 
-    If the flow went on now, it would copy what is restored a second time. Where the topic on the
-    source was deleted since, nothing is left of its restore.
+    A resumed flow would copy the restored records a second time. A topic that was deleted on the
+    source since has no restore.
 
     Raises:
         SrmError: a cluster does not answer.
@@ -100,7 +100,7 @@ def open_restores(forward: FlowContext) -> tuple[str, ...]:
 def progress(
     own: RestoreState, forward: RestoreState, original: TopicDescription, copy: TopicDescription
 ) -> list[tuple[Position | None, Position | None]]:
-    """Return how far each partition is restored, and how far the flow that goes on has copied."""
+    """Return the restored offset of each partition, and the resumed flow's copied offset."""
     return [
         (own.position(copy, n, original.topic_id), forward.position(original, n, copy.topic_id))
         for n in range(copy.partitions)

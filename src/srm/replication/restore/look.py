@@ -47,8 +47,8 @@ def plan(context: RestoreContext, topics: Collection[str] = ()) -> RestorePlan:
     if unknown:
         known = ", ".join(sorted(names.values())) or "none"
         raise UsageError(
-            f"{flow.target} holds no copy of {', '.join(unknown)} that {flow} would go on with; "
-            f"it does of: {known}"
+            f"{flow.target} holds no copy of {', '.join(unknown)} for {flow} to resume; "
+            f"it holds copies of: {known}"
         )
     plans = {}
     for copy, name in names.items():
@@ -83,7 +83,7 @@ def _facts(
         known_ends = progress(own, known, original, copy)
         unknown = [TopicPartition(name, n) for n in numbers if known_ends[n][0] is None]
         logs = _logs(context.forward.source, unknown) if unknown else {}
-        # They hold something although no restore has told of it.
+        # They hold records although no restore has reported them.
         filled = {place: original.topic_id for place, (start, end) in logs.items() if end > start}
         foreign = context.logs.begin_with_records(filled) if filled else foreign
     begun = own.restoring

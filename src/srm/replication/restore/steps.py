@@ -1,4 +1,4 @@
-"""Carry a restore out: each step may be killed anywhere, and the next run goes on.
+"""Restore a rebuilt source: each step may be killed anywhere, and the next run continues.
 
 ===========  ========================================  ============================================
 step         writes                                    killed after it, the next run
@@ -6,13 +6,13 @@ step         writes                                    killed after it, the next
 begin        the record ``restore`` on P, no pause of  finds its topics, and that they are its own
              ``restore.B->P``, then the topics
 seal         a claim of each copy on B                 claims again
-copy         records, map and positions on P           goes on from there, as every slot does
+copy         records, map and positions on P           continues there, as every slot does
 end          a pause of ``restore.B->P``, a claim of   lifts that pause, finds nothing to copy, and
              each original                             ends again
 hand over    map, then positions of P->B on B          writes what is missing
-checkpoints  where groups stood on the new P           writes the same again
+checkpoints  positions of groups on the new P          writes the same again
 report       the outcome of the disaster               writes the same again
-go on        deletes the pause of P->B                 finds nothing to be done
+resume       deletes the pause of P->B                 finds nothing to be done
 ===========  ========================================  ============================================
 """
 
@@ -56,14 +56,14 @@ _LOOK_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore has done.
+    """Result of a restore.
 
     Attributes:
-        topics: originals that are restored now, by this run or an earlier one.
-        records: how many records of them there are in the maps that were handed over now.
-        checkpoints: how many were written anew.
+        topics: originals restored in this run or an earlier one.
+        records: number of their records in the maps handed over in this run.
+        checkpoints: number written again.
         goes_on: whether the pause was lifted.
-        unrestored: why it was not: topics that are still to be restored.
+        unrestored: topics still to be restored, if it was not.
     """
 
     topics: tuple[str, ...]
@@ -94,15 +94,12 @@ def check(planned: RestorePlan) -> None:
 def restore(
     context: RestoreContext, topics: Collection[str] = (), tell: Tell = lambda _line: None
 ) -> Restored:
-    """Restore topics, and let the flow go on if none is left; safe to repeat.
+    """Restore topics, and resume the flow if none is left; safe to repeat.
 
-    Args:
-        context: both flows.
-        topics: originals; without any, all that have a copy.
-        tell: is told of each step in a line.
+    Without topics, all originals with a copy are restored. The callback gets a line for each step.
 
     Raises:
-        ConflictError: see :func:`check`; or somebody else writes to the originals.
+        ConflictError: see :func:`check`; or another process writes to the originals.
         SrmError: a cluster does not answer; run it again.
     """
     planned = plan(context, topics)
@@ -133,23 +130,23 @@ def restore(
 
 
 def _check_same_pause(context: RestoreContext, pause: Pause) -> None:
-    """Leave the pause of a later failover alone, and one that another restore has renewed.
+    """Keep the pause of a later failover, and one that another restore has renewed.
 
-    What P->B copied while the other one copies back would come to P as records of its own.
+    Records that P->B copies while the other flow copies back would return to P as new records.
 
     Raises:
-        ConflictError: the flow was paused again meanwhile.
+        ConflictError: the flow was paused again.
     """
     now = standing_pause(context.forward)
     if now is not None and now.request != pause.request:
         raise ConflictError(
-            f"{context.forward.config.flow} was paused again meanwhile, by {now.by}: {now.reason}; "
-            "look at it again"
+            f"{context.forward.config.flow} was paused again by {now.by}: {now.reason}; "
+            "check the new pause first"
         )
 
 
 def _close_report(context: RestoreContext, pause: Pause) -> None:
-    """Write what the disaster has cost beside its forecast: all that was not copied."""
+    """Write the actual loss of the disaster next to its forecast: all that was not copied."""
     forward = context.forward
     flow, now_ms = str(forward.config.flow), forward.now_ms()
     for move_id in pause.moves:
@@ -209,7 +206,7 @@ def _until_there(
 
 
 def _end(context: RestoreContext, pause: Pause, works: Collection[TopicWork], tell: Tell) -> None:
-    """Shut out whoever may still copy back: once P->B goes on, copies have records of P again."""
+    """Fence every process that still copies back: after P->B resumes, copies get records of P."""
     reason = "the restore has ended"
     ended = Pause(uuid.uuid4().hex, context.by, reason, context.copying.now_ms(), pause.move_id)
     context.own_switch.pause(ended)
@@ -229,10 +226,10 @@ def _seal(
 
 
 def renew_checkpoints(forward: FlowContext, originals: Mapping[str, str]) -> int:
-    """Write checkpoints of restored topics again, with offsets of the new log; return how many.
+    """Write checkpoints of restored topics with offsets of the new log; return their number.
 
-    Where a group stands on the target is still true, and the new map says what that is on the
-    source. A later failover reads them: an offset of the old log would be taken for one of the new.
+    The position of a group on the target is still valid, and the new map translates it to the
+    source. A later failover would take an offset of the old log for one of the new.
 
     Args:
         forward: the flow; its map must be handed over.

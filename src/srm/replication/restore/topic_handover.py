@@ -1,8 +1,8 @@
-"""Hand one topic over: the flow that goes on gets the map of its restore, the other way round.
+"""Handover of one topic: the resumed flow gets the map of its restore, in reverse.
 
-It is what a slot writes when it has walked the logs, only that the runs are known already. So it
-may be killed anywhere, and what the next one finds is the beginning of a map, from where it goes
-on; a position is written last, and tells that the map is whole.
+The records are those that a slot writes after a walk, but the runs are already known. The process
+may be killed anywhere: the next one continues at the end of the map found. A position is written
+last, and marks the map as complete.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def hand_topic_over(
 
 
 def _position(mine: OffsetMap, sealed: Sealed, copy: TopicPartition) -> Position:
-    """Return where P->B goes on: behind all that was restored, and behind the end of its copy.
+    """Return where P->B resumes: after all restored records, and after the end of its copy.
 
     Raises:
         ConflictError: not all of the copy is restored.
@@ -110,27 +110,27 @@ def _position(mine: OffsetMap, sealed: Sealed, copy: TopicPartition) -> Position
 def _check_seals(
     context: RestoreContext, work: TopicWork, sealed: Mapping[TopicPartition, Sealed]
 ) -> None:
-    """Make sure that nobody has claimed a copy since, now that its map has been read.
+    """Check that no process has claimed a copy since its map was read.
 
-    What a later owner has written could be taken for what we inherit, and deleted.
+    The writes of a later owner could be taken for inherited ones, and deleted.
 
     Raises:
-        FencedError: somebody has: another restore, or the flow goes on already.
+        FencedError: another restore has claimed it, or the flow was resumed.
     """
     copies = work.places(work.copy)
     ends = context.forward.target.high_watermarks(list(copies))
     taken = sorted(p for p in copies if ends.get(p) != sealed[p].marker + 1)
     if taken:
         raise FencedError(
-            f"{taken[0]} on {context.forward.target.alias} was claimed by somebody else meanwhile, "
-            "another restore perhaps: look at it again"
+            f"{taken[0]} on {context.forward.target.alias} was claimed by another process, "
+            "perhaps another restore: check and run this again"
         )
 
 
 def _check_foreign(
     context: RestoreContext, work: TopicWork, partition: AssignedPartition, mine: OffsetMap
 ) -> None:
-    """Refuse an original with records between ours: no map could say where they stand in the copy.
+    """Refuse an original with foreign records between ours: no map could place them in the copy.
 
     Raises:
         ConflictError: there is such a record.
@@ -202,13 +202,13 @@ def hand_over(handovers: Sequence[Handover], reporter: Reporter) -> None:
 
 
 def _stand(handover: Handover, reporter: Reporter) -> PartitionCopy:
-    """Return a copy that stands at the end, with the runs that are not written yet."""
+    """Return a copy at the end position, with the runs that are not written yet."""
     known = handover.start
     if known is None:
         known = Start(0, 0, fresh=True)
     elif known.tree.last is None:
         known = Start(0, 0, known.producer_ids, fresh=True, garbage=known.garbage)
-    known = replace(known, at_rest=None)  # it stands where it shall: there is no trouble any more
+    known = replace(known, at_rest=None)  # it is at its end: no failure is left
     sealed, copy = handover.sealed, PartitionCopy(handover.assigned, known)
     copy.begin_claiming()
     end = sealed.marker + 1

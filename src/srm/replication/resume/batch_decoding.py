@@ -46,7 +46,7 @@ async def records_of(
     unpacks = batch.codec and len(batch.view) > _UNPACKED_HERE
     try:
         while (following := stored.next_batch()) is not None:
-            records = (record for record in following)  # its own iterator can be asked for once
+            records = (record for record in following)  # its own iterator can be used only once
             if unpacks:
                 loop = asyncio.get_running_loop()
                 piece = await loop.run_in_executor(None, _piece, records)

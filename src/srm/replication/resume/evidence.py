@@ -1,7 +1,7 @@
-"""What two logs side by side prove about the place of one in the other: rules, without I/O.
+"""Rules that derive the place of one log in the other from both logs, without I/O.
 
 Let ``(S, T)`` be a proven place: the copy of what the source held before ``S`` ends at target
-offset ``T``. Copies keep the source's order, and nothing that has to be copied is passed over. So
+offset ``T``. Copies keep the source's order, and nothing that has to be copied is skipped. So
 between one proven place and the next, with ``n`` copies of ours on the target and ``h`` offsets
 there that are empty now (compaction), all of this holds::
 
@@ -13,7 +13,7 @@ there that are empty now (compaction), all of this holds::
 - a copy whose record is gone had an offset before ``o`` where the source is empty now.
 
 Where no offset is empty on either side, which is so in every log that is not compacted, this leaves
-one place for each copy, whatever the records hold: equal ones are told apart by counting.
+one place for each copy, whatever the records hold: equal ones are distinguished by counting.
 
 A :class:`LogReading` is one way to read the logs so far. Reading branches where records are equal
 and offsets are empty; the walk is decided when all branches that are left end at the same place.
@@ -144,7 +144,7 @@ class LogReading:
         return not (self.copies or self.gone or self.holes or self.free or self.owed)
 
     def allows(self, offset: int, skipped: int) -> bool:
-        """Whether the next copy can be the record at a source offset, so many needed passed."""
+        """Whether the next copy can be the record at an offset after that many needed ones."""
         return (
             offset >= self.passed + self.copies
             and skipped <= self.credit
@@ -187,9 +187,9 @@ def distinct(places: Iterable[LogReading]) -> list[LogReading]:
 
 
 class EarlyCopies:
-    """Where copies stand before the first one that was found: clear once that one is.
+    """Source range of the copies before the first match: known once that is found.
 
-    If they are as many as there were source offsets, each offset was a record, and was copied.
+    If they are as many as the source offsets, each offset was a record, and was copied.
     """
 
     def __init__(self) -> None:

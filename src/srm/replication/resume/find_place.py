@@ -1,4 +1,4 @@
-"""Where two logs can be compared when nothing of the map is left.
+"""First place at which two logs can be compared without a map.
 
 Segments of the two sides are never deleted together, so one log begins far after the other, often
 by more than the walk looks ahead::
@@ -7,12 +7,12 @@ by more than the walk looks ahead::
     target              |4 000 010 .... 7 000 123 |            begins with the copy of 4 000 001
                         ^ place: source 4 000 001, target 4 000 010
 
-Both are in the same order. So the first records of the target are looked for on the source, or else
-the first ones of the source on the target, from where their times say they stand at the earliest.
+Both have the same order. So the first records of the target are searched on the source, or else
+the first ones of the source on the target, from the earliest offset that their times allow.
 A record that is there once in each of them is an anchor; from it both are followed back as long as
 they agree. Nothing is decided by that: the walk begins at the place and proves it.
 
-Source records before the place are passed, because their copies stood before the target's log
+Source records before the place are passed, because their copies were before the target's log
 start; so a target that still begins at offset 0 is walked from there.
 """
 
@@ -52,10 +52,10 @@ class CommonRecord:
 
 
 class NoPlace(Enum):
-    """Why there is no place."""
+    """Reason for a missing place."""
 
     NOTHING_IN_COMMON = "the first records of one log are not in the other"
-    UNCLEAR = "records come more than once: which of them it is cannot be told"
+    UNCLEAR = "records occur more than once, so the place is ambiguous"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,9 @@ async def find_place(
     Args:
         source: its log.
         target: its log.
-        source_start: source offset from which on to look.
-        target_start: target offset from which on to look.
-        is_ours: whether a batch of the target is a copy; asked for all of them, in order.
+        source_start: first source offset of the search.
+        target_start: first target offset of the search.
+        is_ours: whether a batch of the target is a copy; called for each, in order.
 
     Raises:
         IntegrityError: a batch cannot be read.
@@ -152,7 +152,7 @@ async def _first(records: AsyncIterator[_Seen]) -> list[_Seen]:
 async def _earliest(
     wanted: Sequence[_Seen], log: LogReader, start: int, *, own_time: bool
 ) -> tuple[int, int]:
-    """Return the earliest time of some records, and the first offset at which one can stand."""
+    """Return the earliest time of some records, and the first offset that it allows."""
     if own_time or not wanted:
         return _ANY_TIME, start
     earliest = min(seen.content[0] for seen in wanted)

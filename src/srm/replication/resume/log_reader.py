@@ -20,7 +20,7 @@ from srm.replication.ports import EpochEnd, FetchedPartition, FetchFrom, Wire
 
 FETCH_BYTES: Final = 4 << 20
 ONE_BATCH: Final = 1
-"""A broker returns the first batch whole, however little is asked for."""
+"""Smallest size of a fetch: a broker still returns the first batch whole."""
 WAIT_MS: Final = 50
 _ELECTED_S: Final = 3.0
 _PAUSE_S: Final = 0.2
@@ -57,10 +57,10 @@ class LogReader:
     async def fetch(
         self, offset: int, max_bytes: int = FETCH_BYTES, wait_ms: int = WAIT_MS
     ) -> FetchedPartition:
-        """Fetch from an offset; the first batch comes whole, whatever ``max_bytes`` says.
+        """Fetch from an offset; the first batch comes whole, whatever ``max_bytes`` is.
 
-        Where nothing stands there the broker waits for so long, and with it all that was sent to it
-        after this: whoever asks for the end of a log does not let it wait.
+        If no record is there, the broker waits, and delays all later requests on the connection. So
+        requests for the end of a log do not wait.
 
         Raises:
             OutOfRangeError: the log does not hold the offset.
@@ -131,14 +131,14 @@ class LogReader:
         return min(end, found.end) if found.epoch == decided.epoch else 0
 
     async def holds_another(self, at: int, epoch: int, found: EpochEnd) -> bool:
-        """Whether what stands before an offset is not what was read there under a leader epoch.
+        """Whether the records before an offset differ from those read under a leader epoch.
 
-        Where compaction or retention has removed it that is not known, and not assumed.
+        After compaction or retention that is not known, and not assumed.
 
         Args:
             at: an offset up to which the log was read.
-            epoch: of the batch that was the last one before it.
-            found: what the leader knows of the epoch now.
+            epoch: of the last batch before it.
+            found: the leader's current end of the epoch.
 
         Raises:
             SrmError: as :meth:`fetch`.
@@ -154,7 +154,7 @@ class LogReader:
 async def some_at_once(
     work: Callable[[_T], Awaitable[_R]], items: Iterable[_T], at_once: int = _AT_ONCE
 ) -> list[_R]:
-    """Do work for all items, so many at a time; the first failure ends all."""
+    """Process all items with bounded concurrency; the first failure ends all."""
     permits = asyncio.Semaphore(at_once)
 
     async def one(item: _T) -> _R:

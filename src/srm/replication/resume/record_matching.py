@@ -21,7 +21,7 @@ _MOST_UNEXPLAINED: Final = 1024
 """Needed records that are passed without evidence at once, where losses are accepted."""
 _MOST_EQUAL: Final = 4096
 _MOST_ALIKE: Final = 64
-"""Records of one content among which a time still tells one."""
+"""Most records of equal content among which a timestamp identifies one."""
 
 
 class Steps:

@@ -1,22 +1,22 @@
 """Find, and prove, the exact position of a partition by walking both logs side by side.
 
-The map is written once a second, so after a crash the target can hold records the map does not
-know of. From the end of the last known run, each of our batches on the target must be the next
-batch the source would give; the walk ends at the marker of the new claim, after which nobody else
-can append (:mod:`srm.replication.resume.walk` compares).
+The map is written once a second, so after a crash the target can hold records that are not in it.
+From the end of the last known run, each of our batches on the target must be the next batch of the
+source. The walk ends at the marker of the new claim, after which no other producer can append
+(:mod:`srm.replication.resume.walk` compares).
 
-Ours are the batches under a producer id that the map or a report names, and those behind the marker
-of a claim: nobody else writes outside of transactions under a producer id that has ended one. So
-they are known even when all state is lost and the brokers have forgotten the transactional id.
+Our batches are those under a producer id in the map or a report, and those after the marker of a
+claim: a producer id that has ended a transaction writes outside of transactions only here. So they
+are recognised even without any state, and after the brokers forgot the transactional id.
 
-A claim stands before what is written under it, so a record at the very first offset of a target of
-which nothing is known is no copy of ours, whatever its producer id: it was on its way to a topic
-that had the name before and was deleted (requests to produce name topics by name).
+A claim precedes what is written under it. So a record at the first offset of an unknown target is
+not our copy, whatever its producer id. It was in flight to a deleted topic of the same name, as
+produce requests identify topics by name.
 
 A batch on the target that is not ours is foreign: a hole in the map, reported. A batch of ours that
-does not match is undecidable: the partition stops and says where. Where the target's log begins
-behind the known position, the walk begins there: what is gone was not needed to find the position,
-except for records at the very end, and those are missing on the target again.
+does not match is undecidable: the partition stops and reports the place. A target log that begins
+after the known position is walked from its start: the deleted part was not needed to find the
+position. Only records at the very end are missing on the target again.
 """
 
 from __future__ import annotations
@@ -52,23 +52,25 @@ _MOST_RUNS: Final = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What is known before the walk: how far the copy was, and our producer ids.
+    """Knowledge before the walk: the position of the copy, and our producer ids.
 
-    ``found`` is the part of the last run that only its former owner's report tells of;
-    ``source_epoch`` is the leader epoch of the source batch before the position, or of one that
-    the log is known to have held after it, -1 if not known. It is ``fresh`` while nothing is known
-    of this topic id: records of ours on the target may be of a topic that had the name before.
-    Without a position (``has_position``) both logs are walked from their starts. ``tree`` is the
-    end of the map as it is on the log; with ``rewrite_index`` its index is not there. ``garbage``
-    are blocks that count no more. If it is ``cut``, the map is to end at this position, whatever
-    it holds. After the source was ``truncated`` at ``source_next``, records of ours that it does
-    not hold say nothing about those that have taken their offsets. ``target_epoch`` is the leader
-    epoch of the target's batch before the position, -1 if not known, and ``written_by`` the claim
-    under which that batch was written (see :mod:`srm.replication.claim.target_log`).
-    ``has_former`` says that records of a topic are known to have been copied that had the name
-    before. ``left_out`` are decisions about ranges of source offsets that are not to be copied.
-    ``at_rest`` is what was told last of a partition that did not go on then.
-    ``copy_is_gone`` says that records were copied to another remote topic, and none to this one.
+    ``found``: the part of the last run that only its former owner's report has.
+    ``source_epoch``: leader epoch of the source batch before the position, or a known later one, -1
+        if not known.
+    ``fresh``: nothing is known of this topic id: records of ours on the target may belong to a
+        former topic of the name.
+    ``has_position``: without it both logs are walked from their starts.
+    ``tree``: the stored end of the map; with ``rewrite_index`` its index is missing.
+    ``garbage``: invalid blocks.
+    ``cut``: the map has to end at this position, whatever it holds.
+    ``truncated``: the source was truncated at ``source_next``: our records that it lacks say
+        nothing about their successors.
+    ``target_epoch``: leader epoch of the target's batch before the position, -1 if not known.
+    ``written_by``: claim of that batch (see :mod:`srm.replication.claim.target_log`).
+    ``has_former``: records of a former topic of the name were copied.
+    ``left_out``: decisions about ranges of source offsets that are not copied.
+    ``at_rest``: last reported state of a partition that was stopped.
+    ``copy_is_gone``: records were copied to another remote topic, and none to this one.
     """
 
     source_next: int
@@ -97,12 +99,13 @@ NOWHERE: Final = Start(0, 0, fresh=True, has_position=False)
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """The proven position, the runs found on the way, and what is strange about the logs.
+    """The proven position, the runs found on the way, and anomalies of the logs.
 
-    ``source_epoch`` is the leader epoch of the last batch that was found whole, -1 where there is
-    none, or where less than a batch was found behind it. ``target_epoch`` is that of the marker.
-    The producer id ``has_rotated`` where the claim's is another one because the epochs of the old
-    one are used up: the marker does not shut out who still holds the last one.
+    ``source_epoch``: leader epoch of the last batch that was found whole, -1 if there is none, or
+        if a partial batch follows it.
+    ``target_epoch``: leader epoch of the marker.
+    ``has_rotated``: the claim has a new producer id, as the old one's epochs are used up. The
+        marker does not fence the holder of the last one.
     """
 
     source_next: int
@@ -130,7 +133,7 @@ class Walked:
 
     @property
     def text(self) -> str:
-        """What the status says meanwhile."""
+        """Text of the status during the walk."""
         return f"walking the logs: target offset {self.at} of {self.end}"
 
 
@@ -153,7 +156,7 @@ async def _until_marker(
         except OutOfRangeError as error:
             if error.log_start <= offset:
                 # It was cut off after it had been compared with the position: compare again.
-                raise UnavailableError(f"{error}: asked again") from error
+                raise UnavailableError(f"{error}: retrying") from error
             offset = error.log_start
             walk.begin_target_at(offset)
             continue
@@ -210,10 +213,10 @@ async def resume(
         source: reads the source.
         target: reads the target, uncommitted records too.
         start: what is known.
-        claim: ours, taken already; None to find out only whether the position can be decided.
+        claim: ours, already taken; None to find out only whether the position can be decided.
         comparison: how records are compared.
-        progress: is told each second how far a long walk is; the runs that it gets are proven, and
-            not told again in the end. They may be written down at once, with the position.
+        progress: receives the progress of a long walk each second, with proven runs that are not
+            returned again. They may be written at once, with the position.
 
     Raises:
         IntegrityError: the position cannot be decided.
@@ -241,7 +244,7 @@ async def resume(
             told_at = now_s()
             settled = walk.settle()
             if settled is not None and (progress is None or _has_rotated(claim, known, ours)):
-                # Under the new id nobody would know any more that the old one has to lapse.
+                # Under the new id no owner would know that the old one has to lapse.
                 found.extend(settled.runs)
                 settled = None
             if progress is not None:
@@ -269,7 +272,7 @@ async def resume(
 
 
 def _note_foreign(foreign: list[tuple[int, int]], batch: BatchHeader) -> None:
-    """Add a batch to the ranges that are told; of many the first ones and the last one."""
+    """Add a batch to the reported ranges; of many keep the first ones and the last one."""
     first = batch.base_offset
     if foreign and foreign[-1][1] == first:
         first = foreign.pop()[0]
@@ -293,7 +296,7 @@ def _has_rotated(claim: Claim | None, known: Start, ours: OurBatches) -> bool:
 async def _gone_unmapped(
     target: LogReader, start: Start, source_next: int, *, found: bool
 ) -> list[str]:
-    """Tell what retention has taken from the target before the map could tell of it."""
+    """Describe the unmapped records that retention has deleted on the target."""
     log_start, _ = await target.wire.log_range(target.partition)
     if log_start <= start.target_next:
         return []
@@ -302,5 +305,5 @@ async def _gone_unmapped(
         "were in the map"
     )
     if found:
-        return [f"{gone}: what stood there, from source offset {start.source_next} on, is a hole"]
+        return [f"{gone}: its records, from source offset {start.source_next} on, are a hole"]
     return [f"{gone}: what they held of source offsets from {source_next} on is copied again"]

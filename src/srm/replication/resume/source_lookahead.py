@@ -1,9 +1,8 @@
-"""The source beside the resume walk: batches that wait, and records that were opened ahead.
+"""The source's side of the resume walk: waiting batches, and records decoded ahead.
 
-What is kept of an opened record are numbers in arrays: its offset, its time, and hashes of 64 bits
-of its content and key (:mod:`srm.replication.batches.content_hash`). Two different contents are
-taken for one once in 2^64 comparisons. So a record takes the same memory whatever its size, and the
-limit is one of records.
+A decoded record is kept as numbers in arrays: its offset, its time, and 64-bit hashes of its
+content and key (:mod:`srm.replication.batches.content_hash`). Two different contents collide once
+in 2^64 comparisons. A record takes the same memory whatever its size, so the limit counts records.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Comparison:
     left_out: Sequence[tuple[int, int]] = ()
 
     def content(self, record: DecodedRecord) -> int:
-        """Hash what has to be equal on both sides beside the time."""
+        """Hash the fields that have to be equal on both sides, except the time."""
         added = self.added_headers
         headers = (h for h in record.headers if h[0] not in added)
         return content_hash(
@@ -118,7 +117,7 @@ class SourceAhead:
     # ----- reading
 
     async def batch_ahead(self, index: int = 0) -> BatchHeader | None:
-        """Return the next batch that is not opened yet, or one behind it; None at the end."""
+        """Return the next unopened batch, or a later one; None at the end."""
         while index >= len(self._waiting):
             if not await self._fetch():
                 return None
@@ -176,10 +175,10 @@ class SourceAhead:
     async def _fetch(self) -> bool:
         """Fetch until there is more to compare; False at the end of the source.
 
-        That end is behind all that was copied, so it is asked for rarely, and no broker waits. A
-        leader that was just elected may not know yet how far its log is committed, and ends it too
-        early. Whoever asks it for its offsets has to wait until it does (KIP-207), so that is done
-        before an end is believed.
+        That end is after all that was copied, so it is rarely requested, and no broker waits. A
+        newly elected leader may not know its high watermark yet, and returns too early an end. A
+        request for its offsets waits until it does (KIP-207), so that precedes the acceptance of an
+        end.
         """
         wait_ms, before_all = 0, len(self._waiting)
         while len(self._waiting) == before_all:
@@ -240,7 +239,7 @@ class SourceAhead:
         return self._base + after - 1
 
     def needed_below(self, index: int, offset: int) -> int:
-        """Count the needed records from an index on that stand below a source offset."""
+        """Count the needed records from an index on below a source offset."""
         place = bisect_left(self._offsets, offset, index - self._base)
         return self.needed(index, self._base + place)
 
@@ -282,7 +281,7 @@ class SourceAhead:
         return found
 
     def same_content(self, begin: int, end: int, content: int, most: int) -> list[int]:
-        """Return the indexes of at most so many records in a range that have a content, in order.
+        """Return the first indexes of records with a content in a range, up to a limit, in order.
 
         Only after :meth:`index_contents`.
         """

@@ -1,4 +1,4 @@
-"""Where each partition starts: from the records of the state topics to a known position. Pure."""
+"""Start position of each partition, from the records of the state topics. Pure."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def start_of(
     """Find the furthest known position of a partition, and the producer ids that wrote it.
 
     A position is only ever reported after the runs before it, so both a run's end and a position
-    are safe places to start from; the one further along the target wins. Where the runs are lost,
-    resume has to begin before them and find them again: at the first block that is damaged or
-    missing, or at the logs' starts where there is a position behind records but no block at all. A
-    topic that was created anew (another id) continues behind what its former self left on the
-    target; ``former_reports`` are of such, and there is no start where nothing at all is known.
+    are safe starts; the one further along the target wins. Where runs are lost, resume begins
+    before them and finds them again: at the first damaged or missing block, or at the logs' starts
+    if there is a position after records but no block. A recreated topic (another id) continues
+    after what its former self left on the target; ``former_reports`` are of such. Without any
+    knowledge the start is None.
 
     Raises:
         IntegrityError: blocks contradict each other.
@@ -90,13 +90,13 @@ def start_of(
 
 
 def cut_start(start: Start, source_next: Translation, target_end: int) -> Start:
-    """Return where to copy again from if the target's log holds nothing from an offset on.
+    """Return the new start if the target's log holds nothing from an offset on.
 
-    The source's leader epoch stays that of the further place: a source that was truncated meanwhile
-    has a later one at its new records, and one that was not is found to be whole when it is asked.
+    The source's leader epoch stays that of the further place. A source that was truncated since has
+    a later one at its new records; the check of any other source finds it whole.
 
     Args:
-        start: where the partition would start if the log were whole.
+        start: the start with a whole log.
         source_next: the translation of that offset, by the whole map.
         target_end: the offset.
     """
@@ -126,13 +126,13 @@ def cut_start(start: Start, source_next: Translation, target_end: int) -> Start:
 
 
 def decided_start(start: Start | None, notes: Iterable[PartitionNotes]) -> Start | None:
-    """Return where a partition starts after what was decided about it, None where nothing is known.
+    """Return the start of a partition after decisions about it, None if nothing is known.
 
-    That the source lost what had been copied holds for the position that it was decided about
-    alone: once the cut is told, there is another one.
+    A decision about lost source records holds for its own position alone: once the cut is reported,
+    there is another one.
 
     Args:
-        start: where the partition would start else.
+        start: the start without the decisions.
         notes: of the partition and the topic id.
     """
     decided = in_force(notes)
@@ -185,7 +185,7 @@ def _owner(last: MapBlock) -> ProducerId | None:
 
 
 def _held_of(found: Run | None, target_end: int) -> Run | None:
-    """Return what stands before a target offset of a run that only a report tells of."""
+    """Return the part before a target offset of a run that only a report has."""
     if found is None or found.target_start >= target_end:
         return None
     return replace(found, count=min(found.count, target_end - found.target_start))

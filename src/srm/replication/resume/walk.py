@@ -1,11 +1,11 @@
-"""Which source records stand in our batches on the target: the source's side of the resume walk.
+"""Match of our batches on the target with source records: the source's side of the resume walk.
 
 Batches are compared by their bytes, else record by record: the target may have recompressed them or
 given them its own time, and a batch that was cut, merged or rebuilt need not align with one of the
 source. So it does not matter how a batch travelled.
 
-Copies are in the source's order. Where a record of one side has no equal on the other, that needs
-evidence, beside the places for it that :mod:`srm.replication.resume.evidence` counts.
+Copies are in the source's order. A record without an equal on the other side needs evidence, in
+addition to the places that :mod:`srm.replication.resume.evidence` counts.
 
 A needed record of the source that is not on the target:
 
@@ -17,16 +17,16 @@ A needed record of the source that is not on the target:
 A copy whose record is not on the source:
 
 - the source was compacted: it holds a later record of the key, or the copy is a tombstone;
-- the source's log begins after the known position, and the copy stands before the first one found;
-- nothing is known of this topic id yet, and the copy stands before the first one found: a topic
+- the source's log begins after the known position, and the copy is before the first one found;
+- nothing is known of this topic id yet, and the copy is before the first one found: a topic
   that had the name before left it.
 
 A record that equals the next one of the source is taken for its copy, though compaction may have
 removed an earlier equal one: what the logs hold now is the same either way.
 
 All else is undecidable, and so is a walk that can end at two places. With losses accepted
-(``data.loss.policy=continue``) what has no explanation is told and passed, and of several places
-the first one is taken: nothing is lost by that, but records may be copied again.
+(``data.loss.policy=continue``) unexplained records are reported and skipped, and of several places
+the first one is used: that loses nothing, but records may be copied again.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ from srm.replication.resume.log_reader import LogReader
 from srm.replication.resume.record_matching import Steps
 from srm.replication.resume.source_lookahead import Comparison, SourceAhead
 
-_NO_ROOM: Final = "the source has no offsets for what stands there"
+_NO_ROOM: Final = "the source has no offsets for these records"
 _CLEARLY_BEGUN: Final = 512
-"""Copies after which it is no longer asked whether a former topic left all of them."""
+"""Number of copies that proves that not all of them are left by a former topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class ProvenPlace:
 
 
 class SourceWalk:
-    """Walks the source beside the target; told of every batch there, in order."""
+    """Walks the source along the target; receives every batch there, in order."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class SourceWalk:
         self._target_next = offset
 
     def pass_over(self, batch: BatchHeader) -> None:
-        """Note a batch that is no copy of ours."""
+        """Note a foreign batch."""
         self._pass_holes(batch.base_offset)
         self._target_next = max(self._target_next, batch.last_offset + 1)
 
@@ -145,7 +145,7 @@ class SourceWalk:
     def _pass_holes(self, offset: int, batch: BatchHeader | None = None) -> None:
         """Pass empty offsets: copies, or markers, that compaction removed.
 
-        Sequence numbers tell how many of them were copies, if one claim wrote on both sides.
+        Sequence numbers give the number of copies among them, if one claim wrote on both sides.
         """
         empty = offset - self._target_next
         copied, most = 0, empty
@@ -328,7 +328,7 @@ class SourceWalk:
         return place.at + self._ahead.needed_below(place.at, place.source_next)
 
     def notes(self, place: LogReading) -> list[str]:
-        """Say what is strange about the two logs."""
+        """Return the anomalies of the two logs."""
         notes = []
         missing, former, removed = self._steps.unexplained, place.former, place.removed
         if missing.count:

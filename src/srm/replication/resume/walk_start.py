@@ -1,4 +1,4 @@
-"""Where a walk without a map begins, and which batches of the target are copies of ours."""
+"""Start of a walk without a map, and the copies among the target's batches."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class OurBatches:
-    """Knows copies among the batches of the target, which it is shown in their order.
+    """Recognises copies among the batches of the target, in their order.
 
-    A batch at the very first offset is a stray of a topic that had the name before while the copy
-    is ``fresh``. A log that is known to have held copies and begins anew has lost its end: what
-    stands at its first offset was on its way then, and is ours like a batch at any other cut.
+    While the copy is ``fresh``, a batch at the very first offset belongs to a former topic of the
+    name. A log that held copies and is now empty has lost its end. A batch at its first offset was
+    in flight then, and is ours like a batch at any other cut.
     """
 
     def __init__(self, producer_ids: Collection[int], *, fresh: bool) -> None:
@@ -87,7 +87,7 @@ async def begin_where_logs_meet(
     """
     not_met = replace(start, fresh=start.has_former), ""
     target_start, target_end = await target.wire.log_range(target.partition)
-    if target_end <= 1:  # a claim stands before what is copied under it
+    if target_end <= 1:  # a claim precedes what is copied under it
         return not_met
     source_start, _ = await source.wire.log_range(source.partition)
     source_from = max(start.source_next, source_start)
@@ -123,5 +123,5 @@ async def begin_where_logs_meet(
     )
     return met, (
         f"without a map: source offset {place.source_next} was found at target offset "
-        f"{place.target_next}; what stands before them in both logs is not in the map"
+        f"{place.target_next}; the records before them in both logs are not in the map"
     )

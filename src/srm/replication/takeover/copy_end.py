@@ -1,9 +1,8 @@
-"""Where a copy ends that nobody writes to any more, and the records of the source behind it.
+"""End of a copy without a writer, and the records of the source after it.
 
-The position that a slot reported last can be a second old, so both logs are walked from there as
-the next owner would walk them, but without a claim and without writing anything down. What is
-asked of the source before that is what a slot asks when its log does not look as it did
-(:mod:`srm.replication.copy.write_answers`).
+The last position of a slot can be a second old, so both logs are walked from there as the next
+owner would walk them, but without a claim and without a write. The check of the source before that
+is the one of a slot whose source log looks changed (:mod:`srm.replication.copy.write_answers`).
 """
 
 from __future__ import annotations
@@ -53,13 +52,13 @@ async def find_copy_end(
 
     Args:
         source: reads the source.
-        target: reads the target, uncommitted records too; None where there is no such partition.
+        target: reads the target, uncommitted records too; None if the partition does not exist.
         start: what is known of the copy, as far as the target holds it; None if nothing is.
         comparison: how records are compared.
 
     Raises:
-        IntegrityError: the logs do not tell; the message says what to do.
-        SrmError: a broker does not answer, or does not let srm in.
+        IntegrityError: the logs are ambiguous; the message says what to do.
+        SrmError: a broker does not answer or denies access.
     """
     log_start, high = await source.wire.log_range(source.partition)
     fetched = await source.fetch(max(log_start, high - 1), max_bytes=ONE_BATCH, wait_ms=0)
@@ -103,10 +102,10 @@ async def find_copy_end(
 
 
 async def _parts_at(source: LogReader, start: Start, log_end: int) -> int:
-    """Return where the source's log ends, or parts from what was copied; else the position.
+    """Return where the source's log ends, or diverges from the copy; else the position.
 
     Raises:
-        IntegrityError: it parts somewhere, but nobody knows where.
+        IntegrityError: it diverges at an unknown offset.
     """
     at, epoch = start.source_next, start.source_epoch
     if epoch < 0:
@@ -119,8 +118,8 @@ async def _parts_at(source: LogReader, start: Start, log_end: int) -> int:
         return at  # the epoch of a cut start is that of a place further on
     raise IntegrityError(
         f"{source.partition} has gone back to an older log (its leader holds nothing of leader "
-        f"epoch {epoch}) and has grown to {log_end} since, past the {at} that were copied: where "
-        "they part cannot be told",
+        f"epoch {epoch}) and has grown to {log_end} since, past the {at} that were copied: the "
+        "offset at which they diverge is unknown",
         f"restore it (srm restore), or set data.loss.policy=continue, which copies on from {at}",
     )
 

@@ -1,4 +1,4 @@
-"""What whoever hands a copy over asks of a log: a claim that is its end, and what is not ours."""
+"""Seal of a copy for its handover: a final claim, and a check for foreign records."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ async def outbid(target: LogReader, flow: Flow) -> Claim:
 
 
 async def seal(target: LogReader, flow: Flow) -> Sealed:
-    """Shut out whoever may still write to a copy; while its flow is paused, nobody else claims it.
+    """Fence every process that still writes to a copy; while its flow is paused, none claims it.
 
     Raises:
-        FencedError: somebody claims it, or writes to it, at this moment.
+        FencedError: another process claims it, or writes to it, at this moment.
         UnavailableError: a broker does not answer.
     """
     claim = await outbid(target, flow)
@@ -55,8 +55,8 @@ async def seal(target: LogReader, flow: Flow) -> Sealed:
     last = await _batch_at(target, log_end - 1)
     if last is None or not is_marker(last, claim):
         raise FencedError(
-            f"{target.partition} on {target.wire.alias}: somebody else writes to it at this "
-            "moment, another restore perhaps; run this again when it has ended"
+            f"{target.partition} on {target.wire.alias}: another process writes to it at this "
+            "moment, perhaps another restore; run this again when it has ended"
         )
     return Sealed(claim, last.base_offset, last.leader_epoch)
 
@@ -75,7 +75,7 @@ async def begins_with_records(log: LogReader) -> bool:
 
 
 async def first_record_in(log: LogReader, ranges: Iterable[tuple[int, int]]) -> int | None:
-    """Return the first offset in ranges in order at which a batch with records stands, if any.
+    """Return the first offset in ordered ranges whose batch has records, if any.
 
     Raises:
         UnavailableError: a broker does not answer.

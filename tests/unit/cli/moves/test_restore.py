@@ -104,7 +104,7 @@ def test_where_nobody_can_be_asked_it_wants_a_yes(srm: Srm, arguments: tuple[str
 
 
 def test_a_topic_without_a_copy_is_named_with_those_that_have_one(srm: Srm) -> None:
-    with pytest.raises(UsageError, match=r"no copy of Paymnts .* it does of: Orders, Payments"):
+    with pytest.raises(UsageError, match=r"no copy of Paymnts .* copies of: Orders, Payments"):
         srm("--yes", "--topic", "Paymnts")
 
 

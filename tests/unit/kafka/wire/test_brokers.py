@@ -153,7 +153,7 @@ def test_a_bootstrap_server_of_another_cluster_says_that_ours_was_rebuilt(
         front.cluster = rebuilt
         await rebuilt.broker(1, port=broker.port)
         wire.leaders_changed()
-        with pytest.raises(UnavailableError, match="another cluster by now, other"):
+        with pytest.raises(UnavailableError, match="now belongs to another cluster, other"):
             await wire.leader(TopicPartition("Payments", 0))
 
         assert wire.replaced_by == "other"

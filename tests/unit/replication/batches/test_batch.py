@@ -133,7 +133,9 @@ def test_a_batch_that_begins_before_the_end_of_another_one_ends_the_cutting() ->
     found = batches(memoryview(bytes(at_offset(view, 10)) + bytes(at_offset(view, 12))))
 
     assert next(found).base_offset == 10
-    with pytest.raises(IntegrityError, match="batch at offset 12 stands behind later ones"):
+    with pytest.raises(
+        IntegrityError, match="batch at offset 12 follows batches with higher offsets"
+    ):
         next(found)
 
 

@@ -240,12 +240,12 @@ def test_a_pause_is_renewed_only_while_the_one_that_is_meant_stands(lab):
     with pytest.raises(ConflictError, match="has ended: look"):
         pause(MemoryLog(lab.topic), renewed, "r1")
     paused(lab)
-    with pytest.raises(ConflictError, match="paused again meanwhile"):
+    with pytest.raises(ConflictError, match="paused again by"):
         pause(MemoryLog(lab.topic), replace(WORST_DAY, request="r3"), "r2")
 
     pause(MemoryLog(lab.topic), renewed, "r1")
 
-    with pytest.raises(ConflictError, match="paused again meanwhile"):
+    with pytest.raises(ConflictError, match="paused again by"):
         resume(MemoryLog(lab.topic), {}, "r1")
     assert resume(MemoryLog(lab.topic), {}, "r2")
 
@@ -254,7 +254,7 @@ def test_only_the_pause_that_is_meant_ends(lab):
     paused(lab)
     paused(lab, replace(WORST_DAY, request="r2", move_id="m2"))
 
-    with pytest.raises(ConflictError, match="paused again meanwhile, by ann"):
+    with pytest.raises(ConflictError, match="paused again by ann"):
         resume(MemoryLog(lab.topic), {b"notes:n": b"{}"}, "r1")
     assert resume(MemoryLog(lab.topic), {b"notes:n": b"{}"}, "r2")
     assert not resume(MemoryLog(lab.topic), {b"notes:late": b"{}"}, "r2")

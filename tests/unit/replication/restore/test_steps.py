@@ -328,7 +328,7 @@ def test_a_restore_that_was_stopped_while_another_one_ended_leaves_its_work_alon
         copying(copies)
         assert restore(made.context()).goes_on  # while this one did not get the processor
 
-    with pytest.raises(FencedError, match="was claimed by somebody else meanwhile"):
+    with pytest.raises(FencedError, match="was claimed by another process"):
         restore(_with_copy(context, copy))
 
     check_exact(made)
@@ -344,7 +344,7 @@ def test_a_pause_that_was_written_meanwhile_is_left_alone() -> None:
         copying(copies)
         context.switch.pause(Pause("r2", "bob", "unplanned failover m2", 9, "m2"))
 
-    with pytest.raises(ConflictError, match="paused again meanwhile, by bob"):
+    with pytest.raises(ConflictError, match="paused again by bob"):
         restore(_with_copy(context, copy))
 
     assert made.is_paused(made.b, FORWARD)
@@ -388,7 +388,7 @@ def test_the_flow_does_not_go_on_while_another_restore_copies_back() -> None:
             other = replace(WORST_DAY, request="r9")
             context.switch.pause(other)  # as the other one begins
 
-    with pytest.raises(ConflictError, match="paused again meanwhile"):
+    with pytest.raises(ConflictError, match="paused again by"):
         restore(context, tell=tell)
 
     assert made.is_paused(made.b, FORWARD)

@@ -139,7 +139,7 @@ class Switch:
         assert not decided
         standing = read_pause(self._table.read())
         if standing is not None and request not in {None, standing.request}:
-            raise ConflictError("paused again meanwhile")
+            raise ConflictError(f"paused again by {standing.by}")
         self._write(None)
         return standing is not None
 

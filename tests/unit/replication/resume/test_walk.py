@@ -112,7 +112,7 @@ def test_what_retention_took_from_the_target_before_the_map_told_of_it_is_told()
 def test_a_target_that_is_cut_off_behind_our_back_is_compared_again() -> None:
     target = Log([marker(50, OURS, 3)])
 
-    with pytest.raises(UnavailableError, match="asked again"):
+    with pytest.raises(UnavailableError, match="retrying"):
         walked(log_of([Record(0, 1, b"k", b"v")], [1], 1, -1), target, Start(0, 60), Comparison())
 
 

@@ -30,14 +30,14 @@ async def log_in(ask: Ask, sasl: Sasl, tokens: LibraryTokens | None, where: str)
 
     Args:
         ask: sends on the connection.
-        sasl: who logs in, and how.
+        sasl: principal and mechanism.
         tokens: the source of tokens, for OAUTHBEARER.
         where: cluster and broker, for messages.
 
     Raises:
         AuthorizationError: the broker refuses the principal.
         ConfigError: the broker does not have the mechanism, or expects no login.
-        UnavailableError: the connection breaks, or there is no token.
+        UnavailableError: the connection breaks, or no token is available.
     """
     hello = await ask(SaslHandShakeRequest_v1(sasl.mechanism))
     if hello.error_code:

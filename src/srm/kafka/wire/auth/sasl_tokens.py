@@ -52,7 +52,7 @@ class TokenSource:
 
         Raises:
             AuthorizationError: the endpoint refuses the client.
-            UnavailableError: the endpoint does not answer, and there is no token in force.
+            UnavailableError: the endpoint does not answer, and no valid token is left.
         """
         async with self._lock:
             if self._clock() >= self._renew_at:

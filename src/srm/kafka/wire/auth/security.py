@@ -89,11 +89,11 @@ class Sasl:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Everything that connections to one cluster need to know; ``alias`` is for messages.
+    """Settings of all connections to one cluster; ``alias`` is for messages.
 
-    ``client_id`` is the name under which brokers log, count and limit their requests. A broker that
-    gives no sign of life for ``request_timeout_s`` while an answer is due is given up, and one to
-    which no connection comes about within ``connect_timeout_s``.
+    Brokers log, count and limit requests under ``client_id``. A broker that sends nothing for
+    ``request_timeout_s`` while an answer is due is abandoned. So is one that cannot be connected to
+    within ``connect_timeout_s``.
     """
 
     alias: str
@@ -137,7 +137,9 @@ def _seconds(alias: str, properties: Mapping[str, str], name: str, default: floa
     if value is None:
         return default
     if not value.isdecimal() or int(value) == 0:
-        raise ConfigError(f"cluster {alias}: {name}: {value} is no number of milliseconds")
+        raise ConfigError(
+            f"cluster {alias}: {name}: {value} is not a positive number of milliseconds"
+        )
     return int(value) / 1000
 
 

@@ -1,4 +1,4 @@
-"""What connections of one cluster are opened with: made from its security settings."""
+"""TLS contexts and tokens of one cluster's connections, from its security settings."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class SecurityAccess:
 
 
 def _stamp(tls: Tls) -> tuple[object, ...]:
-    """Tell the contents of all files from those of another time, without reading them."""
+    """Return a value that changes with the contents of the files, without reading them."""
     return tuple(
         _file_stamp(Path(location))
         for location in (

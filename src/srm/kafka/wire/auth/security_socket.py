@@ -168,8 +168,8 @@ async def _connected_to(info: tuple[Any, ...]) -> socket.socket:
     try:
         sock.settimeout(0)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # No buffer sizes: Linux lets buffers grow with what a long way needs, but those that were
-        # asked for keep to net.core.rmem_max, 208 KiB where nobody has raised it.
+        # No buffer sizes: Linux grows buffers with the latency of the path, but limits explicit
+        # sizes to net.core.rmem_max, 208 KiB by default.
         await asyncio.get_running_loop().sock_connect(sock, address)
     except BaseException:
         sock.close()

@@ -21,16 +21,16 @@ _DEFAULT_LIFETIME_S: Final = 300
 async def fetch_token(
     alias: str, tokens: OidcTokens, authorities: ssl.SSLContext
 ) -> tuple[str, float]:
-    """Ask for a token; return it and the seconds it is good for.
+    """Fetch a token; return it and its lifetime in seconds.
 
     Args:
         alias: the cluster, for messages.
-        tokens: the endpoint, and who asks.
-        authorities: whom to trust in the endpoint's certificate.
+        tokens: the endpoint and the client's credentials.
+        authorities: trusted issuers of the endpoint's certificate.
 
     Raises:
         AuthorizationError: the endpoint refuses the client.
-        ConfigError: the address is none, or its certificate is not accepted.
+        ConfigError: the address is invalid, or its certificate is not accepted.
         UnavailableError: the endpoint does not answer.
     """
     where = f"cluster {alias}: token endpoint {tokens.endpoint}"
