@@ -8,8 +8,8 @@ updates the asset `srm_checkpoints <flow>`, which starts `srm_group_offset_sync`
 written, outcomes by state, and groups that could not be read. `srm status` shows each group.
 
 **When it is red** - `UnavailableError`: a cluster does not answer; the next run makes up for it.
-Anything else names the cause and what to do. Checkpoints only get older meanwhile: consumers and
-copying are not affected, and a planned failover computes its offsets itself.
+Any other message names the cause and what to do. Until then checkpoints get older. Consumers and
+replication are not affected, and a planned failover computes its offsets itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EMITTING = [flow for flow in flow_configs(CONFIG) if flow.emit_checkpoints_enabl
 
 @task
 def emit(flow: str, *, outlet_events: Any = None) -> dict[str, Any]:
-    """Emit the checkpoints of one flow and tell the asset."""
+    """Emit the checkpoints of one flow and update the asset."""
     summary = engine_calls.emit_checkpoints(flow)
     outlet_events[checkpoints_asset(Flow.parse(flow))].extra = {"flow": flow, "summary": summary}
     return summary

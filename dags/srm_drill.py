@@ -8,14 +8,13 @@ on the source. The groups themselves and their clients are not touched, and noth
 There is one such DAG for each flow. It runs when `A->B.drill.schedule` says so (a cron expression
 in the properties file, UTC), and by hand.
 
-**Where to look** - the task's log and return value say what was proven, what would have been lost
-if the source had died at that moment (RPO), and how long each step took (RTO). `srm failover drill
---history` shows that over time.
+**Where to look** - the task's log and return value show what was proven, the records lost if the
+source had failed at that moment (RPO), and the duration of each step (RTO). `srm failover drill
+--history` shows them over time.
 
 **When it is red** - with `UnavailableError`: a cluster does not answer. Otherwise the message names
-the first thing that could not be proven, or that would keep a failover from starting: a failover at
-this moment would have met the same. Remove the reason and clear the task. The flow's
-notifier is told.
+the first check that failed or the first obstacle to a failover. A failover at this moment would
+have met the same. Remove the cause and clear the task. The flow's notifier receives the failure.
 """
 
 from __future__ import annotations

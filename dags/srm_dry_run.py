@@ -1,15 +1,14 @@
-"""Plans a move by the clock, without doing it, and says whether it could start now.
+"""Plans a scheduled move without executing it, and reports whether it could start now.
 
 One DAG for each flow, from its source to its target, with all topics and groups that the flow
 selects. It runs when `A->B.failover.dry.run.schedule` says so (a cron expression in the properties
 file, UTC), and by hand. Nothing is written to either cluster.
 
 **Where to look** - the plan is in the task log and in the tab *Report of the move*; the note of the
-run sums it up. By hand the form takes *mode*: `unplanned` shows what would be lost if the source
-died now.
+run sums it up. By hand the form takes *mode*: `unplanned` shows the loss if the source failed now.
 
-**When it is red** - the note begins with what stands in the way of a move: remove it before the day
-on which it is needed. `UnavailableError`: a cluster did not answer.
+**When it is red** - the note begins with what prevents a move. Remove it before a failover is
+needed. `UnavailableError`: a cluster did not answer.
 """
 
 from __future__ import annotations

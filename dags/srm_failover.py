@@ -5,15 +5,15 @@ any pair. Failover and failback are the same steps. In `srm_failover.P.B` a fail
 from P to B, a failback from B to P. *From cluster* and *To cluster* decide instead where they are
 set. The steps:
 
-1. **plan** - where every group stands, where it would resume, what stands in the way. Shown as a
-   table in the task log and in the tab *Report of the move*. With *dry run* the move ends here.
-2. **approve** - where an approval is asked for (*unplanned* always, unless the configuration says
-   otherwise) the run waits here: tab *Required Actions*, with the numbers of the plan. Nobody is
-   held meanwhile.
-3. **hold** - producers and consumers of the move are told to finish and leave the source. The time
-   without service (RTO) counts from here. *Unplanned*: the flow from the source is paused, nobody
-   is waited for.
-4. **wait** - until all have left, replication has nothing left to copy and the last commit of every
+1. **plan** - the offset of every group, where it would resume, and what prevents the move. Shown as
+   a table in the task log and in the tab *Report of the move*. A *dry run* ends here.
+2. **approve** - a run that needs an approval (*unplanned* always, unless the configuration says
+   otherwise) waits here: tab *Required Actions*, with the numbers of the plan. No client is held
+   during this wait.
+3. **hold** - producers and consumers of the move receive the request to finish and leave the
+   source. The time without service (RTO) starts here. *Unplanned*: the flow from the source is
+   paused, and the move does not wait for clients.
+4. **wait** - until all clients have left, the replication lag is 0 and the last commit of every
    group is translated. Live progress with the number of remaining records is in the task log.
    Skipped in an unplanned move.
 5. **apply_and_go** - writes the offsets on the target, reads them back and sends the clients there.
@@ -22,26 +22,26 @@ set. The steps:
 7. **report** - records lost (RPO), seconds without service (RTO), records read again or skipped, by
    group. The note of the run has the summary, its tab *Report of the move* the whole page; the
    report is kept in `srm-moves.internal`, and `srm failover report` shows, exports and checks it.
-8. **residue** - looks from time to time whether somebody still writes to the source, for as long as
-   the form says, and keeps the report and the note current. No worker waits for it. It ends when
-   another move takes the topics.
+8. **residue** - checks periodically for records that clients still write to the source, for as long
+   as the form says. It keeps the report and the note current without a worker. It ends when another
+   move takes the topics.
 
 **release** is the way out: after a failure before *go* it sends the clients back to the source,
 also when the run is marked as failed. After *go* it does nothing.
 
-**Mode** - *planned*: both clusters live, nothing is lost. *unplanned*: the source is given up. It
-is never asked, so it may be dead, half dead or condemned; groups go on at their last checkpoint,
-and what that costs is in the text that is to be approved.
+**Mode** - *planned*: both clusters live, nothing is lost. *unplanned*: the source is abandoned and
+never contacted, so it may be down or partly down. Groups resume at their last checkpoint. The text
+of the approval shows the cost.
 
 **When it is red** the note of the run begins with the reason.
 
 - *plan*: nothing was touched. Remove the reasons and trigger again.
-- *approve*: nobody answered in time. Nothing was touched.
+- *approve*: no operator answered in time. Nothing was touched.
 - *hold* or *wait*: clients are back on the source, nothing is lost. The note says who had not left
   or what was not copied in time.
 - *apply_and_go* with `GateClosedError`: a group was not synchronised; clients are back on the
-  source. With `UnavailableError` after it began to send clients away: clear the task, it finishes
-  what it began.
+    source. With `UnavailableError` after it began to redirect clients: clear the task, it completes
+    the redirect.
 - *verify*: the move is done, a group did not come back in time. Start its consumers on the target
   and clear the task.
 - *residue*: what the report says then; records were written to the source after *go*, say. They are
@@ -102,7 +102,7 @@ def plan_move(
 
 
 # What follows a setup directly has to have the usual trigger rule, so this follows the approval
-# alone, which is skipped where none is asked for, and pulls the plan.
+# alone, which is skipped where none is needed, and pulls the plan.
 @setup
 @task(retries=2, trigger_rule=TriggerRule.NONE_FAILED)
 def hold() -> dict[str, Any]:
@@ -148,7 +148,7 @@ def verify(planned: dict[str, Any]) -> dict[str, Any]:
     retries=2,
     trigger_rule=TriggerRule.ALL_DONE,
     multiple_outputs=False,
-    on_failure_callback=[],  # it has told what it found
+    on_failure_callback=[],  # the task has sent its own alert
 )
 def report() -> dict[str, Any]:
     """Keep and show the report, write the run's note; fail where the move has problems."""
@@ -170,7 +170,7 @@ def report() -> dict[str, Any]:
     mode="reschedule",
     poke_interval=RESIDUE_EVERY_S,
     timeout=timedelta(hours=12).total_seconds(),
-    silent_fail=True,  # a cluster that is away for a while is looked at again
+    silent_fail=True,  # a cluster that is unavailable for a while is checked again later
     trigger_rule=TriggerRule.ALL_DONE,
 )
 def residue() -> PokeReturnValue:
@@ -207,8 +207,8 @@ def failover_dag(dag_id: str, clusters: tuple[str, ...]) -> DAG:
         # ones are refused by the engine, by their routes.
         max_active_runs=16,
         catchup=False,
-        # It only runs by hand, and a run of a paused DAG would be queued: nobody should find that
-        # out on the day of a failover.
+        # It only runs by hand, and a run of a paused DAG would be queued: no operator should find
+        # that out on the day of a failover.
         is_paused_upon_creation=False,
         # Longer than the longest waits that the form allows: a run that is ended by this limit does
         # not run its release, so its clients wait until the lease of the hold has ended.

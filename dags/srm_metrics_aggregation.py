@@ -2,10 +2,10 @@
 
 Minimum, maximum, average and sum of byte rate, latencies and record lag by topic and flow are in
 `srm-metrics-windows.internal`. Replicators write them while they copy
-(`metrics.windows.continuous`). This looks whether all are there that follow from the raw metrics of
-the last quarter of an hour, and writes those that are not. Of a flow whose replicator is down it
-asks the source how far it has gone, so that its lag grows for everybody to see. Windows are keyed
-by their time, so running twice changes nothing.
+(`metrics.windows.continuous`). This DAG writes the windows that are missing for the raw metrics of
+the last quarter of an hour. For a flow without a running replicator it reads the end offsets of the
+source, so that the growing lag stays visible. Windows are keyed by their time: a second run changes
+nothing.
 
 **Spark** - only a flow with more raw metrics than one process counts in the time that Spark takes
 to start is left to the second task, which is skipped otherwise. It uses the Spark Connect server of

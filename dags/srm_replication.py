@@ -14,9 +14,9 @@ It stays red while the cause lasts: a cluster that does not answer, a wrong conn
 a configuration error. `STOPPED` partitions have a reason (data loss, foreign records): see
 `srm status`.
 
-**Restart on purpose** (a new configuration, say) - clear the running task, or
-`srm replicator restart`. The application is asked by a record in Kafka, so it does not matter on
-which host it runs, nor who has started it.
+**Restart on purpose** (for example after a configuration change) - clear the running task, or
+`srm replicator restart`. The request is a record in Kafka, so it reaches the application on any
+host.
 
 **Stop** - `srm replicator stop`: this task stays, shows the state `stopped` and starts nothing
 until `srm replicator restart`. Or pause the DAG and mark its run as failed.

@@ -43,7 +43,7 @@ PARAMS = {
         type=["null", "integer"],
         minimum=1,
         title="Records of each partition",
-        description="At most the newest so many copied records. Empty: all.",
+        description="Verify at most this number of the newest copied records. Empty: all.",
     ),
     "full": Param(
         default=False,

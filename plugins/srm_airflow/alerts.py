@@ -1,8 +1,8 @@
-"""Tells a notifier of the user's choice how moves are doing; never in the way of a move.
+"""Notifications about moves through a notifier of the user's choice; they never block a move.
 
-The properties file names the class and its arguments, in which ``{{ srm.text }}`` stands for the
-message; ``srm.event`` is one of :data:`Event`, beside the fields of the move (``move_id``,
-``operation``, ``mode``, ``source``, ``target``).
+The properties file names the class and its arguments. In these ``{{ srm.text }}`` is the message
+and ``srm.event`` one of :data:`Event`. The fields of the move are ``move_id``, ``operation``,
+``mode``, ``source`` and ``target``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from srm_airflow.reasons import reason_of
 logger = logging.getLogger(__name__)
 
 Event = Literal["approval", "waiting", "blocked", "done"]
-"""approval is asked for; a step has waited too long; a step failed; the report is made."""
+"""The move needs an approval; a step waits too long; a step failed; the report is written."""
 
 FIELDS: Final = ("move_id", "operation", "mode", "source", "target")
 
@@ -35,13 +35,13 @@ def tell(
     context: Mapping[str, Any],
     config_path: str | None = None,
 ) -> None:
-    """Tell the notifier of the move's flow, if there is one; what fails is logged.
+    """Notify the notifier of the move's flow, if it has one; log a failure.
 
     Args:
         event: what has happened.
-        what: the same for people, in one line.
+        what: the same as one line of text.
         planned: the move, as the planning task describes it, or the form of one.
-        context: of the task that tells; templates in the notifier's arguments may use it.
+        context: of the sending task; templates in the notifier's arguments may use it.
         config_path: srm's properties file; by default the one of the environment.
     """
     try:
@@ -54,11 +54,11 @@ def tell(
         made = notifier(**json.loads(settings.failover_notifier_arguments))
         made({**context, "srm": message})
     except Exception as error:  # noqa: BLE001 - a move does not fail for want of a message
-        logger.warning("The notifier was not told that %s: %r", what, error)
+        logger.warning("The notifier failed, so this was not sent: %s: %r", what, error)
 
 
 def alert_failure(context: Mapping[str, Any], planned: Mapping[str, Any] | None = None) -> None:
-    """Tell that a task has failed for good: callback of the tasks of a move.
+    """Notify that a task has failed for good: callback of the tasks of a move.
 
     Args:
         context: of the task.
@@ -69,20 +69,20 @@ def alert_failure(context: Mapping[str, Any], planned: Mapping[str, Any] | None 
         why = reason_of(error) if (error := context.get("exception")) else "see its log"
         tell("blocked", f"task {context['ti'].task_id} failed: {why}", planned, context)
     except Exception as error:  # noqa: BLE001 - called in whatever state Airflow is in
-        logger.warning("The notifier was not told of a failure: %r", error)
+        logger.warning("The notifier could not be called for a failed task: %r", error)
 
 
 class Patience:
-    """Says when a wait has lasted too long: after a time, after twice that, four times that ...
+    """Reports when a wait has lasted too long: after a time, after twice that, four times that ...
 
-    Made anew in mid wait, as by a triggerer that was restarted, it says so at once.
+    Created again in mid wait, as by a restarted triggerer, it reports at once.
     """
 
     def __init__(self, planned: Mapping[str, Any], config_path: str | None = None) -> None:
         try:
             after = _settings(planned, config_path).failover_alert_after
         except SrmError as error:
-            logger.warning("Nobody is told how long this takes: %s", error)
+            logger.warning("No notifications about long waits: %s", error)
             after = NEVER
         self._next_s = after.total_seconds()
 

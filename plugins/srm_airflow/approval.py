@@ -20,11 +20,11 @@ APPROVAL_KEY: Final = "approval"
 
 
 class MoveApprovalOperator(ApprovalOperator):
-    """Ask for the approval of a planned move, with its numbers in the text.
+    """Wait for the approval of a planned move, with its numbers in the text.
 
-    Skipped where none is asked for. The answer is kept as XCom ``approval`` and goes into the move
-    with the hold, which refuses a move that needs one and has none: so marking this task opens
-    nothing. While nobody answers the notifier is told, ever more rarely, until the time is over.
+    Skipped where none is needed. The answer is stored as XCom ``approval`` and passed to the hold,
+    which refuses a move that lacks a required approval: marking this task opens nothing. Until an
+    operator answers, the notifier receives reminders at growing intervals.
 
     Args:
         move: what the planning task returned.
@@ -38,31 +38,31 @@ class MoveApprovalOperator(ApprovalOperator):
         self.move = move
 
     def execute(self, context: Context) -> NoReturn:
-        """Ask, and park the task.
+        """Request the approval, and park the task.
 
         Raises:
-            AirflowSkipException: nobody has to approve this move.
-            TaskAwaitingInput: until somebody answers, or the notifier is to be told.
+            AirflowSkipException: the move needs no approval.
+            TaskAwaitingInput: until an operator answers, or a reminder is due.
         """
         asked = self.move[APPROVAL_KEY]
         if self.move["dry_run"]:
-            raise AirflowSkipException("dry run: the plan is all that was asked for")
+            raise AirflowSkipException("dry run: only the plan was requested")
         if not asked["required"]:
-            raise AirflowSkipException("nobody has to approve this move")
+            raise AirflowSkipException("the move needs no approval")
         self.subject, self.body = asked["subject"], asked["text"]
-        tell("approval", f"approval is asked for. {asked['subject']}", self.move, context)
+        tell("approval", f"the move needs an approval. {asked['subject']}", self.move, context)
         since = time.time()
         try:
             super().execute(context)
         except TaskAwaitingInput:
             self._park(since)
-        raise AssertionError("an approval that is asked for parks the task")
+        raise AssertionError("a required approval parks the task")
 
     def execute_complete(self, context: Context, event: dict[str, Any], since: float) -> Any:
-        """Keep the answer; without one tell the notifier and wait again, or give up.
+        """Store the answer; without one notify and wait again, or fail.
 
         Raises:
-            AirflowFailException: nobody has answered in time.
+            AirflowFailException: no operator answered in time.
             DownstreamTasksSkipped: the answer is no.
         """
         with reason_kept(context):
@@ -85,7 +85,7 @@ class MoveApprovalOperator(ApprovalOperator):
         waited = time.time() - since
         if waited >= limit:
             raise AirflowFailException(
-                f"nobody approved the move within {limit:.0f} s, nothing was touched: trigger it "
+                f"the move was not approved within {limit:.0f} s; nothing was touched: trigger it "
                 "again"
             )
         what = f"approval has not been given for {waited:.0f} s"

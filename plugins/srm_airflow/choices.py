@@ -75,9 +75,9 @@ def note(context: FlowContext) -> None:
 
 
 def file_of(flow: Flow) -> Path:
-    """Return where the choices of a flow are kept.
+    """Return where the choices of a flow are stored.
 
-    In $SRM_CHOICES, else beside the logs, which workers and DAG processor often share. Where they
+    In $SRM_CHOICES, else next to the logs, which workers and DAG processor often share. Where they
     share neither, forms take names as text.
     """
     folder = os.environ.get(FOLDER_VARIABLE)

@@ -52,7 +52,7 @@ def flow_context(flow: str, doing: str) -> Iterator[tuple[FlowContext, telemetry
 def opened_move(
     source: str, target: str, config: str | None = None, *, unplanned: bool = False
 ) -> Iterator[MoveContext]:
-    """Open both flows between the clusters of a move; the source of an unplanned one is not asked.
+    """Open both flows between the clusters of a move; an unplanned one does not contact its source.
 
     Raises:
         SrmError: the configuration does not know the clusters, or one does not answer.
@@ -93,7 +93,7 @@ def rehearse(flow: str) -> dict[str, Any]:
 
     Raises:
         SrmError: a cluster does not answer.
-        AirflowFailException: something could not be proven, or stands in the way of a failover.
+            AirflowFailException: a check failed, or something prevents a failover.
     """
     from srm.engine.drill.run import run_drill  # noqa: PLC0415 - not for parsing
     from srm.pages.drills import drill_line  # noqa: PLC0415 - not for parsing
@@ -155,22 +155,22 @@ def _aggregate(flow: str) -> dict[str, Any] | None:
     logger.info("%s: %d windows, %d of them written", flow, summary.windows, summary.written)
     if summary.silence is not None:
         logger.warning(
-            "%s: nobody copies it, %s: %s records behind",
+            "%s: no replicator runs, %s: lag %s records",
             *(flow, summary.silence.reason, summary.silence.lag_records),
         )
     return dict(as_json(summary))
 
 
 def verify_little(flows: Sequence[str], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Verify the flows with little that is not proven yet; sum it up by flow.
+    """Verify the flows with few unverified records; sum it up by flow.
 
     Args:
         flows: as ``A->B``.
         params: the values of the form.
 
     Returns:
-        The counts of outcomes; None for a flow with more to compare than this process should, and
-        for one that cannot be planned or is not right: Spark says so, and goes on with the next.
+        The counts of outcomes. None leaves a flow to Spark: it has too much to compare for this
+        process, or cannot be planned. Spark reports the error and continues with the next flow.
     """
     return {flow: _verify_little(flow, params) for flow in flows}
 

@@ -58,21 +58,21 @@ class Reported:
 def plan(
     params: Mapping[str, Any], conf: Mapping[str, Any], run_id: str, clusters: Sequence[str]
 ) -> tuple[dict[str, Any], str]:
-    """Plan the move that a run asks for; describe it to the tasks that follow, and as a page.
+    """Plan the move of a run; describe it to the tasks that follow, and as a page.
 
     Args:
         params: the form.
         conf: the configuration of the run.
         run_id: the run.
-        clusters: what the DAG is for; of two the operation says which one clients leave.
+        clusters: the clusters of the DAG; of two the operation says which one clients leave.
 
     Raises:
-        AirflowFailException: a key is unknown, or something stands in the way that no waiting
-            removes; nothing was touched.
+        AirflowFailException: a key is unknown, or an obstacle remains that waiting does not
+            remove; nothing was touched.
     """
     with engine_errors():
         # With the conf, as Airflow accepts keys that the form does not have, and ignores them. A
-        # list from which the last choice was taken away is None.
+        # list whose last choice was removed is None.
         asked = {k: v for k, v in {**conf, **params}.items() if v is not None}
         named = (asked.get(end) for end in ("source", "target"))
         source, target = ends(clusters, str(asked.get("operation")), *named)
@@ -114,22 +114,22 @@ def plan(
 
 
 def hold(planned: Mapping[str, Any], answer: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Tell the clients of the move to stop, finish and leave.
+    """Request the clients of the move to stop, finish and leave.
 
     Args:
         planned: the move.
-        answer: what the approving task has kept, None where it asked nobody.
+        answer: the stored answer of the approving task, None where no approval is needed.
 
     Raises:
         AirflowSkipException: the run only shows the plan.
-        AirflowFailException: somebody has to approve the move, and nobody has.
+        AirflowFailException: the move needs an approval and has none.
     """
     if planned[DRY_RUN]:
-        raise AirflowSkipException("dry run: the plan is all that was asked for")
+        raise AirflowSkipException("dry run: only the plan was requested")
     approved = bool(answer and answer["approved"])
     if planned["approval"]["required"] and not approved:
         raise AirflowFailException(
-            "nobody has approved the move, and it needs an approval: clear task approve and answer "
+            "the move needs an approval and has not been approved: clear task approve and answer "
             "there"
         )
     with _open(planned, "hold") as context:
@@ -145,15 +145,15 @@ def apply_and_go(planned: Mapping[str, Any], held: bool) -> dict[str, Any]:  # n
 
     Args:
         planned: the move.
-        held: whether the task before has held anybody; it was skipped otherwise.
+            held: whether the previous task has held clients; it was skipped otherwise.
 
     Raises:
-        AirflowSkipException: nobody is to be moved: a dry run, or not approved.
+            AirflowSkipException: nothing is to be moved: a dry run, or not approved.
         AirflowFailException: a group is not synchronised (GateClosedError), whatever the state of
             the task that waited for it.
     """
     if not held:
-        raise AirflowSkipException("nobody is held")
+        raise AirflowSkipException("no client is held")
     with _open(planned, "apply_and_go") as context:
         progress = moves.apply_and_go(
             context, planned["move_id"], lambda step: _span(planned, step)
@@ -272,7 +272,7 @@ def _page(context: MoveContext, move_id: str) -> str:
 
 
 def require_ok(result: Mapping[str, Any]) -> None:
-    """Make the run red when the move is not what was asked for.
+    """Fail the run when the outcome of the move has problems.
 
     Raises:
         AirflowFailException: the report names problems.

@@ -96,7 +96,7 @@ class ReplicationOperator(BaseOperator):
             raise
 
     def on_kill(self) -> None:
-        """End the application, wherever it runs and whoever has started it."""
+        """End the application, on whichever host it runs."""
         if self._supervisor is not None:
             self._supervisor.kill(requester("srm_replication"))
 
@@ -223,8 +223,8 @@ class MoveWaitOperator(BaseOperator):
 def _keep(context: Context, key: str, value: Any) -> None:
     """Write to the task's state; never worth failing for.
 
-    A task that was cleared is unknown to Airflow a moment before it is asked to end: were it to
-    fail in that moment, the replicator would be left running with its old settings.
+    For a moment a cleared task is unknown to Airflow before its operator receives the kill. A
+    failure at that time would leave the replicator running with its old settings.
     """
     store = context.get("task_state_store")
     if store is None:

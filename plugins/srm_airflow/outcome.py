@@ -1,4 +1,4 @@
-"""How results and errors of engine calls reach Airflow."""
+"""Results and errors of engine calls, as Airflow shows them."""
 
 from __future__ import annotations
 

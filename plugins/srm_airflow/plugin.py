@@ -1,4 +1,4 @@
-"""What srm adds to Airflow's pages: its own, live progress of each task, reports of moves.
+"""Pages of srm in Airflow: its own, live progress of each task, reports of moves.
 
 Operators, triggers and DAG helpers need no registration: Airflow has the plugins folder on its
 module path.
@@ -16,21 +16,21 @@ _PAGES = "/srm/ui"
 
 
 async def serve_reports(scope: Any, receive: Any, send: Any) -> None:
-    """Serve the pages of reports; what that takes is only imported where pages are asked for."""
+    """Serve the pages of reports; their modules are imported with the first request."""
     from srm_airflow.report_pages import app  # noqa: PLC0415 - workers load plugins too
 
     await app(scope, receive, send)
 
 
 async def serve_service(scope: Any, receive: Any, send: Any) -> None:
-    """Serve the SRM service: imported, and started, where something of it is asked for."""
+    """Serve the SRM service: imported and started with the first request."""
     from srm_airflow.service_app import serve  # noqa: PLC0415 - workers load plugins too
 
     await serve(scope, receive, send)
 
 
 class SrmPlugin(AirflowPlugin):
-    """Shows the pages of srm at the top of the navigation, and beside runs and tasks.
+    """Shows the pages of srm at the top of the navigation, and in tabs of runs and tasks.
 
     Tabs of a run are the move that it makes, live, and its report. Tabs of a task are the flow or
     move that it works on, and its state store, where the replicator and waiting moves report

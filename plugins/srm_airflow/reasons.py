@@ -38,13 +38,13 @@ def _keep(context: Mapping[str, Any], reason: str) -> None:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the message for people: that of srm, where Airflow's error stands for one."""
+    """Return the message to show: that of srm, where Airflow's error wraps one."""
     cause = error.__cause__
     return str(cause if isinstance(cause, SrmError) else error)
 
 
 def reason_in(ti: Any) -> str:
-    """Return why the run of a task instance did not go on; empty where no step has left a reason.
+    """Return why the run of a task instance did not continue; empty where no step left a reason.
 
     A step that was killed, or marked as failed, leaves none.
     """

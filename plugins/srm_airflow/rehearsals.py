@@ -1,4 +1,4 @@
-"""What DAGs that rehearse a move by the clock have in common."""
+"""Declaration of the DAGs that rehearse a move on a schedule."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from srm_airflow.settings import flow_id, settled_cron
 
 
 def rehearsal(kind: str, settings: FlowConfig, cron: str) -> dict[str, Any]:
-    """Return how such a DAG is declared; the flow's notifier is told when it fails.
+    """Return how such a DAG is declared; a failure is sent to the flow's notifier.
 
     Args:
         kind: of rehearsal, in the DAG's id.

@@ -1,7 +1,7 @@
 """Serves the page of a move's report in Airflow: a tab of the run that made it.
 
-The tasks of a run leave the page as an XCom; what is served is the newest of them. Only whoever may
-read XComs of that DAG sees it. Imported by the API server alone, when a page is first asked for.
+The tasks of a run leave the page as an XCom; the newest is served, only to users that may read
+XComs of that DAG. The API server alone imports this module, with the first request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fastapi.responses import HTMLResponse
 
 from srm_airflow.moves import PAGE_KEY
 
-# Whatever stands in a name of a topic or a client: nothing is run and nothing is loaded.
+# Whatever a name of a topic or a client contains: nothing is run and nothing is loaded.
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
     "frame-ancestors 'self'",

@@ -1,6 +1,6 @@
-"""What tasks and triggers can only tell Airflow by its REST API: run notes, progress of a trigger.
+"""Reports that only Airflow's REST API takes: notes of runs, progress of a trigger.
 
-Both are conveniences for people, so a failure is logged and nothing else.
+Both only help operators, so a failure is logged and has no other effect.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class AirflowRest:
     """Writes to one run of one DAG; the first failure ends all further attempts.
 
     $SRM_AIRFLOW_URL is the address, by default ``[api] base_url``, which people use.
-    $SRM_AIRFLOW_TOKEN authenticates; without it, Airflow is asked for a token, which it gives where
-    all users are administrators. The constructor does no I/O.
+    $SRM_AIRFLOW_TOKEN authenticates. Without it the client requests a token from Airflow, which
+    gives one where all users are administrators. The constructor does no I/O.
     """
 
     def __init__(self, dag_id: str, run_id: str) -> None:

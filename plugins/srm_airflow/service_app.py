@@ -1,8 +1,8 @@
 """The SRM service inside Airflow: the same pages and REST API, with Airflow's users and rights.
 
-Whoever may read the DAG ``srm_replication`` sees; whoever may edit it acts. Imported by the API
-server alone, when something below its path is first asked for: it begins to look at the clusters
-then, and not in each of Airflow's processes that load plugins.
+Users that may read the DAG ``srm_replication`` may view; users that may edit it may act. The API
+server alone imports this module, with the first request below its path. Only then it starts to
+watch the clusters, and not in each of Airflow's processes that load plugins.
 """
 
 import threading
@@ -40,7 +40,7 @@ def identify(user: GetUserDep) -> User:
 
 
 def service() -> FastAPI:
-    """Return the application, which begins to look at the clusters when first asked for."""
+    """Return the application, which starts to watch the clusters with the first request."""
     with _lock:
         if not _made:
             try:
@@ -52,8 +52,8 @@ def service() -> FastAPI:
 
 
 def _start(config: Config) -> FastAPI:
-    """Make the application and begin to look: what is mounted has no start of its own."""
-    # Others would have to log in to Airflow: it asks them, and they do not ask it.
+    """Make the application and start to watch: what is mounted has no start of its own."""
+    # Other services would have to log in to Airflow: it queries them, they do not query it.
     remote = replace(config.service.remote, advertise=False)
     config = replace(config, service=replace(config.service, remote=remote))
     views = Views(config)

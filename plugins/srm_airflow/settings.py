@@ -1,4 +1,4 @@
-"""Where DAGs and operators find srm's configuration, clusters and Spark applications.
+"""Places of srm's configuration, clusters and Spark applications, for DAGs and operators.
 
 Imported while DAG files are parsed, so it reads one local file and imports no client.
 """
@@ -39,7 +39,7 @@ def load() -> Config:
     """Read the configuration, in a DAG file or in a task.
 
     Raises:
-        ConfigError: there is no file, it cannot be used, or it enables no flow.
+            ConfigError: the file is missing, cannot be used, or enables no flow.
     """
     path = config_path()
     config = load_config(path)
@@ -83,7 +83,7 @@ def schedule_of(intervals: Iterable[timedelta], shortest: timedelta = SHORTEST_I
 def spark_job(name: str) -> str:
     """Return the path of a spark-submit entry point of this project.
 
-    $SRM_SPARK_JOBS names the folder where it does not lie beside the plugins folder.
+    $SRM_SPARK_JOBS names the folder where it is not next to the plugins folder.
     """
     beside = Path(__file__).resolve().parents[2] / "spark_jobs"
     return str(Path(os.environ.get("SRM_SPARK_JOBS") or beside) / f"{name}.py")

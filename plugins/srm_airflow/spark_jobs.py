@@ -29,9 +29,9 @@ _END_S: Final = 10.0
 class SparkJobOperator(SparkSubmitOperator):
     """Run one of the project's Spark jobs and show what it prints.
 
-    Where the connection ``srm_spark_connect`` names a Spark Connect server the job is a process
-    beside this one that uses it, which takes seconds. Else spark-submit starts an application by
-    the connection ``srm_spark``.
+    With a connection ``srm_spark_connect`` to a Spark Connect server the job is a child process
+    that uses it, which takes seconds. Otherwise spark-submit starts an application by the
+    connection ``srm_spark``.
     """
 
     def __init__(self, *, conn_id: str = SPARK_CONNECTION, **kwargs: Any) -> None:

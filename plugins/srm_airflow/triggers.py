@@ -110,7 +110,7 @@ class MoveWaitTrigger(BaseTrigger):
             await asyncio.sleep(self.poll_s)
 
     def _alert(self, status: SyncStatus) -> None:
-        """Tell the notifier when the wait lasts too long, and what it waits for."""
+        """Notify when the wait lasts too long, with what it waits for."""
         waited = status.elapsed_seconds
         move = {name: getattr(self, name) for name in FIELDS}
         self._patience = self._patience or Patience(move, self.config_path)
@@ -125,9 +125,9 @@ class MoveWaitTrigger(BaseTrigger):
             self.log.info("%s", line)
 
     def _publish(self, status: SyncStatus) -> None:
-        """Put progress into the task's state store, beside the wait and never in its way.
+        """Write progress to the task's state store, without blocking the wait.
 
-        A trigger has no state store of its own, and XCom from a trigger is no way either: the first
+        A trigger has no state store of its own. XCom from a trigger is unsuitable, too: the first
         one makes the triggerer build a whole API server, in which time no trigger can fire.
         """
         ti = self.task_instance

@@ -234,9 +234,9 @@ def test_an_approval_that_is_marked_as_given_is_none(
     states = move(site, {"ask_approval": True}, mark_success_pattern="approve")
 
     assert (states["approve"], states["hold"], states["run"]) == ("success", "failed", "failed")
-    assert "nobody has approved the move" in capsys.readouterr().out
+    assert "has not been approved" in capsys.readouterr().out
     assert site.routes() == {None}
-    assert site.note().startswith("nobody has approved the move")
+    assert site.note().startswith("the move needs an approval")
 
 
 def test_what_is_written_to_the_source_after_the_report_makes_the_run_red(

@@ -116,7 +116,7 @@ def test_a_move_that_needs_an_approval_holds_nobody_without_one(
     """The clusters are not even opened: there are none here."""
     asked = {**planned()["approval"], "required": True}
 
-    with pytest.raises(AirflowFailException, match="nobody has approved the move"):
+    with pytest.raises(AirflowFailException, match="has not been approved"):
         moves.hold(planned(approval=asked), answer)
 
 
