@@ -1,4 +1,4 @@
-"""What all srm commands share: common options, output as text or JSON, errors as one line.
+"""Shared parts of all srm commands: options, output as text or JSON, errors as one line.
 
 A command takes ``config: ConfigOption = None``, ``flow: FlowOption`` and ``as_json: JsonOption =
 False``, calls one engine function and hands the result to :func:`emit`.
@@ -95,19 +95,19 @@ def choose(option: str, text: str, choices: tuple[_T, ...]) -> _T:
 
 
 def require_terminal(*, as_json: bool) -> None:
-    """Make sure that a person can approve what is planned.
+    """Make sure that an operator can approve the plan.
 
     Raises:
-        UsageError: nobody can.
+        UsageError: stdin is not a terminal.
     """
     if as_json or not sys.stdin.isatty():
         raise UsageError("no terminal to confirm on: review with --dry-run, then pass --yes")
 
 
 def open_console(*, stderr: bool = False) -> Console:
-    """Return a console on stdout, or stderr; where it is no terminal, rows stay whole.
+    """Return a console on stdout, or stderr; without a terminal, rows stay whole.
 
-    Whatever $COLUMNS says: what shells and CI systems export is the width of some terminal.
+    $COLUMNS is ignored: shells and CI systems export the width of some other terminal.
     """
     wraps = (sys.stderr if stderr else sys.stdout).isatty()
     return Console(width=None if wraps else _UNWRAPPED, stderr=stderr)

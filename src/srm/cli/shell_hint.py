@@ -1,4 +1,4 @@
-"""What somebody has to type before a stack that was left running can be looked at."""
+"""Shell lines that give access to a stack that was left running."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 
 def entering(config: str | Path, *, venv: Path | None = None) -> str:
-    """Return lines for a shell, wherever it stands: they find ``srm``, and its properties file.
+    """Return lines for a shell in any folder: they find ``srm``, and its properties file.
 
     Args:
         config: the properties file.
-        venv: environment that srm is installed in; this process's by default. One whose ``srm``
-            the shell finds already, or that is none, is not entered.
+        venv: environment with srm; by default that of this process. It is not entered if it is
+            not one, or if the shell finds its ``srm`` already.
     """
     home = Path(sys.prefix) if venv is None else venv
     activate, found = home / "bin" / "activate", shutil.which("srm")

@@ -1,9 +1,9 @@
 """``--watch``: look again and again until Ctrl-C, with one look at a time and no drift.
 
-A command gives :func:`show` a function that looks once. Without ``--watch`` that is shown as ever.
-With it a terminal is redrawn, a pipe gets one look after another, each under its time, and with
-``--json`` one JSON document a line. A cluster that does not answer is said and asked again: that is
-when people watch.
+A command gives :func:`show` a function that looks once. Without ``--watch`` that is all. With it
+a terminal is redrawn, and a pipe gets one look after another, each under its time. ``--json``
+prints one JSON document a line. A cluster that does not answer is reported and queried again, as
+people watch during outages.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WatchOption = Annotated[
         "--watch",
         metavar="[SECONDS]",
         min=_SHORTEST_S,
-        help=f"Look again every so many seconds, {DEFAULT_S:g} without a number, until Ctrl-C.",
+        help=f"Refresh at this interval, {DEFAULT_S:g} s without a number, until Ctrl-C.",
     ),
 ]
 
@@ -64,9 +64,9 @@ def _is_number(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Looked:
-    """What one look found: its value for JSON, how it is shown, and what else has to be raised.
+    """Result of one look: its value for JSON, how it is shown, and what else has to be raised.
 
-    ``complain`` raises what went wrong beside it, once it was shown.
+    ``complain`` raises partial failures after the result was shown.
     """
 
     value: object

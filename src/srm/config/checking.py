@@ -109,7 +109,7 @@ def _mistake(line: Property, clusters: Sequence[str], *, strict: bool) -> str:
 def _is_like_a_key(line: Property, rest: str) -> bool:
     if len(line.key) > _LONGEST or not _KEY.fullmatch(line.key):
         return False
-    # A word alone on its line may be a password, one with = behind it the end of Base64.
+    # A word alone on its line may be a password, one with = after it the end of Base64.
     return bool(line.value.strip("=")) or ("." in rest and rest.islower())
 
 

@@ -48,10 +48,10 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One line of the file, understood.
+    """One parsed line of the file.
 
     ``name`` is the key without its prefixes. ``scope`` is the alias or the flow that the prefix
-    names. ``kind`` and ``side`` narrow a client setting; ``is_client`` tells one from a flow key.
+    names. ``kind`` and ``side`` narrow a client setting; ``is_client`` marks one.
     """
 
     level: Level
@@ -66,11 +66,11 @@ class Setting:
     def strength(self) -> tuple[int, int, int]:
         """Sort key, weak to strong."""
         specific = (self.kind is not None) + 2 * (self.side is not None)
-        # An override, on line 0, stands for a line that was written last.
+        # An override, on line 0, counts as a line that was written last.
         return self.level, specific, self.written.line or sys.maxsize
 
     def prefix(self) -> str:
-        """Everything that stands before ``name`` in the line's key."""
+        """The part of the line's key before ``name``."""
         return self.written.key.removesuffix(self.name)
 
 

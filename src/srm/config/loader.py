@@ -324,9 +324,9 @@ def _check_notifier(file: SettingsFile, flow: Flow, arguments: str) -> None:
     try:
         if isinstance(json.loads(arguments), dict):
             return
-        why = "it is no JSON object"
+        why = "not a JSON object"
     except ValueError as error:
-        why = f"it is no JSON: {error}"
+        why = f"not JSON: {error}"
     raise ConfigError(
         f"{file.path}: {flow}: failover.notifier.arguments: {why}; write it as "
         '{"text": "{{ srm.text }}"}'
@@ -345,7 +345,7 @@ def _redirect(file: SettingsFile, flow: Flow) -> RedirectSettings:
         raise wrong("redirect", error) from None
     url = urlsplit(values["failover.webhook.url"])
     if url.geturl() and not (url.scheme in {"http", "https"} and url.hostname):
-        raise wrong("webhook.url", "it is no address such as https://host/path")
+        raise wrong("webhook.url", "not an address such as https://host/path")
     try:
         command = tuple(shlex.split(values["failover.command"]))
     except ValueError as error:
@@ -381,7 +381,7 @@ def _policy(file: SettingsFile, flow: Flow) -> DefaultReplicationPolicy:
     separator = file.resolve("replication.policy.separator", flow).value or ""
     if not re.fullmatch(r"[A-Za-z0-9._\-]+", separator):
         raise ConfigError(
-            f"{file.path}: replication.policy.separator: {separator!r} cannot stand in a topic name"
+            f"{file.path}: replication.policy.separator: {separator!r} is invalid in a topic name"
         )
     internal = _value(file, KEYS["replication.policy.internal.topic.separator.enabled"], flow)
     if separator != "." and not internal:

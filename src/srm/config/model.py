@@ -26,10 +26,10 @@ IsolationLevel = Literal["read_committed", "read_uncommitted"]
 
 @dataclass(frozen=True, slots=True)
 class RedirectSettings:
-    """Who tells the clients of a move in the flow's direction, and how they are reached.
+    """Redirectors for the clients of a move in the flow's direction, and their addresses.
 
-    ``kinds`` in their order. Timeouts are for all attempts of one call together. ``addresses`` are
-    the bootstrap servers of both clusters by alias.
+    ``kinds`` in their order. Timeouts cover all attempts of one call. ``addresses`` are the
+    bootstrap servers of both clusters by alias.
     """
 
     kinds: tuple[RedirectKind, ...] = ROUTING_ALONE

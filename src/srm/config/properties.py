@@ -1,4 +1,4 @@
-"""Reading a Java properties file into lines that remember where they stood."""
+"""Reading a Java properties file into lines that remember their line numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Property:
         return f"Property({self.key!r}, {shown(self.key, self.value)!r}, {self.line})"
 
     def at(self, path: str) -> str:
-        """Say where this stands, for messages."""
+        """Return the place of this line, for messages."""
         return f"{path} line {self.line}" if self.line else "override"
 
 

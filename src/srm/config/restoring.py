@@ -1,7 +1,7 @@
 """The settings of a flow that brings copies back: those of the opposite flow, but for its topics.
 
 ``restore.B->P`` reads and writes as ``B->P`` does: with its clients, its limits, its number of
-slots. It copies all that the copies hold, headers too, and nothing goes on beside it.
+slots. It copies all that the copies hold, headers included, and runs no other jobs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which settings are secret, and the type that carries them without ever showing one.
+"""Secret settings: the list of their keys, and the type that carries them and shows none.
 
-The one list of secret keys: :class:`ClientProperties`, the lines of a properties file and
-``srm config explain`` all ask :func:`is_secret`.
+:class:`ClientProperties`, the lines of a properties file and ``srm config explain`` all use the
+one list, by :func:`is_secret`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def without_login(address: str) -> str:
 
 
 class Secret:
-    """A text that no log, error, report or JSON shows; whoever needs it asks :meth:`reveal`."""
+    """A text that no log, error, report or JSON shows; :meth:`reveal` returns it."""
 
     __slots__ = ("_text",)
 
@@ -66,8 +66,8 @@ class Secret:
 class ClientProperties(Mapping[str, str]):
     """librdkafka properties of one client, immutable; as text, secrets are hidden.
 
-    It is no dict, so that no library writes it out as JSON by itself. What needs the values asks
-    for them: ``properties[key]``, or ``dict(properties)`` for a client library.
+    It is not a dict, so that no library writes it out as JSON. Code that needs the values reads
+    ``properties[key]``, or passes ``dict(properties)`` to a client library.
     """
 
     __slots__ = ("_values",)

@@ -17,7 +17,7 @@ _UNSECURED: Final = "unsecuredLogin"
 _PEM_BREAK: Final = re.compile(r"\\n")
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-"""What Java's tokenizer makes of letters behind a backslash; others stand for themselves."""
+"""Characters that Java's tokenizer makes of letters after a backslash; others stay."""
 
 
 _VERSIONS: Final = ("TLSv1.2", "TLSv1.3")

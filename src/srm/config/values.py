@@ -26,7 +26,7 @@ def parse_value(key: ConfigKey, text: str) -> Value:
     """Turn the text of a value into the key's type; a ``count`` starts at 1.
 
     Raises:
-        ConfigError: the text is not of that type; the message does not say where it stood.
+            ConfigError: the text is not of that type; the message does not name its place.
     """
     if key.kind == "choice":
         return _choice(text, key.choices)
@@ -81,8 +81,8 @@ def _cron(text: str) -> str:
     schedule = " ".join(text.split())
     if not _CRON.fullmatch(schedule):
         raise ConfigError(
-            f"{text!r} is no cron expression: give minute, hour, day, month and weekday, such as "
-            "0 6 * * 1, or @daily"
+            f"{text!r} is not a cron expression: give minute, hour, day, month and weekday, such "
+            "as 0 6 * * 1, or @daily"
         )
     return schedule
 

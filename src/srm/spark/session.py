@@ -48,15 +48,15 @@ _SETTINGS = {
     "spark.python.daemon.module": WORKER_DAEMON,
 }
 
-# On one machine nobody else has to reach the driver, and an executor lives as long as it does.
+# On one machine no other host has to reach the driver, and an executor lives as long as it does.
 _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.heartbeatInterval": "60s",
 }
 
-# Where Python functions are placed nothing is broadcast or shuffled that would have to be cleaned
-# away; who would do so wakes ten times a second.
+# Jobs that place Python functions broadcast and shuffle nothing, so nothing needs cleaning; the
+# cleaner thread wakes ten times a second.
 _CLEANS = "spark.cleaner.referenceTracking"
 
 # Settings of a JVM that we start ourselves: it only schedules, records stay in Python workers.
@@ -118,7 +118,7 @@ def spark_session(
     Raises:
         StackError: the JVM does not start.
         UnavailableError: the Spark Connect server does not answer.
-        UsageError: ``remote`` is no address of one.
+            UsageError: ``remote`` is not an address of one.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -204,8 +204,8 @@ def spark_context(name: str, conf: Mapping[str, str] | None = None) -> Iterator[
 def _choose(master: str | None, conf: Mapping[str, str] | None) -> dict[str, str]:
     # Spark starts workers as the first `python3` on PATH, which need not have our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # To recognise values of NumPy, which nobody hands to the JVM here, PySpark imports pandas with
-    # the first call of all: 0.5 s and 40 MB.
+    # To recognise values of NumPy, which are never passed to the JVM here, PySpark imports pandas
+    # with the first call of all: 0.5 s and 40 MB.
     INPUT_CONVERTER[:] = [
         converter
         for converter in INPUT_CONVERTER

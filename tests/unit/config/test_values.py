@@ -33,5 +33,5 @@ def test_a_cron_expression_is_taken_as_it_stands(text: str) -> None:
 @pytest.mark.parametrize("text", ["daily", "0 6 * *", "0 6 * * 1 2026", "at six; rm -rf"])
 def test_what_is_no_cron_expression_is_said_so_with_an_example(text: str) -> None:
     assert SCHEDULE is not None
-    with pytest.raises(ConfigError, match=r"is no cron expression.*0 6 \* \* 1"):
+    with pytest.raises(ConfigError, match=r"is not a cron expression.*0 6 \* \* 1"):
         parse_value(SCHEDULE, text)

@@ -217,7 +217,7 @@ def _run_list(
 
 
 def _nothing(_: Console) -> None:
-    """Render nothing: JSON was asked for."""
+    """Render nothing: the output is JSON."""
 
 
 def _report(lists: ListPair, *, show: bool) -> Iterator[str]:
@@ -264,7 +264,7 @@ def _replica_names(found: Target, patterns: Sequence[str]) -> Iterator[str]:
             continue
         topic = re.sub(rf"^{re.escape(primary)}(__|[._\-])", "", plain, count=1)
         yield (
-            f"{pattern} is no replica topic of {primary} on {backup}: with the separator "
+            f"{pattern} is not a replica topic of {primary} on {backup}: with the separator "
             f"'{found.separator}' the replica of {topic} is {prefix}{topic}"
         )
 

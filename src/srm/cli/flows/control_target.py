@@ -1,4 +1,4 @@
-"""Where srm-control finds the cluster that holds a flow's lists: the flow's target."""
+"""Lookup of the cluster that holds a flow's lists for srm-control: the flow's target."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ConnectionOptions:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What srm-control knows about a flow: ``configured`` tells a whole file from an address."""
+    """A flow as srm-control knows it; ``configured``: from a whole file, not only an address."""
 
     config: Config
     flow: Flow
@@ -63,7 +63,7 @@ class Target:
 
     @property
     def separator(self) -> str:
-        """What stands between alias and topic in the name of a remote topic."""
+        """The separator between alias and topic in the name of a remote topic."""
         return self.config.flow(self.flow).policy.separator
 
 

@@ -58,9 +58,9 @@ def for_each_flow(
     Args:
         config: the properties file, None to look for it.
         flows: flows by name.
-        doing: what a terminal shows meanwhile.
-        call: the engine call.
-        quietly: show nothing meanwhile, where something else is shown on the terminal.
+            doing: progress text for a terminal.
+            call: the engine call.
+            quietly: show no progress, where something else is shown on the terminal.
         span: what a trace shows it as; without it only the name of what is done.
         access: how to open a flow, see :func:`.open_flow`.
 
@@ -89,7 +89,7 @@ def watch_each_flow(
     span: str = "",
     **access: float,
 ) -> FlowResults[T]:
-    """Do the same with calls that take a while: they tell what they are doing, for a terminal."""
+    """Do the same with calls that take a while: they report their progress to a terminal."""
     resolved = load_config(config)
     wanted = tuple(flows or resolved.flows)
     if not wanted:

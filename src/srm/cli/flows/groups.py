@@ -1,4 +1,4 @@
-"""``srm groups``: bring idle consumer groups on the target to where they stand on the source."""
+"""``srm groups``: write translated offsets for idle consumer groups on the target."""
 
 from __future__ import annotations
 

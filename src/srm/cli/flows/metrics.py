@@ -191,7 +191,7 @@ def _silence(silence: Silence) -> str:
     )
     heard = silence.source_heard_ms
     since = f"; the source was last heard of {_age(silence.time_ms - heard)} ago" if heard else ""
-    return f"  nobody copies it ({silence.reason or 'no slot is alive'}): {lag}{since}"
+    return f"  no replicator runs ({silence.reason or 'no slot is alive'}): {lag}{since}"
 
 
 def _render_windows(console: Console, windows: list[WindowMetric], flows: tuple[Flow, ...]) -> None:

@@ -39,13 +39,13 @@ def stop(
 ) -> None:
     """End the applications that drive the flows, and keep srm_replication from starting another.
 
-    An application ends with all flows it copies. It stays stopped until 'srm replicator restart',
-    or until somebody starts 'srm replicate'.
+    An application ends with all flows it copies. It stays stopped until 'srm replicator restart'
+    or 'srm replicate'.
 
     Exit code 6 when one has not ended in time; it ends as soon as it reads the request.
     """
     answers = _ask("stop", config, flow, wait, as_json=as_json)
-    _require(answers, f"the replicator has not ended within {wait:g} s, it is still asked to")
+    _require(answers, f"the replicator has not ended within {wait:g} s; the request stays in force")
 
 
 @app.command()

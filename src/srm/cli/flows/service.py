@@ -51,7 +51,7 @@ def password(
         typer.Option(help="Group, as service.operators may name it; may be repeated."),
     ] = None,
 ) -> None:
-    """Print a user's line for the file of service.users.location; asks for the password.
+    """Print a user's line for the file of service.users.location; prompts for the password.
 
     Without a terminal the password is read from the first line of the input.
     """

@@ -105,7 +105,7 @@ def _render_flow(console: Console, flow: FlowStatus, health: Health) -> None:
 
 
 def _what_is_wrong(flow: FlowStatus, health: Health) -> Iterator[Text]:
-    """Say the reasons of a state; of a flow that somebody has ended there is only that one."""
+    """Yield the reasons of a state; for a paused or disabled flow only that one."""
     if flow.enabled and flow.pause is None:
         for reason in health.reasons:
             yield Text.assemble(*_reason(reason))
@@ -144,7 +144,7 @@ def _replicator(flow: FlowStatus) -> str:
         return "[yellow]no replicator was ever seen[/yellow]"
     age = f"{'ended' if driver.ended else 'heard from'} {ago(driver.age_ms)}"
     if driver.alive and driver.request is not None:
-        age += f", {driver.request.action} asked for by {driver.request.by}"
+        age += f", {driver.request.action} requested by {driver.request.by}"
     where = f"replicator {driver.application_id or driver.driver} on {driver.host}"
     state = f"{amount(flow.remaining, 'offset')} to copy{_as_of(flow)}"
     if not driver.ended:

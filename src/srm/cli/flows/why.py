@@ -18,7 +18,7 @@ from srm.pages.tables import Listing
 from srm.wiring import PATIENCE_S
 
 _MARKS: Final = {True: ("✓", "yes", "green"), False: ("✗", "NO", "red"), None: ("?", "?", "yellow")}
-"""Of an answer: its mark, what stands for it where that cannot be printed, its colour."""
+"""By answer: its mark, the substitute where that cannot be printed, its colour."""
 
 
 class KindChoice(StrEnum):
@@ -47,8 +47,8 @@ def why(
 ) -> None:
     """Say why a topic is (not) copied, or a group (not) translated and able to move.
 
-    The whole chain of list, filter, state and right, and at its end the one thing to do. Nothing
-    is written. Exit code 0 whatever the answer is, 3 where nobody knows such a topic or group.
+    Shows the whole chain of list, filter, state and right, and the next action. Nothing is
+    written. Exit code 0 for every answer, 3 where neither cluster has such a topic or group.
     """
     kinds: tuple[Kind, ...] = ("topic", "group") if kind is None else (kind.value,)
 

@@ -66,10 +66,10 @@ def run(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Carry out a move. Ctrl-C releases the hold, as long as clients were not sent away.
+    """Carry out a move. Ctrl-C releases the hold, until clients were redirected.
 
-    With --mode unplanned the source is given up: the flow from it is paused, nothing is asked of
-    it, and what that costs is shown before anything is done, to be approved.
+    With --mode unplanned the source is abandoned: the flow from it is paused and it is not
+    contacted. The expected loss is shown for approval before anything is done.
 
     It takes effect when the step that runs is done; a second Ctrl-C interrupts at once.
 
@@ -173,10 +173,10 @@ def _open_move(
 
 
 def _approve(context: MoveContext, planned: MovePlan, *, yes: bool) -> None:
-    """Keep who runs a move, and have a person approve what an unplanned one costs.
+    """Record the operator of a move, and have an unplanned one approved.
 
     Raises:
-        UsageError: nobody can be asked, or something else was typed.
+        UsageError: stdin is not a terminal, or something else was typed.
     """
     if planned.blocking:
         return
@@ -211,17 +211,17 @@ def open_pair(
     unplanned: bool = False,
     only_look: bool = False,
 ) -> Iterator[MoveContext]:
-    """Open the two clusters that are named, or the only two there are.
+    """Open the two named clusters, or the only two there are.
 
     Args:
         config: the properties file, where it is named.
         source: the cluster that clients leave, where it is named.
         target: the cluster that clients go to, where it is named.
-        unplanned: the source is given up: it is never connected to.
-        only_look: for what is kept of moves alone; a cluster that is dead costs seconds.
+        unplanned: the source is abandoned: it is never connected to.
+        only_look: open only the records of moves; an unreachable cluster costs seconds.
 
     Raises:
-        UsageError: there are more than two, and it is not said which.
+        UsageError: there are more than two, and none is named.
     """
     resolved = load_config(config)
     left, right = ends(resolved.clusters, "failover", source, target)
@@ -237,10 +237,10 @@ def open_pair(
 def open_for(
     move_id: str, config: Path | None, source: str | None, target: str | None
 ) -> Iterator[MoveContext]:
-    """Open the clusters of a move in the direction it goes; one that was given up is not asked.
+    """Open the clusters of a move in its direction; an abandoned one is not contacted.
 
     Raises:
-        NotFoundError: there is no such move.
+        NotFoundError: the move does not exist.
     """
     with open_pair(config, source, target, only_look=True) as context:
         request = MoveStore(context).plan(move_id).request

@@ -50,7 +50,7 @@ class ReportFormat(StrEnum):
 
 
 class _ShowsByDefault(TyperGroup):
-    """Takes what is no command of its own for the move to show."""
+    """Takes an argument that is not a command as the move to show."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in {*self.commands, *ctx.help_option_names}:
@@ -134,10 +134,10 @@ def verify(
     target: TargetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check that reports are what was signed; several of one move, that they follow each other.
+    """Verify signatures of reports; several of one move must form a chain.
 
-    Exit code 0: all are right. 3: not signed, or not there. 8: changed, signed with another key, or
-    of another chain. 2: there is no key to check with.
+    Exit code 0: all are valid. 3: not signed, or not found. 8: changed, signed with another key,
+    or of another chain. 2: no key to verify with.
     """
     key = _trusted_key(public_key, config)
     found: list[KeptReport] = []
@@ -214,7 +214,7 @@ def _trusted_key(public_key: Path | None, config: Path | None) -> PublicKey:
     except ConfigError as error:
         found, why = None, str(error)
     if found is None:
-        raise UsageError(f"there is no key to check with ({why}): name one with --public-key FILE")
+        raise UsageError(f"no key to verify with ({why}): name one with --public-key FILE")
     return found.public
 
 
@@ -222,7 +222,7 @@ def _read(name: str, config: Path | None, source: str | None, target: str | None
     file = Path(name)
     if not file.is_file():
         if file.suffix == ".json" or len(file.parts) > 1:
-            raise NotFoundError(f"report {name}: there is no such file")
+            raise NotFoundError(f"report {name}: file not found")
         with open_pair(config, source, target, only_look=True) as context:
             kept = moves.kept_report(context, name)
         if kept.report.move_id != name:
@@ -230,7 +230,7 @@ def _read(name: str, config: Path | None, source: str | None, target: str | None
         return kept.signed
     if file.suffix in {".html", ".sig"}:
         json = file.with_suffix("" if file.suffix == ".sig" else ".json")
-        raise UsageError(f"report {name}: what is signed is the JSON beside it, check {json}")
+        raise UsageError(f"report {name}: the signature is for the JSON file: check {json}")
     try:
         content = file.read_bytes()
         beside = signature_file(file)

@@ -24,7 +24,7 @@ from srm.pages.tables import Listing
 # A move in these steps waits for nothing, so its gate says nothing to anybody.
 _SENT = "clients have been sent to {target}; 'srm failover report {move}' shows how it went"
 _NOT_WAITING: Final[Mapping[MoveStep, str]] = {
-    "planned": "nobody is held; the same 'srm failover run' with --move-id {move} carries it out",
+    "planned": "no client is held; the same 'srm failover run' with --move-id {move} executes it",
     "released": "clients were left on {source}; the same 'srm failover run' with --move-id {move} "
     "tries again",
     "reported": _SENT,

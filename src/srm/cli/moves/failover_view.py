@@ -1,4 +1,4 @@
-"""How ``srm failover`` shows a running move."""
+"""Display of a running move for ``srm failover``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIGURES: Final = re.compile(r"(?<![\w.-])\d[\d,.]*(?![\w-])")
 
 @contextmanager
 def shown(plan: MovePlan, console: Console) -> Iterator[Callable[[RunEvent], None]]:
-    """Give what shows each event: a view that is redrawn, lines where there is no terminal."""
+    """Yield the function that shows each event: a redrawn view, or lines without a terminal."""
     if not console.is_terminal:
         yield MoveLines(plan, console).show
         return
@@ -39,7 +39,7 @@ def shown(plan: MovePlan, console: Console) -> Iterator[Callable[[RunEvent], Non
 class MoveLines:
     """A running move in a file: a line when its step changes, or what it waits for.
 
-    That something of it is more or less than before is no change: a look is taken twice a second.
+    Changed numbers alone give no line, as the move is polled twice a second.
     """
 
     def __init__(self, plan: MovePlan, console: Console) -> None:

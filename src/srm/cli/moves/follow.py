@@ -90,7 +90,7 @@ def follow(
         ),
     ] = None,
     stop_signal: Annotated[
-        str, typer.Option("--stop-signal", metavar="NAME", help="Asks the program to end.")
+        str, typer.Option("--stop-signal", metavar="NAME", help="Signal that ends the program.")
     ] = "TERM",
     grace: Annotated[
         float,
@@ -102,7 +102,7 @@ def follow(
             "--grace-lost",
             metavar="SECONDS",
             min=0,
-            help="The same where its cluster was given up by an unplanned move.",
+            help="The same where its cluster was abandoned by an unplanned move.",
         ),
     ] = 5.0,
     restart: Annotated[
@@ -114,7 +114,7 @@ def follow(
             "--restart-limit",
             metavar="N",
             min=0,
-            help="Short runs in a row that are followed by another; 0 is no limit.",
+            help="Maximum consecutive quick restarts; 0 means unlimited.",
         ),
     ] = 10,
     json_logs: Annotated[
@@ -194,4 +194,4 @@ def _signal(name: str) -> signal.Signals:
     try:
         return signal.Signals[f"SIG{name.upper().removeprefix('SIG')}"]
     except KeyError:
-        raise UsageError(f"--stop-signal {name}: there is no such signal") from None
+        raise UsageError(f"--stop-signal {name}: unknown signal") from None

@@ -100,10 +100,10 @@ def export(
     ],
     as_json: JsonOption = False,
 ) -> None:
-    """Write records to files, one for each partition; a file that is there is whole.
+    """Write records to files, one for each partition; an existing file is complete.
 
-    Columns: topic, partition, offset, time, key, value, headers. In JSON lines bytes that are no
-    UTF-8 stand in base64 under key_base64 and value_base64; in Parquet bytes are bytes.
+    Columns: topic, partition, offset, time, key, value, headers. JSON lines hold bytes that are
+    not UTF-8 as base64 under key_base64 and value_base64; Parquet holds bytes.
     """
     kind = choose("--format", file_format, get_args(Format))
     done = 0

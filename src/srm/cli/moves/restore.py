@@ -50,7 +50,7 @@ TopicOption = Annotated[
 _STATES: dict[TopicState, str] = {
     "missing": "is created and copied",
     "empty": "is there, and copied",
-    "begun": "was begun, goes on",
+    "begun": "in progress, will resume",
     "restored": "restored already",
     "refused": "cannot be restored",
 }
@@ -80,11 +80,11 @@ def restore(
     master: MasterOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy remote topics back to where they came from, a cluster that was rebuilt and is empty.
+    """Copy remote topics back to their original cluster, which was rebuilt and is empty.
 
-    The flow to the cluster with the copies must be paused, as an unplanned failover leaves it. When
-    all of its topics are restored it goes on, and copies nothing twice; groups fail back by a
-    planned move. Killed at any point and run again, it ends the same.
+    The flow to the cluster with the copies must be paused, as an unplanned failover leaves it. It
+    resumes when all of its topics are restored, and copies nothing twice. Groups fail back by a
+    planned move. An interrupted restore continues with the next run.
     """
     # Importing Spark takes longer than most other commands run.
     from srm.spark.replication.program import run_program  # noqa: PLC0415
@@ -150,7 +150,7 @@ def _show_done(console: Console, planned: RestorePlan, done: Restored) -> None:
     )
     if done.goes_on:
         back = f"--operation failback --source {flow.target} --target {flow.source}"
-        _say(console, f"{flow} goes on. Next: srm status, then srm failover plan {back}")
+        _say(console, f"{flow} resumes. Next: srm status, then srm failover plan {back}")
     else:
         left = ", ".join(done.unrestored)
         wanted = "is restored, too, or decided with srm return"

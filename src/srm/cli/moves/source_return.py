@@ -1,4 +1,4 @@
-"""``srm return``: the source of a paused flow answers again; find out what it holds, and go on."""
+"""``srm return``: inspect the recovered source of a paused flow, and resume the flow."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from srm.pages.tables import Listing, moment
 from srm.wiring import open_return
 
 app = typer.Typer(
-    help="The source of a paused flow answers again: find out what it holds, and go on.",
+    help="Inspect the recovered source of a paused flow, and resume the flow.",
     no_args_is_help=True,
 )
 
@@ -97,10 +97,10 @@ def settle(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Decide what becomes of the residue, topic by topic, and let the flow go on.
+    """Decide what becomes of the residue, topic by topic, and resume the flow.
 
-    The pause ends in the same transaction as the decision is written in: killed before it, the
-    flow stays paused; run again after it, there is nothing left to do.
+    One transaction writes the decision and ends the pause. Killed before it, the flow stays
+    paused; run again after it, nothing is left to do.
 
     Exit code 5 where a topic is undecided, or something cannot be settled yet.
     """
@@ -195,7 +195,7 @@ def render_settled(console: Console, done: SettledReturn) -> None:
         return
     console.print(f"Settled: {done.found.flow} goes on.")
     if done.outcome.move_id:
-        console.print(f"The outcome is stored beside the forecast of {done.outcome.move_id}.")
+        console.print(f"The outcome is stored with the forecast of {done.outcome.move_id}.")
 
 
 def _topic_lines(topic: TopicReturn, flow: str) -> Iterable[str]:

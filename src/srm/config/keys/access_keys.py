@@ -21,16 +21,16 @@ ACCESS_KEYS: Final = (
         "service.insecure",
         "boolean",
         "false",
-        "With `service.auth = none`: serve whoever reaches it, on an address that others reach.",
+        "With `service.auth = none`: serve all clients, on an address that other hosts reach.",
         attribute="access.insecure",
     ),
     our_file_key(
         "service.allowed.hosts",
         "list",
         "",
-        "Names under which `srm-service` answers, without port, such as `srm.example.org` or "
-        "`*.example.org`, beside its own: `localhost`, its address and the announced one. Default: "
-        "any, but only its own with `service.auth = none` on a loopback address "
+        "Host names that `srm-service` accepts, without port, such as `srm.example.org` or "
+        "`*.example.org`, in addition to `localhost`, its address and the announced one. Default: "
+        "any; with `service.auth = none` on a loopback address only the three above "
         "(docs/service.md).",
         attribute="access.allowed_hosts",
     ),
@@ -46,7 +46,7 @@ ACCESS_KEYS: Final = (
         "list",
         "",
         "Users and groups that may act: stop and restart the replicator, change lists. Default: "
-        "nobody. With `service.auth = none` the user is `anonymous`.",
+        "none. With `service.auth = none` the user is `anonymous`.",
         attribute="access.operators",
     ),
     our_file_key(
@@ -128,8 +128,8 @@ ACCESS_KEYS: Final = (
         "service.ssl.ca.location",
         "string",
         None,
-        "For `mtls`: certificates (PEM) that users' certificates are checked with. Whoever has one "
-        "of theirs is let in, so name an authority of your own.",
+        "For `mtls`: CA certificates (PEM) that verify users' certificates. Every holder of a "
+        "certificate of these CAs may sign in, so name a CA of your own.",
         attribute="access.ca_location",
     ),
 )
@@ -186,7 +186,7 @@ REMOTE_KEYS: Final = (
         "service.remote.querying.enabled",
         "boolean",
         "false",
-        "Answer for targets that other services watch, by asking those. It needs "
+        "Answer for targets that other services watch, by querying those services. It needs "
         "`service.remote.hosts` or `service.remote.ssl.ca.location`.",
         attribute="remote.enabled",
     ),
@@ -194,9 +194,9 @@ REMOTE_KEYS: Final = (
         "service.remote.hosts",
         "list",
         "",
-        "Hosts that announced services are asked on, and get the credentials; `*` stands for any "
-        "part of a name between two dots, behind the last one for a number. Default: those that "
-        "show a certificate of `service.remote.ssl.ca.location`.",
+        "Hosts of announced services that are queried and receive the credentials. `*` is any part "
+        "of a name between two dots, after the last one a number. Default: those that show a "
+        "certificate of `service.remote.ssl.ca.location`.",
         attribute="remote.hosts",
     ),
     our_file_key(
@@ -225,8 +225,8 @@ REMOTE_KEYS: Final = (
         "service.remote.ssl.ca.location",
         "string",
         None,
-        "Certificates (PEM) that those of other services are checked with, which are asked by TLS "
-        "only then; default: those of the system.",
+        "Certificates (PEM) that verify those of other services, which are queried by TLS only "
+        "then; default: those of the system.",
         attribute="remote.ca_location",
     ),
     our_file_key(

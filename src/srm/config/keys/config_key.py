@@ -1,4 +1,4 @@
-"""What is declared of a key of the properties file."""
+"""Declaration of a key of the properties file."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Scope = Literal["file", "flow", "replication"]
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key: its values, its default as one would write it, where it may stand and its meaning.
+    """One key: its values, its default as written in a file, its scopes and its meaning.
 
     ``attribute`` names the field of FlowConfig that it sets where :attr:`field` would not.
-    ``deprecated`` are older names that mean the same; they are taken with a warning.
-    ``synonyms`` are names that are taken silently. ``quiet`` are values without effect that need
-    no warning because they say what happens anyway.
+    ``deprecated`` are older names with the same meaning; they are accepted with a warning.
+    ``synonyms`` are names that are accepted silently. ``quiet`` are values without effect that
+    need no warning, because they match the behaviour.
     """
 
     name: str

@@ -7,8 +7,8 @@ from typing import Final
 
 from srm.config.keys.config_key import ConfigKey, Origin
 
-_NO_WORKERS: Final = "There are no Connect workers."
-_NO_REST: Final = "There is no Connect REST server."
+_NO_WORKERS: Final = "srm has no Connect workers."
+_NO_REST: Final = "srm has no Connect REST server."
 _OWN_STATE: Final = "Positions are kept with the offset map; use internal.topic.replication.factor."
 
 _TABLE: Final[dict[Origin, dict[str, str]]] = {
@@ -65,7 +65,7 @@ _TABLE: Final[dict[Origin, dict[str, str]]] = {
         "Use metrics.interval.seconds.": "metrics.period",
         "Every cluster is named in `clusters`.": "colocated.cluster.alias external_kafka_accounts",
         _NO_REST: "mm.*",
-        "There is no metrics server.": "metrics.jetty.server.*",
+        "srm has no metrics server.": "metrics.jetty.server.*",
         "It configures Cloudera Manager.": "streams.replication.manager.*",
         "It configures the SRM service.": "srm.service.*",
     },

@@ -196,7 +196,7 @@ FLOW_KEYS: Final = (
         "emit.offset-syncs.enabled",
         "boolean",
         "true",
-        "Whether MirrorMaker 2's offset syncs are written beside the exact map.",
+        "Whether MirrorMaker 2's offset syncs are written in addition to the exact map.",
     ),
     ConfigKey(
         "offset-syncs.topic.location",
@@ -216,7 +216,7 @@ FLOW_KEYS: Final = (
         "replication.policy.separator",
         "string",
         ".",
-        "What stands between alias and topic in the name of a remote topic.",
+        "Separator between alias and topic in the name of a remote topic.",
     ),
     ConfigKey(
         "replication.policy.internal.topic.separator.enabled",
@@ -306,9 +306,9 @@ FLOW_KEYS: Final = (
         "replicator.linger.ms",
         "number",
         "5",
-        "So many milliseconds the replicator waits before it fetches again where a fetch has "
-        "brought less than half a megabyte, for more to come, as Kafka's producers do: a trickle "
-        "costs less then. At 20 brokers have less to do, too. 0: it fetches at once.",
+        "Milliseconds that the replicator waits before the next fetch after a fetch of less than "
+        "half a megabyte, as Kafka's producers do. This lowers the cost of a trickle, and of 20 "
+        "brokers with little to do. 0: it fetches at once.",
         attribute="linger_ms",
     ),
     our_key(
@@ -323,16 +323,16 @@ FLOW_KEYS: Final = (
         "failover.alert.seconds",
         "seconds",
         "60",
-        "How long a step of a move in Airflow (approval, wait, verify) may wait before the "
-        "notifier is told, and is told again.",
+        "How long a step of a move in Airflow (approval, wait, verify) may wait before the first "
+        "notification, and between notifications.",
         attribute="failover_alert_after",
     ),
     our_key(
         "failover.notifier",
         "string",
         "",
-        "Class of an Airflow notifier that is told of moves in Airflow (docs/airflow.md), such as "
-        "`airflow.providers.slack.notifications.slack.SlackNotifier`. Default: nobody is told.",
+        "Class of an Airflow notifier for moves in Airflow (docs/airflow.md), such as "
+        "`airflow.providers.slack.notifications.slack.SlackNotifier`. Default: none.",
     ),
     our_key(
         "failover.notifier.arguments",

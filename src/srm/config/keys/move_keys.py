@@ -11,9 +11,9 @@ MOVE_KEYS: Final = (
         "failover.redirect",
         "list",
         "routing",
-        "Who tells clients of a move from the flow's source to its target to stop and where to go "
-        "on, in this order: `routing` (always, and first), `webhook`, `command`, `manual` "
-        "(docs/redirect.md). A move may name others.",
+        "Redirectors that stop the clients of a move from the flow's source to its target and send "
+        "them to the target, in this order: `routing` (always, and first), `webhook`, `command`, "
+        "`manual` (docs/redirect.md). A move may name others.",
     ),
     our_key(
         "failover.webhook.url",

@@ -1,4 +1,4 @@
-"""Keys of the SRM service; they stand without a prefix."""
+"""Keys of the SRM service; they have no prefix."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ SERVICE_KEYS: Final = (
         "service.host",
         "string",
         "127.0.0.1",
-        "Address that `srm-service` listens on; `0.0.0.0` for all. One that others reach asks for "
-        "`service.auth` (docs/service.md).",
+        "Address that `srm-service` listens on; `0.0.0.0` for all. An address that other hosts "
+        "reach needs `service.auth` (docs/service.md).",
         attribute="host",
     ),
     our_file_key(
@@ -51,14 +51,14 @@ SERVICE_KEYS: Final = (
         "service.prometheus.topics",
         "boolean",
         "true",
-        "Whether `/metrics` tells of each topic (docs/monitoring.md), or of whole flows only.",
+        "Export metrics of each topic at `/metrics` (docs/monitoring.md), or of whole flows only.",
         attribute="prometheus_topics",
     ),
     our_file_key(
         "service.prometheus.groups",
         "boolean",
         "true",
-        "Whether `/metrics` tells of each consumer group, or of all groups of a flow only.",
+        "Export metrics of each consumer group at `/metrics`, or of all groups of a flow only.",
         attribute="prometheus_groups",
     ),
     our_file_key(

@@ -1,4 +1,4 @@
-"""What the spark-submit entry points share: options, one session, one JSON line per flow."""
+"""Shared parts of the spark-submit entry points: options, one session, a JSON line per flow."""
 
 from __future__ import annotations
 

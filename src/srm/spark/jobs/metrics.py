@@ -124,7 +124,7 @@ def _values_of(
 
 
 def parse(values: DataFrame) -> DataFrame:
-    """Parse JSON values into :data:`RAW_SCHEMA`; one that is no raw metrics record has nulls.
+    """Parse JSON values into :data:`RAW_SCHEMA`; one that is not a raw metrics record has nulls.
 
     A record holds many partitions (:func:`srm.domain.metrics.metrics.encode_raw`) or the latencies
     of checkpoints (:mod:`srm.domain.metrics.checkpoint_latency`).
@@ -257,7 +257,7 @@ def level_windows(partitions: DataFrame) -> DataFrame:
         F.min("lag_records").alias("lag_min"),
         F.max("lag_records").alias("lag_max"),
         F.sum("lag_records").alias("lag_sum"),
-        # Checkpoints are of no partition: they are no sample of rate and lag.
+        # Checkpoints have no partition, so they count as no sample of rate and lag.
         F.count("lag_records").alias("partitions"),
     ).select(
         "*",

@@ -20,9 +20,9 @@ _READER_SETTINGS: Mapping[str, Any] = {
     # A group id is demanded by the client; nothing is committed, so no group comes to exist.
     "group.id": "srm-range-reader",
     "enable.auto.commit": False,
-    # The end of a log may be a marker, which is never delivered: only this tells that it is there.
+    # The end of a log may be a marker, which is never delivered: only this event shows the end.
     "enable.partition.eof": True,
-    # A range that retention has cut meanwhile must not be read from somewhere else.
+    # A range that retention has cut since must not be read from somewhere else.
     "auto.offset.reset": "error",
     "check.crcs": True,
     "queued.max.messages.kbytes": 16384,
@@ -79,7 +79,7 @@ def read(
 
 
 def _within(polled: list[Message], wanted: OffsetRange) -> tuple[list[Message], bool]:
-    """Cut what was polled to the range, and tell whether the range's end was met."""
+    """Cut the polled records to the range, and return whether the range's end was met."""
     records: list[Message] = []
     for message in polled:
         error = message.error()

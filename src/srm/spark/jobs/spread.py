@@ -77,13 +77,13 @@ def spread(
 
 
 def cores(spark: SparkSession) -> int:
-    """Return how many tasks a session runs at a time, as it cuts what nobody says how to cut."""
+    """Return how many tasks a session runs at a time by its default parallelism."""
     parts = spark.range(_ENOUGH_ROWS).select(F.spark_partition_id().alias("part"))
     return int(parts.agg(F.max("part").alias("last")).collect()[0].last) + 1
 
 
 def cut(items: Sequence[_T], parts: int) -> list[Sequence[_T]]:
-    """Cut into at most so many stretches whose lengths differ by one at most; none is empty."""
+    """Cut into at most this number of non-empty stretches whose lengths differ by one at most."""
     count = min(parts, len(items))
     ends = [len(items) * part // count for part in range(count + 1)]
     return [items[start:end] for start, end in pairwise(ends)]

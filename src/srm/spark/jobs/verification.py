@@ -172,7 +172,7 @@ def _compare_one(plan: RangePlan, source: Consumer, target: Consumer) -> RangeRe
 
 
 class _Reading:
-    """The records of one side, and where the last of them stands."""
+    """The records of one side, and the offset of the last."""
 
     def __init__(self, consumer: Consumer, wanted: OffsetRange) -> None:
         self._consumer = consumer

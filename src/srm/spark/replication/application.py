@@ -27,8 +27,8 @@ KEPT_LOGS: Final = 10
 class Application:
     """A started or found application. ``created`` guards against a process id used again.
 
-    ``ours`` is False for one that was found by its heartbeat: its process group may be somebody's
-    shell, so it is only ever asked to end. ``driver`` is its id in heartbeats, where it is known.
+    ``ours`` is False for one that was found by its heartbeat. Its process group may be a user's
+    shell, so it only ever receives a request. ``driver`` is its id in heartbeats, if known.
     """
 
     host: str

@@ -118,12 +118,12 @@ class Replicator:
         Args:
             config: the resolved configuration.
             flows: the flows to copy, at least one.
-            master: Spark master; spark-submit's wins, a local one is given enough cores.
+                master: Spark master; spark-submit's wins, a local one gets enough cores.
             function: the slot function, ``module:function``, importable on the executors.
-            timing: intervals of the drivers; from the configuration where nothing is said.
+                timing: intervals of the drivers; by default from the configuration.
 
-        Raises:
-            ConfigError: there is no flow, or one is not enabled.
+            Raises:
+                ConfigError: no flow was given, or one is not enabled.
             UsageError: the slot function does not exist.
         """
         disabled = [flow for flow in flows if not config.flow(flow).enabled]
@@ -283,7 +283,7 @@ def _now_ms() -> int:
 
 @contextmanager
 def _context(conf: dict[str, str]) -> Iterator[SparkContext]:
-    """Give a context whose end is no error, as its JVM may have been stopped before us."""
+    """Yield a context whose end raises no error, as its JVM may have been stopped already."""
     interrupt = signal.getsignal(signal.SIGINT)
     with ExitStack() as stack:
         spark = stack.enter_context(spark_context("srm-replicator", conf))
@@ -305,7 +305,7 @@ def _hush(spark: SparkContext) -> None:
 
 
 def _question(spark: SparkContext) -> Callable[[], bool]:
-    """Return what asks whether Spark's JVM has ended, with one call each time."""
+    """Return a function that checks whether Spark's JVM has ended, with one call each time."""
     try:
         context = spark._jsc.sc()  # noqa: SLF001 -- no public question
     except (Py4JError, OSError):

@@ -36,7 +36,7 @@ def run_slot(spec: SlotSpec, stop: threading.Event) -> None:
     """Copy what the slot is assigned until ``stop`` is set; blocks.
 
     Raises:
-        SrmError: the slot cannot continue; whoever runs it starts it again.
+            SrmError: the slot cannot continue; its caller starts it again.
     """
     asyncio.run(_run(spec, stop))
 
@@ -55,7 +55,7 @@ def _cluster_ids(spec: SlotSpec, target: KafkaCluster) -> ClusterIds:
 async def _unless_replaced(
     running: Coroutine[Any, Any, None], wires: Collection[WireCluster]
 ) -> None:
-    """Run until the end, or until one of the clusters is another one: then the slot begins anew.
+    """Run until the end, or until one of the clusters was replaced: then the slot restarts.
 
     Raises:
         ConflictError: a cluster was rebuilt.
@@ -67,8 +67,8 @@ async def _unless_replaced(
             for wire in wires:
                 if wire.replaced_by:
                     raise ConflictError(
-                        f"{wire.alias} is another cluster now, {wire.replaced_by}: the slot begins "
-                        "anew"
+                        f"{wire.alias} is another cluster now, {wire.replaced_by}: the slot "
+                        "restarts"
                     )
     finally:
         work.cancel()

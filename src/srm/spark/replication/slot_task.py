@@ -1,10 +1,10 @@
-"""What runs inside a Spark task: one slot, for as long as the task lives.
+"""One slot inside a Spark task, for as long as the task lives.
 
-How it ends. Spark has no way of telling a Python worker that its job was cancelled: it kills the
-worker (``spark.python.task.killTimeout`` later), and claims see to it that nobody is harmed. When
-the application ends, however it ends, Spark's worker daemon hangs up on its workers: then the slot
-is asked to stop, writes its last positions, and the process is gone after ``LINGER_S`` at most.
-What a slot copies is not changed by stopping it but by its assignment.
+How it ends. Spark does not notify a Python worker that its job was cancelled. It kills the worker
+(``spark.python.task.killTimeout`` later), and claims prevent damage. When the application ends,
+Spark's worker daemon hangs up on its workers. The slot then stops and writes its last positions,
+and the process is gone after ``LINGER_S`` at most. A new assignment, not a restart, changes what a
+slot copies.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def slot_function(name: str) -> SlotFunction:
     """Import ``module:function``.
 
     Raises:
-        UsageError: there is no such function.
+            UsageError: the function does not exist.
     """
     module, _, attribute = name.partition(":")
     try:

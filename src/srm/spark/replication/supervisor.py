@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY_S: Final = 5.0
 LOG_EVERY_S: Final = 60.0
 STOP_GRACE_S: Final = 2.0
-"""Airflow kills a task 5 s after asking it to end; the copy is crash-safe, so be quick."""
+"""Airflow kills a task 5 s after its signal to end; the copy is crash-safe, so be quick."""
 
 Show = Callable[[Mapping[str, Any]], None]
 
@@ -69,7 +69,7 @@ class ReplicatorSupervisor:
     ) -> None:
         """Supervise until the application ends in good order, or :meth:`kill` is called.
 
-        While a request to stop stands, none is started.
+        No application is started while a request to stop is in force.
 
         Args:
             known: what an earlier supervisor has started; it may not have sent a heartbeat yet.
@@ -87,9 +87,9 @@ class ReplicatorSupervisor:
                 self._supervise(application, topics)
 
     def kill(self, by: str) -> None:
-        """End :meth:`run`, and the application wherever it runs and whoever has started it.
+        """End :meth:`run`, and the application, on whichever host it runs.
 
-        May be called from a signal handler. A standing stop is left as it is.
+        May be called from a signal handler. A request to stop that is in force stays.
         """
         self._killed = True
         if self._application is not None:
@@ -160,7 +160,7 @@ class ReplicatorSupervisor:
         self._judge_end(application)
 
     def _wait_for_end(self, application: Application) -> None:
-        # A child must be waited for by its own object: psutil would take its exit code away.
+        # A child must be waited for by its own object: psutil would consume its exit code.
         waits = self.child or application.process()
         if waits is None:
             time.sleep(LOOK_EVERY_S)
@@ -186,11 +186,11 @@ class ReplicatorSupervisor:
             with self._open_topics() as topics:
                 driver_requests.request_end(topics, "restart", by, now_ms)
         except SrmError as error:
-            logger.warning("The replicator could not be asked to end: %s", error)
+            logger.warning("The request to end the replicator was not written: %s", error)
 
 
 def requester(name: str) -> str:
-    """Return who asks, on which host."""
+    """Return the name and host of the requester."""
     return f"{name} on {socket.gethostname()}"
 
 

@@ -1,9 +1,9 @@
 """Spark's worker daemon with everything loaded that a slot needs: workers are forks of it.
 
-Spark puts its own zipped copy of PySpark first on the path, where Python finds no byte code and
-compiles 60 modules anew in each daemon. Where that zip lies inside an installed PySpark, it is the
-same code, and the installed modules are taken. Measured: 0.5 s from the worker's start to its slot
-instead of 1.3 s, and the memory of the modules is there once for all slots.
+Spark puts its own zipped copy of PySpark first on the path. Python finds no byte code there and
+compiles 60 modules again in each daemon. A zip inside an installed PySpark has the same code, so
+the installed modules are used. Measured: 0.5 s from the worker's start to its slot instead of
+1.3 s, and the memory of the modules is there once for all slots.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def test_a_restore_says_each_step_and_what_is_next(srm: Srm, world: World) -> No
         "sealing 2 partitions on B",
         "copying 7 offsets",
         "handing over Payments: 4 records",
-        "P->B goes on. Next: srm status",
+        "P->B resumes. Next: srm status",
         "srm failover plan --operation failback --source B --target P",
     ]
     assert [line for line in said if line not in text] == []
