@@ -42,7 +42,7 @@ def demo(
         bool,
         typer.Option(
             "--disaster",
-            help="Instead of planned moves: P is killed, groups go on at B, P comes back.",
+            help="Instead of planned moves: P is killed, groups resume on B, P returns.",
         ),
     ] = False,
     home: Annotated[

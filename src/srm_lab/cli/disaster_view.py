@@ -1,4 +1,4 @@
-"""How ``srm demo --disaster`` shows what the worst day has cost."""
+"""Display of the losses for ``srm demo --disaster``."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def _render_up(console: Console, status: StackStatus) -> None:
     console.print(table)
     home = _short(status.home)
     option = "" if Path(home) == DEFAULT_HOME else f" --home {home}"
-    # Without Airflow nobody starts these.
+    # Without Airflow nothing starts these.
     work = "  srm replicate --flow 'P->B' --flow 'B->P'\n  srm checkpoints emit\n"
     console.print(
         "\nNext:\n"

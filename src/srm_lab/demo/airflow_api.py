@@ -48,7 +48,7 @@ class AirflowApi:
     """A client of one Airflow whose users need no password.
 
     Every call raises :class:`UnavailableError` when Airflow does not answer, or with an error, and
-    :class:`UsageError` when it refuses what was asked for.
+    :class:`UsageError` when it refuses the request.
     """
 
     def __init__(self, url: str, transport: httpx.BaseTransport | None = None) -> None:
@@ -86,7 +86,7 @@ class AirflowApi:
     def trigger(self, dag: str, run: str, conf: Mapping[str, Any] | None = None) -> str:
         """Start a run by hand under a given id; return the id.
 
-        It may be asked for again: a run of that id that exists already is the one.
+        A repeated call is harmless: an existing run of that id is returned.
         """
         body = {"dag_run_id": run, "logical_date": None, "conf": dict(conf or {})}
         path = f"{_dag(dag)}/dagRuns"
@@ -131,7 +131,7 @@ class AirflowApi:
         return self._call("GET", path, params=params, missing={"value": None})["value"]
 
     def failure(self, dag: str, run: str) -> str:
-        """Say in one line which task of a run failed, and why as far as its log tells."""
+        """Say in one line which task of a run failed, and the cause as far as its log shows it."""
         tasks = self._call("GET", f"{_dag(dag)}/dagRuns/{quote(run)}/taskInstances")
         failed = [task for task in tasks["task_instances"] if task["state"] == "failed"]
         if not failed:

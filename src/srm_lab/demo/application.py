@@ -29,7 +29,7 @@ from srm_lab.demo.work import WORK
 logger = logging.getLogger(__name__)
 
 SUMMARY_SUFFIX: Final = ".summary"
-"""Of the file beside the record in which an application says at its end what came of its work."""
+"""Suffix of the file next to the record; an application writes its result there at its end."""
 
 _POLL_S: Final = 0.5
 _SLICE_S: Final = 0.05
@@ -39,9 +39,9 @@ _SLICE_S: Final = 0.05
 class ApplicationOptions:
     """Settings of one application.
 
-    ``pace`` is how many payments per second it manages, before the first move, after it, after
-    the second, ...; 0 stands for as many as it can, the last value stays. ``delay`` is the age in
-    seconds a payment must have before it is looked at.
+    ``pace`` is the number of payments per second before the first move, after it, after the
+    second, ...; 0 means unlimited, the last value stays. ``delay`` is the minimum age in seconds of
+    a payment before it is processed.
     """
 
     config: Path

@@ -5,8 +5,8 @@ once. What is wrong is laid to the move that caused it. The stretch of a record 
 **stint**; each stint but the first was begun by a move.
 
 - *re-read*: a payment that is recorded again belongs to the move that began that stint.
-- *skipped*: a payment that is missing was passed over by the first stint that processed a later
-  payment of the same original partition; where none did, by the last one.
+- *skipped*: a missing payment belongs to the first stint that processed a later payment of the
+  same original partition; where none did, to the last one.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _lay_to_stints(
 
 
 def _earliest_after(listed: Sequence[tuple[int, int]]) -> list[int]:
-    """For each position, the lowest stint at it or behind it."""
+    """For each position, the lowest stint at it or after it."""
     lowest: list[int] = []
     for _, stint in reversed(listed):
         lowest.append(min(stint, lowest[-1]) if lowest else stint)

@@ -1,6 +1,6 @@
-"""The worst day, played: P dies in the middle of a sale, groups go on at B, P comes back.
+"""Disaster demo: P fails in the middle of a sale, groups resume on B, P returns.
 
-No Airflow: it may have died with the site. Its periodic work is done by a thread here.
+No Airflow: it may have failed with the site. A thread here does its periodic work.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Failover:
 
 @dataclass
 class Disaster:
-    """Tells the world what happens next; ``records`` are the payments to start with."""
+    """Sends the events to the world; ``records`` are the payments to start with."""
 
     world: DemoWorld
     records: int
@@ -88,7 +88,7 @@ class Disaster:
 
     @contextmanager
     def replicating(self) -> Iterator[None]:
-        """Run ``srm replicate``, and do what Airflow's periodic DAGs do beside it."""
+        """Run ``srm replicate``, and the work of Airflow's periodic DAGs at the same time."""
         home, name = self.world.home, "replicator"
         process = ManagedProcess(name, home / "logs/replicator.log", home / "run/replicator.pid")
         command = [sys.executable, "-m", "srm.cli.main", "replicate"]

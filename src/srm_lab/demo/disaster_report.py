@@ -1,4 +1,4 @@
-"""What the demo's worst day has cost: forecast and outcome, by everybody's own files."""
+"""Losses of the disaster demo: forecast and outcome, from the files of all participants."""
 
 from __future__ import annotations
 

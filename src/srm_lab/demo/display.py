@@ -1,4 +1,4 @@
-"""How the demo shows what it does: live on a terminal, as plain lines elsewhere."""
+"""Display of the demo: live on a terminal, as plain lines elsewhere."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What producers and applications write down themselves: one line per payment, as it happens.
+"""Records of producers and applications: one line per payment, as it happens.
 
-These files are the only witness the demo believes. Each line is written with one system call
-right after the fact, so it survives the death of the process::
+The demo trusts only these files. Each line is written with one system call right after the
+fact, so it survives the death of the process::
 
     time_ms  cluster  topic  partition  offset  payment id        (tab-separated)
 """
@@ -39,13 +39,13 @@ class PaymentEntry:
         """Decode.
 
         Raises:
-            IntegrityError: it is no line of a record.
+                IntegrityError: it is not a line of a record.
         """
         try:
             time_ms, cluster, topic, partition, offset, payment = line.split("\t")
             return cls(int(time_ms), cluster, topic, int(partition), int(offset), payment)
         except ValueError as error:
-            raise IntegrityError(f"{line!r} is no line of a record of payments") from error
+            raise IntegrityError(f"{line!r} is not a line of a record of payments") from error
 
 
 class RecordWriter:
@@ -81,7 +81,7 @@ class RecordReader:
         self._position = 0
 
     def new(self) -> Iterator[PaymentEntry]:
-        """Yield the entries written since the last call; none where there is no file yet."""
+        """Yield the entries written since the last call; none without a file."""
         if not self._path.exists():
             return
         with self._path.open("rb") as file:

@@ -62,7 +62,7 @@ def run_demo(options: DemoOptions, display: Display) -> DemoResult:
     """Run the whole demo.
 
     Everything it started is stopped at its end, also after a failure or Ctrl-C, unless ``keep``
-    was asked for and it went through.
+    is set and it succeeded.
 
     Raises:
         StackError: a part did not do its job in time; the message names logs and cause.

@@ -88,7 +88,7 @@ class Scale:
 
 
 class DemoScenario:
-    """Tells the world what to do next."""
+    """Sends the next events to the world."""
 
     def __init__(self, world: DemoWorld, records: int) -> None:
         self._world = world
@@ -296,7 +296,7 @@ class DemoScenario:
 def _not_running(status: FlowStatus, under_way: float) -> str | None:
     """Say what a flow lacks to be copied; raises StackError where copying has stopped.
 
-    New payments are produced all the time: so many may be ``under_way``.
+    New payments are produced all the time: up to ``under_way`` may not be copied yet.
     """
     if status.driver is None or not status.driver.alive:
         return "no heartbeat of the replicator yet, Spark is starting"

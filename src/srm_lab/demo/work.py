@@ -1,4 +1,4 @@
-"""What the three applications do with a payment: little, but really."""
+"""Work of the three applications on a payment: little, but real."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from srm_lab.demo.programs import DemoProgram, stop_all
 from srm_lab.demo.record import PaymentEntry
 from srm_lab.stack.stack import Stack
 
-# Each look asks Airflow or both clusters, which have two cores for everything.
+# Each look queries Airflow or both clusters, which have two cores for everything.
 _TICK_S: Final = 1.0
 
 
@@ -126,7 +126,7 @@ def follow_run(world: DemoWorld, api: AirflowApi, dag: str, run: str, seconds: f
     """Show a DAG run task by task until it has ended well.
 
     Raises:
-        StackError: it failed, with the cause as its log tells it, or the time is up.
+            StackError: it failed, with the cause from its log, or the time is up.
     """
 
     def condition() -> str | None:

@@ -5,8 +5,8 @@ long the web server waits for the database): an ``airflow`` command of a person 
 variables sees the same Airflow.
 
 The replicator is started by a task but outlives it on purpose (it has a session of its own).
-Whoever stops the stack finds it, and all else that was started below it, by ``AIRFLOW_HOME`` in
-the process environment.
+``srm stack down`` finds it, and all other processes started below it, by ``AIRFLOW_HOME`` in
+their environment.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _web(port: int, kept: Mapping[str, str]) -> dict[str, str]:
         "AIRFLOW__API__BASE_URL": url,
         # A process of its own: where one serves people and tasks, a task's call that has begun to
         # write waits for the event loop to commit, while the loop waits for the same lock to
-        # commit somebody's click: all stands still until SQLite gives up.
+        # commit a user's click: both hang until SQLite times out.
         EXECUTION_API: f"http://localhost:{kept['execution_port']}/execution/",
         "AIRFLOW__API__SECRET_KEY": kept["secret_key"],
         "AIRFLOW__API__INSTANCE_NAME": "srm",
@@ -162,7 +162,7 @@ def _spark() -> dict[str, str]:
 
 
 def _loopback_without_proxy() -> dict[str, str]:
-    """Keep calls to the own REST API away from a proxy that the environment may name."""
+    """Exempt calls to the own REST API from a proxy that the environment may name."""
     known = os.environ.get("NO_PROXY") or os.environ.get("no_proxy") or ""
     hosts = [host for host in known.split(",") if host]
     value = ",".join(dict.fromkeys((*hosts, "localhost", "127.0.0.1")))

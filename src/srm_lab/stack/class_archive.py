@@ -2,9 +2,9 @@
 
 Java maps the classes of such an archive as they are, where it would read, check and link
 thousands of them from their jars (JEP 350; measured in docs/decisions/0012). A program started
-once for the purpose writes one when it ends in order. Java leaves an archive aside that was made of
-other jars, or of the same ones before somebody installed them again: it looks at places, sizes and
-times. So each such set has an archive of its own.
+once for the purpose writes one when it ends in order. Java ignores an archive of other jars, or of
+jars that were installed again since: it compares paths, sizes and times. So each such set has an
+archive of its own.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def archive_options(archive: Path) -> tuple[str, ...]:
 def write_archive(
     archive: Path, run: Callable[[Path, str], object], on_begin: OnBegin | None = None
 ) -> None:
-    """Have an archive written by ``run``, if there is none yet; without one all works, but slower.
+    """Have an archive written by ``run`` if it is missing; without one all works, but slower.
 
     Several at once do no harm: each writes its own, and the last one stays.
 
@@ -60,7 +60,7 @@ def write_archive(
         archive: where it is kept.
         run: runs the program from its start to its end in order, in a folder of its own and with
             one more option of Java.
-        on_begin: told if there is none yet.
+            on_begin: called if it is missing.
     """
     if archive.exists():
         return

@@ -65,7 +65,7 @@ class StackHome:
             NotFoundError: it was not.
         """
         if not self._state_file.exists():
-            raise NotFoundError(f"there is no stack in {self.path}: start one with 'srm stack up'")
+            raise NotFoundError(f"no stack in {self.path}: start one with 'srm stack up'")
 
     def state(self) -> StackState:
         """Return the remembered state; what has no port yet gets a free one."""

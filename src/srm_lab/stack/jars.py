@@ -1,7 +1,7 @@
 """Kafka's jars: locked coordinates, fetched once from Maven Central into the user's cache.
 
-A lock file beside this module names every jar of a version's run-time class path with its
-SHA-256: of the version that the stack runs, and of older ones that only tests ask for. A jar
+A lock file next to this module names every jar of a version's run-time class path with its
+SHA-256: of the version that the stack runs, and of older ones that only tests use. A jar
 enters the cache by an atomic rename after its checksum was verified, so an interrupted fetch or
 several at once leave nothing half written.
 """
@@ -80,7 +80,7 @@ def locked_jars(version: str = KAFKA_VERSION) -> tuple[Jar, ...]:
     """Return the jars of Kafka's run-time class path in class path order.
 
     Raises:
-        StackError: there is no lock file for the version.
+            StackError: the version has no lock file.
     """
     lock = resources.files("srm_lab.stack") / f"kafka-{version}.lock"
     if not lock.is_file():
@@ -110,8 +110,8 @@ def kafka_class_path(progress: Progress | None = None, version: str = KAFKA_VERS
     Fetches what the cache lacks.
 
     Raises:
-        StackError: a jar cannot be fetched or stored, or is not what the lock file says; there
-            is no lock file for the version.
+            StackError: a jar cannot be fetched or stored, or does not match the lock file; the
+                version has no lock file.
     """
     paths = fetch(locked_jars(version), jar_folder(version), maven_url(), progress)
     return os.pathsep.join(str(path) for path in paths)

@@ -222,8 +222,8 @@ class KafkaBroker:
         self.wait_ready()
 
     def _is_listed(self) -> bool:
-        # A client of its own for each look: one that was told of no broker at all, as by one that
-        # was frozen, may never find any again (librdkafka issue 5301).
+        # A client of its own for each look: one whose metadata listed no broker at all, as that of
+        # a frozen broker may, might never find any again (librdkafka issue 5301).
         client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         try:
             return self.node_id in client.list_topics(timeout=_METADATA_SECONDS).brokers
@@ -356,7 +356,7 @@ def archive_broker_classes(
     Args:
         version: Kafka's version.
         environ: additions to the environment of the broker that is started for it.
-        on_begin: told if it has to be written.
+            on_begin: called if it has to be written.
 
     Raises:
         StackError: Java is missing, or a jar cannot be fetched.

@@ -27,7 +27,7 @@ and a broker that is down wants its own one back."""
 
 
 def is_free(port: int) -> bool:
-    """Tell whether a server could listen on the port now."""
+    """Return whether a server could listen on the port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         # As the JVM does: connections of an earlier server in TIME_WAIT are no obstacle.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -47,7 +47,7 @@ class PortBlock:
         self._taken = 0
 
     def next(self) -> int | None:
-        """Return a port that is free now, the one that was not asked for longest; None if none."""
+        """Return a port that is free now, the least recently requested one; None if none."""
         for _ in range(BLOCK):
             port = self.first + self._taken % BLOCK
             self._taken += 1
@@ -104,7 +104,7 @@ def require_free(port: int, purpose: str) -> None:
     """Check that the port is free.
 
     Raises:
-        StackError: it is taken; the message names who holds it, as far as the system tells.
+            StackError: it is taken; the message names the process, as far as the system shows it.
     """
     if not is_free(port):
         holder = _holder(port)
@@ -115,7 +115,7 @@ def require_free(port: int, purpose: str) -> None:
 
 
 def answers(port: int) -> bool:
-    """Tell whether something accepts connections on the port."""
+    """Return whether something accepts connections on the port."""
     try:
         with socket.create_connection((LOOPBACK, port), timeout=1.0):
             return True

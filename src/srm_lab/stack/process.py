@@ -170,7 +170,7 @@ class ManagedProcess:
                 raise StackError(f"{self.name} still runs after {timeout:.0f} s") from None
 
     def last_words(self) -> str:
-        """Return the most telling recent line of the log: the last error, or the last line."""
+        """Return the most useful recent line of the log: the last error, or the last line."""
         try:
             with self.log.open(encoding="utf-8", errors="replace") as file:
                 lines = [line.strip() for line in deque(file, maxlen=_TAIL_LINES) if line.strip()]
@@ -185,9 +185,9 @@ class ManagedProcess:
     def _end_leftovers(self) -> None:
         """End what a killed leader left in its group.
 
-        The kernel gives a leader's pid to nobody else while its group exists, so a group without
-        that pid is still ours. (The environment proves nothing here: Airflow's workers write their
-        process title over it.)
+        The kernel does not reuse a leader's pid while its group exists, so a group without that pid
+        is still ours. (The environment proves nothing here: Airflow's workers write their process
+        title over it.)
         """
         identity = self._identity()
         if not identity:
@@ -195,7 +195,7 @@ class ManagedProcess:
         leader = int(identity["pid"])
         with suppress(psutil.NoSuchProcess):
             if not started_at(psutil.Process(leader), identity["created"]):
-                return  # our group ended long ago, the pid is somebody else's now
+                return  # our group ended long ago, the pid was reused since
         end_processes(group_members(leader), timeout=0)
 
     def _identity(self) -> dict[str, float]:

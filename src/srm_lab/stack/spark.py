@@ -57,7 +57,7 @@ def archive_spark_classes(on_begin: OnBegin | None = None) -> None:
     """Have the archive written with which Spark's Java starts quickly; 10 s the first time.
 
     Args:
-        on_begin: told if it has to be written.
+            on_begin: called if it has to be written.
 
     Raises:
         StackError: Spark or Java is missing.

@@ -56,7 +56,7 @@ class StackOptions:
 
 @dataclass(frozen=True)
 class ComponentStatus:
-    """One part of the stack; ``address`` is empty where nobody connects to it."""
+    """One part of the stack; ``address`` is empty where it accepts no connections."""
 
     name: str
     state: ComponentState
@@ -67,7 +67,7 @@ class ComponentStatus:
 
 @dataclass(frozen=True)
 class StackStatus:
-    """The whole stack; ``already_running`` tells that ``up`` found everything ready."""
+    """The whole stack; ``already_running``: ``up`` found everything ready."""
 
     home: str
     ready: bool
@@ -143,7 +143,7 @@ class Stack:
             The names of the components that were running.
 
         Raises:
-            NotFoundError: there is no stack in this folder.
+                NotFoundError: the folder has no stack.
         """
         report = on_progress or _report_nothing
         self.home.require()
@@ -156,7 +156,7 @@ class Stack:
         """Return the state of every component.
 
         Raises:
-            NotFoundError: there is no stack in this folder.
+                NotFoundError: the folder has no stack.
         """
         self.home.require()
         return self._status()

@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told to continue."""
+"""A clock that stops until a test advances it."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ class FakeCluster:
         return {p: log.epoch_end(epochs[p]) for p, log in found.items() if log}
 
     def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return where the first records stand that are as late as a time, or later."""
+        """Return the offsets of the first records at or after a timestamp."""
         self._reach("listing offsets")
         found: dict[TopicPartition, int] = {}
         for p, time_ms in times.items():
@@ -237,12 +237,12 @@ class FakeCluster:
         return self._no_fence
 
     def write_denials(self, topics: Collection[str]) -> frozenset[str]:
-        """Return those of the topics to which nobody may write."""
+        """Return those of the topics that are closed for writes."""
         self._reach("reading ACLs")
         return frozenset(self._denied & set(topics))
 
     def deny_writes(self, topics: Collection[str]) -> None:
-        """Let nobody write to topics."""
+        """Close topics for writes."""
         self._reach("denying writes")
         if self._no_fence:
             raise ConfigError(f"denying writes on cluster {self._alias}: {self._no_fence}")
@@ -434,7 +434,7 @@ class FakeCluster:
         self._groups.decide(transactional_id, commit=commit)
 
     def hide_transactions(self) -> None:
-        """Take the rights away that show transactional ids and the log of transactions."""
+        """Revoke the rights to read transactional ids and the log of transactions."""
         self._transactions.readable = False
 
     def take_authorizer_away(self, why: str = "the brokers have no authorizer") -> None:
@@ -465,7 +465,7 @@ class FakeCluster:
         self._groups.leave(group, member)
 
     def hide_group(self, group: str) -> None:
-        """Take the right to describe a group away."""
+        """Revoke the right to describe a group."""
         self._groups.hide(group)
 
     def expire_group(self, group: str) -> None:

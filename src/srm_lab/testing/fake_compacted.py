@@ -24,9 +24,9 @@ class FakePartition:
     """One partition: its first offset, the one after its last, and keyed records if it has any.
 
     ``places`` are the offsets of the records, ``times`` pairs of the first offset and the
-    timestamp of what was produced together. ``contents`` are records that somebody looks into, all
-    others are alike; at the offsets in ``holes`` stands none (a marker, say), those in ``aborted``
-    were never committed. ``epochs`` are pairs of the first offset of a leader epoch and its number.
+    timestamp of what was produced together. ``contents`` are records with contents of their own,
+    all others are alike. The offsets in ``holes`` have no record (a marker, for example), those in
+    ``aborted`` were never committed. ``epochs`` are pairs of first offset and leader epoch.
     """
 
     start: int = 0
@@ -46,7 +46,7 @@ class FakePartition:
         self.epochs.append((self.end, self.epochs[-1][1] + 1))
 
     def epoch_end(self, epoch: int) -> int:
-        """Return where the log goes on under a later epoch, or ends; -1 for one not known."""
+        """Return where a later leader epoch begins, or the log end; -1 for an unknown epoch."""
         if epoch not in {known for _, known in self.epochs}:
             return -1
         return next((at for at, later in self.epochs if later > epoch), self.end)
@@ -75,7 +75,7 @@ class FakePartition:
         self.grow(1, timestamp_ms)
 
     def at(self, offsets: Collection[int]) -> dict[int, Row]:
-        """Return the keyed records that stand at these offsets."""
+        """Return the keyed records at these offsets."""
         found: dict[int, Row] = {}
         for offset in offsets:
             index = bisect_left(self.places, offset)
@@ -90,7 +90,7 @@ class FakePartition:
         return [(place, key, value) for place, (key, value, _) in pairs if place >= self.start]
 
     def compact(self) -> None:
-        """Let only the latest record of each key stand, where it is; the last one of all stays."""
+        """Retain only the latest record of each key, at its offset; the last one of all stays."""
         latest = {key: index for index, (key, _, _) in enumerate(self.records)}
         kept = sorted(latest.values())
         self.records = [self.records[index] for index in kept]
@@ -165,7 +165,7 @@ class FakeCompactedTopic:
             visit(place, key, value)
 
     def at(self, offsets: Collection[int]) -> dict[int, Row]:
-        """Return the records that stand at these offsets; where none stands it is left out."""
+        """Return the records at these offsets; offsets without a record are left out."""
         partition = self._find(f"reading places of {self._name}")
         return partition.at(offsets) if partition else {}
 

@@ -45,7 +45,7 @@ class FakeConsumer:
             cluster.join(group)
 
     def poll(self, most: int = 500) -> list[tuple[TopicPartition, int]]:
-        """Read up to so many records of each partition; return their places in order."""
+        """Read up to this number of records of each partition; return their places in order."""
         read: list[tuple[TopicPartition, int]] = []
         counts = self._cluster.partition_counts()
         for topic in self._topics:

@@ -13,7 +13,7 @@ from srm.errors import AuthorizationError, GroupActiveError, SrmError, Unavailab
 _T = TypeVar("_T")
 _NOT_MOVED: Final[Mapping[GroupKind, str]] = {
     "share": "it is a share group: it has no offsets that srm could write",
-    "other": "it is no consumer group",
+    "other": "it is not a consumer group",
 }
 
 
@@ -91,7 +91,7 @@ class FakeGroups:
             self.require_idle(name)
 
     def commit(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write offsets, whoever does."""
+        """Write offsets of any writer."""
         self._groups.setdefault(name, FakeGroup()).offsets.update(offsets)
 
     def commit_in(
@@ -125,7 +125,7 @@ class FakeGroups:
         group.members = [found for found in group.members if found[1] not in instance_ids]
 
     def hide(self, name: str) -> None:
-        """Take the right to describe the group away."""
+        """Revoke the right to describe the group."""
         self._groups.setdefault(name, FakeGroup()).hidden = True
 
     def expire(self, name: str) -> None:

@@ -37,9 +37,9 @@ class FakeMapReader:
         self.maps[partition] = OffsetMap.of(runs, position)
 
     def load(self, topics: Collection[str], wanted: WantedOffsets | None = None) -> FlowMaps:
-        """Return what the test stated about the given source topics, as little as was asked for.
+        """Return what the test stated about the given source topics, as little as was requested.
 
-        Where offsets are wanted, a map is a window around them: a caller that forgot one is told.
+        With offsets, a map is a window around them: a caller that forgot one gets an error.
         """
         return FlowMaps(
             {

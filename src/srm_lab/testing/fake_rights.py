@@ -1,4 +1,4 @@
-"""What may be done on a cluster in memory, and which topics can be created there."""
+"""Rights on a cluster in memory, and the topics that can be created there."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ OPERATIONS: Final = frozenset(
 
 
 class FakeRights:
-    """The rights of srm on topics: all that were not taken away."""
+    """The rights of srm on topics: all that were not revoked."""
 
     def __init__(self) -> None:
         self._taken: set[tuple[str, str]] = set()
 
     def take(self, operation: str, topic: str) -> None:
-        """Take a right on a topic away."""
+        """Revoke a right on a topic."""
         self._taken.add((operation, topic))
 
     def has(self, operation: str, topic: str) -> bool:

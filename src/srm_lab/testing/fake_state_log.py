@@ -24,8 +24,8 @@ class FakeStateLog:
 
     Attributes:
         records: all records that were acknowledged, in order.
-        away: places that do not answer now: what is written there is on its way, and arrives once
-            they are back.
+            away: places that are unreachable: a record written there is delayed until they are
+                back.
         refused: places that refuse records, with the reason.
     """
 
@@ -49,7 +49,7 @@ class FakeStateLog:
         return sum(record.place == place for record in self._on_their_way)
 
     def settle(self, places: Collection[Place], timeout_s: float) -> WriteResult:
-        """See the port; does not wait, as nothing changes meanwhile."""
+        """See the port; does not wait, as nothing changes in the meantime."""
         del timeout_s
         self._deliver()
         failed = {p: self._failed.pop(p) for p in places if p in self._failed}

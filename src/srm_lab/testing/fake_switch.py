@@ -46,7 +46,7 @@ class FakeSwitch:
         if standing is None:
             return False
         if request is not None and standing.request != request:
-            raise ConflictError(f"paused again meanwhile, by {standing.by}: {standing.reason}")
+            raise ConflictError(f"paused again by {standing.by}: {standing.reason}")
         self._table.write({**decided, PAUSE_KEY: None})
         return True
 

@@ -114,9 +114,7 @@ def test_a_stack_trace_needs_debug(tmp_path: Path) -> None:
     loud = srm("--debug", "stack", "status", "--home", str(tmp_path))
 
     assert quiet.returncode == loud.returncode == 3
-    assert quiet.stderr == (
-        f"srm: there is no stack in {tmp_path}: start one with 'srm stack up'\n"
-    )
+    assert quiet.stderr == (f"srm: no stack in {tmp_path}: start one with 'srm stack up'\n")
     assert "Traceback" in loud.stderr
 
 

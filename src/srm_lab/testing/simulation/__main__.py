@@ -30,7 +30,7 @@ def main() -> int:
     parser.add_argument("--seeds", help="from:to, many seeds")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--kinds", default="all", help="all, ordinary, filled, or some")
-    parser.add_argument("--most", type=int, default=20, help="stop after so many bad seeds")
+    parser.add_argument("--most", type=int, default=20, help="stop after this number of bad seeds")
     parser.add_argument("-v", "--verbose", action="store_true", help="show what happens")
     given = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets of names is part of a history

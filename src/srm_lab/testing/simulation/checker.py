@@ -1,4 +1,4 @@
-"""What a world has left, judged by what the scenario did and by nothing that srm says of itself.
+"""Verdict on a world, from the scenario's actions and not from srm's own reports.
 
 Both logs are one history through the map, and the findings have the names Jepsen gives them:
 
@@ -7,7 +7,7 @@ Both logs are one history through the map, and the findings have the names Jepse
 - *inconsistent offsets*: the map pairs offsets that do not hold the same record;
 - *aborted read*: a record of an aborted transaction was copied;
 - *nonmonotonic*: the copies are not in the order of the source;
-- *stuck*: everything is well again, but a partition is not copied to its end, or a group that has
+- *stuck*: the faults have ended, but a partition is not copied to its end, or a group that has
   read a log to its end cannot leave it. Its commit has passed markers, as a Java consumer's does.
 """
 
@@ -89,11 +89,11 @@ def check(world: SimulatedWorld) -> list[str]:
         halted = reason is not None and _may_stop(world, assigned, history, mapped)
         cut_at = source.log.cut_at
         if halted and cut_at is not None:
-            # It stands where the source was truncated, and the map says what was before.
+            # It is halted where the source was truncated, and the map says what was before.
             pairs = [pair for pair in pairs if pair[0] < cut_at]
         untold = set[int]()
         if halted and history.strays:
-            # It stands before these, and the map says what the target held in their place.
+            # It is halted before these, and the map says what the target held in their place.
             untold = {s for s, t in pairs if t >= min(history.strays)}
             pairs = [pair for pair in pairs if pair[0] not in untold]
         problems += [f"{where}: {text}" for text in _judge_pairs(history, pairs)]
@@ -109,7 +109,7 @@ def check(world: SimulatedWorld) -> list[str]:
         if halted:
             lost = [o for o in lost if o < reached and (cut_at is None or o < cut_at)]
         elif reached < source.log.last_stable_offset and lost:
-            problems.append(f"{where}: stuck at {reached}: {reason or 'no reason told'}")
+            problems.append(f"{where}: stuck at {reached}: {reason or 'no reason given'}")
             lost = [offset for offset in lost if offset < reached]
         if lost:
             problems.append(f"{where}: lost write: {_few(lost)}")
@@ -173,9 +173,9 @@ def _is_ours(world: SimulatedWorld, batch: Batch) -> bool:
 
 
 def _strays(target: Partition) -> set[int]:
-    """Return the offsets of batches that were on their way while the target lost its end.
+    """Return the offsets of batches that were under way while the target's log was truncated.
 
-    They do not continue the batch or the marker of their claim that stands before them.
+    They do not continue the batch or the marker of their claim that precedes them.
     """
     due: dict[tuple[int, int], int] = {}
     astray: set[tuple[int, int]] = set()
@@ -205,10 +205,10 @@ def _pairs(known: OffsetMap) -> Iterator[tuple[int, int]]:
 
 
 def _lost(history: _History, pairs: list[tuple[int, int]], *, with_map: bool) -> list[int]:
-    """Return the records that the source holds and the target never got, or has lost to nobody.
+    """Return the source records that are not on the target and were not removed from it.
 
-    What the target has deleted itself, before the map knew of it, need not be in the map. Without
-    a map, which the claim finds again that a halted partition stops before, it need not be either.
+    Records that the target deleted before the map listed them need not be in the map. Nor need
+    those of a lost map: a halted partition stops before the claim that finds them again.
     """
     taken = {target for _, target in pairs}
     without_map = history.forgotten if with_map else history.target.keys()
@@ -226,7 +226,7 @@ def _lost(history: _History, pairs: list[tuple[int, int]], *, with_map: bool) ->
 def _took_lost_place(world: SimulatedWorld, source: Partition, offset: int) -> bool:
     """Whether a record has an offset that a truncation has freed, where losses are accepted.
 
-    An owner that begins again behind it may take it for the one that was copied from there.
+    An owner that begins again after it may take it for the one that was copied from there.
     """
     cut = source.log.cut
     if not (world.scenario.accepts_loss and cut and _may_be_unclear(world, str(source.place))):
@@ -266,7 +266,7 @@ def _judge_ends(known: OffsetMap, source: Partition, target: Partition) -> Itera
 def _judge_rest(
     history: _History, pairs: list[tuple[int, int]], *, halted: bool, may_double: bool
 ) -> Iterator[str]:
-    """What stands on the target and is in no pair must be something that the source has lost.
+    """Check that a target record in no pair is one that the source has lost.
 
     Where a partition has ``halted``, its last records may not be in the map yet.
     """
@@ -302,7 +302,7 @@ def _has_contradiction(world: SimulatedWorld, source: Partition) -> bool:
 
 
 def _is_forged(world: SimulatedWorld, source: Partition) -> bool:
-    """Whether a forged block may be all that is left of a map: then nobody can tell it is."""
+    """Whether a forged block may be all that is left of a map: then it is undetectable."""
     kinds = {kind for _, kind, _ in world.events}
     return _has_contradiction(world, source) and bool(kinds & {*_MAP_LOSSES, "reports lost"})
 
@@ -310,7 +310,7 @@ def _is_forged(world: SimulatedWorld, source: Partition) -> bool:
 def _may_stop(
     world: SimulatedWorld, assigned: AssignedPartition, history: _History, mapped: set[int]
 ) -> bool:
-    """Whether the scenario took something away, so that a partition may have to stop."""
+    """Whether the scenario removed something, so that a partition may have to stop."""
     place = f"{assigned.topic}-{assigned.partition}"
     kinds = {kind for _, kind, what in world.events if what and str(what).startswith(place)}
     if "contradicting block" in kinds:

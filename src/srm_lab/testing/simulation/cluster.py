@@ -1,7 +1,7 @@
 """One simulated Kafka cluster: brokers, partitions with replicas, elections.
 
-Of replication there is what clients can notice: how far each replica is, who is in sync, and so
-where the high watermark stands and what an election cuts off.
+Replication is modelled as far as clients can notice it: how far each replica is, which are in
+sync, and so where the high watermark is and what an election truncates.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One client's way to the brokers of a simulated cluster, with everything that goes wrong on it.
+"""One client's connections to the brokers of a simulated cluster, with all their faults.
 
 Brokers serve one request of a connection after the other, as real ones do. When a connection
-breaks, whoever waits knows nothing of the requests under way; a broker may still serve those that
-it has received.
+breaks, its waiting callers know nothing of the requests under way; a broker may still serve those
+that it has received.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class SimulatedConnection:
         return answer
 
     def close(self, why: str) -> None:
-        """Break: nobody will hear of what is under way."""
+        """Break: requests under way get no answer."""
         if self.closed:
             return
         self.closed = True

@@ -41,7 +41,7 @@ def lose_block(world: SimulatedWorld, place: TopicPartition, rng: random.Random)
 
 
 def lose_index(world: SimulatedWorld) -> None:
-    """Delete all that is in the map topic beside the blocks."""
+    """Delete all records of the map topic but the blocks."""
     lose_map(world, is_index_key, "index lost")
 
 

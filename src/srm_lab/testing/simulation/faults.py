@@ -1,4 +1,4 @@
-"""What may befall a flow. Each fault happens at its time; those that last end by themselves."""
+"""Faults of a flow. Each happens at its time; those that last end by themselves."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ async def _freeze_broker(world: SimulatedWorld, rng: random.Random) -> None:
 
 
 async def _state_outage(world: SimulatedWorld, rng: random.Random) -> None:
-    world.note("state topics away")
+    world.note("state topics unavailable")
     world.store.reachable = False
     await asyncio.sleep(rng.choice((0.5, 3.0, 12.0)))
     world.store.reachable = True
@@ -225,7 +225,7 @@ ORDINARY: Final[dict[str, Play]] = {
     "clean state": _clean_state,
 }
 
-# ----- faults that take something away
+# ----- faults that destroy data
 
 
 def _pair(world: SimulatedWorld, rng: random.Random) -> tuple[Partition, Partition] | None:
@@ -238,7 +238,7 @@ def _pair(world: SimulatedWorld, rng: random.Random) -> tuple[Partition, Partiti
 
 
 async def _then_kill(world: SimulatedWorld, rng: random.Random) -> None:
-    """What is gone matters most to whoever comes next."""
+    """Destroyed data matters most to the next owner."""
     if rng.random() < 0.6:
         await asyncio.sleep(rng.uniform(0.0, 0.5))
         world.kill_slot(str(rng.randrange(world.scenario.slots)), rng.choice((0.3, 2.0)))
@@ -249,7 +249,7 @@ async def _truncate_source(world: SimulatedWorld, rng: random.Random) -> None:
         source, _ = pair
         end = source.log.end
         if source.log.cut_at is not None:
-            return  # a second truncation below the first one is not told, docs/data-plane.md
+            return  # a second truncation below the first one is not reported, docs/data-plane.md
         world.source.lose_tail(source, rng.randint(1, 30))
         world.decide_again(source)
         world.note("source cut", f"{source.place} from {source.log.end} to {end}")
@@ -305,7 +305,7 @@ async def _compact_target(world: SimulatedWorld, rng: random.Random) -> None:
 
 
 async def _lose_map(world: SimulatedWorld, rng: random.Random) -> None:
-    """The whole map is gone while nobody copies."""
+    """Destroy the whole map while no replicator runs."""
     await _while_nobody_copies(
         world, lambda: damage.lose_map(world, lambda _: True, "map lost"), rng
     )

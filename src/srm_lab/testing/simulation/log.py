@@ -246,7 +246,7 @@ class SimulatedLog:
         return self.high_watermark
 
     def aborted_between(self, offset: int, upto: int) -> tuple[tuple[int, int], ...]:
-        """Return the aborted transactions that matter to whoever reads a range."""
+        """Return the aborted transactions that matter to the reader of a range."""
         return tuple(
             (pid, first) for pid, first, last in self.aborted if last >= offset and first < upto
         )
@@ -289,7 +289,7 @@ class SimulatedLog:
         }
 
     def trim(self, offset: int, now_s: float) -> None:
-        """Drop what stands before an offset: retention, or DeleteRecords."""
+        """Drop the records before an offset: retention, or DeleteRecords."""
         if offset <= self.start:
             return
         self.start = min(offset, self.high_watermark)

@@ -43,7 +43,7 @@ class Process:
     parked: list[asyncio.Handle] = field(default_factory=list)
 
     def kill(self) -> None:
-        """End it where it stands."""
+        """End it at its current point."""
         self.alive = False
 
 
@@ -95,7 +95,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return task
 
     def abandon(self) -> None:
-        """Forget what has not ended: what was killed never will, and nobody is to be told so."""
+        """Forget the unfinished work: killed work never ends, and no caller is to be notified."""
         for held in self._held:
             if isinstance(held, _Task):
                 held._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 -- asyncio's
@@ -170,7 +170,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Cancelled timers leave the heap when their time has come."""
 
     def _write_to_self(self) -> None:
-        """Nobody has to be woken up: there is one thread."""
+        """Do nothing: there is one thread, and no other to wake up."""
 
     # ----- processes
 
@@ -207,7 +207,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 value = func(*args)
             except GreenletExit:
                 return
-            except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
+            except BaseException as error:  # noqa: BLE001 - it belongs to the waiting caller
                 if not result.done():
                     result.set_exception(error)
             else:
@@ -248,7 +248,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
 
 def resolve(future: Future[T], value: T) -> None:
-    """Set a result, unless whoever waits has given up."""
+    """Set a result, unless the waiting caller has cancelled it."""
     if not future.done():
         future.set_result(value)
 

@@ -1,4 +1,4 @@
-"""What a seed means: topics, writers, and what befalls the flow and when."""
+"""Scenario of a seed: topics, writers, and the faults of the flow with their times."""
 
 from __future__ import annotations
 

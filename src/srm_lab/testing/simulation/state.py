@@ -1,7 +1,7 @@
 """The internal topics of a simulated flow, as slots, driver and readers use them.
 
-They stand in a FakeCluster, so whatever reads state topics through the engine's port reads them
-here too; what is simulated is the way to them: delays, and an outage in which nothing is written.
+A FakeCluster holds them, so all readers of state topics through the engine's port read them here
+too. The way to them is simulated: delays, and an outage in which nothing is written.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class StateStore:
     def append(
         self, place: Place, records: Collection[tuple[bytes, bytes | None]]
     ) -> dict[bytes, int]:
-        """Take records, and wake up who follows; return where they stand by their keys."""
+        """Take records, and wake up their followers; return their offsets by their keys."""
         partition = self.cluster.records(*place)
         offsets = {}
         for key, value in records:
@@ -309,7 +309,7 @@ class SimulatedFeed:
         """See the port."""
         loop = asyncio.get_running_loop()
         self._require_hearing()
-        await loop.run_in_executor(None, self._store.require, "asking for the end of commands")
+        await loop.run_in_executor(None, self._store.require, "reading the end of commands")
         return self._store.cluster.records(self._topic, COMMANDS).end
 
     def _require_hearing(self) -> None:

@@ -1,4 +1,4 @@
-"""What modules of the product get in place of threads, locks and chance while a world lives."""
+"""Substitutes for threads, locks and chance in modules of the product while a world lives."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SimulatedEvent:
         return self._is_set
 
     def set(self) -> None:
-        """Set it, and wake whoever waits."""
+        """Set it, and wake all waiting threads."""
         self._is_set = True
         waiting, self._waiting = self._waiting, []
         for future in waiting:
@@ -46,7 +46,7 @@ class SimulatedEvent:
 
 
 class SimulatedThreads:
-    """Stands where a module of the product has ``threading``."""
+    """Replaces ``threading`` in a module of the product."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop
@@ -122,7 +122,7 @@ class SimulatedThread:
 
 
 class _Secrets:
-    """Stands where a module of the product has ``secrets``."""
+    """Replaces ``secrets`` in a module of the product."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop

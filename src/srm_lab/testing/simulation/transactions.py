@@ -48,7 +48,7 @@ class Coordinator:
         self.last_epoch = _LAST_EPOCH
 
     def new_pid(self) -> int:
-        """Return a producer id that nobody has."""
+        """Return an unused producer id."""
         self._next_pid += 1
         return self._next_pid
 

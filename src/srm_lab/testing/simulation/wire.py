@@ -113,7 +113,7 @@ class SimulatedWire:
             self.leaders_changed()
             raise UnavailableError(f"{self.alias} node {node} does not answer")
         if self._cluster.brokers[node].frozen:
-            await asyncio.sleep(0)  # the kernel accepts; nobody answers
+            await asyncio.sleep(0)  # the kernel accepts; the broker does not answer
         found = self._connections.get((purpose, node))
         if found is None or found.closed:
             found = SimulatedConnection(self._cluster, node, self.network)

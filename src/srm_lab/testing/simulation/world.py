@@ -55,7 +55,7 @@ FLOW: Final = P_TO_B
 _WATCHED_S: Final = 40.0
 _LAST_RECORDS: Final = Habit(batches=2, most_records=1, pause_s=1.0, keys=1)
 _SETTLED_S: Final = 240.0
-"""Virtual seconds after the last fault, at most, until everything stands still."""
+"""Maximum of virtual seconds after the last fault until all work has ended."""
 
 
 def settings_of(scenario: SimulatedScenario) -> FlowConfig:
@@ -88,7 +88,7 @@ class Worker:
 
 @dataclass
 class SimulatedWorld:
-    """Everything there is; ``told`` is the timeline for people."""
+    """Everything there is, and a timeline to show."""
 
     scenario: SimulatedScenario
     loop: SimulatedLoop

@@ -58,7 +58,7 @@ def play(
         say(f"{(sites.clock() - start) / 1000:8.1f}  {text}")
 
     director = Director(sites, clients, rng, line, faults)
-    clients.step(produce=False)  # whoever starts at the latest record is there before the first
+    clients.step(produce=False)  # clients that start at the latest record start before the first
     director.tick(rng.randint(4, 16))
     director.emit()  # of a group that was never seen a disaster leaves nothing
     for _ in range(rng.randint(1, 4)):

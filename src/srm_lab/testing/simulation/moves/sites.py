@@ -91,7 +91,7 @@ class Copier:
         self._report()
 
     def mark(self, copy: TopicPartition) -> None:
-        """Take a marker that somebody else has put at the end of a copy."""
+        """Take a marker that a foreign writer has put at the end of a copy."""
         self._target.mark(copy.topic, copy.partition)
         self._sites.records[self.flow.target, copy].append(None)
 
