@@ -191,7 +191,7 @@ def _group_row(plan: GroupPlan, outlook: Outlook, error: str) -> GroupRow:
 
 
 def _as_seen(plan: GroupPlan, outlook: Outlook) -> GroupRow:
-    known, problems = outlook.known(plan), list(_problems(plan, outlook))
+    known, problems = outlook.known_places(plan), list(_problems(plan, outlook))
     return GroupRow(
         plan.group,
         len(known),

@@ -97,7 +97,7 @@ class Outlook:
         """Return the last known places of a group, by partition on the target."""
         return self.facts.last_places(group)
 
-    def known(self, plan: GroupPlan) -> frozenset[TopicPartition]:
+    def known_places(self, plan: GroupPlan) -> frozenset[TopicPartition]:
         """Return the partitions on the target where it is known how a group continues.
 
         Its last known place says it, or its own commit there.
@@ -129,16 +129,16 @@ class Outlook:
             groups=tuple(
                 GroupForecast(
                     plan.group,
-                    len(self.known(plan)),
+                    len(self.known_places(plan)),
                     self.read_again(plan),
                     plan.total_skipped,
                     self._age_ms(plan.group, now_ms),
                     plan.group in self.away.still,
                 )
                 for plan in self.plans
-                if self.known(plan)
+                if self.known_places(plan)
             ),
-            unseen=tuple(plan.group for plan in self.plans if not self.known(plan)),
+            unseen=tuple(plan.group for plan in self.plans if not self.known_places(plan)),
             transactions=self.transactions,
             rate=max(rate_of(partitions), growth),
         )

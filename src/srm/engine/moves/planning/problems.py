@@ -289,7 +289,7 @@ def loss_warnings(outlook: Outlook, move_id: str) -> Iterator[Finding]:
     facts = outlook.facts
     target, flow = facts.request.target, facts.request.flow
     for plan in facts.plans:
-        if not outlook.known(plan):
+        if not outlook.known_places(plan):
             yield warning(
                 "no-place",
                 f"group {plan.group} has no checkpoint and no commit of its own: where it starts "
