@@ -331,7 +331,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "any place will do",
         "a record of the source is passed with evidence only",
-        (("srm.replication.resume.evidence:Place.allows", _always(True)),),
+        (("srm.replication.resume.evidence:LogReading.allows", _always(True)),),
         killer="tests/unit/replication/resume/test_walk_evidence.py",
     ),
     Mutant(

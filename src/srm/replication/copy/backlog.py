@@ -1,8 +1,7 @@
 """Data that one source loop has fetched and each target broker has not yet accepted.
 
-A slow or silent target broker fills no more than its share, and fetches for the others continue.
-One broker alone may have the whole limit, with one other full broker half of it, and so on, but at
-least an eighth. So the total hardly exceeds twice the limit.
+A slow or silent target broker fills only its share, and fetches for the others continue. A broker
+alone has the whole limit, with another full one half of it, and so on, but at least an eighth.
 """
 
 from __future__ import annotations

@@ -332,7 +332,7 @@ class Slot:
         self._load([a for a in assignment.partitions if a not in held and a not in self._loading])
 
     def _load(self, assigned: Sequence[AssignedPartition]) -> None:
-        """Find the start positions of partitions and begin them; the others are copied meantime."""
+        """Find the start positions of partitions and begin them, while the others are copied."""
         if assigned:
             self._loading.update(assigned)
             self._spawn(self._load_and_begin(tuple(assigned)))
