@@ -1,8 +1,8 @@
-"""The offsets that one group has committed on both clusters of a flow, asked for whoever looks.
+"""Committed offsets of one group on both clusters of a flow, fetched on demand and cached.
 
-A look at a flow asks for no group: with a thousand of them it would be a request each, every few
-seconds. One group is asked for when its page or route is, on both clusters at once, and the answer
-serves for a moment, so that a page that asks for itself again does not ask the clusters each time.
+A look at a flow fetches no committed offsets: a thousand groups would need a thousand requests
+every few seconds. The page or route of a group requests them from both clusters at once. The answer
+is cached briefly, so that a page that reloads itself does not query the clusters each time.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from srm.service.views.snapshots import Committed, GroupCommits
 from srm.wiring import kafka_cluster
 
 _PATIENCE_S: Final = 3.0
-"""A cluster that has not answered by then is not waited for: what the look knows is shown."""
+"""Longest wait for a cluster; without its answer the page shows what the look knows."""
 _CALL_S: Final = 2 * _PATIENCE_S
-"""What a cluster answers after all serves whoever comes next."""
+"""A late answer within this time is cached for the next request."""
 _SERVES_S: Final = 10.0
-"""An answer serves for so long, and a cluster that is silent is asked again after that."""
+"""Lifetime of a cached answer, and pause before a silent cluster is queried again."""
 _SILENT_SHARE: Final = 0.1
-"""Share of the patience that is left for a cluster that was silent before: it may be back."""
+"""Share of the patience for another query of a cluster that was silent: it may be back."""
 
 Group = Annotated[str, Path(description="Name of a consumer group.", examples=["billing"])]
 Ask = Callable[[Config, Flow, str, str], Committed]
-"""Asks one end of a flow, by its alias, for what a group has committed there."""
+"""Fetches the committed offsets of a group from one end of a flow, named by its alias."""
 _Place = tuple[Flow, str, str]
 """A flow, the alias of one of its ends, and a group."""
 
@@ -47,7 +47,7 @@ def _now_s() -> float:
 
 
 def ask_cluster(config: Config, flow: Flow, alias: str, group: str) -> Committed:
-    """Ask one end of a flow, on Kafka."""
+    """Fetch the committed offsets of a group from one end of a flow, a Kafka cluster."""
     clients = config.cluster_clients(alias, flow)
     try:
         with kafka_cluster(alias, clients, _CALL_S) as cluster:
@@ -58,7 +58,7 @@ def ask_cluster(config: Config, flow: Flow, alias: str, group: str) -> Committed
 
 @dataclass(eq=False)
 class _Asked:
-    """A question that whoever comes waits for together; it is forgotten once it has served."""
+    """A query that all concurrent requests share; it is dropped when its answer expires."""
 
     task: asyncio.Task[Committed]
     began_s: float
@@ -68,19 +68,19 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Silence:
-    """A cluster that has kept somebody waiting in vain, until it answers."""
+    """A cluster that let a request time out and has not answered since."""
 
     since_s: float
     ask_again_s: float
 
 
 class CommittedOffsets:
-    """Answers where groups have committed; of each cluster a few are asked at the same time.
+    """Returns the committed offsets of groups; a few queries per cluster run at the same time.
 
     Args:
         config: the configuration.
-        ask: asks a cluster, and may take its time; :func:`ask_cluster` where it is not given.
-        patience_s: seconds that anybody waits.
+        ask: queries a cluster and may block; :func:`ask_cluster` by default.
+        patience_s: seconds that a request waits at most.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class CommittedOffsets:
         self._silent: dict[str, _Silence] = {}
 
     async def of(self, flow: Flow, group: str, source_error: str = "") -> GroupCommits:
-        """Ask both clusters, or the target alone where it is known why the source says nothing."""
+        """Query both clusters, or only the target if ``source_error`` is known for the source."""
         source, target = await asyncio.gather(
             self._side((flow, flow.source, group), source_error),
             self._side((flow, flow.target, group)),
@@ -131,7 +131,7 @@ class CommittedOffsets:
         try:
             async with self._turns[place[1]].turn():
                 found = await self._ask_in_turn(place, began_s)
-        except SrmError as error:  # too many ask
+        except SrmError as error:  # too many requests
             found = Committed(error=str(error))
         else:
             serves_until_s = _now_s() + _SERVES_S
@@ -143,7 +143,7 @@ class CommittedOffsets:
         flow, alias, group = place
         silence = self._silent.get(alias)
         if silence is not None and silence.since_s > began_s:
-            return self._not_answered(alias)  # others have waited in vain meanwhile
+            return self._not_answered(alias)  # another request timed out in the meantime
         ask = partial(self._ask_cluster, self._config, flow, alias, group)
         found = await run_sync(ask, abandon_on_cancel=True)
         if not found.error:
@@ -164,7 +164,7 @@ class CommittedOffsets:
 async def commits_of(
     request: Request, views: ViewsDep, flow: FlowDep, group: Group
 ) -> GroupCommits:
-    """Ask for the group of a request, if a checkpoint of the flow names it."""
+    """Fetch the offsets of the group in a request, if a checkpoint of the flow names it."""
     look, view = views.last_look(flow)
     if group_detail(look, group) is None:
         return GroupCommits()

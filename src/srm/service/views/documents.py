@@ -1,4 +1,4 @@
-"""What the REST API says: the shapes of its answers. Times are epoch milliseconds."""
+"""Documents that the REST API returns. Times are epoch milliseconds."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from srm.engine.flows.status import PartitionState
 from srm.service.views.series import Measured
 
 State = HealthState | Literal["UNKNOWN"]
-"""That of a flow; UNKNOWN: it cannot be looked at now, or could not yet."""
+"""State of a flow; UNKNOWN: the latest look failed, or there was none yet."""
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[_T]):
-    """A part of a list: ``total`` counts what matches, ``offset`` is the first of ``items``.
+    """A part of a list.
 
-    ``missing`` says of which targets nothing is in it, and why: then the answer is partial.
+    ``total`` counts all matches; ``offset`` is the number of the first of ``items``.
+    ``missing`` gives by target the reason why its items are missing: the answer is partial.
     """
 
     items: tuple[_T, ...]
@@ -32,7 +33,7 @@ class Page(Generic[_T]):
 
 @dataclass(frozen=True, slots=True)
 class ReplicatorRow:
-    """Who copies a flow; ``heartbeat_ms`` is its last sign of life."""
+    """The replicator of a flow; ``heartbeat_ms`` is the time of its last heartbeat."""
 
     application_id: str
     host: str
@@ -44,10 +45,11 @@ class ReplicatorRow:
 
 @dataclass(frozen=True, slots=True)
 class ForecastLine:
-    """What it would cost if the source died now, in one line and the figures behind it.
+    """Forecast of the loss if the source failed now, as ``line`` and as figures.
 
-    ``records_lost`` were not copied when the source last answered, ``records_lost_at_most`` adds
-    what it may have taken since; None: it cannot be known. ``records_read_again`` at most.
+    ``records_lost`` were not copied when the source last answered.
+    ``records_lost_at_most`` adds those that it may have accepted since; None: no bound is known.
+    ``records_read_again`` is an upper bound.
     """
 
     line: str
@@ -64,13 +66,14 @@ class ForecastLine:
 
 @dataclass(frozen=True, slots=True)
 class FlowSummary:
-    """One flow: is it well, how far behind is it, what would its source's death cost.
+    """State, lag and loss forecast of one flow.
 
-    ``looked_ms`` is when this was seen, ``heard_ms`` when the source last answered a slot (0: not
-    known), ``lag`` the source offsets still to copy; ``error`` says why the latest look failed:
-    all but ``state`` and ``reasons`` is then what the last look that succeeded has found.
-    ``lag_at_ms``: the source did not answer that look, ``lag`` is as of this moment (0: not known).
-    ``groups`` are those with a checkpoint. ``measured`` is the newest window of the whole flow.
+    ``looked_ms`` is the time of the look; ``heard_ms`` when the source last answered a slot
+    (0: unknown). ``groups`` counts those with a checkpoint. ``lag`` is in source offsets.
+    ``lag_at_ms`` is the time of ``lag`` if the source did not answer that look (0: unknown).
+    ``measured`` is the newest window of the whole flow.
+    ``error`` is why the latest look failed. Then all fields except ``state`` and ``reasons`` are
+    from the last successful look.
     """
 
     flow: str
@@ -92,7 +95,7 @@ class FlowSummary:
 
     @property
     def known_ms(self) -> int | None:
-        """As of when the lag is known, where that is not now; 0: nobody knows."""
+        """Time of the lag, None if it is current; 0: unknown."""
         if self.lag_at_ms is not None:
             return self.lag_at_ms
         return self.looked_ms if self.error and self.looked_ms else None
@@ -100,11 +103,11 @@ class FlowSummary:
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """One topic of a flow; ``groups`` are those that have a checkpoint in it.
+    """One topic of a flow.
 
-    Of its ``partitions`` ``reported`` have a known position, and ``going_on`` are copied now.
-    ``measured`` is its newest window; the REST API leaves it out where it is older than five
-    minutes.
+    ``reported`` of its ``partitions`` have a known position, ``going_on`` are being copied.
+    ``groups`` have a checkpoint in the topic.
+    ``measured`` is its newest window; the REST API omits one older than five minutes.
     """
 
     topic: str
@@ -122,11 +125,11 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """One partition: what is next to read on the source and to write on the target, and its state.
+    """One partition: its state and the next offsets to read on the source and write on the target.
 
-    ``source_end`` is the end of the source's log, None where it could not be asked. ``since_ms`` is
-    when the state began, 0: not known. ``reason`` says why, ``action`` what to do about it.
-    ``notes`` are losses and what was strange.
+    ``source_end`` is the log end offset on the source, None if the source did not answer.
+    ``since_ms`` is when the state began (0: unknown), ``reason`` why, ``action`` the remedy.
+    ``notes`` are losses and anomalies.
     """
 
     topic: str
@@ -144,14 +147,15 @@ class PartitionRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """One group of a flow, by its checkpoints: where it would go on now without its source.
+    """One group of a flow, and whether its checkpoints let it resume without the source.
 
-    ``checkpoint_ms`` is as of when its place is known. ``records_read_again`` at most, or the sum
-    of its partitions where those are with it; ``records_skipped`` are those the target holds no
-    more. ``followers`` are clients that follow routes on the target. ``can_go_on`` is None where no
-    checkpoint says, or the latest look at the flow failed; ``reason`` says why not.
-    ``works_there``: its route says that it works on the target already, as after a move; what can
-    go on from there is told of the opposite flow.
+    ``checkpoint_ms`` is the time as of which its position is known.
+    ``records_read_again`` is an upper bound; in :class:`GroupDetail` the sum over its partitions.
+    ``records_skipped`` are those that the target no longer holds.
+    ``followers`` counts clients that follow routes on the target.
+    ``can_go_on`` is None without a checkpoint or after a failed look; ``reason`` is why not.
+    ``works_there``: its route leads to the target already, as after a move. The opposite flow then
+    reports whether it can resume.
     """
 
     group: str
@@ -168,17 +172,18 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class PositionRow:
-    """Where one group stood on the source, and would go on on the target, in one partition.
+    """Position of one group in one partition on the source, and its position after a move.
 
-    All are next to read: ``committed`` and ``target_committed`` what the group has committed on
-    each side now (None: nothing, or not known, see ``GroupDetail.unread``), ``checkpointed`` where
-    it stood on the source by its checkpoint (None: the target alone was written since), ``resume``
-    where it would go on. ``records_read_again`` are the offsets from ``checkpointed`` to
-    ``committed`` where both are known, and what it has read since its last commit comes on top;
-    else all that the target held behind the checkpoint at the last look, and what was read
-    since, at most. ``lag`` are the offsets from
-    ``committed`` to the end of the source's log, ``to_read`` those from ``resume`` to the end of
-    the target's, both as that log was at the last look (None: not known).
+    Offsets are the next to read. Log ends are as of the last look; None: unknown.
+    ``committed``, ``target_committed`` are its commits on each side now; None: nothing committed,
+    or unknown (``GroupDetail.unread``).
+    ``checkpointed`` is the source offset of its checkpoint; None: only the target has new records.
+    ``resume`` is the target offset at which it would resume.
+    ``records_read_again`` are the offsets from ``checkpointed`` to ``committed`` if both are known,
+    without those it has read since its last commit. Else it is an upper bound: all that the target
+    held after the checkpoint at the last look, plus what was read since.
+    ``lag`` is from ``committed`` to the source's log end, ``to_read`` from ``resume`` to the
+    target's.
     """
 
     topic: str
@@ -198,13 +203,13 @@ class PositionRow:
 
     @property
     def by_commits(self) -> bool:
-        """Whether it is known how far the group has gone on behind its checkpoint."""
+        """True if both the committed offset and the checkpoint on the source are known."""
         return self.committed is not None and self.checkpointed is not None
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDetail:
-    """A group with its partitions; ``unread``: why offsets of an alias's cluster are not known."""
+    """A group with its partitions; ``unread`` gives by alias why its offsets are unknown."""
 
     row: GroupRow
     positions: tuple[PositionRow, ...]
@@ -212,12 +217,12 @@ class GroupDetail:
 
     @property
     def by_commits(self) -> bool:
-        """Whether what is read again is known by what the group has committed on the source."""
+        """True if ``records_read_again`` follows from committed offsets in all partitions."""
         return bool(self.positions) and all(one.by_commits for one in self.positions)
 
     @property
     def lag(self) -> int | None:
-        """Offsets that it has not committed yet on the source; None: not known of a partition."""
+        """Lag on the source in offsets; None if it is unknown for a partition."""
         found = [one.lag for one in self.positions if one.lag is not None]
         return sum(found) if found and len(found) == len(self.positions) else None
 
@@ -237,12 +242,12 @@ class CheckpointRow:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to a flow and that people must know of.
+    """An event of a flow that operators must know.
 
     ``kind`` is ``loss``, ``strange``, ``re-created``, ``decision``, ``stopped``, ``waiting``,
-    ``paused``, ``replicator``, ``drill``, ``move``, or ``state`` for another state of the flow, or
-    of a topic that was stopped, as the service has seen it since it runs; ``about`` is the id of
-    that drill or move.
+    ``paused``, ``replicator``, ``drill``, ``move`` or ``state``. ``state`` is a state change of the
+    flow, or of a stopped topic, that the service has seen since it started.
+    ``about`` is the id of the drill or move.
     """
 
     time_ms: int
@@ -266,7 +271,7 @@ class RemoteTopic:
 
     @property
     def flow(self) -> Flow:
-        """The flow that copies it."""
+        """Flow that copies the topic."""
         return Flow(self.source, self.target)
 
 
@@ -274,9 +279,8 @@ class RemoteTopic:
 class Point:
     """One window of one metric, for a chart.
 
-    Rates and lags are over partitions: ``sum`` is that of the whole topic or flow, ``min`` and
-    ``max`` are the least and the greatest of any partition. Latencies are over records or
-    checkpoints.
+    Rates and lags are aggregated over partitions: ``sum`` is the total of the topic or flow,
+    ``min`` and ``max`` are those of a partition. Latencies are over records or checkpoints.
     """
 
     start_ms: int
@@ -303,14 +307,14 @@ class MetricSeries:
 
 @dataclass(frozen=True, slots=True)
 class MoveRow:
-    """One move: what was wanted, how far it is, what it cost.
+    """Request, progress and cost of one move.
 
-    ``rpo_records`` and the others are None until its report has them; it is between
-    ``rpo_at_least`` and ``rpo_at_most``. ``ok`` is that of the report, None before there is one.
-    ``ended`` says that nothing more happens, ``ended_ms`` since when. Of a move that was given up
-    ``rto_seconds`` is how long it held its clients, and ``problems`` says why; of one that is only
-    planned it says what keeps it from beginning. ``waits`` is what one under way was last seen to
-    wait for, at ``waits_ms`` (None: nobody has looked).
+    ``ok`` and the RPO fields are from its report, None before.
+    ``rpo_records`` lies between ``rpo_at_least`` and ``rpo_at_most``.
+    ``rto_seconds`` of an abandoned move is the time for which it held its clients.
+    ``problems`` is why it was abandoned, or why a planned move cannot start.
+    ``waits`` is the last known wait of a running move, as of ``waits_ms`` (None: not checked).
+    ``ended``: the move is over, since ``ended_ms``.
     """
 
     move_id: str
@@ -338,13 +342,13 @@ class MoveRow:
 
     @property
     def rpo(self) -> tuple[int | None, int | None]:
-        """Bounds of the records lost, equal where they are known."""
+        """Bounds of the records lost, equal if the number is known."""
         return self.rpo_at_least, self.rpo_at_most
 
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """A step that a move has reached, and when (by the clock of whoever ran it)."""
+    """A step that a move has reached, with the time by the clock of the host that ran it."""
 
     step: str
     time_ms: int
@@ -352,7 +356,7 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True)
 class MoveDetail:
-    """A move with its steps, the plan's summary and who is held now."""
+    """A move with its steps, groups and the plan's summary."""
 
     row: MoveRow
     summary: str
@@ -379,10 +383,10 @@ class DrillRow:
 
 @dataclass(frozen=True, slots=True)
 class ClusterInfo:
-    """A Kafka cluster by its id: its alias, and the flows into and out of it that are watched.
+    """A Kafka cluster with the watched flows into and out of it.
 
-    ``measured`` are the newest windows of those flows, by flow. ``missing`` says of which targets
-    flows may be missing, and why.
+    ``measured`` holds the newest window of each of these flows.
+    ``missing`` gives by target the reason why flows may be missing.
     """
 
     cluster_id: str
@@ -407,7 +411,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class TargetHealth:
-    """When a target was last looked at (0: not yet), and why that failed, if it did."""
+    """Time of the last look at a target (0: none yet), and why it failed, if it did."""
 
     target: str
     looked_ms: int
@@ -416,7 +420,7 @@ class TargetHealth:
 
 @dataclass(frozen=True, slots=True)
 class ServiceHealth:
-    """Whether the service has seen all its targets."""
+    """Readiness of the service: it is ``ready`` after a look at each target."""
 
     ready: bool
     targets: tuple[TargetHealth, ...]

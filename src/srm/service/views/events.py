@@ -1,4 +1,4 @@
-"""What happened to a flow that people must know of, newest first; pure."""
+"""Events of a flow that operators must know, newest first; pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from srm.service.views.snapshots import FlowLook, Healed, MoveLook, StateChange
 
 
 def events(look: FlowLook, moves: Iterable[MoveLook], drills: Iterable[Drill]) -> tuple[Event, ...]:
-    """Gather the events of one flow: its states, partitions, replicator, moves, drills."""
+    """Return the events of one flow: its states, partitions, replicator, moves and drills."""
     flow = look.flow
     found = [
         *(() if look.view is None else _of_view(str(flow), look.view)),
@@ -49,7 +49,7 @@ def _of_change(flow: str, change: StateChange) -> Event:
 
 def _of_healed(flow: str, healed: Healed) -> Event:
     lasted = healed.since_ms and f" for {duration((healed.time_ms - healed.since_ms) / 1000)}"
-    text = f"not stopped any more (was{lasted or ''}: {healed.reason or 'stopped'})"
+    text = f"no longer stopped (was{lasted or ''}: {healed.reason or 'stopped'})"
     return Event(healed.time_ms, "state", flow, healed.topic, None, text)
 
 
@@ -74,16 +74,16 @@ def _of_replicator(flow: str, view: FlowState) -> Iterator[Event]:
     if driver is None:
         return
     if not driver.alive:
-        word = "ended" if driver.ended else "was last heard of"
+        word = "ended" if driver.ended else "sent its last heartbeat"
         text = f"the replicator on {driver.host} {word}"
         if driver.stopped_by:
             text = f"{driver.stopped_by} has stopped the replicator on {driver.host}"
         yield Event(status.time_ms - driver.age_ms, "replicator", flow, "", None, text)
     if driver.obeyed is not None:
-        text = f"{driver.obeyed.by} asked the replicator to {driver.obeyed.action}"
+        text = f"{driver.obeyed.by} requested a {driver.obeyed.action} of the replicator"
         yield Event(driver.obeyed.time_ms, "replicator", flow, "", None, text)
     if driver.started_ms:
-        text = f"the replicator on {driver.host} began"
+        text = f"the replicator on {driver.host} started"
         yield Event(driver.started_ms, "replicator", flow, "", None, text)
 
 

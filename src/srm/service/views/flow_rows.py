@@ -1,4 +1,4 @@
-"""From one look at a flow to the rows that the REST API and the pages show; pure."""
+"""Rows of the REST API and the pages, made from one look at a flow; pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FLOW = ""
 
 
 def summary(look: FlowLook) -> FlowSummary:
-    """Sum up a flow; that a look fails is no news of the flow, whose state is not known then."""
+    """Summarize a flow; its state is UNKNOWN after a failed look."""
     flow, view = look.flow, look.view
     if view is None:
         reasons = (Reason(look.error),) if look.error else (Reason("not looked at yet"),)
@@ -68,9 +68,9 @@ def summary(look: FlowLook) -> FlowSummary:
 
 
 def _unseen(look: FlowLook) -> tuple[Reason, ...]:
-    """Say why the latest look failed, and where to look: it is the target that a look needs."""
-    action = f"look at the brokers of {look.flow.target}, and whether this service reaches them"
-    return (Reason(f"cannot be seen now: {look.error}", action),)
+    """Return why the latest look failed, and what to check: a look depends on the target."""
+    action = f"check the brokers of {look.flow.target} and this service's connection to them"
+    return (Reason(f"latest look failed: {look.error}", action),)
 
 
 def _replicator(view: FlowState) -> ReplicatorRow | None:
@@ -88,7 +88,7 @@ def _replicator(view: FlowState) -> ReplicatorRow | None:
 
 
 def forecast_line(standing: Standing) -> ForecastLine:
-    """Sum up the forecast of a flow."""
+    """Summarize the loss forecast of a flow."""
     forecast, proof = standing.forecast, standing.proof
     return ForecastLine(
         standing.line,
@@ -105,7 +105,7 @@ def forecast_line(standing: Standing) -> ForecastLine:
 
 
 def topic_rows(look: FlowLook) -> tuple[TopicRow, ...]:
-    """Describe the topics of a flow, in order of their names."""
+    """Return the topics of a flow by name."""
     view = look.view
     if view is None:
         return ()
@@ -129,7 +129,7 @@ def topic_rows(look: FlowLook) -> tuple[TopicRow, ...]:
 
 
 def as_of(rows: Iterable[TopicRow], now_ms: int) -> list[TopicRow]:
-    """Leave out what was measured so long ago that it says nothing of now."""
+    """Remove windows that are too old to describe the present."""
     return [
         row
         if row.measured is None or is_fresh(row.measured, now_ms)
@@ -139,7 +139,7 @@ def as_of(rows: Iterable[TopicRow], now_ms: int) -> list[TopicRow]:
 
 
 def figure(row: TopicRow, metric: str, statistic: str) -> float:
-    """Return what topics are sorted by; without a value one is less than any."""
+    """Return the value by which topics are sorted; a missing value sorts lowest."""
     found = None if row.measured is None else row.measured.figures(metric)
     return float(getattr(found, statistic)) if found is not None and found.count else -1.0
 
@@ -154,7 +154,7 @@ def _groups_by_topic(view: FlowState) -> dict[str, set[str]]:
 
 
 def partition_rows(view: FlowState, topic: str) -> tuple[PartitionRow, ...]:
-    """Describe the partitions of a topic, in order."""
+    """Return the partitions of a topic in order."""
     return tuple(_partition_row(one) for one in view.partitions.get(topic, ()))
 
 
@@ -176,7 +176,7 @@ def _partition_row(one: PartitionView) -> PartitionRow:
 
 
 def group_rows(look: FlowLook) -> tuple[GroupRow, ...]:
-    """Describe the groups of a flow, in order of their names."""
+    """Return the groups of a flow by name."""
     view = look.view
     if view is None or view.outlook is None:
         return ()
@@ -185,9 +185,9 @@ def group_rows(look: FlowLook) -> tuple[GroupRow, ...]:
 
 
 def _group_row(plan: GroupPlan, outlook: Outlook, error: str) -> GroupRow:
-    """Describe a group; that the latest look failed leaves open whether it could go on now."""
+    """Return the row of a group; after a failed look it is unknown whether it could resume."""
     row = _as_seen(plan, outlook)
-    return replace(row, can_go_on=None, reason=f"cannot be seen now: {error}") if error else row
+    return replace(row, can_go_on=None, reason=f"latest look failed: {error}") if error else row
 
 
 def _as_seen(plan: GroupPlan, outlook: Outlook) -> GroupRow:
@@ -219,10 +219,10 @@ def group_detail(
     commits: GroupCommits | None = None,
     opposite: FlowLook | None = None,
 ) -> GroupDetail | None:
-    """Describe one group with its partitions, None where no checkpoint names it.
+    """Return one group with its partitions, None if no checkpoint names it.
 
-    ``commits`` are its offsets on both sides, where they were asked for. ``opposite`` is the flow
-    that copies to the source, where it is watched: it has seen the ends of those copies.
+    ``commits`` are its committed offsets on both sides, if they were fetched.
+    ``opposite`` is the flow that copies to the source, if it is watched; it knows their log ends.
     """
     commits = commits or GroupCommits()
     view = look.view
@@ -239,7 +239,7 @@ def group_detail(
                     _ends(view, outlook, opposite, one),
                 )
                 for one in plan.positions
-                if one.lag or one.target in outlook.places(group)  # else nothing to read
+                if one.lag or one.target in outlook.places(group)  # else there is nothing to read
             )
             sides = {look.flow.source: commits.source, look.flow.target: commits.target}
             unread = {alias: side.error for alias, side in sides.items() if side.error}
@@ -251,9 +251,9 @@ def group_detail(
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """The ends of both logs of a place at the last looks, None where not known.
+    """Log end offsets of one position at the last looks, None: unknown.
 
-    ``copied`` is the source offset up to which the target's log had all.
+    ``copied`` is the source offset up to which the target's log was complete.
     """
 
     source: int | None
@@ -270,7 +270,7 @@ def _ends(
             return _Ends(partition.source_end, target, partition.source_next)
     back = None if opposite is None or opposite.view is None else opposite.view.outlook
     copy = None if back is None else _end(back, TopicPartition(one.topic, one.partition))
-    return _Ends(copy, target, copied=copy)  # of a copy the target has the original
+    return _Ends(copy, target, copied=copy)  # the original of a replica is on the target
 
 
 def _end(outlook: Outlook, place: TopicPartition) -> int | None:
@@ -279,7 +279,7 @@ def _end(outlook: Outlook, place: TopicPartition) -> int | None:
 
 
 def _from(offset: int | None, end: int | None) -> int | None:
-    """Count the offsets to an end that was seen earlier: whoever is past it has none left."""
+    """Count the offsets up to an end seen earlier; 0 for an offset past it."""
     return None if offset is None or end is None else max(0, end - offset)
 
 
@@ -288,10 +288,10 @@ def _position_row(
 ) -> PositionRow:
     committed = commits.source.offsets.get(TopicPartition(one.topic, one.partition))
     if committed is not None and one.committed is not None:
-        # By what is shown beside it: what the copy held at the last look is of another moment.
+        # Must match the offsets shown next to it; the copy's size is as of the last look.
         read_again = max(0, committed - one.committed)
     elif ends.copied is not None:
-        # What the group has read since that look was copied since.
+        # Records that the group has read since that look were copied after it, too.
         read_again += _from(ends.copied, committed) or 0
     return PositionRow(
         one.topic,
@@ -312,7 +312,7 @@ def _position_row(
 
 
 def checkpoint_rows(look: FlowLook) -> Iterator[CheckpointRow]:
-    """List the checkpoints of a flow by group, topic and partition."""
+    """Yield the checkpoints of a flow by group, topic and partition."""
     view = look.view
     if view is None or view.outlook is None:
         return
@@ -333,7 +333,7 @@ def checkpoint_rows(look: FlowLook) -> Iterator[CheckpointRow]:
 
 
 def remote_topics(flow: Flow, topics: Iterable[TopicRow]) -> Iterator[RemoteTopic]:
-    """List the topics of a flow whose copies exist."""
+    """Yield the topics of a flow whose replica topics exist."""
     for topic in topics:
         if topic.reported or topic.copied:
             names = topic.topic, topic.remote_topic

@@ -1,4 +1,4 @@
-"""From moves and drills as a cluster keeps them to the rows that the REST API shows; pure."""
+"""REST API rows of moves and drills, made from the records of a cluster; pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ENDED = frozenset({"reported", "released"})
 
 
 def move_row(look: MoveLook) -> MoveRow:
-    """Describe a move in one row."""
+    """Return the row of a move."""
     plan, report = look.plan, look.report.report if look.report else None
     request, progress = plan.request, look.progress
     ended = progress.step in _ENDED
@@ -41,17 +41,17 @@ def move_row(look: MoveLook) -> MoveRow:
 
 
 def is_running(move: MoveRow) -> bool:
-    """Whether a move holds or moves somebody now: one that is only planned does neither."""
+    """Return True for a move that has started, and so holds or moves clients, and not ended."""
     return not move.ended and move.step != "planned"
 
 
 def is_blocked(look: MoveLook) -> bool:
-    """Whether a move cannot begin as it was planned; what has begun was not blocked any more."""
+    """Return True for a planned move that cannot start; a started move is not blocked."""
     return look.progress.step == "planned" and bool(look.plan.blocking)
 
 
 def _problems(look: MoveLook) -> tuple[str, ...]:
-    """Return what a report says is wrong; without one why a move cannot begin, or was given up."""
+    """Return the report's problems, else why the move cannot start or was abandoned."""
     if look.report is not None:
         return look.report.report.problems
     if is_blocked(look):
@@ -61,7 +61,7 @@ def _problems(look: MoveLook) -> tuple[str, ...]:
 
 
 def move_detail(look: MoveLook) -> MoveDetail:
-    """Describe a move with its steps."""
+    """Return a move with its steps."""
     times = {"planned": look.plan.created_ms, **look.progress.times_ms}
     steps = tuple(StepRow(step, at) for step, at in sorted(times.items(), key=lambda item: item[1]))
     return MoveDetail(
@@ -75,7 +75,7 @@ def move_detail(look: MoveLook) -> MoveDetail:
 
 
 def drill_row(drill: Drill) -> DrillRow:
-    """Describe a drill in one row."""
+    """Return the row of a drill."""
     return DrillRow(
         drill.drill_id,
         drill.flow,

@@ -1,4 +1,4 @@
-"""What the routes share to read a request: the views, a flow of the path, a metric."""
+"""Request parameters that routes share: the views, a flow of the path, a metric."""
 
 from __future__ import annotations
 
@@ -16,14 +16,11 @@ Metric = Literal[
     "byte-rate", "replication-latency-ms", "checkpoint-latency-ms", "replication-records-lag"
 ]
 HOURS: Final = 2
-"""What SRM answers for where no time is given."""
+"""Default time range, as in SRM."""
 
 
 def views_of(request: Request) -> Views:
-    """Return the views that the application was made with.
-
-    Another service is answered of one target alone where it says so.
-    """
+    """Return the application's views, only of one target if another service requests it."""
     found: Views = request.app.state.views
     target = request.headers.get(TARGET_HEADER) if is_internal(request) else None
     return found if target is None else found.only(target)
@@ -43,10 +40,10 @@ FlowDep = Annotated[Flow, Depends(flow_of)]
 
 
 def time_range(now_ms: int, from_ms: int | None, to_ms: int | None) -> tuple[int, int]:
-    """Return the time that a chart is of: by default the last two hours.
+    """Return the time range of a chart, by default the last two hours.
 
     Raises:
-        UsageError: it ends before it begins.
+        UsageError: the range ends before it begins.
     """
     end = now_ms + 1 if to_ms is None else to_ms
     begin = end - HOURS * 3_600_000 if from_ms is None else from_ms

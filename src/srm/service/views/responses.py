@@ -1,4 +1,4 @@
-"""How the service answers: JSON with an ETag, parts of lists, errors as problem documents."""
+"""Responses: JSON with an ETag, parts of lists, errors as problem documents."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from srm.service.views.documents import Page, Problem
 PROBLEM: Final = "application/problem+json"
 MOST: Final = 1000
 MOST_OF_A_NAME: Final = 32_767
-"""A topic has at most 249 characters, a group as many bytes as a string of Kafka's protocol."""
+"""Kafka's limit of a group name, a protocol string; a topic name has at most 249 characters."""
 _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 
 Offset = Annotated[int, Query(ge=0, description="Number of the first item.", examples=[0])]
-Limit = Annotated[int, Query(ge=1, le=MOST, description="Most items in the answer.")]
+Limit = Annotated[int, Query(ge=1, le=MOST, description="Maximum number of items in the answer.")]
 Search = Annotated[
     str, Query(max_length=MOST_OF_A_NAME, description="Only names that contain this, in any case.")
 ]
@@ -47,31 +47,31 @@ PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
         },
     }
     for status, text, detail in (
-        (400, "The request cannot be carried out as it is", "flow P->P: both ends are P"),
-        (401, "It is not known who asks", "give a name and a password"),
-        (403, "Who asks may not do this", "alice is no operator here"),
+        (400, "The request is invalid", "flow P->P: both ends are P"),
+        (401, "Authentication is required", "give a name and a password"),
+        (403, "The user lacks the role", "alice is not an operator here"),
         (404, "Not found", "flow P->X is not watched here; flows: P->B, B->P"),
         (422, "The request cannot be understood", "limit: Input should be less than 1001"),
         (429, "Too many wrong passwords", "wait and try again"),
         (503, "A cluster does not answer; retry", "cluster B: timed out while describing topics"),
     )
 }
-"""What any route may answer instead, for OpenAPI, whose components name the schema of a problem.
+"""OpenAPI error responses of any route; the schema of a problem is in the components.
 
-FastAPI would compile a model once for each of these and each route.
+With a model, FastAPI would compile it once for each response and route.
 """
 
 
 def answer(
     request: Request, document: object, of: object | None = None, status: int = 200
 ) -> Response:
-    """Answer with a document as JSON, or with 304 if the client has it already.
+    """Return a document as JSON, or 304 if the client has it already.
 
     Args:
         request: the request.
         document: a dataclass.
-        of: its type where that is generic.
-        status: of the answer; 304 stands for 200 alone.
+        of: its type if that is generic.
+        status: HTTP status; 304 replaces only 200.
     """
     body = encode(document) if of is None else adapter(of).dump_json(document)  # type: ignore[arg-type]
     etag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
@@ -85,24 +85,24 @@ def answer(
 def page(
     items: Sequence[_T], offset: int, limit: int, missing: dict[str, str] | None = None
 ) -> Page[_T]:
-    """Cut a part out of a list."""
+    """Return one part of a list."""
     return Page(tuple(items[offset : offset + limit]), len(items), offset, missing or {})
 
 
 def containing(items: Iterable[_T], search: str, *names: Callable[[_T], str]) -> list[_T]:
-    """Choose the items of which any name contains a text, in any case."""
+    """Return the items with a name that contains a text, in any case."""
     wanted = search.lower()
     return [one for one in items if any(wanted in name(one).lower() for name in names)]
 
 
 def problem(request: Request, status: int, title: str, detail: str) -> Response:
-    """Answer with a problem document."""
+    """Return a problem document."""
     document = Problem("about:blank", title, status, detail, request.url.path)
     return Response(encode(document), status_code=status, media_type=PROBLEM)
 
 
 def problem_of(request: Request, error: SrmError) -> Response:
-    """Answer with the problem that an error is."""
+    """Return the problem document of an error."""
     answered = problem(request, error.http_status, type(error).__name__, str(error))
     if error.retriable:
         answered.headers["Retry-After"] = "5"
@@ -110,7 +110,7 @@ def problem_of(request: Request, error: SrmError) -> Response:
 
 
 def answer_errors(app: FastAPI) -> None:
-    """Have all errors answered as problem documents: one shape for whoever asks."""
+    """Make the application return all errors as problem documents."""
 
     def of_srm(request: Request, error: Exception) -> Response:
         assert isinstance(error, SrmError)  # noqa: S101 -- registered for it below

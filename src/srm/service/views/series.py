@@ -1,4 +1,4 @@
-"""Metrics windows of many topics and flows in memory: 160 bytes for each, ready for a chart."""
+"""Metrics windows of many topics and flows in memory, 160 bytes each, ready for a chart."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ METRICS: Final = {
     "checkpoint-latency-ms": "checkpoint_latency_ms",
     "replication-records-lag": "replication_records_lag",
 }
-"""Field of a window by the name of a metric, as SRM's REST API calls it."""
+"""Field of a window by metric name of SRM's REST API."""
 
 WHOLE: Final = dict.fromkeys(METRICS, "avg") | {
     "byte-rate": "sum",
     "replication-records-lag": "sum",
 }
-"""Statistic of a whole topic or flow by metric: the samples of a rate or lag are partitions."""
+"""Statistic for a whole topic or flow, by metric; samples of rates and lags are partitions."""
 
 _STATISTICS: Final = ("min", "max", "sum", "count")
 _COLUMNS: Final = (
@@ -42,12 +42,12 @@ _COLUMN: Final = {name: number for number, name in enumerate(_COLUMNS)}
 _FIRST: Final = 8
 
 _Subject = tuple[str, str, str]
-"""Source, target and topic; the empty topic stands for the whole flow."""
+"""Source, target and topic; the empty topic is the whole flow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Statistics of one metric in one window; of no values all are 0."""
+    """Statistics of one metric in one window; all are 0 without values."""
 
     min: float = 0.0
     max: float = 0.0
@@ -58,7 +58,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One window of a topic or flow: all that was measured in ``[start_ms, end_ms)``."""
+    """One window of a topic or flow, with the measurements in ``[start_ms, end_ms)``."""
 
     start_ms: int
     end_ms: int
@@ -76,7 +76,7 @@ class Measured:
 
 
 class Copied(NamedTuple):
-    """What one window says of the pace of copying; cheap, for those who want many."""
+    """Number of records copied in one window; cheap to make in large numbers."""
 
     start_ms: int
     end_ms: int
@@ -121,14 +121,14 @@ class _Windows:
 
     def _place(self, start_ms: float) -> tuple[int, bool]:
         starts = self.rows[:, 0]
-        if not self._count or starts[-1] < start_ms:  # nearly all come in order
+        if not self._count or starts[-1] < start_ms:  # nearly all are in order
             return self._count, False
         at = int(np.searchsorted(starts, start_ms))
         return at, bool(starts[at] == start_ms)
 
 
 class Series:
-    """The windows topic of one cluster in memory (a sink of live tables); for any thread."""
+    """Windows topic of one cluster in memory (a sink of live tables); thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -137,11 +137,11 @@ class Series:
         self.changes = 0
 
     def begin(self) -> None:
-        """Expect all windows again."""
+        """Prepare to read all windows again."""
         self._read = {}
 
     def take(self, key: bytes, row: Stamped | None) -> None:
-        """Take one record; one that cannot be read is passed over."""
+        """Add one record; skip one that cannot be decoded."""
         try:
             source, target, _, topic, start_ms, _ = json.loads(key)
             subject = (str(source), str(target), str(topic))
@@ -165,13 +165,13 @@ class Series:
             known.put(figures)
 
     def end(self) -> None:
-        """Show what was taken."""
+        """Publish the records read so far."""
         with self._lock:
             self._shown = self._read
             self.changes += 1
 
     def subjects(self) -> dict[tuple[Flow, str], str]:
-        """Return remote topics by flow and topic; empty names stand for a whole flow."""
+        """Return remote topics by flow and topic; an empty topic is the whole flow."""
         with self._lock:
             return {
                 (Flow(source, target), topic): windows.remote_topic
@@ -192,7 +192,7 @@ class Series:
         return [_parse_row(row) for row in self._between(flow, topic, from_ms, to_ms)]
 
     def copied_between(self, flow: Flow, topic: str, from_ms: int, to_ms: int) -> list[Copied]:
-        """Return of the same windows what was copied in them."""
+        """Return the record counts of the same windows."""
         rows = self._between(flow, topic, from_ms, to_ms)[:, :3]
         return [Copied(*map(int, row)) for row in rows.tolist()]
 
@@ -203,7 +203,7 @@ class Series:
 
 
 def touching(windows: list[Measured]) -> list[Measured]:
-    """Leave out windows that overlap the one before: what is left can be added up."""
+    """Remove windows that overlap the one before, so that the rest can be summed."""
     return list(_touching(windows))
 
 

@@ -1,8 +1,6 @@
-"""When a flow, or a topic that was stopped, changed its state while the service looked on.
+"""State changes of flows and of stopped topics, as the service has observed them.
 
-It is the answer to since when, and to what was wrong, afterwards.
-
-Nobody writes that down anywhere; it is known for as long as the service runs.
+They show later what was wrong and since when. They are in memory only, until the service ends.
 """
 
 from __future__ import annotations
@@ -15,15 +13,15 @@ from srm.service.views.flow_rows import summary
 from srm.service.views.snapshots import FlowLook, Healed, StateChange
 
 MOST: Final = 50
-"""Changes of a flow that are remembered, and as many of its topics."""
+"""Number of remembered changes per flow, and of healed topics per flow."""
 
 
 def with_change(before: FlowLook, now: FlowLook, now_ms: int) -> FlowLook:
-    """Add what a look has changed to what is known; pure."""
+    """Return the new look with the changes known so far and those since the look before; pure."""
     healed = (*before.healed, *_find_healed(before, now, now_ms))[-MOST:]
     known = replace(now, changes=before.changes, healed=healed)
     if before.view is None and not before.error:
-        return known  # the first one: nothing is known of what was before
+        return known  # first look: the former state is unknown
     former, found = summary(before).state, summary(now)
     if found.state == former:
         return known

@@ -1,4 +1,4 @@
-"""What the service knows of a target cluster at one moment: frozen, replaced as a whole."""
+"""Snapshots of a target cluster at one moment: frozen, replaced as a whole."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from srm.service.views.series import Measured
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """A flow in another state than before; ``time_ms`` is that of the first look that saw it.
+    """A state change of a flow; ``time_ms`` is the time of the first look that saw it.
 
-    ``reason`` is the first of the new state, ``lasted_ms`` how long the former one was seen for;
-    None: it was there when the service began to look.
+    ``reason`` is the first reason of the new state.
+    ``lasted_ms`` is the observed duration of the former state; None: it predates the first look.
     """
 
     time_ms: int
@@ -33,9 +33,9 @@ class StateChange:
 
 @dataclass(frozen=True, slots=True)
 class Healed:
-    """A topic that was stopped and is not any more; ``time_ms`` is that of the first such look.
+    """A topic that is no longer stopped; ``time_ms`` is the time of the first look that saw it.
 
-    ``reason`` is why it was, ``since_ms`` since when, None: not known.
+    ``reason`` is why it was stopped, ``since_ms`` since when; None: unknown.
     """
 
     time_ms: int
@@ -46,13 +46,14 @@ class Healed:
 
 @dataclass(frozen=True, eq=False)
 class FlowLook:
-    """One flow as it was last seen.
+    """One flow at its latest look.
 
-    ``config`` has the lists of srm-control merged in. ``view`` is what the last look that succeeded
-    found, at ``looked_ms`` (epoch milliseconds), None before the first one; ``error`` says why the
-    latest look failed, if it did. ``measured`` are the newest windows by topic, the empty name is
-    the flow itself. ``changes`` are those of its state that were seen, ``healed`` its topics that
-    were seen stopped before; the newest last.
+    ``config`` includes the lists of srm-control.
+    ``view`` is the result of the last successful look, None before the first one.
+    ``looked_ms`` is the time of that look in epoch milliseconds.
+    ``error`` is why the latest look failed, if it did.
+    ``measured`` are the newest windows by topic; the empty name is the flow itself.
+    ``changes`` are its state changes, ``healed`` its topics no longer stopped; the newest last.
     """
 
     flow: Flow
@@ -67,10 +68,10 @@ class FlowLook:
 
 @dataclass(frozen=True, eq=False)
 class MoveLook:
-    """One move as a cluster knows it: its plan, how far it is, and what is left of it.
+    """Plan, progress and report of one move, as recorded on a cluster.
 
-    ``waits`` is what one that holds clients was last seen to wait for, at ``waits_ms`` by the clock
-    of whoever looked (epoch milliseconds; 0: nobody has): he may be gone.
+    ``waits`` is the last known wait of a move that holds clients; its process may have ended.
+    ``waits_ms`` is the time of ``waits`` by that process's clock, epoch milliseconds; 0: none.
     """
 
     plan: MovePlan
@@ -82,7 +83,7 @@ class MoveLook:
 
 @dataclass(frozen=True, eq=False)
 class TargetLook:
-    """All flows into one cluster, and the moves and drills it keeps; ``cluster_id`` is Kafka's."""
+    """Flows into one cluster, and its recorded moves and drills; ``cluster_id`` is Kafka's."""
 
     alias: str
     cluster_id: str = ""
@@ -95,7 +96,7 @@ class TargetLook:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Offsets of a group on one cluster, next to read; ``error`` says why they are not known."""
+    """Committed offsets of a group on one cluster; ``error`` is why they are unknown."""
 
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     error: str = ""
@@ -103,7 +104,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class GroupCommits:
-    """What a group has committed on the source and on the target of a flow."""
+    """Committed offsets of a group on the source and on the target of a flow."""
 
     source: Committed = field(default_factory=Committed)
     target: Committed = field(default_factory=Committed)

@@ -1,4 +1,4 @@
-"""What the service answers from: the latest look at each target that it watches itself."""
+"""Data of all answers: the latest look at each target that this service watches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from srm.service.views.snapshots import FlowLook, MoveLook, TargetLook
 from srm.service.views.watching import TargetWatch, watched_flows
 
 _ALL_MS = 900_000
-"""For so long all windows are kept; before that those that touch."""
+"""Longest range that returns all windows; longer ones leave out overlapping windows."""
 _T = TypeVar("_T")
 
 UNITS: Mapping[str, str] = {
@@ -47,7 +47,7 @@ class Views:
 
     Args:
         config: the configuration.
-        watches: one for each target; by default made from the configuration.
+        watches: one for each target; by default those of the configuration.
     """
 
     def __init__(self, config: Config, watches: Iterable[TargetWatch] | None = None) -> None:
@@ -58,7 +58,7 @@ class Views:
         self._only: dict[str, Views] = {}
 
     def only(self, target: str) -> Views:
-        """Return what is known of one target alone.
+        """Return the views of one target.
 
         Raises:
             ElsewhereError: it is not watched here.
@@ -68,21 +68,21 @@ class Views:
         return self._only[target]
 
     def start(self) -> None:
-        """Begin to look; called again it changes nothing."""
+        """Start all watches; idempotent."""
         for watch in self._watches.values():
             watch.start()
 
     def close(self) -> None:
-        """End all looking."""
+        """End all watches."""
         end_all(self._watches.values())
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the first look at each target; tell whether there was one."""
+        """Wait for the first look at each target; return False after the timeout."""
         until = time.monotonic() + timeout_s
         return all(w.wait(max(0.0, until - time.monotonic())) for w in self._watches.values())
 
     def refresh(self, target: str) -> None:
-        """Look at a target at once.
+        """Request a look at a target at once.
 
         Raises:
             ElsewhereError: it is not watched here.
@@ -125,19 +125,19 @@ class Views:
         yield from sorted(found, key=lambda look: look.flow)
 
     def opposite(self, flow: Flow) -> FlowLook | None:
-        """Return the latest look at the flow that copies back, None where it is not watched."""
+        """Return the latest look at the flow that copies back, None if it is not watched."""
         return next((look for look in self.looks() if look.flow == flow.reverse), None)
 
     def flows(self) -> tuple[FlowSummary, ...]:
-        """Sum up all flows."""
+        """Summarize all flows."""
         return tuple(flow_rows.summary(look) for look in self.looks())
 
     def last_look(self, flow: Flow) -> tuple[FlowLook, FlowState]:
-        """Return the latest look at a flow that saw something.
+        """Return the latest look at a flow and its last successful view.
 
         Raises:
             NotFoundError: it is not watched here.
-            UnavailableError: it was never seen since the service was started.
+            UnavailableError: no look has succeeded since the service started.
         """
         look = self.look(flow)
         if look.view is None:
@@ -145,15 +145,15 @@ class Views:
         return look, look.view
 
     def topics(self, flow: Flow) -> tuple[TopicRow, ...]:
-        """Describe the topics of a flow; errors as :meth:`seen`."""
+        """Return the topics of a flow; errors as :meth:`last_look`."""
         return self._reuse("topics", self.last_look(flow)[0], flow_rows.topic_rows)
 
     def groups(self, flow: Flow) -> tuple[GroupRow, ...]:
-        """Describe the groups of a flow; errors as :meth:`seen`."""
+        """Return the groups of a flow; errors as :meth:`last_look`."""
         return self._reuse("groups", self.last_look(flow)[0], flow_rows.group_rows)
 
     def topic(self, flow: Flow, name: str) -> TopicRow:
-        """Describe a topic by the name it has on either side.
+        """Return a topic by its name on either side.
 
         Raises:
             NotFoundError: the flow has no such topic.
@@ -162,26 +162,26 @@ class Views:
             if name in {row.topic, row.remote_topic}:
                 return row
         what = f"topic {name!r} is not copied by {flow}"
-        raise NotFoundError(what, f"ask /v2/why/topic/{name}")
+        raise NotFoundError(what, f"see /v2/why/topic/{name}")
 
     def remote_topics(self) -> tuple[RemoteTopic, ...]:
-        """List the topics that have copies."""
+        """Return the topics that have copies."""
         looks = [look for look in self.looks() if look.view is not None]
         rows = ((look.flow, self.topics(look.flow)) for look in looks)
         return tuple(one for flow, topics in rows for one in flow_rows.remote_topics(flow, topics))
 
     def events(self, flow: Flow) -> tuple[Event, ...]:
-        """Gather what happened to a flow."""
+        """Return the events of a flow."""
         target = self._watch(flow.target).look
         return events(self.look(flow), target.moves, target.drills)
 
     def moves(self) -> tuple[MoveRow, ...]:
-        """List all moves, the newest first; of what clusters know the furthest counts."""
+        """Return all moves, the newest first; the furthest record on any cluster counts."""
         rows = [move_rows.move_row(look) for look in self.move_looks()]
         return tuple(sorted(rows, key=lambda row: (-row.created_ms, row.move_id)))
 
     def move_looks(self) -> tuple[MoveLook, ...]:
-        """Return all moves; of what clusters know the furthest counts."""
+        """Return all moves; the furthest record on any cluster counts."""
         return tuple(self._move_looks().values())
 
     def move(self, move_id: str) -> MoveLook:
@@ -196,16 +196,16 @@ class Views:
         return found
 
     def move_detail(self, move_id: str) -> MoveDetail:
-        """Describe one move; errors as :meth:`move`."""
+        """Return one move with its steps; errors as :meth:`move`."""
         return move_rows.move_detail(self.move(move_id))
 
     def drills(self) -> tuple[DrillRow, ...]:
-        """List all drills, the newest first."""
+        """Return all drills, the newest first."""
         found = [move_rows.drill_row(drill) for look in self.targets for drill in look.drills]
         return tuple(sorted(found, key=lambda row: (-row.time_ms, row.drill_id)))
 
     def metric(self, flow: Flow, topic: str, metric: str, from_ms: int, to_ms: int) -> MetricSeries:
-        """Return the windows of one metric of a topic, or of the flow, that start in a time."""
+        """Return the windows of one metric of a topic or flow that start in a time range."""
         remote = ""
         if topic:
             row = self.topic(flow, topic)
@@ -224,7 +224,7 @@ class Views:
         )
 
     def cluster(self, cluster_id: str) -> ClusterInfo:
-        """Describe a cluster by Kafka's id of it, or by its alias.
+        """Return a cluster by its Kafka id or alias.
 
         Raises:
             NotFoundError: it is not watched here.

@@ -1,4 +1,4 @@
-"""Looks at a target cluster again and again, in a thread, and keeps what it saw last."""
+"""Thread that looks at a target cluster periodically and keeps the latest result."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ from srm.wiring import flow_context, following_cluster, kafka_cluster, now_ms
 _SOURCE_S: Final = 5.0
 _SOURCE_AGAIN_S: Final = 30.0
 _SHARE: Final = 0.1
-"""Part of a core that looking may take: where a look costs more, the pauses get longer."""
+"""Maximum share of a core for looks; costlier looks get longer pauses."""
 _TARGET_S: Final = 10.0
 _AGAIN_S: Final = 5.0
 _SLOW_S: Final = 8.0
-"""A look that takes longer most likely waits for a broker that hangs: what was seen is old then."""
+"""A longer look most likely waits for a broker that hangs; then its flows show an error."""
 _logger = logging.getLogger(__name__)
 
 
 class TargetWatch:
-    """Keeps one cluster, and the flows into it, in view.
+    """Watches one cluster and the flows into it.
 
     Args:
         config: the configuration.
         alias: the cluster.
-        flows: the flows into it that are watched.
+        flows: the watched flows into it.
     """
 
     def __init__(self, config: Config, alias: str, flows: tuple[Flow, ...]) -> None:
@@ -68,19 +68,19 @@ class TargetWatch:
         self.thread = threading.Thread(target=self._run, name=f"srm-watch-{alias}", daemon=True)
 
     def start(self) -> None:
-        """Begin to look; called again it changes nothing."""
+        """Start the thread; idempotent."""
         with self._lock:
             if self.thread.ident is None:
                 self.thread.start()
 
     def end(self) -> None:
-        """Have the thread end."""
+        """Signal the thread to end."""
         self._closed.set()
         self._wake.set()
 
     @property
     def look(self) -> TargetLook:
-        """What was seen last; where the next look takes too long, this says so of each flow."""
+        """Latest look; while the next one takes too long, it has that as the error of each flow."""
         look, looking = self._look, self._looking
         if looking is None or time.monotonic() - looking.since < _SLOW_S:
             return look
@@ -89,18 +89,18 @@ class TargetWatch:
         return self._late[1]
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the first look; tell whether there was one."""
+        """Wait for the first look; return False after the timeout."""
         return self._looked.wait(timeout_s)
 
     def refresh(self) -> None:
-        """Look at once."""
+        """Request a look at once."""
         self._wake.set()
 
     def _run(self) -> None:
         while not self._closed.is_set():
             try:
                 self._watch()
-            except Exception as error:  # noqa: BLE001 -- or the last look would stay for good
+            except Exception as error:  # noqa: BLE001 -- otherwise the last look would stay forever
                 told = _error_text(f"watching {self.alias}", error, self._look.error)
                 self._look, self._looking = replace(self._look, error=told), None
                 self._closed.wait(_AGAIN_S)
@@ -112,7 +112,7 @@ class TargetWatch:
             )
             target.follow(internal_topics.METRICS_WINDOWS, self.series)
             for topic in (internal_topics.MOVES, internal_topics.ROUTING, internal_topics.LEDGER):
-                target.compacted_topic(topic)  # all are read at the same time
+                target.compacted_topic(topic)  # all are read in parallel
             flows = [_Flow(self._config, flow, target, stack) for flow in self._flows]
             while not self._closed.is_set():
                 began, spent = time.monotonic(), time.thread_time()
@@ -128,7 +128,7 @@ class TargetWatch:
         looked_ms, former = now_ms(), self._look.flows
         for flow in flows:
             self._looking = _Looking(former, time.monotonic())
-            # Shown at once: a cluster that hangs takes its time for each of them.
+            # Published at once: with a hanging cluster each flow takes long.
             before, found = self._look.flows[flow.flow], flow.next_look(self.series)
             look = {flow.flow: with_change(before, found, now_ms())}
             self._look = replace(self._look, flows={**self._look.flows, **look})
@@ -141,26 +141,26 @@ class TargetWatch:
                 moves=_moves(tables),
                 drills=read_drills(target),
             )
-        except Exception as error:  # noqa: BLE001 -- told in the look, and logged
+        except Exception as error:  # noqa: BLE001 -- reported in the look, and logged
             told = _error_text(f"looking at {self.alias}", error, self._look.error)
             return replace(every, error=told)
 
 
 @dataclass(frozen=True, slots=True)
 class _Looking:
-    """A look that is not over: what its round began with, and since when (monotonic) it waits."""
+    """A look in progress: the looks before its round, and its start time (monotonic)."""
 
     former: Mapping[Flow, FlowLook]
     since: float
 
 
 def _late(look: TargetLook, looking: _Looking) -> TargetLook:
-    """Say of the flows that were not looked at in this round that they cannot be seen now."""
+    """Add an error to the flows that this round has not yet reached."""
     flows = {
         flow: replace(
             found,
             error=f"a look takes more than {_SLOW_S:g} s: "
-            f"{flow.source} or {flow.target} hangs, or does not answer",
+            f"{flow.source} or {flow.target} hangs or does not answer",
         )
         if found is looking.former[flow] and not found.error
         else found
@@ -170,7 +170,7 @@ def _late(look: TargetLook, looking: _Looking) -> TargetLook:
 
 
 class _Flow:
-    """One flow, with what is kept open from look to look."""
+    """One flow, with the connections kept open between looks."""
 
     def __init__(self, config: Config, flow: Flow, target: KafkaCluster, stack: ExitStack) -> None:
         self.flow = flow
@@ -193,7 +193,7 @@ class _Flow:
             target.compacted_topic(internal_topics.replication(flow.source), partition)
 
     def next_look(self, series: Series) -> FlowLook:
-        """Look; what cannot be seen now stays as it was, with the reason."""
+        """Return the next look; after a failure the last one with the error."""
         try:
             self._last = self._look()
         except Exception as error:  # noqa: BLE001 -- as for the target
@@ -213,7 +213,7 @@ class _Flow:
         return FlowLook(self.flow, config, view, looked_ms)
 
     def _context(self, config: FlowConfig) -> FlowContext:
-        """Join the clusters; a source that did not answer is left in peace for a while."""
+        """Return the flow's context; a source that did not answer is skipped for a while."""
         away = self._is_away()
         source: Cluster = away_cluster(self.flow.source, self._away_error) if away else self._source
         clients = self._config.cluster_clients(self.flow.target, self.flow)
@@ -229,7 +229,7 @@ class _Flow:
 
 
 def _error_text(doing: str, error: Exception, before: str) -> str:
-    """Say why a look failed; what nobody has expected goes to the log, once for each row of it."""
+    """Return why a look failed; log an unexpected error, once per series of the same error."""
     if isinstance(error, SrmError):
         return str(error)
     told = f"{doing} failed ({type(error).__name__}): see the log of the service"
@@ -252,7 +252,7 @@ def _moves(tables: ControlTables) -> tuple[MoveLook, ...]:
 
 def _move(tables: ControlTables, plan: MovePlan) -> MoveLook:
     progress = furthest([tables], plan.move_id)
-    # The note of a move that holds no client any more is no news.
+    # The note of a move that no longer holds clients is outdated.
     note = tables.notes.get(plan.move_id) if progress.step in HELD else None
     return MoveLook(
         plan,
@@ -264,7 +264,7 @@ def _move(tables: ControlTables, plan: MovePlan) -> MoveLook:
 
 
 def watched_flows(config: Config) -> dict[str, tuple[Flow, ...]]:
-    """Return the flows that a service watches by their target, enabled or once enabled."""
+    """Return the watched flows by target, enabled or once enabled."""
     aliases = config.service.targets or tuple(sorted({flow.target for flow in config.flows}))
     return {
         alias: tuple(flow for flow in config.flows if flow.target == alias) for alias in aliases

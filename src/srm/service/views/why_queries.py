@@ -1,4 +1,4 @@
-"""Asks why, on both clusters of a flow, for whoever waits for it: a browser, a program."""
+"""Why queries of browsers and programs, answered by both clusters of a flow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Asking = Callable[[Config, Flow, str, Collection[Kind]], tuple[Why, ...]]
 
 
 def ask_clusters(config: Config, flow: Flow, name: str, kinds: Collection[Kind]) -> tuple[Why, ...]:
-    """Ask one flow.
+    """Query the clusters of one flow.
 
     Raises:
         SrmError: its target does not answer.
@@ -28,11 +28,11 @@ def ask_clusters(config: Config, flow: Flow, name: str, kinds: Collection[Kind])
 
 
 class Explaining:
-    """Answers why, a few at the same time.
+    """Answers why queries, a few at the same time.
 
     Args:
         config: the configuration.
-        asking: asks one flow; by default on its clusters.
+        asking: queries one flow; by default its clusters.
     """
 
     def __init__(self, config: Config, asking: Asking = ask_clusters) -> None:
@@ -44,14 +44,14 @@ class Explaining:
     async def why(
         self, flows: Collection[Flow], kinds: Collection[Kind], name: str
     ) -> tuple[Why, ...]:
-        """Ask some flows; what one does not know is left out of the answer.
+        """Query some flows; omit those that do not know the name.
 
-        A flow whose target does not answer is in it, after the others, with the reason.
+        Flows whose target does not answer are last in the answer, with the reason.
 
         Raises:
-            NotFoundError: none of them knows the name; with names that may be meant.
-            SrmError: none that was asked knows the name, and not all targets answer, or too many
-                others ask.
+            NotFoundError: no flow knows the name; the error suggests similar names.
+            SrmError: no flow that answered knows the name and a target did not answer, or too many
+                queries are waiting.
         """
         async with self._turns.turn():
             return await self._why(flows, kinds, name)
@@ -87,6 +87,6 @@ def _not_asked(flow: Flow, kind: Kind, name: str, error: SrmError) -> Why:
 
 
 def _none_answers(unasked: Mapping[Flow, SrmError]) -> SrmError:
-    """Return one error for all, of the first flow's kind."""
+    """Return one error for all flows, with the type of the first flow's error."""
     first = min(unasked)
     return type(unasked[first])("; ".join(f"{f}: {unasked[f]}" for f in sorted(unasked)))

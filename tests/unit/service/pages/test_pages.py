@@ -282,7 +282,7 @@ def test_what_is_not_found_is_asked_for_by_a_link_and_not_by_a_path_for_programs
 
     assert "/v2/" not in page.words
     assert "/ui/why?kind=topic&name=none" in page.links
-    assert "ask /v2/why/topic/none" in client.get("/v2/flows/P/B/topics/none").text
+    assert "see /v2/why/topic/none" in client.get("/v2/flows/P/B/topics/none").text
 
 
 def test_what_was_not_seen_yet_is_said_to_come() -> None:
@@ -367,7 +367,7 @@ def test_pages_of_a_target_that_is_away_say_how_old_they_are() -> None:
         told = words(client.get(f"/ui/flows/P/B{path}").text)
         assert "The latest look failed, this is what was seen" in told, path
         assert told.count("cluster B: timed out") == 1, path
-        assert told.count("To do: look at the brokers of B") == 1, path
+        assert told.count("To do: check the brokers of B") == 1, path
 
 
 def test_a_group_that_has_moved_is_said_to_work_there_and_by_which_flow_it_would_go_on() -> None:
@@ -410,7 +410,7 @@ def test_nothing_is_green_or_forecast_of_a_target_that_is_away() -> None:
 
     overview = words(client.get("/ui").text)
     ready = overview[overview.index("Could groups go on") : overview.index("Last move")]
-    assert "P → B 4 of 4 not known cannot be seen now: cluster B: timed out" in ready
+    assert "P → B 4 of 4 not known latest look failed: cluster B: timed out" in ready
     assert "read again" not in ready
     for path in ("", "/topics/payments", "/groups", "/groups/billing"):
         page = client.get(f"/ui/flows/P/B{path}").text

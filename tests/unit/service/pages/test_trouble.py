@@ -85,7 +85,7 @@ def test_what_was_seen_before_a_look_failed_is_not_told_as_what_is() -> None:
 
     assert (told.state, [reason.text for reason in told.reasons]) == (
         "UNKNOWN",
-        ["cannot be seen now: cluster P: timed out"],
+        ["latest look failed: cluster P: timed out"],
     )
     assert told.forecast is None, "it speaks of now"
     assert headline([told]) == Headline("UNKNOWN", "B → P cannot be seen")
@@ -222,6 +222,6 @@ def test_that_a_replicator_began_is_no_warning(world: CopiedTopic) -> None:
 
     page = TestClient(create_app(still_views(look))).get("/ui/flows/P/B").text
 
-    [event] = [part for part in page.split("<li ")[1:] if "host-7 began" in part]
+    [event] = [part for part in page.split("<li ")[1:] if "host-7 started" in part]
     assert "icon-event" in event
     assert "icon-warn" not in event

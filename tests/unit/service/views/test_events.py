@@ -36,22 +36,22 @@ def test_whoever_has_stopped_the_replicator_is_named_for_each_of_its_flows(look:
     [ended, began] = of_replicator(look, stopped)
 
     assert ended[1] == "ada@ops has stopped the replicator on host-7"
-    assert began == (7, "the replicator on host-7 began")
+    assert began == (7, "the replicator on host-7 started")
 
 
 def test_after_a_restart_the_stop_and_the_new_beginning_are_told(look: FlowLook) -> None:
     again = replace(DRIVER, obeyed=DriverRequest("r", "stop", "ada@ops", 5))
 
     assert of_replicator(look, again) == [
-        (7, "the replicator on host-7 began"),
-        (5, "ada@ops asked the replicator to stop"),
+        (7, "the replicator on host-7 started"),
+        (5, "ada@ops requested a stop of the replicator"),
     ]
 
 
 def test_a_replicator_that_was_killed_is_told_as_last_heard_of(look: FlowLook) -> None:
     [(_, text), _] = of_replicator(look, replace(DRIVER, alive=False))
 
-    assert text == "the replicator on host-7 was last heard of"
+    assert text == "the replicator on host-7 sent its last heartbeat"
 
 
 def test_a_decision_to_copy_after_others_is_one_event(world: CopiedTopic) -> None:

@@ -243,8 +243,8 @@ def test_what_was_seen_stays_with_the_reason_why_it_is_old(world: CopiedTopic) -
     assert flow["state"] == "UNKNOWN", "running is what it was before its target went away"
     assert flow["reasons"] == [
         {
-            "text": "cannot be seen now: cluster B: timed out",
-            "action": "look at the brokers of B, and whether this service reaches them",
+            "text": "latest look failed: cluster B: timed out",
+            "action": "check the brokers of B and this service's connection to them",
         }
     ]
 
@@ -258,7 +258,7 @@ def test_whether_a_group_could_go_on_is_not_known_while_the_target_does_not_answ
 
     [group] = answer["items"]
     assert group["can_go_on"] is None
-    assert group["reason"] == "cannot be seen now: cluster B: timed out"
+    assert group["reason"] == "latest look failed: cluster B: timed out"
     assert group["records_read_again"] == 2, "what was seen last stays"
 
 

@@ -29,7 +29,7 @@ def test_an_outage_that_is_over_says_when_it_was_why_and_for_how_long(running: F
 
     assert states(back) == [
         (340_000, "RUNNING (was UNKNOWN for 4 min)"),
-        (100_000, "UNKNOWN: cannot be seen now: B does not answer"),
+        (100_000, "UNKNOWN: latest look failed: B does not answer"),
     ]
 
 
@@ -84,7 +84,7 @@ def test_a_topic_that_was_stopped_says_afterwards_why_and_for_how_long(
 
     [event] = [one for one in events(later, (), ()) if one.topic and one.kind == "state"]
     assert (event.time_ms, event.topic) == (340_000, "Topic")
-    assert event.text == f"not stopped any more (was{lasted}: 0: a gap on P)"
+    assert event.text == f"no longer stopped (was{lasted}: 0: a gap on P)"
 
 
 def test_a_topic_that_stops_again_and_again_fills_no_memory(running: FlowLook) -> None:
