@@ -1,1 +1,1 @@
-"""What the service tells Prometheus, and whoever reads its format."""
+"""Metrics of the service in Prometheus' formats."""

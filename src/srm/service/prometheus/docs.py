@@ -24,7 +24,7 @@ _TITLES: Final[Mapping[Subject, str]] = {
 
 
 def with_tables(page: str) -> str:
-    """Return a page with its tables of metrics as they are now."""
+    """Return a page with current tables of metrics."""
     tables = "\n".join(_tables())
     between = re.compile(f"{re.escape(_BEGIN)}.*{re.escape(_END)}", re.DOTALL)
     return between.sub(lambda _: f"{_BEGIN}\n\n{tables}\n{_END}", page)
@@ -43,7 +43,7 @@ def _tables() -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the tables into the given page, by default the one in docs/."""
+    """Write the tables into the given page, by default docs/monitoring.md."""
     write(lambda page: with_tables(page.read_text("utf-8")), DEFAULT_PATH, __doc__, arguments)
 
 

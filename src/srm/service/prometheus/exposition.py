@@ -1,4 +1,4 @@
-"""What a scrape is answered with: the metrics of all flows, and those of the service's process."""
+"""Response to a scrape: the metrics of all flows and of the service's process."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from srm.service.views.views import Views
 
 
 class Exposition:
-    """Answers scrapes, from any thread.
+    """Answers scrapes; thread-safe.
 
-    What is told of flows is made once for each look, however many ask: with ten thousand topics
-    it takes a good part of a second. One thread makes it, others wait for that.
+    The text of the flows is made once per look for all scrapes, as ten thousand topics take most of
+    a second. One thread makes it, other threads wait for it.
 
     Args:
-        views: what to tell of.
+        views: source of the metrics.
     """
 
     def __init__(self, views: Views) -> None:
@@ -42,7 +42,7 @@ class Exposition:
         self._made: dict[bool, tuple[tuple[object, ...], bytes]] = {}
 
     def scrape(self, accept: str) -> tuple[bytes, str]:
-        """Return the answer in the format that is asked for, and its content type."""
+        """Return the metrics in an accepted format, and its content type."""
         encode, content_type = choose_encoder(accept)
         openmetrics = content_type.startswith("application/openmetrics-text")
         with self._lock:
@@ -55,12 +55,12 @@ class Exposition:
 
 
 def _same(one: Iterable[object], other: Iterable[object]) -> bool:
-    """Whether these are the very same looks, which are replaced as a whole."""
+    """Return True if these are the same objects; looks are replaced as a whole."""
     return [*map(id, one)] == [*map(id, other)]
 
 
 def samples(views: Views) -> Iterator[Sample]:
-    """Return the values of all metrics that the settings ask for."""
+    """Yield the values of all metrics that the settings enable."""
     settings = views.config.service
     yield from service_samples(views.targets)
     for look in views.looks():

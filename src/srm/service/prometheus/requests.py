@@ -1,4 +1,4 @@
-"""How many requests the service has answered, and how long that took, by route."""
+"""Number and duration of the service's requests by route."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ NO_ROUTE: Final = "(none)"
 
 
 class RequestMetrics:
-    """Counts requests; labels are routes, not paths, so there is a bounded number of them.
+    """Counts requests by route, not by path, so that the number of series is bounded.
 
     Args:
-        registry: where the metrics belong.
+        registry: registry of the metrics.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(
             REQUESTS,
-            "Requests that the service has answered.",
+            "Requests answered by the service.",
             ("method", "route", "status"),
             registry=registry,
         )
         self._duration = Histogram(
             DURATION,
-            "From a request until its answer was sent.",
+            "Time from a request until its answer was sent.",
             ("method", "route"),
             registry=registry,
             buckets=_BUCKETS,
@@ -46,7 +46,7 @@ class RequestMetrics:
 
 
 def route_of(scope: Scope) -> str:
-    """Return the route that a request was answered by, as it is written in the API."""
+    """Return the route that answered a request, as in the API document."""
     path = getattr(scope.get("route"), "path", None)
     if path is None and scope.get("endpoint") is not None:
         path = scope.get("root_path", "").removeprefix(scope.get("app_root_path", ""))
@@ -54,10 +54,10 @@ def route_of(scope: Scope) -> str:
 
 
 class NotedStatus:
-    """Sends an answer, and notes its status on the way; 500 where there is none.
+    """Sends an answer and records its status; 500 if there is none.
 
     Args:
-        send: what sends it.
+        send: sends the answer.
     """
 
     def __init__(self, send: Send) -> None:
@@ -76,7 +76,7 @@ class CountRequests:
 
     Args:
         app: the application.
-        metrics: what counts.
+        metrics: counts the requests.
     """
 
     def __init__(self, app: ASGIApp, metrics: RequestMetrics) -> None:
@@ -84,7 +84,7 @@ class CountRequests:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, and note when the answer was sent."""
+        """Answer, and count the request when the answer was sent."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -1,4 +1,4 @@
-"""From what the service has seen to the values of its metrics; pure."""
+"""Values of the metrics, made from the service's looks; pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _RUNNING: Final = (HELD | DECIDED) - {"reported"}
 
 
 def service_samples(targets: Iterable[TargetLook]) -> Iterator[Sample]:
-    """Tell of the service itself."""
+    """Yield the metrics of the service itself."""
     yield "srm_service_info", (__version__,), 1
     for look in targets:
         yield "srm_target_look_timestamp_seconds", (look.alias,), look.looked_ms / 1000
@@ -42,7 +42,7 @@ def service_samples(targets: Iterable[TargetLook]) -> Iterator[Sample]:
 
 
 def flow_samples(look: FlowLook, groups: Collection[GroupRow]) -> Iterator[Sample]:
-    """Tell of one flow, with what all its groups come to."""
+    """Yield the metrics of one flow, with the totals of its groups."""
     flow, view = look.flow, look.view
     labels, row = (flow.source, flow.target), flow_rows.summary(look)
     yield from _summary(row, labels)
@@ -126,7 +126,7 @@ def _proof(proof: FlowProof, labels: Labels) -> Iterator[Sample]:
 
 
 def topic_samples(look: FlowLook, topics: Iterable[TopicRow]) -> Iterator[Sample]:
-    """Tell of the topics of a flow."""
+    """Yield the metrics of the topics of a flow."""
     newest = look.measured.get("")
     for row in topics:
         labels = (look.flow.source, look.flow.target, row.topic)
@@ -138,7 +138,7 @@ def topic_samples(look: FlowLook, topics: Iterable[TopicRow]) -> Iterator[Sample
 
 
 def group_samples(flow: Flow, groups: Iterable[GroupRow]) -> Iterator[Sample]:
-    """Tell of the groups of a flow."""
+    """Yield the metrics of the groups of a flow."""
     for row in groups:
         labels = (flow.source, flow.target, row.group)
         if row.checkpoint_ms is not None:
@@ -160,7 +160,7 @@ def _window_samples(
     lag: int,
     newest: Measured | None = None,
 ) -> Iterator[Sample]:
-    """Tell of a window: when it ended, and what it says of now; ``newest`` is the flow's."""
+    """Yield the end of a window and its current rates; ``newest`` is the flow's newest window."""
     if window is None:
         return
     first = f"srm_{subject}"
@@ -183,10 +183,10 @@ def _window_samples(
 
 
 def _of_now(window: Measured, look: FlowLook, lag: int, newest: Measured) -> Measured | None:
-    """Return the window itself, one of nothing where its subject is at rest, None: not known.
+    """Return the window, an empty one if its subject is idle, None if that is unknown.
 
-    That a newer window of the flow knows no more of a topic is rest. So is a time without windows
-    where nothing lags: whoever looks finds that, and a look that failed has not.
+    A topic is idle if a newer window of the flow lacks it. Without fresh windows a subject is idle
+    if the latest look succeeded and found no lag.
     """
     nothing = Measured(
         *(window.start_ms, window.end_ms, 0, 0), *(Figures(), Figures(), Figures(), Figures())
@@ -201,7 +201,7 @@ def _spread(figures: Figures) -> tuple[tuple[str, float], ...]:
 
 
 def move_samples(moves: Iterable[MoveLook]) -> Iterator[Sample]:
-    """Tell of the moves under way, and of the last one of each kind; in their order."""
+    """Yield the metrics of running moves and of the last move of each kind."""
     running, held, last = Counter[Labels](), dict[Labels, int](), dict[Labels, MoveLook]()
     for look in moves:
         request, progress = look.plan.request, look.progress
@@ -249,7 +249,7 @@ def _outcome(report: MoveReport, labels: Labels) -> Iterator[Sample]:
 
 
 def drill_samples(drills: Iterable[Drill]) -> Iterator[Sample]:
-    """Tell of the drills under way, and of the last one of each flow."""
+    """Yield the metrics of running drills and of the last drill of each flow."""
     running, last = Counter[Labels](), dict[Labels, Drill]()
     for drill in drills:
         flow = Flow.parse(drill.flow)
@@ -276,6 +276,6 @@ def _one_of(metric: str, labels: Labels, names: Iterable[str], now: str) -> Iter
 def _count_samples(
     metric: str, labels: Labels, names: Iterable[str], counts: Counter[str]
 ) -> Iterator[Sample]:
-    """Yield a count for each name, 0 too: a series that is not there raises no alert."""
+    """Yield a count for each name, also 0: a missing series raises no alert."""
     for name in names:
         yield metric, (*labels, name), counts[name]

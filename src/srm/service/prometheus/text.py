@@ -1,7 +1,7 @@
-"""Samples as text that Prometheus reads, and as OpenMetrics: of gauges both have the same lines.
+"""Samples in Prometheus' text format and as OpenMetrics; both have the same lines for gauges.
 
-prometheus_client does the same in three times the time, as it looks at each label of each sample: a
-scrape of ten thousand topics has two hundred thousand samples, but few sets of labels.
+prometheus_client takes three times as long, as it renders each label of each sample. A scrape of
+ten thousand topics has two hundred thousand samples, but few sets of labels.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def render(samples: Iterable[Sample], *, openmetrics: bool) -> bytes:
-    """Return the text of all samples, by metric in the order of their table."""
+    """Return the text of all samples, by metric in the order of the table."""
     lines: dict[str, list[str]] = {}
     known: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
     labelled = {name: known.setdefault(metric.labels, {}) for name, metric in METRICS.items()}
