@@ -1,4 +1,4 @@
-"""The application: routes, errors, API documentation; the same inside Airflow and standalone."""
+"""Application with routes, errors and API documentation, standalone or inside Airflow."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ from srm.service.views.why_queries import Explaining
 
 STATIC: Final = Path(__file__).with_name("static")
 _DOCS_HEADERS: Final = {
-    # The page starts by a script of its own. It has buttons that act: nobody else may frame it.
+    # The page starts by an inline script. It has buttons that act: no other site may frame it.
     "Content-Security-Policy": "default-src 'self'; script-src 'self' 'unsafe-inline'; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
     "frame-ancestors 'self'",
     "X-Content-Type-Options": "nosniff",
 }
 _DESCRIPTION: Final = """
-What is known of replication flows, topics, consumer groups, checkpoints, metrics and moves.
+Replication flows, topics, consumer groups, checkpoints, metrics and moves.
 
-Times are epoch milliseconds. Lists come in parts: `offset` and `limit`, `total` counts all. Each
-answer has an `ETag`; ask with `If-None-Match` to be told only of news. Errors are
+Times are epoch milliseconds. Lists are returned in parts: `offset`, `limit`, and `total` of all.
+Each answer has an `ETag`; with `If-None-Match` an unchanged answer is 304. Errors are
 `application/problem+json` (RFC 9457).
 """
 
@@ -58,19 +58,18 @@ def create_app(
     joining: Joining | None = None,
     hosts: Sequence[str] = ANY,
 ) -> FastAPI:
-    """Make the application over views, which it starts and closes.
+    """Create the application; it starts and closes the views.
 
     Args:
-        views: what it answers from.
-        access: who may see and act; by default everybody sees, and nobody acts.
-        acting: carries out what operators ask for; by default on the clusters themselves.
-        joining: finds and asks other services, started and closed as the views are; by default
-            what the configuration says.
-        hosts: names under which it answers, see :mod:`srm.service.federation.hosts`; by default
-        any.
+        views: data of the answers.
+        access: authenticates users; by default every user may read and none may act.
+        acting: carries out operators' actions; by default on the clusters.
+        joining: finds and queries other services, started and closed like the views; by default
+            as configured.
+        hosts: accepted host names, see :mod:`srm.service.federation.hosts`; by default any.
 
     Raises:
-        ConfigError: the configuration of what other services are asked cannot be used.
+        ConfigError: the configuration of queries to other services is invalid.
     """
     joined = joining or join(views.config, views.watched_targets)
     exported = ExportedMetrics(views)
@@ -82,7 +81,7 @@ def create_app(
         await run_in_threadpool(exported.start)
         yield
         await run_in_threadpool(exported.close)
-        await run_in_threadpool(telemetry.flush)  # uvicorn ends by its signal, not by an exit
+        await run_in_threadpool(telemetry.flush)  # a signal ends uvicorn, without an exit handler
         await joined.close()
         await run_in_threadpool(views.close)
 
@@ -118,7 +117,7 @@ def create_app(
 def _routes(identify: Callable[..., Any]) -> tuple[BaseRoute, ...]:
     """Return all routes, guarded by one way to identify users.
 
-    Routes hold nothing of an application, so applications share them: FastAPI takes 0.1 s to
+    Routes have no state of an application, so applications share them: FastAPI needs 0.1 s to
     compile the types in their signatures.
     """
     router = APIRouter()
@@ -129,13 +128,13 @@ def _routes(identify: Callable[..., Any]) -> tuple[BaseRoute, ...]:
     router.include_router(actions.router, dependencies=[Depends(guard(identify, "operator"))])
     router.include_router(pages, dependencies=readers)
     router.include_router(_documentation, dependencies=readers)
-    # All that is open to everybody:
+    # Open to all without authentication:
     router.include_router(health.router)
     return (*router.routes, Mount("/static", Files(directory=STATIC), name="static"))
 
 
 _documentation: Final = APIRouter(include_in_schema=False)
-"""Shows the API, in Swagger UI too, from files that ship with srm."""
+"""API documentation, also in Swagger UI, from files that ship with srm."""
 
 
 @_documentation.get("/openapi.json")

@@ -1,4 +1,4 @@
-"""The service for OpenTelemetry: a span for each request, metrics by OTLP; only where asked for."""
+"""OpenTelemetry of the service, if enabled: a span for each request, metrics by OTLP."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider
 
 _UNTOLD: Final = ("/metrics", "/health", "/static")
-"""Asked all the time by machines: nobody wants a trace of that."""
+"""Routes without traces, as machines request them all the time."""
 _FRESH_S: Final = 1.0
 _SHUTDOWN_MS: Final = 2000
 _UNITS: Final[Mapping[str, str]] = {
@@ -36,7 +36,7 @@ _UNITS: Final[Mapping[str, str]] = {
 
 
 class TraceRequests:
-    """ASGI middleware that makes a span for each request, in the trace of whoever asks.
+    """ASGI middleware that creates a span for each request, in the trace of the caller.
 
     Args:
         app: the application.
@@ -46,7 +46,7 @@ class TraceRequests:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer inside of a span."""
+        """Answer a request inside a span."""
         if scope["type"] != "http" or path_of(Request(scope)).startswith(_UNTOLD):
             await self._app(scope, receive, send)
             return
@@ -69,12 +69,12 @@ class TraceRequests:
 
 
 class ExportedMetrics:
-    """Exports the metrics of :mod:`.metric_table` by OTLP, if the environment asks for that.
+    """Exports the metrics of :mod:`.metric_table` by OTLP, if the environment enables it.
 
-    They have the names that they have for Prometheus, so alerts and dashboards are the same.
+    The names are those for Prometheus, so alerts and dashboards are the same.
 
     Args:
-        views: what to tell of.
+        views: source of the metrics.
     """
 
     def __init__(self, views: Views) -> None:
@@ -85,7 +85,7 @@ class ExportedMetrics:
         self._provider: MeterProvider | None = None
 
     def start(self) -> None:
-        """Begin to export."""
+        """Start the export."""
         reader = telemetry.metric_reader()
         if reader is None:
             return
@@ -100,7 +100,7 @@ class ExportedMetrics:
             )
 
     def close(self) -> None:
-        """Export once more, and end."""
+        """Export once more, then stop."""
         if self._provider is not None:
             self._provider.shutdown(_SHUTDOWN_MS)
 
@@ -114,7 +114,7 @@ class ExportedMetrics:
         return observe
 
     def _fresh(self) -> dict[str, list[Sample]]:
-        """Return samples by metric; the callbacks of one export share them."""
+        """Return samples by metric; all callbacks of one export share them."""
         with self._lock:
             if time.monotonic() - self._made_s > _FRESH_S:
                 found: dict[str, list[Sample]] = {}

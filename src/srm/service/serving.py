@@ -1,4 +1,4 @@
-"""The service as a program of its own: application, access and TLS for uvicorn."""
+"""Standalone service: application, access and TLS for uvicorn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from srm.service.views.views import Views
 def server_config(
     config: Config, host: str | None = None, port: int | None = None
 ) -> uvicorn.Config:
-    """Return what uvicorn serves, and how.
+    """Return uvicorn's configuration with the application.
 
     Args:
         config: the configuration.
@@ -25,8 +25,7 @@ def server_config(
         port: port; by default that of the configuration.
 
     Raises:
-        ConfigError: who may come in, or under which name, is not settled, or a file that is needed
-            cannot be used.
+        ConfigError: access or host names are not configured, or a required file is unusable.
     """
     settings = replace(
         config.service,

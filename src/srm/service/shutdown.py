@@ -1,4 +1,4 @@
-"""The end of the threads that look at clusters: told to all at once, and not waited for long."""
+"""Shutdown of the threads that look at clusters: signalled all at once, with a short wait."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Collection
 from typing import Final, Protocol
 
 LEAVE_S: Final = 3.0
-"""Time to end in good order. A thread that waits for a cluster which is away ends later by itself,
-or with the process: all of them are daemons, and what they hold are connections."""
+"""Time for an orderly end. A thread that waits for an unavailable cluster ends later, or with the
+process: all are daemon threads that hold only connections."""
 
 
 class Ends(Protocol):
-    """Something with a thread."""
+    """An object with a thread."""
 
     thread: threading.Thread
 
     def end(self) -> None:
-        """Tell the thread to end."""
+        """Signal the thread to end."""
         ...
 
 
 def end_all(ending: Collection[Ends], limit_s: float = LEAVE_S) -> None:
-    """Tell all to end, and wait for them no longer than the limit, together."""
+    """Signal all to end, and wait for all of them together at most ``limit_s``."""
     for one in ending:
         one.end()
     until = time.monotonic() + limit_s

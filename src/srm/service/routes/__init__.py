@@ -1,1 +1,1 @@
-"""Routes of the REST API: one module for each part, thin over `srm.service.views.views`."""
+"""Routes of the REST API: one thin module per part over `srm.service.views.views`."""

@@ -1,4 +1,4 @@
-"""What operators do: ``POST`` of JSON, by a user who may act, never by a page of somebody else."""
+"""Actions of operators: ``POST`` of JSON by an operator, never by a page of another site."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _MOST_BYTES: Final = 1 << 16
 _MORE: Final[dict[int | str, dict[str, Any]]] = {
     status: {**PROBLEMS[400], "description": text}
     for status, text in (
-        (409, "Others have changed the same all the time; try again"),
+        (409, "Concurrent changes prevented this one; try again"),
         (413, "The request is too long"),
-        (415, "The request is no JSON"),
+        (415, "The request is not JSON"),
     )
 }
 _T = TypeVar("_T")
@@ -45,11 +45,11 @@ router = APIRouter(
     responses={**PROBLEMS, **_MORE},
     dependencies=[Depends(same_origin)],
 )
-List = Annotated[ListName, Path(description="Which list.", alias="list")]
+List = Annotated[ListName, Path(description="Name of the list.", alias="list")]
 
 
 def actions_of(request: Request) -> Actions:
-    """Return what carries out actions."""
+    """Return the actions of the application."""
     found: Actions = request.app.state.actions
     return found
 
@@ -58,9 +58,9 @@ ActionsDep = Annotated[Actions, Depends(actions_of)]
 
 
 def _body(of: type[_T]) -> Callable[[Request], Awaitable[_T]]:
-    """Return a dependency that reads the body, after it is known who asks, and so much of it.
+    """Return a dependency that reads a body of limited size after authentication.
 
-    FastAPI would read all of it before it asks for anybody's name.
+    FastAPI would read the whole body before it authenticates the user.
     """
 
     async def read(request: Request) -> _T:
@@ -86,9 +86,9 @@ def _document(of: type[Any]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
-@reading.get("/{source}/{target}/lists/{list}", response_model=ListsRow, summary="One of its lists")
+@reading.get("/{source}/{target}/lists/{list}", response_model=ListsRow, summary="One list")
 async def lists(request: Request, actions: ActionsDep, flow: FlowDep, name: List) -> Response:
-    """Show what srm-control has added to the properties file, as it is on the target now."""
+    """Return the entries that srm-control adds to the properties file, as on the target now."""
     async with actions.turns.turn():
         found = await run_sync(actions.lists, flow, name)
     return answer(request, found)
@@ -97,7 +97,7 @@ async def lists(request: Request, actions: ActionsDep, flow: FlowDep, name: List
 @router.post(
     "/{source}/{target}/replicator",
     response_model=ReplicatorAnswer,
-    summary="Stop or restart its replicator",
+    summary="Stop or restart the replicator",
     openapi_extra=_document(ReplicatorAction),
 )
 async def replicator(
@@ -106,7 +106,7 @@ async def replicator(
     flow: FlowDep,
     action: Annotated[ReplicatorAction, Depends(_body(ReplicatorAction))],
 ) -> Response:
-    """Ask whoever copies the flow to end; where it stands is told by the flow soon after."""
+    """Request the flow's replicator to end; the flow shows the result soon after."""
     by = user_of(request).name
     what = f"{action.action} of the replicator of {flow}"
     done = await _done(request, what, partial(actions.replicator, flow, action, by))
@@ -116,7 +116,7 @@ async def replicator(
 @router.post(
     "/{source}/{target}/lists/{list}",
     response_model=ListsAnswer,
-    summary="Change one of its lists",
+    summary="Change one list",
     openapi_extra=_document(ListsAction),
 )
 async def change_lists(
@@ -126,7 +126,7 @@ async def change_lists(
     name: List,
     action: Annotated[ListsAction, Depends(_body(ListsAction))],
 ) -> Response:
-    """Add and remove entries, or say with ``dry_run`` what that would do."""
+    """Add and remove entries, or with ``dry_run`` only return the effect."""
     by = user_of(request).name
     what = f"change of {name} of {flow}: {action}"
     done = await _done(request, what, partial(actions.change_lists, flow, name, action, by))
@@ -136,7 +136,7 @@ async def change_lists(
 @router.post(
     "/{source}/{target}/refresh",
     response_model=Refreshed,
-    summary="Look at once",
+    summary="Look at the flow at once",
     openapi_extra=_document(Nothing),
 )
 async def refresh(
@@ -145,14 +145,14 @@ async def refresh(
     flow: FlowDep,
     _nothing: Annotated[Nothing, Depends(_body(Nothing))],
 ) -> Response:
-    """Have the flow looked at now, and not when its turn comes; ``looked_ms`` is the last look."""
+    """Request a look at the flow at once; ``looked_ms`` is the time of the last look."""
     look = views.look(flow)
     await _done(request, f"refresh of {flow}", partial(views.refresh, flow.target))
     return answer(request, Refreshed(str(flow), look.looked_ms))
 
 
 async def _done(request: Request, what: str, act: Callable[[], _T]) -> _T:
-    """Carry out an action in a thread, and tell the log who wanted it and what became of it."""
+    """Carry out an action in a thread, and log the user and the outcome."""
     who = f"{user_of(request).name} from {address(request)}"
     try:
         async with actions_of(request).turns.turn():

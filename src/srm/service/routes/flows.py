@@ -44,18 +44,18 @@ Order = Annotated[Literal["asc", "desc"], Query(description="desc: the largest f
 async def flows(
     request: Request, views: ViewsDep, offset: Offset = 0, limit: Limit = 100
 ) -> Response:
-    """Tell of each flow whether it is well, how far behind it is and what a disaster would cost."""
+    """Return state, lag and loss forecast of each flow."""
     found = await everywhere(request, views.flows(), FLOWS, offset, limit)
     return answer(request, found, Page[FlowSummary])
 
 
 @router.get("/{source}/{target}", response_model=FlowSummary, summary="One flow")
 async def flow(request: Request, views: ViewsDep, flow: FlowDep) -> Response:
-    """Tell of a flow what the list tells."""
+    """Return one flow as in the list."""
     return answer(request, flow_rows.summary(views.look(flow)))
 
 
-@router.get("/{source}/{target}/topics", response_model=Page[TopicRow], summary="Its topics")
+@router.get("/{source}/{target}/topics", response_model=Page[TopicRow], summary="Topics of a flow")
 async def topics(
     request: Request,
     views: ViewsDep,
@@ -67,7 +67,7 @@ async def topics(
     offset: Offset = 0,
     limit: Limit = 100,
 ) -> Response:
-    """List the topics of a flow with state, lag and the newest window, of the last five minutes."""
+    """Return the topics with state, lag and the newest window of the last five minutes."""
     every = flow_rows.as_of(views.topics(flow), now_ms())
     found = containing(every, search, lambda t: t.topic, lambda t: t.remote_topic)
     if state:
@@ -86,7 +86,7 @@ def _rank(row: TopicRow, sort: Sort) -> tuple[float, str]:
 
 @router.get("/{source}/{target}/topics/{topic}", response_model=TopicRow, summary="One topic")
 async def topic(request: Request, views: ViewsDep, flow: FlowDep, topic: Topic) -> Response:
-    """Tell of a topic what the list tells."""
+    """Return one topic as in the list."""
     [row] = flow_rows.as_of([views.topic(flow, topic)], now_ms())
     return answer(request, row)
 
@@ -94,7 +94,7 @@ async def topic(request: Request, views: ViewsDep, flow: FlowDep, topic: Topic) 
 @router.get(
     "/{source}/{target}/topics/{topic}/partitions",
     response_model=Page[PartitionRow],
-    summary="Its partitions",
+    summary="Partitions of a topic",
 )
 async def partitions(
     request: Request,
@@ -104,12 +104,12 @@ async def partitions(
     offset: Offset = 0,
     limit: Limit = 100,
 ) -> Response:
-    """List the partitions of a topic: positions on both sides, lag, state since when, and why."""
+    """Return the partitions with positions on both sides, lag, state, its start and its reason."""
     rows = flow_rows.partition_rows(views.last_look(flow)[1], views.topic(flow, topic).topic)
     return answer(request, page(rows, offset, limit), Page[PartitionRow])
 
 
-@router.get("/{source}/{target}/groups", response_model=Page[GroupRow], summary="Its groups")
+@router.get("/{source}/{target}/groups", response_model=Page[GroupRow], summary="Groups of a flow")
 async def groups(
     request: Request,
     views: ViewsDep,
@@ -118,7 +118,7 @@ async def groups(
     offset: Offset = 0,
     limit: Limit = 100,
 ) -> Response:
-    """List the groups with a checkpoint: could they go on, and what they would read again."""
+    """Return the groups with a checkpoint: whether they could resume, and records read again."""
     found = containing(views.groups(flow), search, lambda row: row.group)
     return answer(request, page(found, offset, limit), Page[GroupRow])
 
@@ -129,9 +129,9 @@ async def groups(
 async def group(
     request: Request, views: ViewsDep, flow: FlowDep, group: Group, commits: CommitsDep
 ) -> Response:
-    """Tell where a group stands on both sides and would go on on the target, by partition.
+    """Return a group's positions on both sides, and where it would resume, by partition.
 
-    Both clusters are asked for its offsets, a few seconds at most.
+    Both clusters are queried for its offsets, for a few seconds at most.
     """
     found = flow_rows.group_detail(views.last_look(flow)[0], group, commits, views.opposite(flow))
     if found is None:
@@ -151,7 +151,7 @@ async def checkpoints(
     offset: Offset = 0,
     limit: Limit = 100,
 ) -> Response:
-    """List the checkpoints as they are on the target."""
+    """Return the checkpoints on the target."""
     found = [
         row
         for row in flow_rows.checkpoint_rows(views.last_look(flow)[0])
@@ -164,14 +164,14 @@ async def checkpoints(
 async def events(
     request: Request, views: ViewsDep, flow: FlowDep, offset: Offset = 0, limit: Limit = 100
 ) -> Response:
-    """List losses, re-created topics, stops, decisions, moves and drills, the newest first."""
+    """Return losses, re-created topics, stops, decisions, moves and drills, the newest first."""
     return answer(request, page(views.events(flow), offset, limit), Page[Event])
 
 
-@router.get("/{source}/{target}/forecast", summary="What it would cost if the source died now")
+@router.get("/{source}/{target}/forecast", summary="Loss if the source failed now")
 async def forecast(request: Request, views: ViewsDep, flow: FlowDep) -> Response:
-    """Tell the standing forecast in full: by topic and group, with what is not known."""
+    """Return the current forecast in full: by topic and group, with the unknown parts."""
     standing = views.last_look(flow)[1].status.standing
     if standing is None:
-        raise NotFoundError(f"there is no forecast of {flow}: it is paused")
+        raise NotFoundError(f"flow {flow} has no forecast: it is paused")
     return answer(request, standing.forecast)

@@ -1,4 +1,4 @@
-"""``/health``: is the service itself alive, and has it seen its clusters."""
+"""``/health``: the service runs and has seen its clusters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ router = APIRouter(tags=["service"])
 
 @router.get("/health", response_model=ServiceHealth, summary="The service itself")
 async def health(request: Request, views: ViewsDep) -> Response:
-    """Answer 200 as soon as every target was looked at, 503 before that."""
+    """Return 200 after a look at every target, 503 before."""
     targets = tuple(TargetHealth(look.alias, look.looked_ms, look.error) for look in views.targets)
     ready = all(target.looked_ms for target in targets)
     return answer(request, ServiceHealth(ready, targets), status=200 if ready else 503)

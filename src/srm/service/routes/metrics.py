@@ -1,7 +1,7 @@
 """SRM's metrics routes: ``/v2/topic-metrics``, ``/v2/cluster-metrics``, ``/v2/cluster-info``.
 
-The paths of topic metrics and of cluster info are those of Cloudera's SRM Service, verbatim; its
-answers are not published in full, so the shapes are our own.
+The paths of topic metrics and cluster info are those of Cloudera's SRM Service. Its answers are not
+published in full, so the shapes are srm's own.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Since = Annotated[
     Query(
         ge=0,
         le=_MOST_MS,
-        description="Begin, epoch ms; default: two hours before the end.",
+        description="Start, epoch ms; default: two hours before the end.",
     ),
 ]
-Until = Annotated[int | None, Query(ge=0, le=_MOST_MS, description="End; default: now.")]
+Until = Annotated[int | None, Query(ge=0, le=_MOST_MS, description="End, epoch ms; default: now.")]
 Upstream = Annotated[str, Path(description="Topic on the source.", examples=["orders"])]
 Downstream = Annotated[str, Path(description="Topic on the target.", examples=["P.orders"])]
 
@@ -39,7 +39,7 @@ Downstream = Annotated[str, Path(description="Topic on the target.", examples=["
     "/cluster-info/{kafka_cluster_id}", response_model=ClusterInfo, summary="One Kafka cluster"
 )
 async def cluster_info(request: Request, views: ViewsDep, kafka_cluster_id: str) -> Response:
-    """Tell which flows touch a cluster, by Kafka's id of it (or its alias)."""
+    """Return the flows into and out of a cluster, named by its Kafka id or alias."""
     return answer(request, await whole_cluster(request, views, kafka_cluster_id))
 
 
@@ -57,7 +57,7 @@ async def topic_metrics(
     from_ms: Since = None,
     to_ms: Until = None,
 ) -> Response:
-    """Return the windows of a metric, by default of two hours."""
+    """Return the windows of a metric, by default of the last two hours."""
     times = time_range(now_ms(), from_ms, to_ms)
     return answer(request, views.metric(flow, upstream_topic, metric, *times))
 
@@ -76,14 +76,14 @@ async def downstream_topic_metrics(
     from_ms: Since = None,
     to_ms: Until = None,
 ) -> Response:
-    """Return the windows of a metric; of copies that keep their name this does not know whose."""
+    """Return the windows of a metric; not for replica topics that keep the source's name."""
     times = time_range(now_ms(), from_ms, to_ms)
     flow = _flow_of_copy(views, target, downstream_topic)
     return answer(request, views.metric(flow, downstream_topic, metric, *times))
 
 
 def _flow_of_copy(views: Views, target: str, copy: str) -> Flow:
-    views.series(target)  # or another service knows
+    views.series(target)  # raises if another service watches it
     found = [
         look.flow
         for look in views.looks()
@@ -91,8 +91,8 @@ def _flow_of_copy(views: Views, target: str, copy: str) -> Flow:
     ]
     if not found:
         raise NotFoundError(
-            f"topic {copy!r} on {target} does not say by its name which flow has written it: "
-            f"ask /v2/topic-metrics/SOURCE/{target}/TOPIC/METRIC"
+            f"the name of topic {copy!r} on {target} does not show which flow writes it: "
+            f"use /v2/topic-metrics/SOURCE/{target}/TOPIC/METRIC"
         )
     return found[0]
 
@@ -111,7 +111,7 @@ async def cluster_metrics(
     from_ms: Since = None,
     to_ms: Until = None,
 ) -> Response:
-    """Return the windows of a metric of all topics of a flow together."""
+    """Return the windows of a metric over all topics of a flow."""
     flow = Flow.parse(f"{source}->{target}")
     times = time_range(now_ms(), from_ms, to_ms)
     views.look(flow)

@@ -1,4 +1,4 @@
-"""``/v2/moves`` and ``/v2/drills``: moves under way and past, their reports, rehearsals."""
+"""``/v2/moves`` and ``/v2/drills``: running and past moves, their reports, rehearsals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from srm.service.views.responses import PROBLEMS, Limit, Offset, answer
 
 router = APIRouter(prefix="/v2", tags=["moves"], responses=PROBLEMS)
 
-_WHICH = "Which moves; one that is only planned has neither ended, nor does it run."
+_WHICH = "Moves to return; a planned move is neither running nor ended."
 
 
 @router.get("/moves", response_model=Page[MoveRow], summary="All moves, the newest first")
@@ -28,7 +28,7 @@ async def moves(
     offset: Offset = 0,
     limit: Limit = 100,
 ) -> Response:
-    """List moves with their step, what was lost (RPO) and how long it took (RTO)."""
+    """Return the moves with their step, lost records (RPO) and time without service (RTO)."""
     wanted: dict[str, Callable[[MoveRow], bool]] = {
         "all": lambda _: True,
         "running": is_running,
@@ -40,13 +40,13 @@ async def moves(
 
 @router.get("/moves/{move_id}", response_model=MoveDetail, summary="One move")
 async def move(request: Request, views: ViewsDep, move_id: str) -> Response:
-    """Tell of a move its steps and when they were reached."""
+    """Return a move with its steps and their times."""
     return answer(request, views.move_detail(move_id))
 
 
-@router.get("/moves/{move_id}/report", response_model=MoveReport, summary="Its report")
+@router.get("/moves/{move_id}/report", response_model=MoveReport, summary="Report of a move")
 async def report(request: Request, views: ViewsDep, move_id: str) -> Response:
-    """Return the report of a move, as it was kept (docs/formats.md)."""
+    """Return the stored report of a move (docs/formats.md)."""
     found = views.move(move_id).report
     if found is None:
         raise NotFoundError(f"move {move_id!r} has no report yet")
@@ -57,6 +57,6 @@ async def report(request: Request, views: ViewsDep, move_id: str) -> Response:
 async def drills(
     request: Request, views: ViewsDep, offset: Offset = 0, limit: Limit = 100
 ) -> Response:
-    """List rehearsals of failovers with what they proved."""
+    """Return rehearsals of failovers with their results."""
     found = await everywhere(request, views.drills(), DRILLS, offset, limit)
     return answer(request, found, Page[DrillRow])

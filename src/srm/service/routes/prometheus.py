@@ -1,4 +1,4 @@
-"""``/metrics``: what Prometheus scrapes."""
+"""``/metrics`` for Prometheus."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ router = APIRouter(tags=["service"])
 _GZIP: Final = re.compile(r"\s*gzip\s*(?!;\s*q\s*=\s*0(\.0*)?\s*$)(;.*)?", re.IGNORECASE)
 
 
-# Not async: FastAPI then calls it in a thread, and the event loop answers others meanwhile.
+# Not async: FastAPI then calls it in a thread, and does not block the event loop.
 @router.get(
     "/metrics",
     response_class=Response,
@@ -23,7 +23,7 @@ _GZIP: Final = re.compile(r"\s*gzip\s*(?!;\s*q\s*=\s*0(\.0*)?\s*$)(;.*)?", re.IG
     responses={200: {"content": {"text/plain": {}, "application/openmetrics-text": {}}}},
 )
 def scrape(request: Request) -> Response:
-    """Tell all metrics in Prometheus' text format, or as OpenMetrics where that is accepted."""
+    """Return all metrics in Prometheus' text format, or as OpenMetrics if that is accepted."""
     exposition: Exposition = request.app.state.exposition
     body, content_type = exposition.scrape(request.headers.get("Accept", ""))
     headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
@@ -34,5 +34,5 @@ def scrape(request: Request) -> Response:
 
 
 def _accepts_gzip(codings: str) -> bool:
-    """Whether gzip is among what is accepted; with a weight of 0 it is what is not."""
+    """Return True if gzip is accepted with a weight above 0."""
     return any(map(_GZIP.fullmatch, codings.split(",")))

@@ -1,4 +1,4 @@
-"""``/v2/remote-topics`` and SRM's first version of it, ``/remote-topics``."""
+"""``/v2/remote-topics``, and SRM's version 1 routes such as ``/remote-topics``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def remote_topics(
     offset: Offset = 0,
     limit: Limit = 100,
 ) -> Response:
-    """List the topics of all flows with the names of their copies."""
+    """Return the topics of all flows with the names of their replica topics."""
     found = [
         row
         for row in containing(
@@ -55,7 +55,7 @@ async def remote_topics(
 async def cluster_metrics(
     request: Request, views: ViewsDep, cluster: str, metric: Metric
 ) -> Response:
-    """Return the windows of two hours of each flow that has the cluster as its source."""
+    """Return the windows of two hours of each flow from the cluster."""
     times = time_range(now_ms(), None, None)
     flows = [look.flow for look in views.looks() if look.flow.source == cluster]
     series = [views.metric(flow, "", metric, *times) for flow in flows]
@@ -69,7 +69,7 @@ async def cluster_metrics(
     summary="One metric of a topic, by its name on the target",
 )
 async def topic_metrics(request: Request, views: ViewsDep, topic: str, metric: Metric) -> Response:
-    """Return the windows of two hours of each copy that has this name."""
+    """Return the windows of two hours of each replica topic with this name."""
     times = time_range(now_ms(), None, None)
     flows = [row for row in views.remote_topics() if topic == row.remote_topic]
     series = [views.metric(row.flow, row.topic, metric, *times) for row in flows]

@@ -1,4 +1,4 @@
-"""``/v2/why``: why a topic is (not) copied, a group (not) translated and able to move."""
+"""``/v2/why``: reasons why a topic is (not) copied, a group (not) translated or able to move."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from srm.service.views.why_queries import Explaining
 router = APIRouter(prefix="/v2", tags=["why"], responses=PROBLEMS)
 
 
-@router.get("/why/{kind}/{name:path}", response_model=list[Why], summary="Why is it where it is")
+@router.get("/why/{kind}/{name:path}", response_model=list[Why], summary="Reasons for a state")
 async def why(
     request: Request,
     views: ViewsDep,
@@ -27,10 +27,10 @@ async def why(
         str, Query(description="Only this flow, as `A->B`; default: all.", examples=["P->B"])
     ] = "",
 ) -> Response:
-    """Ask both clusters of each flow: list, filter, state and right, and the one thing to do.
+    """Query both clusters of each flow for list, filter, state and rights, and name the remedy.
 
-    Takes as long as they take; an answer for each flow that knows the name, and, after these, one
-    with `known` false and the reason for each whose target could not be asked.
+    The request takes as long as the clusters do. The answer has an item for each flow that knows
+    the name, then one with `known` false and the reason for each flow whose target did not answer.
     """
     wanted = [views.look(Flow.parse(flow))] if flow else views.looks()
     flows = [look.flow for look in wanted]
