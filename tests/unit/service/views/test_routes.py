@@ -244,7 +244,7 @@ def test_what_was_seen_stays_with_the_reason_why_it_is_old(world: CopiedTopic) -
     assert flow["reasons"] == [
         {
             "text": "latest look failed: cluster B: timed out",
-            "action": "check the brokers of B and this service's connection to them",
+            "action": "check the brokers of B and the connection to them",
         }
     ]
 
