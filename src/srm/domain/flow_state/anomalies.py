@@ -1,13 +1,13 @@
-"""What people must know of a partition that continues: what its copy lacks, what was strange.
+"""Notes on a partition that continues: lost records, anomalies, decisions of operators.
 
-Each slot keeps notes of its own, under its own key, so nobody overwrites what another has noted: a
-partition that moves, or whose owner starts again, loses none. They are about the copy of one topic
-id, and count as long as that topic exists.
+Each slot writes notes under its own key, so slots never overwrite each other's notes. No note is
+lost when a partition moves or its owner restarts. Notes are about the copy of one topic id and
+count as long as that topic exists.
 
-What people decide is a note as well, under a key of its own in the partition of commands. It is
-about records that only the source has, or has no more, when it returns from a disaster
-(docs/recover.md): slots read it when they take the partition on. Or it is about records of others
-in the remote topic (docs/operate.md): slots hear of it at once.
+A decision of an operator is a note under its own key, in the partition of commands. It is about
+records that only the source has, or has lost, when it returns from a disaster (docs/recover.md).
+Slots read it when they claim the partition. Or it is about foreign records in the remote topic
+(docs/operate.md), which slots read at once.
 """
 
 from __future__ import annotations
@@ -26,28 +26,26 @@ from srm.domain.verification.offset_ranges import both_ends
 KEY_PREFIX = b"notes:"
 
 Decision = Literal["", "keep", "discard", "cut", "after"]
-"""Decided about the range of a note: left on the source for groups that go back (``keep``); left
-there, and passed over by them (``discard``); copied, but gone from the source (``cut``). Without a
-range: the copy begins after the records of others that the remote topic holds (``after``)."""
+"""Decision about the range of a note: kept on the source for groups that fail back (``keep``); kept
+there, but skipped by them (``discard``); copied, but gone from the source (``cut``). ``after`` has
+no range: the copy begins after the foreign records in the remote topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionNotes:
     """Notes of one slot about one partition; ranges are source offsets, [from, to).
 
-    ``lost`` counts all offsets that can never be copied, in so many ``ranges``; ``lost_from`` and
-    ``lost_to`` are the newest range (ranges that touch are one) and ``loss`` says why. ``strange``
-    is the newest note about the logs that is no loss. ``begins`` is the target offset before which
-    a topic that had the name before has left its records, where there are any.
-
-    A note of a ``decision`` has one range; ``slot`` then makes its key unique. What was copied of
-    the range that a ``cut`` is about ends at the target offset ``target_next``. A decision to copy
-    ``after`` the records of others is about the remote topic ``target_topic_id``.
-
-    What is left on the source is named by content, since a log that loses its end gives its offsets
-    to other records: ``epoch`` is the leader epoch of the last batch before the range's end, -1 if
-    not known. The decision counts as far as the log still holds that epoch. ``over`` has the
-    decisions that a slot found to count for less than their range: its new end, by their ``slot``.
+    ``lost`` counts all offsets that can never be copied, ``ranges`` the ranges they are in.
+    ``lost_from`` and ``lost_to`` are the newest range (adjoining ranges are one).
+    ``loss`` is the reason of the newest range.
+    ``strange`` is the newest anomaly of the logs that is not a loss.
+    ``begins`` is the target offset where records of a former topic with this name end, if any.
+    ``decision`` has one range; ``slot`` then makes the key unique.
+    ``target_next`` is the target offset where the copied part of a ``cut`` ends.
+    ``target_topic_id`` is the remote topic of a decision ``after``.
+    ``epoch`` is the leader epoch of the last batch before the range's end, -1 if unknown. A
+    truncated log reuses offsets, so a decision counts as far as the log still holds that epoch.
+    ``over`` are shortened decisions: ``slot`` of the decision, and its new end.
     """
 
     slot: str
@@ -83,13 +81,13 @@ class PartitionNotes:
         """Note a decision about source offsets [from, to).
 
         Args:
-            decision: what was decided.
-            request: unique id of whoever decided it, at that moment.
+            decision: the decision.
+            request: unique id of this decision.
             partition: topic, partition and topic id.
             offsets: the range.
-            why: for people, who decided it included.
+            why: text for operators, with the name of the user.
             now_ms: epoch milliseconds.
-            target_next: of a ``cut``, where the copy ended.
+            target_next: of a ``cut``, the end of the copy.
             epoch: leader epoch of the last batch before the range's end.
         """
         topic, number, topic_id = partition
@@ -99,7 +97,7 @@ class PartitionNotes:
 
     @classmethod
     def after_others(cls, assigned: AssignedPartition, by: str, now_ms: int) -> PartitionNotes:
-        """Note the decision to copy after the records of others that a remote topic holds."""
+        """Note the decision to copy after the foreign records in a remote topic."""
         decided = cls(
             f"after-{assigned.target_topic_id}",
             assigned.topic,
@@ -113,18 +111,18 @@ class PartitionNotes:
 
     @property
     def copy_id(self) -> CopyId:
-        """The copy that an ``after`` is about."""
+        """Copy that a decision ``after`` is about."""
         return self.topic_id, self.partition, self.target_topic_id
 
     @property
     def left_out(self) -> tuple[int, int] | None:
-        """The range of source offsets that is not to be copied, by decision."""
+        """Range of source offsets that a decision excludes from copying."""
         if self.decision not in {"keep", "discard"}:
             return None
         return self.lost_from or 0, self.lost_to or 0
 
     def up_to(self, end: int) -> PartitionNotes | None:
-        """Return what counts of a note whose decision ends at an offset, None if nothing does."""
+        """Return the part of a note before an offset, None if nothing is left."""
         if self.left_out is None:
             return self
         start, known_end = self.left_out
@@ -133,7 +131,7 @@ class PartitionNotes:
         return self if end >= known_end else replace(self, lost_to=end, lost=end - start)
 
     def with_over(self, over: Mapping[str, int]) -> PartitionNotes:
-        """Note where decisions end of which the log does not hold the range any more."""
+        """Note the new ends of decisions whose range the log no longer holds."""
         return replace(self, over={**self.over, **over})
 
     def with_loss(self, lost_from: int, lost_to: int, what: str, now_ms: int) -> PartitionNotes:
@@ -150,16 +148,16 @@ class PartitionNotes:
         )
 
     def with_strange(self, what: str, now_ms: int) -> PartitionNotes:
-        """Note something that is no loss; only the newest is kept."""
+        """Note an anomaly that is not a loss; only the newest is kept."""
         return replace(self, strange=what, time_ms=now_ms)
 
     def with_begin(self, target_offset: int, now_ms: int) -> PartitionNotes:
-        """Note that what stands before a target offset is of a topic that had the name before."""
+        """Note that records before a target offset belong to a former topic with this name."""
         return replace(self, begins=target_offset, time_ms=self.time_ms or now_ms)
 
     @property
     def text(self) -> str:
-        """Losses and what was strange in one line, with the time of the newest note."""
+        """Losses and anomalies in one line, with the time of the newest note."""
         told = []
         newest = both_ends(self.lost_from or 0, self.lost_to or 0)
         if self.decision and self.lost:
@@ -194,7 +192,7 @@ class PartitionNotes:
 
 
 def in_force(notes: Iterable[PartitionNotes]) -> tuple[PartitionNotes, ...]:
-    """Return the notes of one partition as they count after what slots found of the decisions."""
+    """Return the notes of one partition, with decisions shortened to the ends that slots found."""
     known = tuple(notes)
     ends: dict[str, int] = {}
     for note in known:
@@ -204,9 +202,9 @@ def in_force(notes: Iterable[PartitionNotes]) -> tuple[PartitionNotes, ...]:
 
 
 def begin_of_copy(notes: Collection[PartitionNotes]) -> int | None:
-    """Return where the copy of a topic begins that was created again, None where nobody noted it.
+    """Return the target offset at which the copy of a recreated topic begins, None if unknown.
 
-    Slots see more of the former topic's records one after another, never less.
+    Of several notes the largest offset counts: slots find more former records, never fewer.
     """
     return max((entry.begins for entry in notes if entry.begins is not None), default=None)
 
@@ -214,21 +212,21 @@ def begin_of_copy(notes: Collection[PartitionNotes]) -> int | None:
 def with_notes(
     status: PartitionStatus | None, notes: Collection[PartitionNotes]
 ) -> PartitionStatus | None:
-    """Add to a partition's status what slots have noted about it, the newest last.
+    """Append notes to a partition's status, the newest last.
 
-    A stopped partition has the range that keeps it from continuing, if any, not one that it passed.
+    A stopped partition keeps the range that stopped it, if any, not one that it skipped.
     """
     if not notes:
         return status
     ordered = sorted(notes, key=lambda entry: entry.time_ms)
-    # Nobody misses what was discarded.
+    # Discarded records are not missing.
     missing = [n for n in ordered if n.lost and n.decision != "discard"]
     newest = missing[-1] if missing else replace(ordered[-1], lost_from=None, lost_to=None)
     status = status or PartitionStatus(newest.topic, newest.partition, "copying")
     begins = begin_of_copy(notes)
     former = (
-        f"the topic was created again: its copy begins at target offset {begins}, what stands "
-        "before that is of the former topic"
+        f"the topic was created again: its copy begins at target offset {begins}, earlier "
+        "records belong to the former topic"
         if begins is not None
         else ""
     )

@@ -1,12 +1,12 @@
-"""The pause of a flow: a record of the state topic that keeps anything from being copied.
+"""Pause of a flow: a record of the state topic that stops all copying.
 
 Key ``pause``, in the partition of commands (:mod:`.replication_records`), JSON. An unplanned
-failover writes it on the target before anything else, so that a source that comes back copies
-nothing unasked; what becomes of the source's records is decided first, then it is deleted. Unlike a
-request to end it is obeyed by every driver, also one that starts later, and by this flow alone.
+failover first writes it on the target, so that a returning source is not copied unasked. It is
+deleted after an operator has decided about the source's records. Every driver obeys it, also one
+that starts later, unlike a request to end. It applies to this flow alone.
 
-Several moves may give the same source up, some groups after the others: they share one pause, which
-stands until the last of them has left it, or what became of the source is settled.
+Several moves, of different groups, may abandon the same source. They share one pause. It lasts
+until the last move has left it, or until the source is settled.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ PAUSE_KEY: Final = b"pause"
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Why nothing of a flow is copied; ``by`` and ``reason`` are for people.
+    """Reason why a flow is not copied; ``by`` and ``reason`` are informational.
 
-    ``request`` is a unique id. ``move_id`` is the move that asked for it, empty where a person did.
-    ``time_ms`` is the epoch time of who wrote it. ``joined`` are moves that rely on it, too.
+    ``request`` is a unique id. ``move_id`` is the move that wrote it, empty for an operator.
+    ``time_ms`` is the writer's epoch time. ``joined`` are other moves that rely on it.
     """
 
     request: str
@@ -42,12 +42,12 @@ class Pause:
         return (*([self.move_id] if self.move_id else []), *self.joined)
 
     def joined_by(self, other: Pause) -> Pause:
-        """Return the pause that stands for both; the first one's reason is kept."""
+        """Return the pause with the moves of both and the first one's reason."""
         new = tuple(move_id for move_id in other.moves if move_id not in self.moves)
         return replace(self, request=other.request, joined=(*self.joined, *new))
 
     def without(self, move_id: str) -> Pause | None:
-        """Return what stands when a move relies on it no more, None where nobody else does."""
+        """Return the pause without a move, None if no other move relies on it."""
         joined = tuple(one for one in self.joined if one != move_id)
         if self.move_id != move_id:
             return replace(self, joined=joined)
@@ -69,9 +69,9 @@ class Pause:
 
 
 def read_pause(records: Mapping[bytes, bytes]) -> Pause | None:
-    """Return the pause that stands in a flow's commands, None where there is none.
+    """Return the pause in a flow's commands, None if there is none.
 
-    One that cannot be read is a pause all the same: nothing is copied because of damage.
+    An unreadable record counts as a pause: damage must not start copying.
     """
     value = records.get(PAUSE_KEY)
     if value is None:

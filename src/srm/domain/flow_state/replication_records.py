@@ -1,10 +1,10 @@
-"""Records of the topic ``srm-replication.<SOURCE>.internal``: who copies what, and how far it is.
+"""Records of ``srm-replication.<SOURCE>.internal``: assignments, heartbeats, positions, statuses.
 
 =========  ====================  =============================  ==================================
 partition  key                   written by                     value
 =========  ====================  =============================  ==================================
 0          driver                driver, every second           :class:`DriverHeartbeat`, JSON
-0          request               whoever asks it to end         :class:`DriverRequest`, JSON
+0          request               client that stops the driver    :class:`DriverRequest`, JSON
 0          assignment:<slot>     driver, in a transaction       :class:`Assignment`, JSON
 0          copied:<id>:<id>      driver, with the assignment    :class:`.CopiedTopic`, JSON
 0          pause                 an unplanned failover          :class:`.Pause`, JSON
@@ -14,7 +14,7 @@ partition  key                   written by                     value
 1          notes:<slot>:<t>-<n>  slot, when it changes          :class:`.PartitionNotes`, JSON
 =========  ====================  =============================  ==================================
 
-So a slot, which has to know what it is told, does not read what all the others report.
+So a slot follows its commands without reading the reports of other slots.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ SLOT_PREFIX = b"slot:"
 STATUS_PREFIX = b"status:"
 
 COMMANDS = 0
-"""Partition of what the driver says, and of what it is asked."""
+"""Partition of driver records and of requests to the driver."""
 REPORTS = 1
-"""Partition of what slots say."""
+"""Partition of slot reports."""
 STATE_PARTITIONS = 2
 
 State = Literal["claiming", "copying", "waiting", "stopped"]
 AT_REST: Final[frozenset[State]] = frozenset({"waiting", "stopped"})
-"""States of a partition that does not go on."""
+"""States of a partition that makes no progress."""
 Action = Literal["stop", "restart"]
 
 CopyId = tuple[str, int, str]
-"""Source topic id, partition number, target topic id: what a position is about."""
+"""Source topic id, partition number, target topic id: the identity of a copy."""
 HeldBack = tuple[str, int, int]
-"""Remote topic id, partition, and the end of a source's log behind an open transaction."""
+"""Remote topic id, partition, end of a source log held back by an open transaction."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -64,32 +64,31 @@ class AssignedPartition:
 
     @property
     def copy_id(self) -> CopyId:
-        """What tells this copy from one between topics that had the same names before."""
+        """Identity of this copy, which differs from copies of former topics with these names."""
         return self.topic_id, self.partition, self.target_topic_id
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Incarnation:
-    """One process that is a slot: its ``number`` is larger than all that it found when it started.
+    """One process of a slot; the largest incarnation of a slot started last.
 
-    It is the epoch milliseconds of that moment, unless an equal or larger one was found. Those of
-    one slot are ordered: the largest one started last. Two that start at the same moment may have
-    the same number; then the ``token``, which is random, decides.
+    ``number`` is the start time in epoch milliseconds, or one more than the largest number found.
+    ``token`` is random. It decides between processes that started in the same millisecond.
     """
 
     number: int
     token: str
 
     def __str__(self) -> str:
-        """Show it as it stands in keys: without a colon."""
+        """Return the form used in keys, without a colon."""
         return f"{self.number}-{self.token}"
 
     @classmethod
     def parse(cls, text: str) -> Incarnation:
-        """Read what :meth:`__str__` shows.
+        """Parse the form that :meth:`__str__` returns.
 
         Raises:
-            ValueError: the text is not that.
+            ValueError: the token contains a colon.
         """
         number, token = text.split("-", 1)
         if ":" in token:
@@ -98,15 +97,15 @@ class Incarnation:
 
 
 NOBODY = Incarnation(0, "")
-"""Before a process knows who it is."""
+"""Placeholder until a process knows its incarnation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What one slot copies from ``generation`` on.
+    """Partitions that one slot copies from ``generation`` on.
 
-    ``incarnation`` is the process that is meant, the last one to start that the driver knows of: an
-    older one that still runs (on an executor that Spark has lost sight of, say) is not.
+    ``incarnation`` is the addressed process, the last one started that the driver knows. An older
+    process that still runs, for example on an executor that Spark lost, ignores the assignment.
     """
 
     slot: str
@@ -161,14 +160,14 @@ def _topics_of(assigned: AssignedPartition) -> tuple[str, str, str, str]:
 
 @dataclass(frozen=True, slots=True)
 class DriverHeartbeat:
-    """Sign of life of the replicator application; ``pid`` and ``host`` are for people.
+    """Heartbeat of the replicator application; ``pid`` and ``host`` are informational.
 
-    ``started_after`` is the id of the request that stood when the application started: any other
-    one is meant for it. ``ended`` is true in the last heartbeat of one that ended in good order:
-    its slots have stopped. ``started_ms`` is when it began, 0: not told. One that a request to stop
-    has ended says in the heartbeats of all its flows who asked, ``stopped_by``, and in the state
-    topic of which flow the request is, ``stopped_flow``. ``flows`` are all flows of the
-    application, also those whose clusters do not answer yet.
+    ``started_after`` is the id of the request in force at startup. The application obeys any other.
+    ``ended`` is true in the last heartbeat of a clean end, after its slots have stopped.
+    ``started_ms`` is the start time, 0 if unknown.
+    ``stopped_by`` is the user whose request stopped it, written to the heartbeats of all flows.
+    ``stopped_flow`` is the flow whose state topic holds that request.
+    ``flows`` are all flows of the application, also those whose clusters do not answer yet.
     """
 
     driver: str
@@ -200,12 +199,11 @@ class DriverHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class DriverRequest:
-    """Asks the application that drives a flow to end; obeyed by those that started before it.
+    """Request to end the application of a flow; applications started before it obey.
 
-    Before and after are the order in the log, not that of clocks: an application notes the
-    ``request`` (a unique id) that stands when it starts and obeys any other one. After a "stop"
-    supervision starts no application until a "restart" is asked for or somebody has started one by
-    hand. ``by`` is for people.
+    The order in the log decides, not the clocks. An application remembers the ``request`` (a unique
+    id) in force at its start and obeys any other. After a "stop", supervision starts no application
+    until a "restart" request or a manual start. ``by`` is informational.
     """
 
     request: str
@@ -233,11 +231,11 @@ class DriverRequest:
 
 @dataclass(frozen=True, slots=True)
 class MapEnd:
-    """The end of a partition's offset map: what a reader has to find, or knows to be missing.
+    """End of a partition's offset map, which a reader must find or report as missing.
 
-    ``target_start`` and ``owner`` are those of the last block's key. The places are offsets in the
-    partition of the map topic, -1 where not known: of the last block as it was last written, and of
-    the newest index record.
+    ``target_start`` and ``owner`` are from the last block's key. ``place`` and ``index_place`` are
+    offsets in the partition of the map topic, -1 if unknown. They locate the last written version
+    of the last block and the newest index record.
     """
 
     target_start: int
@@ -248,9 +246,9 @@ class MapEnd:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPosition:
-    """Position of one partition, with the epoch of the claim it was written under (-1: none).
+    """Position of one partition, with producer id and epoch of its claim (-1: none).
 
-    The leader epochs are those of the batches before the position, -1 if not known.
+    The leader epochs are those of the batches before the position, -1 if unknown.
     """
 
     topic_id: str
@@ -265,21 +263,21 @@ class PartitionPosition:
 
     @property
     def copy_id(self) -> CopyId:
-        """The same as that of the :class:`AssignedPartition`."""
+        """Identity of the copy, as in :class:`AssignedPartition`."""
         return self.topic_id, self.partition, self.target_topic_id
 
 
 @dataclass(frozen=True, slots=True)
 class SlotReport:
-    """A slot as its records tell it: how far each partition is that it copies.
+    """State of a slot, decoded from its records.
 
-    ``incarnation`` is the process that started last, whose ``positions`` these are. ``former`` are
-    what other processes of the slot told last, and positions of partitions that the slot copies no
-    more: they count where nobody has told anything newer. ``source_heard_ms`` is when any process
-    of the slot last had an answer of the source for all that it copied, by the clock of
-    ``time_ms``; 0 where that is not known. ``source_growth`` is the most that the source grew by
-    then, in offsets a second. ``held_back`` are the ends of logs of the source that go on behind an
-    open transaction, as they were last told.
+    ``incarnation`` is the process that started last.
+    ``positions`` are the positions of that process.
+    ``former`` are older positions, which count only without a newer report. They are from other
+    processes of the slot, or from partitions that the slot no longer copies.
+    ``source_heard_ms`` is the last answer of the source for all partitions; 0 if unknown.
+    ``source_growth`` is the largest growth of the source until then, in offsets a second.
+    ``held_back`` are the last reported ends of source logs with an open transaction.
     """
 
     slot: str
@@ -297,9 +295,9 @@ class SlotReport:
 class PartitionStatus:
     """State of one partition; a stopped one has a reason and, after a loss, the lost range.
 
-    The reason says what to do as well; ``action`` is only that, empty where nothing is known or the
-    record was written before there was such a field. ``time_ms`` is when the state began: of one
-    that rests, when it last went on, through all that was tried since, and by whomever.
+    ``reason`` includes the action. ``action`` is empty if unknown or in records of old versions.
+    ``time_ms`` is the start of the state. For a waiting or stopped partition it is the
+    last time of progress, through all retries since, by any slot.
     """
 
     topic: str
@@ -313,12 +311,12 @@ class PartitionStatus:
 
     @property
     def why(self) -> str:
-        """The reason without the partition, where that stands beside it."""
+        """Reason without the partition, for use next to the partition's name."""
         return self.reason.removeprefix(f"{self.topic}-{self.partition}: ")
 
     @property
     def what(self) -> str:
-        """The reason without the partition and what is to be done, where those stand beside it."""
+        """Reason without partition and action, for use next to both."""
         return self.why.removesuffix(message("", self.action)) if self.action else self.why
 
     def key(self) -> bytes:

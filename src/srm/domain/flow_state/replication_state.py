@@ -1,4 +1,4 @@
-"""The state topic of a flow, ``srm-replication.<SOURCE>.internal``, decoded, in one place."""
+"""Decoder of the state topic of a flow, ``srm-replication.<SOURCE>.internal``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PartitionId = tuple[str, int]
 
 @dataclass(frozen=True)
 class ReplicationState:
-    """The records of the topic ``srm-replication.<SOURCE>.internal``, decoded."""
+    """Decoded records of the topic ``srm-replication.<SOURCE>.internal``."""
 
     assignments: tuple[Assignment, ...] = ()
     reports: tuple[SlotReport, ...] = ()
@@ -43,10 +43,10 @@ class ReplicationState:
     copied: tuple[CopiedTopic, ...] = ()
 
     def statuses_of(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, PartitionStatus]:
-        """Return the statuses of the partitions of some topics, with what slots have noted.
+        """Return the statuses of the partitions of some topics, with notes of slots.
 
         Args:
-            topic_ids: current id of each topic by its name: notes about a former one are left out.
+            topic_ids: current id of each topic by its name; notes about former ids are left out.
         """
         found = {
             TopicPartition(status.topic, status.partition): status
@@ -60,7 +60,7 @@ class ReplicationState:
     def notes_of(
         self, topic_ids: Mapping[str, str]
     ) -> dict[TopicPartition, tuple[PartitionNotes, ...]]:
-        """Return what slots have noted of the partitions of the topics with these ids."""
+        """Return the notes of slots on partitions of the topics with these ids."""
         noted = defaultdict[TopicPartition, tuple[PartitionNotes, ...]](tuple)
         for entry in self.notes:
             if topic_ids.get(entry.topic) == entry.topic_id:
@@ -77,9 +77,9 @@ class ReplicationState:
 
 
 def decode_state(table: Mapping[bytes, bytes]) -> ReplicationState:
-    """Decode what can be decoded; the rest is logged and left out.
+    """Decode all readable records; log and omit the rest.
 
-    Without a report the copy seems to be less far than it is. That delays, it does not mislead.
+    Without a report the copy seems less far than it is. That causes delay, never wrong results.
     """
     assignments: list[Assignment] = []
     statuses: list[PartitionStatus] = []
@@ -106,7 +106,7 @@ def decode_state(table: Mapping[bytes, bytes]) -> ReplicationState:
 
 
 class _Slots:
-    """Puts the records of slots together: one report of each."""
+    """Records of slots, combined into one report for each slot."""
 
     def __init__(self) -> None:
         self._heartbeats = defaultdict[str, list[SlotHeartbeat]](list)

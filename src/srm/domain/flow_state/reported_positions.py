@@ -1,7 +1,7 @@
-"""Which report of a partition is the newest: the one rule for everybody who reads slot reports.
+"""Choice of the newest position of a partition, the one rule for all readers of slot reports.
 
-A partition that has changed its slot, or whose slot has started again, is reported by several
-processes, and what came last says nothing about which of them owns it.
+Several processes report a partition that moved to another slot or whose slot restarted. The order
+in which reports arrive does not identify the owner.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from srm.domain.flow_state.replication_records import CopyId, PartitionPosition,
 
 
 def positions_by_copy(reports: Iterable[SlotReport]) -> dict[CopyId, list[PartitionPosition]]:
-    """Return what slots report about each copy, first what those tell that copy it now."""
+    """Return the reported positions of each copy, those of current owners first."""
     found: dict[CopyId, list[PartitionPosition]] = defaultdict(list)
     known = list(reports)
     for entries in (*(r.positions for r in known), *(r.former for r in known)):
@@ -25,12 +25,11 @@ def positions_by_copy(reports: Iterable[SlotReport]) -> dict[CopyId, list[Partit
 def newest_position(candidates: Iterable[PartitionPosition]) -> PartitionPosition | None:
     """Choose among the positions that several slots report for one copy.
 
-    Under one producer id the highest epoch is the owner. Epochs of different producer ids (an id
-    expires after a week without a claim, and an idle partition is not claimed at all) say nothing
-    about each other. Of those the one whose marker the target's log took under the latest leader
-    epoch counts: where that log has lost its end since, what was told before is further, and wrong.
-    Of one leader epoch, or where it is not known, it is the one that is furthest, as both logs only
-    grow. Of equals it is the first one.
+    Under one producer id the highest epoch is the owner. Epochs of different producer ids cannot be
+    compared. An id expires after a week without a claim, and an idle partition is not claimed.
+    Of those, the position whose marker has the latest leader epoch of the target counts. Older ones
+    can be further and wrong, as the target log may have been truncated since. With equal or unknown
+    leader epochs the furthest position counts, as both logs only grow. Of equals, the first counts.
     """
     owners: dict[int, PartitionPosition] = {}
     for candidate in candidates:

@@ -1,4 +1,4 @@
-"""What a slot says each second: that it is alive, and where its partitions stand.
+"""Records that slots write: heartbeats and positions.
 
 ==============================  =======================================  =========================
 key                             value                                    written
@@ -7,28 +7,27 @@ slot:<slot>:<incarnation>       :class:`SlotHeartbeat`                   every s
 slot:<slot>:<incarnation>:<n>   :class:`PositionGroup` of partitions     when a position changed,
                                 that the slot copies                     and every 30 s
 slot:<slot>:<incarnation>:left  :class:`PositionGroup` of partitions     once, when they leave
--<n>                            that it copies no more
+-<n>                            that it no longer copies
 ==============================  =======================================  =========================
 
-Each process that is a slot is an incarnation, and each key has one writer: the process it names. So
-nobody overwrites what another has told, whatever the order in which their records arrive.
+An incarnation is one process of a slot. Each key has one writer, the process it names. So no
+process overwrites the reports of another, in whatever order their records arrive.
 
-**No position is lost, wherever a process is killed.** A position leaves the log in two ways only. A
-live process replaces the record of a group by one that lacks a partition: before that it has
-written, and the broker has acknowledged, the last position of that partition in a ``left`` group,
-which nobody ever writes again. The driver deletes a record: of a process that is superseded, of a
-slot that is no more, or a ``left`` one, so nobody writes it any more; and only if each position in
-it is either told, at least as far, by a group that a live process keeps writing, or of topics that
-are gone (:mod:`srm.domain.flow_state.stale_positions`). A new process begins with new keys, so what
-its predecessor told stays until it has told the same itself.
+**No position is lost, wherever a process is killed.** A position leaves the log in two ways only:
 
-A group holds at most :data:`GROUP_SIZE` partitions, some 12 KB, so no record meets the limit of
-a broker (1 MiB), however many partitions a slot has.
+- A live process rewrites a group without a partition. Before that the broker has acknowledged the
+  partition's last position in a ``left`` group, which is never written again.
+- The driver deletes a record of a superseded process, of a removed slot, or a ``left`` one. Each of
+  its positions must be reported at least as far by a live process, or its topic must be deleted
+  (:mod:`srm.domain.flow_state.stale_positions`).
 
-Values: ``>BB`` format (4) and kind; then of a heartbeat ``>qqi`` generation, epoch milliseconds and
-number of partitions, ``>qq`` when the source was last heard and how fast it grew, and ``>16siq``
-remote topic id, partition and end of each log that continues after an open transaction; of a group
-varints (:mod:`.varints`), column by column, after the topic ids.
+A new process uses new keys, so its predecessor's reports stay until it has reported the same. A
+group holds at most :data:`GROUP_SIZE` partitions, about 12 KB, far below a broker's limit (1 MiB).
+
+Values begin with ``>BB`` format (4) and kind. A heartbeat has ``>qqi`` generation, epoch
+milliseconds and number of partitions, then ``>qq`` time and growth of the source. ``>16siq`` follow
+for each log that continues after an open transaction: remote topic id, partition, end. A group has
+topic ids, then varints (:mod:`.varints`), column by column.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ from srm.domain.text.json_records import decoding
 from srm.errors import IntegrityError
 
 GROUP_SIZE: Final = 64
-"""Most partitions in one record."""
+"""Maximum partitions in one record."""
 
 FORMAT: Final = 4
 _HEARTBEAT, _GROUP = 0, 1
@@ -70,12 +69,12 @@ _LEFT = "left-"
 
 
 def next_incarnation(seen: Iterable[Incarnation], now_ms: int) -> Incarnation:
-    """Return the incarnation of a process that starts, after those it has found in the log.
+    """Return the incarnation of a starting process, larger than all found in the log.
 
     Args:
-        seen: those found.
-        now_ms: epoch milliseconds, the least number to take. A log that was lost with its cluster
-            names nobody, and what the process before has on its way may yet come to the new one.
+        seen: incarnations found in the log.
+        now_ms: epoch milliseconds, the smallest number to use. A lost log names no incarnation, and
+            records of the previous process may still arrive.
     """
     number = max(max((known.number for known in seen), default=0) + 1, now_ms)
     return Incarnation(number, secrets.token_hex(4))
@@ -83,12 +82,12 @@ def next_incarnation(seen: Iterable[Incarnation], now_ms: int) -> Incarnation:
 
 @dataclass(frozen=True, slots=True)
 class SlotHeartbeat:
-    """Sign of life of the process that is a slot; ``partitions`` are those it copies.
+    """Heartbeat of the process of a slot; ``partitions`` is how many it copies.
 
-    ``source_heard_ms`` is when the source had last answered for all of them, by the same clock as
-    ``time_ms``; 0: never, or not told. ``source_growth`` is the most it grew by then, in offsets a
-    second, all these partitions together. ``held_back`` are the ends of their logs, by remote
-    topic id and number, where what stands behind a transaction that stays open is not copied.
+    ``source_heard_ms`` is the last answer of the source for all of them, by the clock of
+    ``time_ms``; 0 if never or unknown. ``source_growth`` is its largest growth until then, in
+    offsets a second, for all these partitions. ``held_back`` are ends of logs that are not copied
+    beyond an open transaction, by remote topic id and number.
     """
 
     slot: str
@@ -115,9 +114,9 @@ class SlotHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class PositionGroup:
-    """Positions of some partitions of a slot, all taken at the same moment.
+    """Positions of some partitions of a slot, all of the same moment.
 
-    ``name`` is a number, or that of partitions that have left.
+    ``name`` is a number, or that of a ``left`` group.
     """
 
     slot: str
@@ -133,12 +132,12 @@ class PositionGroup:
         number: int,
         positions: Iterable[PartitionPosition],
     ) -> PositionGroup:
-        """Make the ``number``-th group of partitions that a process copies no more."""
+        """Make the ``number``-th group of partitions that a process no longer copies."""
         return cls(slot, incarnation, f"{_LEFT}{number}", tuple(positions))
 
     @property
     def has_left(self) -> bool:
-        """Whether it is of partitions that have left: it is never written again."""
+        """Return True for a group of partitions that have left, which is never written again."""
         return self.name.startswith(_LEFT)
 
     def key(self) -> bytes:
@@ -165,10 +164,10 @@ class PositionGroup:
 
 
 def decode_slot_record(key: bytes, value: bytes) -> SlotHeartbeat | PositionGroup:
-    """Decode a record of a slot, of this format.
+    """Decode a record of a slot.
 
     Raises:
-        IntegrityError: the bytes are not one of the format this version knows.
+        IntegrityError: the bytes are not in the format this version knows.
     """
     with decoding("slot record", value):
         version, kind = _HEAD.unpack_from(value)

@@ -1,9 +1,9 @@
-"""Which positions nobody needs any more: what the driver may delete of the state topic.
+"""Positions in the state topic that the driver may delete.
 
-A slot writes the last position of a partition that leaves it once, and what its former process told
-stays behind too (:mod:`srm.domain.flow_state.slot_records`): the partition's next owner begins
-there. Once a live process tells a position that readers would choose instead, which takes the new
-owner to have read the old one, it is of no more use.
+A slot writes the last position of a leaving partition once. Reports of its former process stay, too
+(:mod:`srm.domain.flow_state.slot_records`), as the partition's next owner begins there. They are
+stale once a live process reports a position that readers prefer. The new owner can do so only after
+it has read the old position.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ COPIED_PREFIX = b"copied:"
 
 @dataclass(frozen=True, slots=True, order=True)
 class CopiedTopic:
-    """A topic that a flow copies or has copied: something may be known of it in the state topics.
+    """A topic that a flow copies or has copied, and that may have records in the state topics.
 
-    Written before anything is, and deleted after everything is: so a driver knows what to look for,
-    by name too, as brokers hide a topic that they do not let srm see. ``source_cluster`` and
-    ``target_cluster`` are Kafka's ids of the clusters: a topic is not gone because an address leads
-    to another cluster.
+    It is written before and deleted after all those records, so a driver knows which topics to look
+    for. It has names, too, as brokers hide topics that srm may not see. ``source_cluster`` and
+    ``target_cluster`` are Kafka's cluster ids: a topic is not gone because an address leads to
+    another cluster.
     """
 
     topic: str
@@ -55,7 +55,7 @@ class CopiedTopic:
 
 @dataclass(frozen=True, slots=True)
 class GoneTopics:
-    """Ids of topics that do not exist any more, each on its side."""
+    """Ids of deleted topics, of each side."""
 
     source: frozenset[str] = frozenset()
     target: frozenset[str] = frozenset()
@@ -67,14 +67,14 @@ def is_superseded(
     gone: GoneTopics,
     successors: Mapping[tuple[int, str], Iterable[PartitionPosition]],
 ) -> bool:
-    """Whether a position that nobody writes any more is of no more use.
+    """Return True if a position that no process writes any more can be deleted.
 
     Args:
         entry: the position.
-        live: positions that live processes keep telling, by copy.
-        gone: topics that do not exist any more.
-        successors: the same as ``live``, by partition number and target topic id: a topic that was
-            deleted and created again continues behind what its former self left on the target.
+        live: positions that live processes report, by copy.
+        gone: deleted topics.
+        successors: the same as ``live``, by partition number and target topic id. A recreated topic
+            continues after the records of its former self on the target.
     """
     topic_id, number, target_id = entry.copy_id
     if target_id in gone.target:
