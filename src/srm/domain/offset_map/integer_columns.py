@@ -1,10 +1,10 @@
-"""Columns of whole numbers in few bytes: varints (:mod:`.varints`), equal neighbours counted.
+"""Columns of whole numbers as varints (:mod:`.varints`), with repeats run-length encoded.
 
-A column is a list of stretches. Each begins with a header: twice the number of its values, plus one
-if they are all the same and only the first one follows. So a column of equal values costs three or
-four bytes, one of small values that differ a byte each.
+A column is a list of stretches. The header of each is twice the count of its values, plus one if
+all are equal and only the first one follows. A column of equal values takes three or four bytes. A
+column of small, different values takes one byte each.
 
-The numbers of a column are not negative; of such as may be, the caller writes folded ones.
+The numbers of a column are not negative; the caller folds numbers that may be.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from srm.domain.offset_map.runs import Offsets
 from srm.domain.offset_map.varints import LARGEST
 from srm.errors import IntegrityError
 
-_SHORTEST_REPEAT: Final = 8  # below that, a stretch of its own costs more time than it saves bytes
+_SHORTEST_REPEAT: Final = 8  # a shorter stretch costs more time than it saves bytes
 
 
 def encode(columns: Iterable[Offsets]) -> bytes:
-    """Write columns one after the other; how long each one is, the reader has to know.
+    """Encode columns one after the other; the reader must know their lengths.
 
     Raises:
         ValueError: a number is negative or too large.
@@ -53,10 +53,10 @@ def _stretches(column: Offsets) -> list[Offsets]:
 
 
 def decode(data: bytes | memoryview, sizes: Iterable[int]) -> list[Offsets]:
-    """Read columns of these sizes, which must be all there is; the caller bounds them.
+    """Decode columns of the given sizes, bounded by the caller; nothing may follow them.
 
     Raises:
-        IntegrityError: the bytes are something else.
+        IntegrityError: the bytes are not such columns.
     """
     try:
         numbers = varints.decode(data)
@@ -68,7 +68,7 @@ def decode(data: bytes | memoryview, sizes: Iterable[int]) -> list[Offsets]:
         column, at = _column(numbers, at, size)
         found.append(column)
     if at != len(numbers):
-        raise IntegrityError("more follows than there should be")
+        raise IntegrityError("bytes follow the last column")
     return found
 
 
@@ -81,7 +81,7 @@ def _column(numbers: Offsets, at: int, size: int) -> tuple[Offsets, int]:
         header = int(numbers[at])
         count, follow = header >> 1, 1 if header & 1 else header >> 1
         if not 0 < count <= left or at + 1 + follow > len(numbers):
-            raise IntegrityError("a column has a stretch of another length than it says")
+            raise IntegrityError("the length of a stretch in a column contradicts its header")
         values = numbers[at + 1 : at + 1 + follow]
         pieces.append(np.full(count, values[0]) if header & 1 else values)
         at += 1 + follow
@@ -90,17 +90,17 @@ def _column(numbers: Offsets, at: int, size: int) -> tuple[Offsets, int]:
 
 
 def running_total(first: int, steps: Offsets) -> Offsets:
-    """Return ``first``, and the sum of it and the steps up to each of them: one more than steps.
+    """Return ``first`` and its running sums with the steps: one value more than steps.
 
     Raises:
         IntegrityError: a sum is negative or too large for an offset.
     """
     low, high = (int(steps.min()), int(steps.max())) if len(steps) else (0, 0)
     beyond = max(-low, high) * len(steps) > LARGEST - first
-    if beyond:  # perhaps: that bound costs less than the sum
+    if beyond:  # perhaps: this bound is cheaper than the sum
         beyond = float(np.abs(steps.astype(float)).sum()) > LARGEST - first
     if not 0 <= first <= LARGEST or beyond:
-        raise IntegrityError("offsets grow beyond all bounds")
+        raise IntegrityError("offsets exceed the largest possible offset")
     totals = np.empty(len(steps) + 1, np.int64)
     totals[0] = 0
     np.cumsum(steps, out=totals[1:])

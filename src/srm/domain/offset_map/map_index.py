@@ -1,24 +1,24 @@
-"""Index of an offset map: where in the map topic the block is that holds an offset.
+"""Index of an offset map: places of blocks in the map topic.
 
-Full blocks get an entry in the partition's *chunk*; a full chunk gets one in its *root*, and a new
-chunk is begun. So the newest report leads to every block: it names the last block and the newest
-chunk, the chunk names the root, the root the full chunks, and chunks their blocks. Places are
-offsets in the partition of the map topic; compaction keeps them. A record at a place that has
-another key, or is gone, means that the place is stale: a later version of it may stand further on.
+A full block gets an entry in the partition's *chunk*. A full chunk gets one in its *root*, and a
+new chunk is begun. So the newest report leads to every block. It names the last block and the
+newest chunk. The chunk names the root, the root the full chunks, and chunks their blocks. Places
+are offsets in the partition of the map topic, which compaction keeps. A place is stale if its
+record is gone or has another key; a later version of the record may follow.
 
-Both are kept under keys of their own kind, which name the claim under which they are written: an
-owner that was stopped overwrites only its own.
+Chunks and roots have keys of their own kind, which name the claim of their writer. A stopped owner
+can overwrite only its own records.
 
 Key   ``>B 16s i 16s q q q``: kind (67 chunk, 82 root), source topic id, partition, target topic id,
 producer id and epoch of the claim, number of the chunk (0 for a root).
-Value ``>B q i i q q q``: format (1), place of the root (-1: none), number of entries, how many of
-the first ones are being deleted, source offset, target offset and place of the first entry; then
-columns (:mod:`srm.domain.offset_map.integer_columns`), folded but for the spans: gaps before the
-others on the source, spans of all, gaps and spans on the target, spans minus records, steps of the
-places, key minus first target offset, steps of the owners' producer ids and epochs (from 0).
+Value ``>B q i i q q q``: format (1), place of the root (-1: none), number of entries, number of
+first entries being deleted, source offset, target offset and place of the first entry. Columns
+follow (:mod:`srm.domain.offset_map.integer_columns`), folded except spans: gaps before the others
+on the source, spans of all, gaps and spans on the target, spans minus records, steps of the places,
+key minus first target offset, steps of the owners' producer ids and epochs (from 0).
 
-An entry that begins before the end of the one before it, on either side, cuts that one and all the
-others there: the source was truncated, or the target was, and what they held from there on is gone.
+An entry that begins before the end of the previous one, on either side, cuts all entries there. The
+source or the target was truncated, and their records from there on are gone.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from srm.errors import IntegrityError
 ENTRIES_PER_CHUNK: Final = 1024
 
 _FORMAT: Final = 1
-_MOST_ENTRIES: Final = 1 << 20  # what a damaged number may make us allocate: 512 million blocks
+_MOST_ENTRIES: Final = 1 << 20  # bounds the memory for a damaged number: 512 million blocks
 _KEY = struct.Struct(">B16si16sqqq")
 _HEAD = struct.Struct(">Bqiiqqq")
 
 
 class IndexKind(IntEnum):
-    """What kind of record of the index a key is of; no format of a block's key is among them."""
+    """Kind of an index record; no format of a block's key has the same number."""
 
     CHUNK = ord("C")
     ROOT = ord("R")
@@ -53,7 +53,7 @@ class IndexKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class IndexKey:
-    """What the key of a record of the index says."""
+    """Key of an index record."""
 
     kind: IndexKind
     topic_id: str
@@ -71,7 +71,7 @@ class IndexKey:
 class IndexEntry(NamedTuple):
     """A stretch of the map: a block, or in a root a whole chunk.
 
-    ``key_start`` and ``owner`` are those of its key: for a chunk, its number.
+    ``key_start`` and ``owner`` are those of its key; for a chunk ``key_start`` is its number.
     """
 
     source_start: int
@@ -91,14 +91,14 @@ class IndexEntry(NamedTuple):
 
     @classmethod
     def of_block(cls, block: MapBlock, place: int) -> IndexEntry:
-        """Return the entry of a block that stands at a place.
+        """Return the entry of a block at a place.
 
         Raises:
             IntegrityError: its runs contradict each other.
         """
         solid = solid_runs(block.runs)
         held = solid if len(solid) else block.runs
-        lowest = int(block.runs.sources.min())  # from there on a cut in the block cuts others, too
+        lowest = int(block.runs.sources.min())  # a cut in the block cuts others from there on
         return cls(
             lowest,
             max(held[-1].source_end, lowest),
@@ -112,7 +112,7 @@ class IndexEntry(NamedTuple):
 
 
 class Entries:
-    """An immutable table of entries in the order of the map, as arrays."""
+    """An immutable table of entries in map order, as arrays."""
 
     __slots__ = IndexEntry._fields
 
@@ -162,12 +162,12 @@ class Entries:
         return Entries([array[start:end] for array in self.arrays])
 
     def with_key(self, key_start: int, owner: tuple[int, int]) -> Offsets:
-        """Return the numbers of the entries with that end of a key, in order."""
+        """Return the numbers of the entries with this end of a key, in order."""
         owned = (self.owner_id == owner[0]) & (self.owner_epoch == owner[1])
         return np.flatnonzero(owned & (self.key_start == key_start))
 
     def with_records(self) -> Entries:
-        """Leave out those that hold none, but a cut."""
+        """Leave out entries without records, which are only cuts."""
         kept = self.records > 0
         return self if kept.all() else Entries([array[kept] for array in self.arrays])
 
@@ -181,8 +181,8 @@ class Entries:
 class IndexRecord:
     """A chunk or a root.
 
-    The blocks of the first ``deleted`` entries, or of the chunks that they stand for, lie below the
-    starts of both logs: readers take no notice of them, and their owner deletes them.
+    The blocks of the first ``deleted`` entries, or of their chunks, are before the starts of both
+    logs. Readers ignore them, and their owner deletes them.
     """
 
     key: IndexKey
@@ -220,30 +220,30 @@ class IndexRecord:
 
 
 def is_index_key(key: bytes) -> bool:
-    """Whether a record of the map topic is one of the index, and no block."""
+    """Return True for the key of an index record, False for the key of a block."""
     return len(key) == _KEY.size and key[0] in IndexKind.__members__.values()
 
 
 def decode_index_key(key: bytes) -> IndexKey:
-    """Decode the key of a record of the index.
+    """Decode the key of an index record.
 
     Raises:
-        IntegrityError: the bytes are something else.
+        IntegrityError: the bytes are not such a key.
     """
     try:
         kind, topic_id, partition, target_id, owner, epoch, number = _KEY.unpack(key)
         found = IndexKind(kind)
     except (struct.error, ValueError) as error:
-        raise IntegrityError(f"key {key.hex()} is none of an offset map's index: {error}") from None
+        raise IntegrityError(f"key {key.hex()} is not of an offset map's index: {error}") from None
     ids = topic_id_text(topic_id), partition, topic_id_text(target_id)
     return IndexKey(found, *ids, (owner, epoch), number)
 
 
 def decode_index(key: bytes, value: bytes) -> IndexRecord:
-    """Decode a record of the index.
+    """Decode an index record.
 
     Raises:
-        IntegrityError: the bytes are not one of a format this version knows.
+        IntegrityError: the bytes are not in a format this version knows.
     """
     found = decode_index_key(key)
     if value[:1] > bytes([_FORMAT]):
@@ -289,7 +289,7 @@ def _decode(key: IndexKey, value: bytes) -> IndexRecord:
         )
     )
     if int(entries.records.min()) < 0:
-        raise IntegrityError("an entry has fewer than no records")
+        raise IntegrityError("an entry has a negative number of records")
     return IndexRecord(key, entries, deleted, root_place)
 
 
@@ -297,18 +297,18 @@ def _bounds(first: int, spans: Offsets, gaps: Offsets) -> tuple[Offsets, Offsets
     starts = integer_columns.running_total(first, spans[:-1] + varints.unfold(gaps))
     integer_columns.running_total(0, spans)
     if float(starts.max()) + float(spans.max()) > varints.LARGEST:
-        raise IntegrityError("offsets grow beyond all bounds")
+        raise IntegrityError("offsets exceed the largest possible offset")
     return starts, starts + spans
 
 
 def block_key(record: IndexRecord, number: int) -> BlockKey:
-    """Return the key of the block that an entry of a chunk stands for."""
+    """Return the key of the block of a chunk's entry."""
     entry = record.entries[number]
     return BlockKey(record.key.topic_id, record.key.partition, entry.key_start, entry.owner)
 
 
 def chunk_key(root: IndexRecord, number: int) -> IndexKey:
-    """Return the key of the chunk that an entry of a root stands for."""
+    """Return the key of the chunk of a root's entry."""
     entry, key = root.entries[number], root.key
     return IndexKey(
         IndexKind.CHUNK,

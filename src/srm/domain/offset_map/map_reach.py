@@ -1,9 +1,9 @@
-"""The offset map of a partition as its newest report reaches it: last block, chunk, root.
+"""Offset map of a partition as its newest report reaches it: last block, chunk, root.
 
-What the report does not reach is no part of the map: an owner that was stopped wrote it, or it was
-cut off. The places in a report may be stale, where its owner was killed between writing a newer
-version of a record and telling of it, and the log cleaner ran since: then what stands there, if
-anything, has another key, and that is told apart here from a map that has ended there.
+Records out of the report's reach are not part of the map: a stopped owner wrote them, or they were
+cut off. Places in a report may be stale. That happens if its owner was killed between writing a
+newer version of a record and reporting it, and the log cleaner has run since. The record at such a
+place, if any, has another key. So it is distinguished here from a map that ends there.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ Rows = Mapping[int, tuple[bytes, bytes | None]]
 
 NO_ENTRIES: Final = Entries.of(())
 NO_BLOCKS: Final = MapEnd(-1, (-1, -1))
-"""What a report says of a map without blocks; without any MapEnd nothing is known of the map."""
+"""End in a report of a map without blocks; without any MapEnd the map is unknown."""
 
 
 class StalePlaceError(IntegrityError):
-    """A record does not stand where it is said to: its place is stale, or it is lost."""
+    """A record is not at its reported place: the place is stale, or the record is lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class MapTree:
     """The newest records of a partition's map, with their places; empty without any.
 
-    Blocks before the last one have their entries in the chunk, chunks before it theirs in the root.
+    Blocks before the last one have entries in the chunk. Chunks before it have theirs in the root.
     """
 
     last: MapBlock | None = None
@@ -55,12 +55,12 @@ class MapTree:
 
     @property
     def root_place(self) -> int:
-        """Place of the root, -1 where there is none."""
+        """Place of the root, -1 if there is none."""
         return self.chunk.root_place if self.chunk else -1
 
     @property
     def end(self) -> MapEnd:
-        """What a report says of it."""
+        """End of the map as a report names it."""
         if self.last is None:
             return NO_BLOCKS
         key = self.last.block_key
@@ -68,20 +68,20 @@ class MapTree:
 
     @property
     def chunks(self) -> Entries:
-        """Entries of the full chunks that are in use."""
+        """Entries of the full chunks in use."""
         return self.root.entries.slice(self.root.deleted) if self.root else NO_ENTRIES
 
     @property
     def blocks(self) -> Entries:
-        """Entries of the newest chunk that are in use."""
+        """Entries of the newest chunk in use."""
         return self.chunk.entries.slice(self.chunk.deleted) if self.chunk else NO_ENTRIES
 
     def entries(self, chunks: Mapping[int, IndexRecord] | None = None) -> Entries:
         """Return the entries of the whole map in order, the last block included.
 
         Args:
-            chunks: the full chunks that are loaded, by the number of their entry in
-                :attr:`chunks`; in place of the others stands that entry.
+            chunks: the loaded full chunks, by the number of their entry in :attr:`chunks`; the
+                result has the entries of the others themselves.
         """
         loaded = chunks or {}
         found, done, full = NO_ENTRIES, 0, self.chunks
@@ -96,7 +96,7 @@ class MapTree:
 
 
 def first_places(ends: Iterable[MapEnd]) -> set[int]:
-    """Return the places of last blocks and newest chunks, which have to be read first."""
+    """Return the places of last blocks and newest chunks, which are read first."""
     found = {place for end in ends for place in (end.place, end.index_place)}
     return found - {-1}
 
@@ -138,10 +138,10 @@ def with_root(copy_id: CopyId, tree: MapTree, rows: Rows) -> MapTree:
 
 
 def leads_to(chunk: IndexRecord, last: MapBlock | None) -> bool:
-    """Whether a chunk ends where the last block of a map begins, or lists that block, too.
+    """Return True if a chunk ends where the map's last block begins, or lists that block, too.
 
-    A report names its place only. Where the map topic has lost its end since, a chunk of another
-    time may stand there.
+    A report names only the chunk's place. If the map topic was truncated since, an unrelated chunk
+    may be there.
     """
     if last is None or last.previous is None or not len(chunk.entries):
         return True
@@ -152,7 +152,7 @@ def leads_to(chunk: IndexRecord, last: MapBlock | None) -> bool:
 
 
 def lists_before(root: IndexRecord, chunk: IndexRecord) -> bool:
-    """Whether a root has the chunks before a chunk, perhaps that one and later ones, too."""
+    """Return True if a root has the chunks before a chunk, perhaps also that and later ones."""
     number = chunk.key.number
     if len(root.entries.with_key(number, chunk.key.owner)):
         return True
@@ -174,7 +174,7 @@ def chunk_at(root: IndexRecord, number: int, rows: Rows) -> IndexRecord:
 
 
 def entry_block(chunk: IndexRecord, number: int, rows: Rows) -> MapBlock:
-    """Return the block that an entry of a chunk stands for.
+    """Return the block of a chunk's entry.
 
     Raises:
         StalePlaceError: the record is not where the entry says.
@@ -184,10 +184,10 @@ def entry_block(chunk: IndexRecord, number: int, rows: Rows) -> MapBlock:
 
 
 def block_at(wanted: BlockKey, place: int, rows: Rows) -> MapBlock:
-    """Return the block with a key that stands at a place.
+    """Return the block with a key at a place.
 
     Raises:
-        StalePlaceError: another record stands there, or none.
+        StalePlaceError: another record is there, or none.
         IntegrityError: it is damaged.
     """
     key, value = _row(place, rows)
@@ -219,5 +219,5 @@ def _row(place: int, rows: Rows) -> tuple[bytes, bytes]:
 
 def _stale(place: int) -> StalePlaceError:
     return StalePlaceError(
-        f"what stands at place {place} of the offset map topic is something else"
+        f"the record at place {place} of the offset map topic is missing or has another key"
     )

@@ -1,7 +1,7 @@
-"""The offset map of a partition put together from all its records in the map topic.
+"""Rebuild of a partition's offset map from all its records in the map topic.
 
-For when no report names places, or those it names are stale: written by a former version, lost, or
-left behind by a process that was killed. Everything here is what the topic holds, by key.
+Used if no report names places, or only stale ones. Those are from an old version, lost, or left by
+a killed process. Everything here is the content of the topic, by key.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from srm.errors import IntegrityError
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A record of the map topic and its place."""
+    """A record of the map topic, with its place."""
 
     place: int
     value: bytes
@@ -43,11 +43,12 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class RebuiltMap:
-    """What is left of a map, as a tree; with ``rewrite`` no index on the log leads to its blocks.
+    """The remains of a map, as a tree.
 
-    ``missing`` is the first block that it lacks, which is not there, or cannot be read: what came
-    after it is not in the tree. ``garbage`` are blocks that are not in the tree. ``producer_ids``
-    are those that any block names.
+    ``rewrite`` is true if no index in the log leads to its blocks.
+    ``missing`` is the first absent or unreadable block; the tree ends before it.
+    ``garbage`` are blocks outside the tree.
+    ``producer_ids`` are the producer ids of all blocks.
     """
 
     tree: MapTree = field(default_factory=MapTree)
@@ -59,7 +60,7 @@ class RebuiltMap:
 
 @dataclass(slots=True)
 class MapTable:
-    """All records of one copy's map; what cannot be read is in ``damaged``."""
+    """All records of one copy's map; ``damaged`` has the keys of unreadable blocks."""
 
     topic_id: str
     partition: int
@@ -70,7 +71,7 @@ class MapTable:
 
     @classmethod
     def of(cls, copy_id: CopyId, records: Mapping[bytes, Placed]) -> MapTable:
-        """Decode what can be decoded of the records of one source topic id and partition."""
+        """Decode the readable records of one source topic id and partition."""
         topic_id, partition, target_topic_id = copy_id
         found = cls(topic_id, partition)
         for key, record in records.items():
@@ -94,7 +95,7 @@ class MapTable:
 
 
 def rebuild(table: MapTable, end: MapEnd | None) -> RebuiltMap:
-    """Put a map together; ``end`` is what the newest report says of it, if anything."""
+    """Rebuild a map; ``end`` is its end in the newest report, None without one."""
     ids = frozenset(pid for block, _ in table.blocks.values() for pid in block.producer_ids)
     return replace(_rebuild(table, end), producer_ids=ids)
 
@@ -115,7 +116,7 @@ def _rebuild(table: MapTable, end: MapEnd | None) -> RebuiltMap:
 
 
 def _last(table: MapTable, end: MapEnd | None) -> tuple[MapBlock, int] | BlockKey | None:
-    """Return the last block; its key only if it is known to be missing."""
+    """Return the last block, or only its key if it is known to be missing."""
     if end is None:
         return newest_head(table.blocks.values())
     for key, found in table.blocks.items():
@@ -127,10 +128,10 @@ def _last(table: MapTable, end: MapEnd | None) -> tuple[MapBlock, int] | BlockKe
 def newest_head(
     blocks: Iterable[tuple[MapBlock, int]],
 ) -> tuple[MapBlock, int] | None:
-    """Return the block that none follows: of one producer id that of its latest claim.
+    """Return the block without a successor; of one producer id that of its latest claim.
 
-    Of claims under different producer ids, which tell no order, it is the one that reaches
-    furthest along the target.
+    Claims under different producer ids have no order. Of those, return the block that reaches
+    furthest on the target.
     """
     known = list(blocks)
     followed = {block.previous for block, _ in known}
@@ -168,7 +169,7 @@ def _tree_from_index(table: MapTable, last: MapBlock, place: int) -> RebuiltMap 
 
 
 def _tree_of(table: MapTable, tree: MapTree) -> RebuiltMap:
-    """Return a tree that the index of the topic holds, perhaps with more behind it."""
+    """Return a tree from the index of the topic, which may list more blocks after it."""
     chunk = tree.chunk
     stored = table.index.get(chunk.key) if chunk else None
     later = tree.last.block_key.target_start if tree.last else -1
@@ -185,7 +186,7 @@ def _chunks(table: MapTable) -> list[tuple[IndexRecord, int]]:
 
 
 def _numbers(record: IndexRecord) -> dict[tuple[int, tuple[int, int]], int]:
-    """Return the numbers of the entries that are in use, by the ends of their keys."""
+    """Return the numbers of the entries in use, by the ends of their keys."""
     return {
         (entry.key_start, entry.owner): number
         for number in range(record.deleted, len(record.entries))
@@ -194,7 +195,7 @@ def _numbers(record: IndexRecord) -> dict[tuple[int, tuple[int, int]], int]:
 
 
 def _whole(table: MapTable, chunk: IndexRecord, place: int, count: int) -> MapTree | None:
-    """Return the tree up to an entry of a chunk, if all blocks and chunks before stand there."""
+    """Return the tree up to an entry of a chunk, if all earlier blocks and chunks are in place."""
     cut = replace(chunk, entries=chunk.entries.slice(0, count), deleted=min(chunk.deleted, count))
     if not _holds(table, cut):
         return None
@@ -218,7 +219,7 @@ def _holds_chunk(table: MapTable, root: IndexRecord, number: int) -> bool:
 
 
 def _holds(table: MapTable, chunk: IndexRecord) -> bool:
-    """Whether all blocks of a chunk stand where it says."""
+    """Return True if all blocks of a chunk are where it says."""
     for number in range(chunk.deleted, len(chunk.entries)):
         found = table.blocks.get(block_key(chunk, number))
         if found is None or found[1] != chunk.entries[number].place:
@@ -227,7 +228,7 @@ def _holds(table: MapTable, chunk: IndexRecord) -> bool:
 
 
 def _tree_from_chain(table: MapTable, last: MapBlock) -> RebuiltMap:
-    """Follow the chain of blocks back, and take what comes before it."""
+    """Follow the chain of blocks back to its beginning."""
     chain = [table.blocks[last.block_key]]
     seen = {last.block_key}
     before = last.previous
@@ -247,7 +248,7 @@ def _tree_from_chain(table: MapTable, last: MapBlock) -> RebuiltMap:
 
 
 def _without(table: MapTable, missing: BlockKey) -> RebuiltMap:
-    """Return what comes before a block that is missing, and misses nothing itself."""
+    """Return the blocks before a missing block, as far as they are complete."""
     lost = min((missing, *table.damaged), key=lambda key: key.target_start)
     for chunk, place in _chunks(table):
         known = _numbers(chunk)
@@ -270,7 +271,7 @@ def _without(table: MapTable, missing: BlockKey) -> RebuiltMap:
 def _tree(
     table: MapTable, blocks: list[tuple[MapBlock, int]], missing: BlockKey | None
 ) -> RebuiltMap:
-    """Return a tree of blocks in order that is in no index."""
+    """Return a tree of blocks in order, none of which is in an index."""
     if not blocks:
         return RebuiltMap(missing=missing, garbage=(*table.blocks, *table.damaged))
     last, place = blocks[-1]
@@ -286,7 +287,7 @@ def _tree(
 
 
 def blocks_of(table: MapTable, tree: MapTree) -> list[MapBlock]:
-    """Return all blocks of a tree that was rebuilt from a table, in order."""
+    """Return all blocks of a tree rebuilt from a table, in order."""
     chunks: list[IndexRecord] = []
     if tree.root is not None:
         numbers = range(tree.root.deleted, len(tree.root.entries))

@@ -1,20 +1,20 @@
 """Wire format of the offset map topic: blocks of runs.
 
-A block is written again while it grows, at most once a second, and left alone once it is full. Its
-key names the claim under which it is written. So an owner that was stopped and wakes up late can
-overwrite its own blocks, never its successor's, who may have found the same runs in the logs.
+A block is rewritten while it grows, at most once a second, and never after it is full. Its key
+names the claim of its writer. So a stopped owner that resumes late can overwrite its own blocks,
+but not those of its successor, which may have found the same runs in the logs.
 
 Key   ``>B 16s i q q q``: format (2), source topic id, partition, target offset of the first run,
 producer id and epoch of the claim.
-Value ``>B B 16s H``: format (4), flags (1: the last run is open, 2: there is a block before this
+Value ``>B B 16s H``: format (4), flags (1: the last run is open, 2: another block precedes this
 one), target topic id, length of the source topic's name; the name in UTF-8; ``>H`` number of
 producer ids, ``>q`` each; with flag 2 ``>qqq``, the end of the key of the block before; ``>i``
 source leader epoch at the end of the last run; ``>iqq`` number of runs, source and target offset
 of the first one; then three columns (:mod:`srm.domain.offset_map.integer_columns`): the gaps before
 the other runs on the source (folded) and on the target (folded), and the counts of all of them.
 
-So the blocks of a partition are a chain, and one that is missing in the middle is found out: a map
-with a hole would take older offsets for later ones. Where the blocks are is in an index beside them
+So the blocks of a partition are a chain, and a missing block in the middle is detected. A map with
+a hole would translate to older offsets. A separate index has the places of the blocks
 (:mod:`srm.domain.offset_map.map_index`).
 """
 
@@ -36,7 +36,7 @@ KEY_FORMAT: Final = 2
 RUNS_PER_BLOCK: Final = 512
 MAP_PARTITIONS: Final = 8
 
-_MOST_RUNS: Final = 1 << 16  # what a damaged number may make us allocate
+_MOST_RUNS: Final = 1 << 16  # bounds the memory for a damaged number
 _OPEN, _HAS_PREVIOUS = 1, 2
 
 _KEY = struct.Struct(">B16siqqq")
@@ -60,16 +60,16 @@ def topic_id_text(topic_id: bytes) -> str:
 
 
 def map_partition(topic: str, partition: int) -> int:
-    """Partition of the map topic that holds the blocks of one source partition.
+    """Return the partition of the map topic with the blocks of one source partition.
 
-    By name, so that whoever copies a topic that was created anew finds what its former self left.
+    It depends on the topic's name, so a recreated topic finds the blocks of its former self.
     """
     return zlib.crc32(topic.encode() + struct.pack(">i", partition)) % MAP_PARTITIONS
 
 
 @dataclass(frozen=True, slots=True)
 class BlockKey:
-    """What a record key says."""
+    """Key of a block's record."""
 
     topic_id: str
     partition: int
@@ -86,15 +86,16 @@ class BlockKey:
 class MapBlock:
     """Runs of one source partition, with the producer ids that wrote them.
 
-    While ``open_end`` is set, the last run continues up to the position that the slot reports: so a
-    run that only grows is not written again and again. ``owner`` is producer id and epoch of the
-    claim; -1 and the target offset of its end for a run that was written without one. ``previous``
-    is the block that was the map's last one when this one was begun. ``source_epoch`` is the leader
-    epoch of the source where the last run ends, as long as it is here: with it a truncation is seen
-    even when no report is left; -1 if not known.
+    ``open_end``: the last run continues up to the slot's reported position, so that a run that only
+    grows is not rewritten.
+    ``owner`` is producer id and epoch of the claim. Without a claim it is -1 and the target offset
+    of the run's end.
+    ``previous`` is the map's last block when this one was begun.
+    ``source_epoch`` is the source leader epoch at the end of the last run, -1 if unknown. It
+    reveals a truncation even without a report.
 
-    The runs of a block grow on both sides. One that begins before the end of the block before it,
-    on either side, cuts that one and all the others there.
+    Runs of a block grow on both sides. A run that begins before the end of the previous block, on
+    either side, cuts all blocks there.
     """
 
     topic: str
@@ -109,12 +110,12 @@ class MapBlock:
     source_epoch: int = _UNKNOWN_EPOCH
 
     def __post_init__(self) -> None:
-        """Take runs in any form."""
+        """Convert the runs to :class:`Runs`."""
         object.__setattr__(self, "runs", Runs.of(self.runs))
 
     @property
     def block_key(self) -> BlockKey:
-        """What the record key says; the block must hold at least one run."""
+        """Key of the record; the block must hold at least one run."""
         return BlockKey(self.topic_id, self.partition, int(self.runs.targets[0]), self.owner)
 
     def key(self) -> bytes:
@@ -150,7 +151,7 @@ def decode_block_key(key: bytes) -> BlockKey:
     """Decode a record key.
 
     Raises:
-        IntegrityError: the bytes are not a key of this topic, of the format this version knows.
+        IntegrityError: the bytes are not a key in the format this version knows.
     """
     try:
         key_format, topic_id, partition, start, *owner = _KEY.unpack(key)
@@ -165,7 +166,7 @@ def decode_block(key: bytes, value: bytes) -> MapBlock:
     """Decode one record of the offset map topic.
 
     Raises:
-        IntegrityError: the bytes are not a block of the format this version knows.
+        IntegrityError: the bytes are not a block in the format this version knows.
     """
     found = decode_block_key(key)
     if value and value[0] != FORMAT:
@@ -227,5 +228,5 @@ def _runs(value: bytes, at: int) -> _Tail:
 
 
 def last_block(blocks: Iterable[MapBlock]) -> MapBlock:
-    """Return the block that reaches furthest along the target, of the latest claim among equals."""
+    """Return the block that reaches furthest on the target; of equals, that of the latest claim."""
     return max(blocks, key=lambda block: (int(block.runs.target_ends[-1]), block.owner))

@@ -1,7 +1,7 @@
-"""Which entries of a map's index are read for what is wanted of it, and which become one row. Pure.
+"""Choice of the index entries to read for wanted offsets, and of those joined into one row. Pure.
 
-A row of the map to be is an entry of the index, or several neighbours of which nothing is wanted.
-What later entries cut, and what cuts, is always read.
+A row of the future map is an entry of the index, or several neighbours without wanted offsets.
+Entries that later ones cut, and the entries that cut them, are always read.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ _Mask = npt.NDArray[np.bool_]
 
 
 class Need(NamedTuple):
-    """A record of the map topic: where it stood when that was told, and how its key begins."""
+    """A record of the map topic: its last reported place, and the prefix of its key."""
 
     place: int
     prefix: bytes
 
     def matches(self, key: bytes) -> bool:
-        """Whether a record with this key is meant."""
+        """Return True if a record with this key is meant."""
         return key.startswith(self.prefix)
 
 
 class Row(NamedTuple):
-    """One row of the map to be: ``need`` is read for it, ``run`` is all that it holds.
+    """One row of the future map: ``need`` is read for it, ``run`` is all that it holds.
 
-    ``limits`` are the first offsets of both sides that later rows have taken from it, ``floors``
-    the last ones that earlier rows have reached.
+    ``limits`` are the first offsets of both sides that later rows have taken from it.
+    ``floors`` are the last offsets that earlier rows have reached.
     """
 
     entry: IndexEntry
@@ -57,7 +57,7 @@ class Row(NamedTuple):
 
     @property
     def is_in_cut(self) -> bool:
-        """Whether later rows take something from it, or it from earlier ones."""
+        """Return True if later rows cut this row, or it cuts earlier ones."""
         entry = self.entry
         return (
             entry.source_end > self.limits[0]
@@ -69,7 +69,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Entries in the order of the map: ``need`` reads one of them; the last block was read."""
+    """Entries in map order; ``need`` returns what to read, None for the last block."""
 
     entries: Entries
     need: Callable[[int], Need] | None = None
@@ -78,7 +78,7 @@ class Table:
     def row(
         self, number: int, limits: tuple[int, int], floors: tuple[int, int], *, needed: bool
     ) -> Row:
-        """Return the row of an entry that is not joined with its neighbours."""
+        """Return the row of one entry, not joined with its neighbours."""
         entry = self.entries[number]
         if not needed or self.need is None:
             return Row(entry, limits=limits, floors=floors)
@@ -93,13 +93,13 @@ class Table:
 
 
 def full_chunks(root: IndexRecord | None, newest: IndexRecord | None) -> Table:
-    """Return the full chunks; a root that is newer than the report may list the newest one, too."""
+    """Return the full chunks; a root newer than the report may list the newest chunk, too."""
     end = (newest.key.number, newest.key.owner) if newest else None
     return _in_use(root, end, chunk_key, is_chunks=True)
 
 
 def full_blocks(chunk: IndexRecord | None, last: BlockKey | None = None) -> Table:
-    """Return the blocks of a chunk but for the last one of all, which was read already."""
+    """Return the blocks of a chunk without the map's last block, which was already read."""
     end = (last.target_start, last.owner) if last else None
     return _in_use(chunk, end, block_key)
 
@@ -111,7 +111,7 @@ def _in_use(
     *,
     is_chunks: bool = False,
 ) -> Table:
-    """Return the entries of a record that are in use, up to the one with the given end of a key."""
+    """Return the entries of a record in use, before the one with the given end of a key."""
     if record is None:
         return Table(Entries.of(()))
     entries = record.entries
@@ -134,9 +134,10 @@ def rows_of(
     limits: tuple[int, int] = (_FAR, _FAR),
     floors: tuple[int, int] = (-1, -1),
 ) -> list[Row]:
-    """Choose what is read of tables in a row; neighbours of which nothing is become one row.
+    """Choose what to read of consecutive tables; neighbours without wanted offsets become one row.
 
-    What later rows cut is always read, and what cuts: an index does not tell where in it that is.
+    Entries that later rows cut, and those that cut, are always read: an index does not hold the
+    place of a cut.
     """
     together = _point(floors)
     for table in tables:
@@ -153,7 +154,7 @@ def rows_of(
     for table in tables:
         entries, at = table.entries, 0
         own = slice(base, base + len(entries))
-        if table.is_chunks:  # one without records stands for blocks that cut each other
+        if table.is_chunks:  # an entry without records is of blocks that cut each other
             needed[own] |= entries.records <= 0
         alone = needed[own] | apart[own] | gone[own] | (entries.records <= 0)
         for number in np.flatnonzero(alone).tolist():
@@ -164,7 +165,7 @@ def rows_of(
                 (int(cuts.sources[place]), int(cuts.targets[place])),
                 (int(floor[0][place]), int(floor[1][place])),
             )
-            # One that is gone still tells what it cuts itself.
+            # A removed entry still has its own cuts.
             wanted = bool(needed[place]) and not gone[place]
             rows.append(table.row(number, *bounds, needed=wanted))
         rows += _join_rows(entries, at, len(entries))
@@ -173,7 +174,7 @@ def rows_of(
 
 
 def _join_rows(entries: Entries, first: int, stop: int) -> list[Row]:
-    """Return one row for entries of which nothing is wanted."""
+    """Return one row for entries without wanted offsets."""
     if first == stop:
         return []
     start, end = entries[first], entries[stop - 1]
@@ -187,7 +188,7 @@ def _join_rows(entries: Entries, first: int, stop: int) -> list[Row]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sought:
-    """What is wanted, sorted."""
+    """Wanted offsets, sorted."""
 
     sources: Offsets
     targets: Offsets
@@ -195,7 +196,7 @@ class Sought:
 
     @classmethod
     def of(cls, wanted: Wanted) -> Sought:
-        """Sort what is wanted."""
+        """Sort the wanted offsets."""
         return cls(
             np.array(sorted(wanted.sources), np.int64),
             np.array(sorted(wanted.targets), np.int64),
@@ -203,7 +204,7 @@ class Sought:
         )
 
     def runs_at(self, runs: Runs) -> list[int]:
-        """Return the numbers of the runs at what is wanted, in order, and of the last one."""
+        """Return the numbers of the runs at wanted offsets, in order, and of the last run."""
         first, last = runs[0], runs[-1]
         low, high = np.searchsorted(self.sources, (first.source_start, last.source_end))
         by_source = np.searchsorted(runs.source_ends, self.sources[low:high], "right")
@@ -213,7 +214,7 @@ class Sought:
         return sorted({number for number in at.tolist() if 0 <= number < len(runs)})
 
     def find(self, entries: Entries, cuts: Cuts, gone: _Mask) -> tuple[_Mask, _Mask]:
-        """Tell which entries must be apart from others, and which hold inside what is wanted."""
+        """Return masks: entries that must be separate, and entries with wanted offsets inside."""
         kept = np.flatnonzero(~gone)
         source_start, target_start = entries.source_start[kept], entries.target_start[kept]
         source_end = np.minimum(entries.source_end, cuts.sources)[kept]
@@ -240,7 +241,7 @@ def _point(place: tuple[int, int]) -> Entries:
 
 
 def _ends_before(ends: Offsets) -> Offsets:
-    """Return how far the entries before each one reach."""
+    """Return the largest end of all entries before each one."""
     before = np.full(len(ends), -1, np.int64)
     np.maximum.accumulate(ends[:-1], out=before[1:])
     return before

@@ -1,4 +1,4 @@
-"""What a caller wants to know of an offset map, so that only that is read."""
+"""Offsets that a caller needs from an offset map, so that only those are read."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from srm.domain.names.topics import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Offsets of one partition that will be asked for; how far the copy has come always is.
+    """Wanted offsets of one partition; the position is always wanted.
 
     Attributes:
-        sources: offsets of the source to translate, or to count from or up to.
-        targets: the same of the target.
+        sources: source offsets to translate, or to count from or up to.
+        targets: the same for the target.
         source_ranges: source offsets [from, to) of which every run is wanted.
     """
 
@@ -25,14 +25,14 @@ class Wanted:
 
     @classmethod
     def of(cls, sources: Iterable[int | None] = (), targets: Iterable[int | None] = ()) -> Self:
-        """Build it from offsets; None is no offset."""
+        """Build it from offsets; None is ignored."""
         return cls(
             frozenset(offset for offset in sources if offset is not None),
             frozenset(offset for offset in targets if offset is not None),
         )
 
     def covers(self, other: Wanted) -> bool:
-        """Whether whoever has this has the other."""
+        """Return True if this includes all offsets of the other."""
         return (
             self.sources >= other.sources
             and self.targets >= other.targets
@@ -48,6 +48,6 @@ class Wanted:
 
 
 WantedOffsets = Mapping[TopicPartition, Wanted]
-"""By source partition; of others only the position is wanted."""
+"""Wanted offsets by source partition; of other partitions only the position is wanted."""
 
 ALL_RUNS = Wanted(source_ranges=((-1, 2**63 - 1),))

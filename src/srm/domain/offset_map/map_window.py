@@ -1,4 +1,4 @@
-"""From the end of a partition's map, as a report names it, to what is wanted of it. Pure, no I/O.
+"""Load of a partition's map around wanted offsets, from the reported end of the map. Pure, no I/O.
 
 The report leads to the last block and the newest chunk, the chunk to the root, the root to the
 chunks, and those to their blocks (:mod:`srm.domain.offset_map.map_index`)::
@@ -8,8 +8,8 @@ chunks, and those to their blocks (:mod:`srm.domain.offset_map.map_index`)::
                                          the wanted        the wanted
                                          offsets           offsets
 
-What is not wanted stays one entry of the index: both ends, and how many records are in it. So a
-map of any length is read in four steps, and is as small in memory as what is wanted of it.
+Other stretches stay one index entry, with both ends and a record count. So a map of any length is
+read in four steps, and takes only the memory of the wanted parts.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _T = TypeVar("_T")
 
 
 Answers = Mapping[Need, tuple[bytes, bytes] | None]
-"""Key and value of what was needed; None for what is not in the topic any more."""
+"""Key and value of each need; None if the topic no longer holds it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedMap:
-    """A map around what was wanted; ``gap`` says what of it is lost, if anything.
+    """A map around the wanted offsets; ``gap`` names its lost parts, if any.
 
-    Without its last block a map has no position: nobody knows what is before that.
+    Without its last block a map has no position: the runs before it are unknown.
     """
 
     offset_map: OffsetMap
@@ -64,27 +64,27 @@ class LoadedMap:
 
 
 Steps = Generator[list[Need], Answers, LoadedMap]
-"""Yields what to read next and is sent the answers, until it returns the map."""
+"""Yields the records to read next, is sent the answers, and returns the map."""
 
 
 def unread(position: Position) -> OffsetMap:
-    """Return a map of which only the position is known: it cannot translate what is before that."""
+    """Return a map with a position only, which cannot translate offsets before it."""
     source, target = position.source_next, position.target_next
-    # More records than offsets: nobody takes it for a run.
+    # More records than offsets, so it cannot be mistaken for a run.
     everything = IndexEntry(-1, source, -1, target, source + target + 3, -1, 0, 0, 0)
     return OffsetMap.window(Entries.of([everything]), {}, position, open_end=False)
 
 
 class StaleIndexError(IntegrityError):
-    """The index of a map is not where the report says: the blocks themselves have to be read."""
+    """The index of a map is not where the report says; read the blocks themselves."""
 
 
 def load(copy: CopyId, end: MapEnd, position: Position | None, wanted: Wanted) -> Steps:
-    """Load the map of a copy around what is wanted.
+    """Load the map of a copy around the wanted offsets.
 
     Raises:
-        StaleIndexError: the index cannot be found, or read.
-        IntegrityError: what was loaded contradicts itself.
+        StaleIndexError: the index is missing or unreadable.
+        IntegrityError: the loaded records contradict each other.
     """
     if end == NO_BLOCKS:
         return LoadedMap(OffsetMap((), position))
@@ -122,7 +122,7 @@ def load(copy: CopyId, end: MapEnd, position: Position | None, wanted: Wanted) -
 
 
 def _runs(rows: Sequence[Row], lost: list[str]) -> Generator[list[Need], Answers, dict[int, Runs]]:
-    """Read the blocks that are needed; return what is known of rows by their numbers."""
+    """Read the needed blocks; return the known runs of rows by their numbers."""
     known = {number: Runs.of([row.run]) for number, row in enumerate(rows) if row.run}
     needs = {n: row.need for n, row in enumerate(rows) if row.need and not row.is_chunk}
     if needs:
@@ -138,9 +138,9 @@ def _runs(rows: Sequence[Row], lost: list[str]) -> Generator[list[Need], Answers
 def _narrow(
     rows: Sequence[Row], known: Mapping[int, Runs], sought: Sought
 ) -> tuple[list[IndexEntry], dict[int, Runs]]:
-    """Keep of the blocks only the runs at what is wanted, and the last one of all.
+    """Keep of each block only the runs at wanted offsets, and the last run of all.
 
-    A run needs nothing but its entry; where blocks cut each other, all of them stays.
+    A run needs only its entry. Blocks that cut each other are kept as a whole.
     """
     entries: list[IndexEntry] = []
     loaded: dict[int, Runs] = {}
@@ -158,7 +158,7 @@ def _narrow(
 
 
 def _grows(runs: Runs) -> bool:
-    """Whether each run has records and begins behind the one before it, on both sides."""
+    """Return True if each run has records and begins after the previous one, on both sides."""
     return bool(
         (runs.counts > 0).all()
         and (runs.sources[1:] >= runs.source_ends[:-1]).all()
@@ -167,7 +167,7 @@ def _grows(runs: Runs) -> bool:
 
 
 def _condense(runs: Runs, kept: Sequence[int]) -> list[IndexEntry]:
-    """Return an entry for each of these runs, and one for all between them."""
+    """Return one entry for each kept run, and one for all runs between two of them."""
     found: list[IndexEntry] = []
     at = 0
     for number in kept:
@@ -189,7 +189,7 @@ def _entry(runs: Runs) -> IndexEntry:
 def _expand(
     rows: Sequence[Row], sought: Sought, lost: list[str]
 ) -> Generator[list[Need], Answers, list[Row]]:
-    """Read the chunks that are needed and put the rows of their blocks in their places."""
+    """Read the needed chunks and replace their rows with the rows of their blocks."""
     needs = {number: row.need for number, row in enumerate(rows) if row.is_chunk and row.need}
     if not needs:
         return list(rows)
@@ -211,7 +211,7 @@ def _expand(
 
 
 def _of_copy(copy: CopyId, kind: IndexKind) -> bytes:
-    """Return how the keys of a copy's index records begin, whoever wrote them."""
+    """Return the common prefix of the keys of a copy's index records, of any owner."""
     return IndexKey(kind, *copy, (0, 0)).encode()[:_KEY_OF_COPY]
 
 
@@ -230,7 +230,7 @@ def _read(
     lost: list[str],
     what: str,
 ) -> _T | None:
-    """Decode what was read; note what cannot be, and what brings it back."""
+    """Decode an answer; note a missing or damaged record and its remedy."""
     try:
         if answer is not None:
             return decode(*answer)

@@ -1,6 +1,6 @@
-r"""The exact offset map of one partition: which target offset holds which source record.
+r"""Exact offset map of one partition, from source records to target offsets and back.
 
-A *run* is a stretch of consecutive source records that stand at consecutive target offsets::
+A *run* is a stretch of consecutive source records at consecutive target offsets::
 
     source offsets   100 101 102 103 104 (105 marker) 106 107
     target offsets    60  61  62  63  64               65  66
@@ -8,9 +8,9 @@ A *run* is a stretch of consecutive source records that stand at consecutive tar
 
 Invariants of :class:`OffsetMap`, for neighbouring runs a, b:
 
-- ``a.source_end <= b.source_start`` and ``a.target_end <= b.target_start``: both sides only grow,
-  so each record is in one run and each direction is a binary search;
-- two neighbours are never contiguous on both sides: such stretches are one run.
+- ``a.source_end <= b.source_start`` and ``a.target_end <= b.target_start``. Both sides only grow,
+  so each record is in one run and each direction is a binary search.
+- Two neighbours are never contiguous on both sides: such stretches are one run.
 
 Committed offsets are "next to read". Forward, the next record to read is the first copied one at
 or after the committed offset. Backward, everything before the committed offset has been read, so
@@ -42,15 +42,15 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far one partition is copied: the next source offset to read, the next target offset.
+    """Progress of one partition: the next source offset to read, the next target offset.
 
-    ``source_next`` also passes what is never copied (markers, aborted and compacted records), so
-    it can be ahead of the end of the last run. ``source_end`` is the source's last stable offset
-    when the position was taken: equal to ``source_next`` means nothing is left to copy.
+    ``source_next`` also passes records that are never copied (markers, aborted, compacted), so it
+    can be after the end of the last run. ``source_end`` is the source's last stable offset at that
+    moment. If it equals ``source_next``, nothing is left to copy.
 
-    A slot reports a position only after every run before it is in the map (see
-    :mod:`srm.replication.report.reporting`), so a position proves that no run before it is missing,
-    even when it stands behind a marker and touches no run.
+    A slot reports a position only after all runs before it are in the map (see
+    :mod:`srm.replication.report.reporting`). So a position proves that no run before it is missing,
+    even if it follows a marker and touches no run.
     """
 
     source_next: int
@@ -67,25 +67,25 @@ class Translated:
 
 @dataclass(frozen=True, slots=True)
 class NotCopiedYet:
-    """The map does not reach the offset yet; its end is ``remaining`` offsets away."""
+    """The offset is beyond the end of the map, by ``remaining`` offsets."""
 
     remaining: int
 
 
 @dataclass(frozen=True, slots=True)
 class NoMap:
-    """Nothing is known about this partition yet: it was never copied."""
+    """The partition was never copied, so it has no map yet."""
 
 
 Translation = Translated | NotCopiedYet | NoMap
 
 
 class OffsetMap:
-    """What is known of one partition, and how far the copy has come (None: no report yet).
+    """Known runs of one partition, and the reported position (None: no report yet).
 
-    A map that was loaded whole holds all runs. A *window* holds those around some offsets, and of
-    the others what the index says: it answers what it can prove, counts across what it does not
-    hold, and raises NotLoadedError where it would have to guess. Both are immutable.
+    A map loaded as a whole holds all runs. A *window* holds the runs around some offsets, and index
+    entries for the others. It answers what it can prove and counts across missing runs. It raises
+    NotLoadedError instead of guessing. Both are immutable.
     """
 
     __slots__ = ("_known_source_end", "_known_target_end", "_runs", "_spans", "position")
@@ -98,7 +98,7 @@ class OffsetMap:
         self._runs = runs
         self._spans = spans
         self.position = position
-        # Each translation asks for them.
+        # Every translation reads them.
         told = (position.source_next, position.target_next) if position else (None, None)
         self._known_source_end = _furthest(self.last_source_end, told[0])
         self._known_target_end = _furthest(self.last_target_end, told[1])
@@ -107,17 +107,17 @@ class OffsetMap:
     def of(
         cls, runs: Iterable[Run], position: Position | None = None, *, open_end: bool = True
     ) -> OffsetMap:
-        """Build the whole map from facts in any order.
+        """Build the whole map from runs in any order.
 
         With ``open_end`` the last run continues up to the position, if that is on its line.
 
         Raises:
-            IntegrityError: the facts contradict each other.
+            IntegrityError: the runs contradict each other.
         """
         facts = Runs.of(runs)
         joined = solid_runs(facts)
         cuts = facts.targets[facts.counts <= 0]
-        # A cut after the last run ends it: a position on its line is there by accident.
+        # A cut after the last run ends it: a position on its line is coincidence.
         if not len(joined) or (len(cuts) and int(cuts.max()) >= int(joined.target_ends[-1])):
             open_end = False
         return cls(_extend_last(joined, position) if open_end else joined, position)
@@ -131,18 +131,18 @@ class OffsetMap:
         *,
         open_end: bool = True,
     ) -> OffsetMap:
-        """Build a map of which some blocks are loaded.
+        """Build a map with some blocks loaded.
 
         Args:
-            entries: all blocks of the map in order, the last one included; of chunks that are not
+            entries: all blocks of the map in order, the last one included; for chunks that are not
                 loaded, their entry in the root.
-            loaded: the runs of blocks, by the number of their entry. With ``open_end`` the last
-                one must be among them, and all that later entries cut.
-            position: how far the copy has come.
-            open_end: whether the last run continues up to the position, if that is on its line.
+            loaded: the runs of blocks, by the number of their entry. With ``open_end`` it must
+                hold the last block, and all blocks that later entries cut.
+            position: the reported position.
+            open_end: True if the last run continues up to the position, if that is on its line.
 
         Raises:
-            NotLoadedError: a block that is needed in any case is not loaded.
+            NotLoadedError: a block that is always needed is not loaded.
             IntegrityError: runs of a block contradict each other.
         """
         known = {number: _in_order(runs) for number, runs in loaded.items()}
@@ -174,52 +174,52 @@ class OffsetMap:
 
     @property
     def known_runs(self) -> Runs:
-        """The runs that are loaded, all of them if the map is whole."""
+        """The loaded runs, all runs if the map is whole."""
         return self._spans.runs if self._runs is None else self._runs
 
     @property
     def records(self) -> int:
-        """How many copied records the map knows of."""
+        """Number of copied records in the map."""
         return self._spans.records
 
     @property
     def first(self) -> tuple[int, int] | None:
-        """Source and target offset of the first record that the map knows of, None without any."""
+        """Source and target offset of the first record in the map, None if it is empty."""
         spans = self._spans
         return (int(spans.source_start[0]), int(spans.target_start[0])) if len(spans) else None
 
     @property
     def first_source(self) -> int | None:
-        """Source offset of the first record that the map knows of, None without any."""
+        """Source offset of the first record in the map, None if it is empty."""
         return int(self._spans.source_start[0]) if len(self._spans) else None
 
     @property
     def last_source_end(self) -> int | None:
-        """Source offset after the last record that the map knows of, None without any."""
+        """Source offset after the last record in the map, None if it is empty."""
         return int(self._spans.source_end[-1]) if len(self._spans) else None
 
     @property
     def last_target_end(self) -> int | None:
-        """Target offset after the last record that the map knows of, None without any."""
+        """Target offset after the last record in the map, None if it is empty."""
         return int(self._spans.target_end[-1]) if len(self._spans) else None
 
     @property
     def known_source_end(self) -> int | None:
-        """Source offset up to which the map is complete, None where nothing is known."""
+        """Source offset up to which the map is complete, None if unknown."""
         return self._known_source_end
 
     @property
     def known_target_end(self) -> int | None:
-        """Target offset up to which the map is complete, None where nothing is known."""
+        """Target offset up to which the map is complete, None if unknown."""
         return self._known_target_end
 
     def forward(self, committed: int, target_log_start: int = 0) -> Translation:
-        """Target offset at which a reader of the source at ``committed`` continues.
+        """Return the target offset at which a reader of the source at ``committed`` continues.
 
         Args:
             committed: source offset of the next record to read.
-            target_log_start: first offset the target still holds; it matters only where no run is
-                known: does the target hold records that no run speaks of?
+            target_log_start: first offset that the target still holds. It matters only without
+                runs: it shows if the target holds records that are in no run.
 
         Raises:
             NotLoadedError: a window does not hold it.
@@ -236,7 +236,7 @@ class OffsetMap:
         return self._without_runs(committed, target_log_start) if end is None else Translated(end)
 
     def backward(self, committed: int) -> Translation:
-        """Source offset at which a reader of the target at ``committed`` continues.
+        """Return the source offset at which a reader of the target at ``committed`` continues.
 
         Args:
             committed: target offset of the next record to read.
@@ -261,7 +261,7 @@ class OffsetMap:
         """Count copied records at target offsets in ``[target_from, target_to)``.
 
         Raises:
-            NotLoadedError: a window does not hold what is at the ends.
+            NotLoadedError: a window does not hold the runs at the ends.
         """
         if target_from >= target_to:
             return 0
@@ -271,7 +271,7 @@ class OffsetMap:
         """Count copied records at source offsets in ``[source_from, source_to)``.
 
         Raises:
-            NotLoadedError: a window does not hold what is at the ends.
+            NotLoadedError: a window does not hold the runs at the ends.
         """
         if source_from >= source_to:
             return 0
@@ -281,7 +281,7 @@ class OffsetMap:
         if self.position is None:
             return NoMap()
         if committed < self.position.source_next and self.position.target_next > target_log_start:
-            # The target holds records, but no run says which: the position was read before them.
+            # The target holds records without runs: the position was read before them.
             return NoMap()
         return Translated(max(self.position.target_next, target_log_start))
 
@@ -303,7 +303,7 @@ def _furthest(end: int | None, told: int | None) -> int | None:
 
 
 def _in_order(runs: Runs) -> Runs:
-    """Return runs of one block as they count, though a run may cut the one before it."""
+    """Return the runs of one block after their cuts: a run may cut the one before it."""
     return runs if runs.grow() else solid_runs(runs)
 
 

@@ -1,7 +1,7 @@
-"""Runs of copied records, many of them in little memory.
+"""Runs of copied records, compact in memory.
 
-A :class:`Run` is one fact, and what callers count with; :class:`Runs` holds a whole block of them,
-or a whole map, in three arrays: 24 bytes a run instead of an object each.
+A :class:`Run` is one fact. :class:`Runs` holds a block of them, or a whole map, in three arrays.
+They take 24 bytes a run instead of an object each.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from srm.errors import IntegrityError
 Offsets = npt.NDArray[np.int64]
 
 FINGERPRINTS: Final = 1 << 53
-"""Different fingerprints; so many that any reader of JSON has whole numbers for them."""
+"""Number of different fingerprints; every JSON reader has exact whole numbers up to it."""
 _MIXING: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _EMPTY: Final[Offsets] = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Run:
-    """``count`` source records from ``source_start``, copied to ``target_start`` and on.
+    """``count`` source records from ``source_start``, copied to ``target_start`` and after.
 
-    Without records it is a *cut*: the source was truncated to ``source_start`` when the copy stood
-    at ``target_start``.
+    Without records it is a *cut*: the source was truncated to ``source_start`` when the copy was at
+    ``target_start``.
     """
 
     source_start: int
@@ -98,15 +98,15 @@ class Runs(Sequence[Run]):
 
     @property
     def records(self) -> int:
-        """How many records the runs hold."""
+        """Number of records in the runs."""
         return int(self.counts.sum())
 
     @property
     def fingerprint(self) -> int:
-        """Number of 53 bits that tells which pairs of offsets the runs hold.
+        """Fingerprint of 53 bits of the pairs of offsets in the runs.
 
-        However they are cut into runs it is the same, and that of two parts is the sum of theirs,
-        modulo 2^53. Others have the same one by accident alone: it is not made against anybody.
+        It does not depend on the division into runs. Fingerprints of two parts add up, modulo 2^53.
+        Other pairs have the same one only by accident; it does not resist attackers.
         """
         shifts = _mix(self.targets - self.sources)
         ends = _mix(shifts ^ self.source_ends) - _mix(shifts ^ self.sources)
@@ -144,7 +144,7 @@ class Runs(Sequence[Run]):
         return f"Runs({shown}{', ...' if len(self) > 3 else ''}; {len(self)} in all)"
 
     def before(self, source_offset: int, target_offset: int) -> Runs:
-        """Return what the runs hold in front of an offset of either side; both sides must grow."""
+        """Return the runs before an offset of either side; both sides must grow."""
         last = min(
             int(np.searchsorted(self.sources, source_offset)),
             int(np.searchsorted(self.targets, target_offset)),
@@ -161,14 +161,14 @@ class Runs(Sequence[Run]):
         return Runs(kept.sources, kept.targets, counts)
 
     def with_records(self) -> Runs:
-        """Leave out cuts, which hold none."""
+        """Leave out cuts."""
         kept = self.counts > 0
         if kept.all():
             return self
         return Runs(self.sources[kept], self.targets[kept], self.counts[kept])
 
     def grow(self) -> bool:
-        """Whether both sides only grow, as those of a map do and facts about one may not."""
+        """Return True if both sides only grow, as in a map; facts about one may not."""
         return bool(
             (self.sources[1:] >= self.source_ends[:-1]).all()
             and (self.targets[1:] >= self.target_ends[:-1]).all()
@@ -184,7 +184,7 @@ def _mix(numbers: Offsets) -> Offsets:
 
 
 def solid_runs(facts: Runs) -> Runs:
-    """Return what facts in any order say together, see :func:`coalesce`.
+    """Return the runs of facts in any order, see :func:`coalesce`.
 
     Raises:
         IntegrityError: two runs put different records at one target offset.
@@ -202,14 +202,14 @@ def solid_runs(facts: Runs) -> Runs:
 
 
 def coalesce(runs: Iterable[Run]) -> tuple[Run, ...]:
-    """Sort facts about one partition, and join or cut what they say of the same records.
+    """Sort facts about one partition, and join or cut facts about the same records.
 
-    The same stretch may be reported twice (by an owner that was stopped, and by its successor that
-    found the records in the log), so overlapping runs are fine while they agree.
+    Two owners may report the same stretch: one that was stopped, and its successor that found the
+    records in the log. So runs may overlap as long as they agree.
 
-    A source that was truncated gives other records the same offsets. So a cut, or a run, that
-    stands later on the target and begins at a lower source offset cuts the earlier ones: what they
-    held from there on has no source counterpart any more, and is a hole.
+    A truncated source gives its offsets to other records. So a cut or run that is later on the
+    target and begins at a lower source offset cuts the earlier ones. Their records from there on
+    have no source counterpart any more: they are a hole.
 
     Raises:
         IntegrityError: two runs put different records at one target offset.
@@ -232,7 +232,7 @@ def coalesce(runs: Iterable[Run]) -> tuple[Run, ...]:
 
 
 def _cut(runs: list[Run], source_offset: int) -> None:
-    """Take away what runs in order hold from a source offset on."""
+    """Remove the part of ordered runs from a source offset on."""
     while runs and runs[-1].source_end > source_offset:
         last = runs.pop()
         if last.source_start < source_offset:

@@ -1,8 +1,8 @@
-"""Both sides of an offset map as sorted arrays: what bisection finds, and what it must not guess.
+"""Both sides of an offset map as sorted arrays, for bisection that never guesses.
 
-A *span* is either a run, of which each record's place is known, or a stretch of the map that was
-not loaded, of which an index tells both ends and how many records it holds. What a stretch does not
-hold inside is never needed to count across it, nor to translate an offset at its ends.
+A *span* is a run or a stretch that was not loaded. A run has the place of each record. A stretch
+has both ends and a record count from the index. That suffices to count across it, and to translate
+an offset at its ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FAR: Final = np.int64(2**63 - 1)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spans:
-    """Spans in the order of the map; ``before`` counts the records before each, and all at last."""
+    """Spans in map order; ``before`` counts the records before each, and at last all records."""
 
     source_start: Offsets
     source_end: Offsets
@@ -39,7 +39,7 @@ class Spans:
 
     @classmethod
     def of_parts(cls, parts: Iterable[Runs | Entries]) -> Self:
-        """Return loaded and other stretches, in the order of the map, as spans."""
+        """Return loaded and other stretches as spans, in map order."""
         columns = [
             (part.sources, part.source_ends, part.targets, part.target_ends, part.counts)
             if isinstance(part, Runs)
@@ -74,7 +74,7 @@ class Spans:
 
     @property
     def records(self) -> int:
-        """How many records all spans hold."""
+        """Number of records in all spans."""
         return int(self.before[-1])
 
     @property
@@ -101,7 +101,7 @@ class Spans:
         return int(self.target_start[at]) + inside
 
     def backward(self, target_offset: int) -> int | None:
-        """Return the source offset after the last record before a target offset, if there is one.
+        """Return the source offset after the last record before a target offset, None if none.
 
         Raises:
             NotLoadedError: the record is in a stretch that is not loaded.
@@ -152,11 +152,11 @@ def _sums(counts: Offsets) -> Offsets:
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """What later entries of a map leave of earlier ones, after the source or target was truncated.
+    """Parts of earlier entries that later ones remove, after a truncation of source or target.
 
-    ``sources`` and ``targets`` are the first offsets that each entry does not hold any more because
-    of those after it; ``gone`` are entries of which nothing is left, ``cut`` such of which a part
-    is: what it holds can only be told by loading it.
+    ``sources`` and ``targets`` are the first offsets that each entry has lost to later ones.
+    ``gone`` are entries with nothing left.
+    ``cut`` are entries with a part left, which must be loaded to know its records.
     """
 
     sources: Offsets
@@ -186,7 +186,7 @@ def _lowest_after(starts: Offsets) -> Offsets:
 
 
 def window_parts(entries: Entries, loaded: Mapping[int, Runs]) -> list[Runs | Entries]:
-    """Return what is known of each entry, in order: its runs where they are loaded.
+    """Return each entry in order, or its runs if they are loaded.
 
     Raises:
         NotLoadedError: an entry is cut by later ones, and not loaded.
@@ -194,7 +194,7 @@ def window_parts(entries: Entries, loaded: Mapping[int, Runs]) -> list[Runs | En
     cuts = Cuts.between(entries)
     if missing := cuts.cut - loaded.keys():
         raise NotLoadedError(
-            f"the offset map was cut, and what holds source offsets from "
+            f"the offset map was cut, and the part from source offset "
             f"{entries.source_start[min(missing)]} on was not loaded"
         )
     parts: list[Runs | Entries] = []

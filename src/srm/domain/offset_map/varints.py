@@ -1,7 +1,7 @@
-"""Whole numbers in few bytes: seven bits a byte, lowest first, the highest bit says "more".
+"""Varints: whole numbers of seven bits a byte, lowest first; the highest bit means "more".
 
-As in Kafka's records and in protocol buffers. Numbers that may be negative are folded before: 0,
--1, 1, -2, ... become 0, 1, 2, 3, ...
+The same as in Kafka's records and in protocol buffers. Numbers that may be negative are folded
+first: 0, -1, 1, -2, ... become 0, 1, 2, 3, ...
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import numpy as np
 from srm.domain.offset_map.runs import Offsets
 
 LARGEST: Final = 2**62 - 1
-"""Largest number that can be folded: no offset comes near it."""
+"""Largest number that can be folded; offsets are far below it."""
 _LONGEST_BYTES: Final = 9  # 63 bits
 
 
 def fold(numbers: Offsets) -> Offsets:
-    """Turn numbers of either sign into such as are not negative."""
+    """Fold signed numbers into numbers that are not negative."""
     return np.asarray((numbers << 1) ^ (numbers >> 63), np.int64)
 
 
@@ -28,7 +28,7 @@ def unfold(numbers: Offsets) -> Offsets:
 
 
 def encode(numbers: Offsets) -> bytes:
-    """Write numbers one after the other; the reader has to know how many.
+    """Encode numbers one after the other; the reader must know their count.
 
     Raises:
         ValueError: a number is negative or too large.
@@ -36,7 +36,7 @@ def encode(numbers: Offsets) -> bytes:
     if not len(numbers):
         return b""
     if int(numbers.min()) < 0 or int(numbers.max()) > 2 * LARGEST + 1:
-        raise ValueError("a number is too large to be written, or negative")
+        raise ValueError("a number is negative or too large to be written")
     if int(numbers.max()) < 0x80:
         return numbers.astype(np.uint8).tobytes()
     width = 1
@@ -53,10 +53,10 @@ def encode(numbers: Offsets) -> bytes:
 
 
 def decode(data: bytes | memoryview) -> Offsets:
-    """Read all numbers that are there.
+    """Decode all numbers.
 
     Raises:
-        ValueError: one is cut short, or too long.
+        ValueError: a number is cut short or too long.
     """
     raw = np.frombuffer(data, np.uint8)
     last = raw < 0x80
