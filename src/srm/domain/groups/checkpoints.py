@@ -1,4 +1,4 @@
-"""Checkpoints: where each group stands on a source, and where it would continue.
+"""Checkpoints: the offset of each group on a source, and where it would continue.
 
 Four rows, two per flow (P and B are the clusters, ``Payments`` is produced on both)::
 
@@ -8,13 +8,13 @@ Four rows, two per flow (P and B are the clusters, ``Payments`` is produced on b
     commit on B in P.Payments  --B->P reverse-->  Payments   on P   map of P->B read backwards
 
 Forward follows MM2's MirrorCheckpointTask, reverse KIP-1098, both with the exact map instead of
-MM2's 64 offset syncs; what a commit means is decided in :mod:`srm.domain.groups.translation`. A
-checkpoint says where the group stands, whoever wrote the commit: that srm itself carried it over is
-a matter of :mod:`srm.domain.groups.group_sync` alone.
+MM2's 64 offset syncs. :mod:`srm.domain.groups.translation` translates the commits. A checkpoint is
+the group's offset, whichever client wrote the commit. :mod:`srm.domain.groups.group_sync` alone
+handles commits that srm itself carried over.
 
-Where the map does not reach a commit (the copy is behind, or its latest report is), the outcome
-says so with what remains. Its checkpoint is then the pair at which the map ends: both offsets of it
-are true, the group has read everything before, so nothing is skipped and less is re-read than from
+If the map does not reach a commit (the copy or its latest report lags), the outcome says so, with
+the remaining offsets. Its checkpoint is then the pair at the end of the map. Both of its offsets
+are true, as the group has read everything before. Nothing is skipped, and less is re-read than from
 an older checkpoint.
 """
 
@@ -42,9 +42,9 @@ CheckpointState = State | Literal["not-selected"]
 
 @dataclass(frozen=True)
 class Selection:
-    """Which topics and groups a flow checkpoints, and how topics are called on its target.
+    """Topics and groups that a flow checkpoints, and the names of topics on its target.
 
-    ``reverse_topics`` names replicas as they are called on the flow's source (``P.Payments`` on B).
+    ``reverse_topics`` names replicas as on the flow's source (``P.Payments`` on B).
     """
 
     flow: Flow
@@ -55,7 +55,7 @@ class Selection:
     reverse_enabled: bool
 
     def direction(self, topic: str) -> Direction | None:
-        """Say how commits on a topic of the flow's source are translated, None: not at all."""
+        """Return the direction of commits on a topic of the flow's source, None if unselected."""
         if self.policy.is_internal_topic(topic):
             return None
         if self.policy.topic_source(topic) == self.flow.target:
@@ -67,13 +67,13 @@ class Selection:
         return "forward"
 
     def mapped_topic(self, topic: str, direction: Direction) -> str:
-        """Name under which the map knows the topic: that on the source of the copying flow."""
+        """Return the topic's name in the map: that on the source of the copying flow."""
         if direction == "forward":
             return topic
         return self.policy.upstream_topic(topic) or topic
 
     def downstream_topic(self, topic: str, direction: Direction) -> str:
-        """Name of the topic on the flow's target."""
+        """Return the topic's name on the flow's target."""
         if direction == "forward":
             return self.policy.format_remote_topic(self.flow.source, topic)
         return self.mapped_topic(topic, direction)
@@ -84,17 +84,17 @@ class Selection:
         return TopicPartition(topic, partition.partition)
 
     def selects_group(self, group: str, commits: Mapping[TopicPartition, int]) -> bool:
-        """Whether a group is checkpointed: its name, and a commit on a forward or reverse topic."""
+        """Return True if the filter selects the group and it has a commit on a selected topic."""
         return self.groups.matches(group) and any(
             self.direction(partition.topic) is not None for partition in commits
         )
 
     def why_not(self, topic: str) -> str:
-        """Say why commits on a topic are not translated, with the command that changes it."""
+        """Return why commits on a topic are not translated, with the command that changes it."""
         return ": ".join(part for part in self.obstacle(topic) if part)
 
     def obstacle(self, topic: str) -> tuple[str, str]:
-        """Say why commits on a topic are not translated, and what changes it, if anything does."""
+        """Return why commits on a topic are not translated, and the remedy, empty if none."""
         flow = self.flow
         ends = f"--source {flow.source} --target {flow.target}"
         if self.policy.is_internal_topic(topic):
@@ -115,21 +115,21 @@ class Selection:
 
 
 FactsOf = Callable[[TopicPartition, Direction], PartitionFacts]
-"""Looks up what was fetched about a partition of the flow's source."""
+"""Looks up the facts of a partition of the flow's source."""
 IdsOf = Callable[[TopicPartition, TopicPartition], TopicIds]
-"""Looks up the ids of the topics of a partition and its counterpart, as they were before that."""
+"""Looks up the ids of the topics of a partition and its counterpart, as read before the facts."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOutcome:
-    """What became of one committed offset.
+    """Outcome of one committed offset.
 
     Attributes:
         upstream: the partition as named on the flow's source; ``upstream_offset`` is the commit.
-        downstream: the same partition on the flow's target, None where nothing selects it.
-        downstream_offset: where the group continues, or for an unfinished state where it would.
-        reached: upstream offset that ``downstream_offset`` stands for.
-        topic_ids: of both partitions; they were read before the commit and the map.
+        downstream: the same partition on the flow's target, None if not selected.
+        downstream_offset: where the group continues, or in an unfinished state would continue.
+        reached: upstream offset that corresponds to ``downstream_offset``.
+        topic_ids: of both partitions, read before the commit and the map.
 
     The others are those of :class:`.Translation`.
     """
@@ -152,7 +152,7 @@ class CheckpointOutcome:
 
     @property
     def checkpoint(self) -> Checkpoint | None:
-        """The MM2 checkpoint to keep, None where none is known to be true."""
+        """The MM2 checkpoint to write, None if none is known to be true."""
         if self.state != "translated" and self.state not in UNFINISHED:
             return None
         if self.downstream is None or self.downstream_offset is None or self.reached is None:
@@ -167,7 +167,7 @@ class CheckpointOutcome:
 
     @property
     def total_skipped(self) -> int:
-        """Records that the group could read on the source and will not find on the target."""
+        """Number of records that the group could read on the source but not on the target."""
         return self.dropped + self.refused + self.uncopied
 
 

@@ -1,8 +1,8 @@
-"""Whether srm may write a translated offset for a group: the decision for one partition.
+"""Decision for one partition: write a translated offset for a group, or leave the group's own.
 
-MM2 writes where the group has no offset or a lower one, and never lowers. That undoes a rewind (an
-operator resets a group to read again, MM2 puts back what the other cluster remembers) and never
-carries one over. With the ledger of own writes both intentions are kept:
+MM2 writes if the group has no offset or a lower one, and never lowers. That undoes a rewind (an
+operator resets a group to read again, MM2 restores the offset of the other cluster) and never
+carries one over. The ledger of own writes preserves both intentions:
 
 ========================================  ====================================================
 the group's offset on the target          decision for a translated offset t
@@ -10,17 +10,17 @@ the group's offset on the target          decision for a translated offset t
 none                                      write
 equal to t                                unchanged
 not ours, lower than srm's last write     leave: an operator rewound the group here
-lower than t                              write: own write or consumers, both are behind t
+lower than t                              write: own write or consumers, both are before t
 higher than t, own write for this flow    write: the group was rewound on the source
 higher than t                             leave: consumers (or another flow) are ahead here
 ========================================  ====================================================
 
-A commit on the source that srm itself carried over from the target is no progress of the group and
-is not carried back (``own-write``): this is the one place that asks. What came from a third cluster
-is news to the target.
+A commit on the source that srm itself carried over from the target is not progress of the group and
+is not carried back (``own-write``). Only this module checks that. A commit from a third cluster is
+new to the target.
 
-Only idle groups are written to at all, and every decision is taken again from the offsets read
-just before the write.
+srm writes only to idle groups. It repeats every decision with the offsets read just before the
+write.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from srm.domain.groups.translation import UNFINISHED
 from srm.domain.names.topics import Flow, TopicPartition
 
 IDLE: Final = frozenset({"empty", "dead"})
-"""States of a group that may be written to; any other, also an unknown one, counts as active."""
+"""States of a group that may be written to; any other or unknown state counts as active."""
 
 SyncAction = Literal[
     "write",
@@ -52,11 +52,11 @@ SyncAction = Literal[
 
 @dataclass(frozen=True, slots=True)
 class SyncDecision:
-    """What is done about one (group, partition) of the flow's target, and why.
+    """Action for one (group, partition) of the flow's target, with the reason.
 
     ``current`` is the committed offset found there (None: none), ``offset`` the translated one.
     With the action ``write`` the offset is the group's position once ``applied`` is true.
-    ``not-written`` was given up before the write, ``failed`` may or may not have been written.
+    ``not-written`` was abandoned before the write; ``failed`` may have been written or not.
     """
 
     group: str
@@ -69,7 +69,7 @@ class SyncDecision:
 
     @property
     def in_place(self) -> bool:
-        """Whether the offset is the group's position, written now or there before."""
+        """Return True if the offset is the group's position, written now or earlier."""
         return self.applied or self.action == "unchanged"
 
 
@@ -83,7 +83,7 @@ def decide(
     """Decide about one translated commit of an idle group.
 
     Args:
-        outcome: the translation; ``downstream`` has to be known.
+        outcome: the translation; ``downstream`` must be known.
         current: the group's committed offset on the flow's target.
         entry: srm's latest write for the group and partition on the flow's target.
         flow: the flow.
@@ -98,7 +98,7 @@ def decide(
         return replace(decision, reason=why)
     carried = upstream_entry if upstream_entry and upstream_entry.origin == flow.target else None
     if carried is not None and carried.owns(outcome.upstream_offset):
-        why = f"srm wrote this offset, {flow.target} knows it already"
+        why = f"srm wrote this offset, {flow.target} already has it"
         return replace(decision, action="own-write", reason=why)
     action, reason = _onto(outcome, offset, current, entry, flow.source)
     return replace(decision, action=action, offset=offset, reason=reason)
@@ -118,7 +118,7 @@ def _onto(
     if current < offset:
         return "write", f"replaces {current}"
     if entry is None or entry.origin != source or not entry.may_lower(current):
-        return "consumer-ahead", f"the group's own {current} is further than {offset}"
+        return "consumer-ahead", f"the group's own {current} is ahead of {offset}"
     if outcome.state in UNFINISHED:
         return "floor-kept", "the map does not reach the commit, so the offset is not lowered"
     return "write", f"the group was rewound on {source}, srm's own {current} follows"

@@ -1,16 +1,15 @@
-"""The ledger: group offsets that srm itself wrote on a cluster, kept on that cluster.
+"""Ledger of group offsets that srm itself wrote on a cluster, kept on that cluster.
 
-Flows run both ways, so an offset that one flow writes is read by the opposite flow as a commit of
-the group. Without a memory of its own writes srm would carry them back as if consumers had made
-progress, and an operator's rewind would be overwritten with what the other side still remembers.
+Flows run both ways, so the opposite flow reads an offset that one flow writes as a commit of the
+group. Without the ledger srm would carry its own writes back as progress of consumers. And it would
+overwrite an operator's rewind with the offset that the other side still has.
 
-An entry is written *before* the offset and says what was there and what shall be there. Until it
-is settled (the offset was read back) a crash can have left either value, so both count as ours;
-afterwards only the intended one does. It is kept in ``srm-ledger.internal``: one partition,
-compacted, JSON.
+An entry is written *before* the offset, with the old and the new offset. Until it is settled (the
+offset was read back) a crash can have left either value, so both count as srm's. Afterwards only
+the new one does. The topic is ``srm-ledger.internal``: one partition, compacted, JSON.
 
-Offsets mean something in one log alone, so an entry names its topic's id. An entry of a topic that
-was deleted and created again does not count.
+An offset is valid in one log only, so an entry has its topic's id. An entry of a topic that was
+deleted and created again does not count.
 """
 
 from __future__ import annotations
@@ -43,11 +42,12 @@ _TYPES: Final[Mapping[str, Any]] = {
 class LedgerEntry:
     """One write of a group offset by srm.
 
-    ``topic_id`` is that of the topic on the cluster of the ledger. ``previous`` is the offset found
-    before (None: the group had none) and ``previous_own`` whether srm had written that one too;
-    ``origin`` is the alias of the cluster whose commit was carried over, ``operation`` the run or
-    move that wrote it, ``settled`` whether the write was read back. ``time_ms`` is the timestamp of
-    its record, which brokers set; 0: it has none yet.
+    ``topic_id`` is that of the topic on the cluster of the ledger.
+    ``previous`` is the offset before the write (None: the group had none).
+    ``previous_own`` is true if srm had written that one too.
+    ``origin`` is the alias of the cluster whose commit was carried over.
+    ``operation`` is the run or move that wrote it; ``settled`` is true once it was read back.
+    ``time_ms`` is the timestamp of its record, which brokers set; 0 before it is written.
     """
 
     group: str
@@ -62,15 +62,15 @@ class LedgerEntry:
     time_ms: int = 0
 
     def owns(self, offset: int) -> bool:
-        """Whether a committed offset is this write, not a commit of a consumer or an operator."""
+        """Return True if a committed offset is this write, not one of a consumer or operator."""
         return offset == self.intended or (not self.settled and offset == self.previous)
 
     def may_lower(self, offset: int) -> bool:
-        """Whether a committed offset may be lowered: surely no commit of a consumer is undone."""
+        """Return True if lowering a committed offset certainly undoes no commit of a consumer."""
         return offset == self.intended or (self.previous_own and self.owns(offset))
 
     def as_settled(self) -> LedgerEntry:
-        """Return the entry after its write was read back, to be written now."""
+        """Return the entry after its write was read back, ready to be written."""
         return replace(self, settled=True, time_ms=0)
 
     def key(self) -> bytes:
@@ -78,13 +78,13 @@ class LedgerEntry:
         return ledger_key(self.group, self.topic_partition)
 
     def value(self) -> bytes:
-        """Encode the record value; one that is written again keeps the time of its first record."""
+        """Encode the record value; a rewritten entry keeps the time of its first record."""
         fields = {name: getattr(self, name) for name in _TYPES}
         return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, key: bytes, value: bytes, timestamp_ms: int = 0) -> LedgerEntry:
-        """Decode one record of the ledger topic; fields of later versions are passed over.
+        """Decode one record of the ledger topic; ignore fields of later versions.
 
         Args:
             key: of the record.
@@ -114,17 +114,17 @@ def ledger_key(group: str, partition: TopicPartition) -> bytes:
 
 
 def all_entries(records: Mapping[bytes, bytes]) -> Iterator[LedgerEntry]:
-    """Decode all records that can be, also those of topics that are gone."""
+    """Decode all readable records, also those of deleted topics."""
     for key, value in records.items():
         with suppress(IntegrityError):
             yield LedgerEntry.decode(key, value)
 
 
 class GroupLedger:
-    """All entries of one cluster that count, by group and partition as named on that cluster.
+    """All valid entries of one cluster, by group and partition as named on that cluster.
 
-    An entry is decoded when it is asked for: there are as many as all moves and syncs have ever
-    written, and a look asks for those of a few groups. A damaged record is passed over.
+    Entries are decoded on access: the ledger has those of all moves and syncs ever, and a caller
+    needs those of a few groups. A damaged record is skipped.
 
     Args:
         rows: the records of the whole topic, each value with its timestamp in epoch milliseconds.
@@ -138,7 +138,7 @@ class GroupLedger:
         self._topic_ids = topic_ids
 
     def topic_id(self, topic: str) -> str:
-        """Return the id of a topic, empty where the cluster has no such topic."""
+        """Return the id of a topic, empty if the cluster has no such topic."""
         return self._topic_ids.get(topic, "")
 
     def entries(self) -> Iterator[LedgerEntry]:
@@ -147,7 +147,7 @@ class GroupLedger:
         return (entry for entry in found if entry is not None)
 
     def entry(self, group: str, partition: TopicPartition) -> LedgerEntry | None:
-        """Return srm's latest write for a group and partition, None where it never wrote."""
+        """Return srm's latest write for a group and partition, None if it never wrote."""
         return self._find(ledger_key(group, partition))
 
     def _find(self, key: bytes) -> LedgerEntry | None:
@@ -157,8 +157,8 @@ class GroupLedger:
         try:
             found = LedgerEntry.decode(key, *row)
         except IntegrityError as error:
-            _log.error("%s; it is passed over", error)
-            del self._rows[key]  # so that one look logs it once
+            _log.error("%s; the record is skipped", error)
+            del self._rows[key]  # log it only once
             return None
         return found if found.topic_id == self.topic_id(found.topic_partition.topic) else None
 

@@ -1,8 +1,8 @@
-"""Record formats MirrorMaker 2 shares with the world: offset syncs, checkpoints, heartbeats.
+"""Record formats shared with MirrorMaker 2: offset syncs, checkpoints, heartbeats.
 
 Bit for bit those of MM2's OffsetSync, Checkpoint and Heartbeat classes (unchanged from Kafka 2.4 to
-4.4), so that MirrorClient, RemoteClusterUtils and people's own tools read what srm writes. Integers
-are big-endian and signed; a string is an INT16 length in bytes and UTF-8.
+4.4), so that MirrorClient, RemoteClusterUtils and users' tools read srm's records. Integers are
+big-endian and signed; a string is an INT16 length in bytes and UTF-8.
 
 ===========  ==================================  ==================================================
 record       key                                 value
@@ -12,11 +12,11 @@ Checkpoint   group, topic, INT32 partition       INT16 0, INT64 upstream, INT64 
 Heartbeat    source alias, target alias          INT16 0, INT64 epoch ms
 ===========  ==================================  ==================================================
 
-All of them live in partition 0 of their topic. MM2's readers fail on null values in two of the
-three topics, so none of these records is ever deleted with a tombstone.
+All are in partition 0 of their topic. MM2's readers fail on null values in two of the three topics,
+so srm never deletes these records with a tombstone.
 
-The metadata of a checkpoint is free text, which MM2 copies from the commit. srm keeps the ids of
-both topics there: ``srm:<id on the source>:<id on the target>``.
+The metadata of a checkpoint is free text, which MM2 copies from the commit. srm stores the ids of
+both topics in it: ``srm:<id on the source>:<id on the target>``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TIME = struct.Struct(">q")
 
 @dataclass(frozen=True, slots=True)
 class OffsetSync:
-    """One copied record at both its offsets; the topic is named as on the flow's source."""
+    """Both offsets of one copied record; the topic is named as on the flow's source."""
 
     topic_partition: TopicPartition
     upstream_offset: int
@@ -75,7 +75,7 @@ class OffsetSync:
 
 @dataclass(frozen=True, slots=True)
 class TopicIds:
-    """Ids of one topic on a flow's source and on its target; empty: not known, or no such topic."""
+    """Ids of one topic on a flow's source and on its target; empty if unknown or not existing."""
 
     source: str
     target: str
@@ -86,7 +86,7 @@ class TopicIds:
 
     @classmethod
     def of_metadata(cls, text: str) -> TopicIds | None:
-        """Decode the metadata of a checkpoint, None where srm did not write it."""
+        """Decode the metadata of a checkpoint, None if srm did not write it."""
         source, _, target = text.removeprefix(_IDS).partition(":")
         return cls(source, target) if text.startswith(_IDS) and target else None
 
@@ -96,7 +96,7 @@ NO_IDS: Final = TopicIds("", "")
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where a group continues after a move: both offsets are "next to read".
+    """Offsets at which a group continues after a move: both are "next to read".
 
     The topic is named as on the flow's *target*: ``P.Payments`` for a forward checkpoint of P->B,
     ``Payments`` for a reverse one.
@@ -134,16 +134,16 @@ class Checkpoint:
 
     @property
     def topic_ids(self) -> TopicIds | None:
-        """Ids of the topics that the offsets are of, None in a checkpoint of MM2."""
+        """Ids of the topics of the offsets, None in a checkpoint of MM2."""
         return TopicIds.of_metadata(self.metadata)
 
     def at_the_start(self) -> Checkpoint:
-        """Return the checkpoint of a group that has read nothing of these topics."""
+        """Return the checkpoint of a group that has read no record of these topics."""
         return replace(self, upstream_offset=0, downstream_offset=0, metadata="")
 
     @staticmethod
     def group_of(key: bytes) -> str:
-        """Return the group that a record key speaks of.
+        """Return the group of a record key.
 
         Raises:
             IntegrityError: the bytes are not the key of a checkpoint.
@@ -169,7 +169,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Sign of life of a flow; the record's own timestamp is the same ``time_ms``."""
+    """Heartbeat of a flow; the record's own timestamp is the same ``time_ms``."""
 
     flow: Flow
     time_ms: int
@@ -198,7 +198,7 @@ class Heartbeat:
 
 
 class _Fields:
-    """Reads fields in order from a key and a value, and says which record was damaged."""
+    """Reader of fields in order from a key and a value; errors name the damaged record."""
 
     def __init__(self, kind: str, key: bytes, value: bytes) -> None:
         self._kind = kind

@@ -1,16 +1,16 @@
-"""Whether a translated offset is right, by the records that stand at both places; pure.
+"""Proof of a translated offset by the records at both places; pure.
 
-A translation says that a group which stands at an offset of the original stands at another of the
-copy. That is proven by what a reader gets on either side::
+A translation maps a group's offset in the original to an offset in the copy. The next records that
+a reader gets on either side prove it::
 
     original      ... 94  95  96 ...      next record: the one at 95
     copy          ... 95  96  97 ...      next record: the one at 96, and it is the same
 
-Where one side has no next record (the end of a log, not copied yet), or not the same one
-(compaction, retention, records that are never copied), the pairs that the map itself names are
-looked at: the copy of the original's next record, the original of the copy's, and the last pair
-before the place. A verdict is ``proven`` or ``disproved`` only by records that were read;
-everything else is ``unproven``, with the reason.
+One side may have no next record (end of the log, not copied yet), or a different one (compaction,
+retention, records that are never copied). Then pairs from the map are compared: the copy of the
+original's next record, the original of the copy's, and the last pair before the place. Only records
+that were read make a verdict ``proven`` or ``disproved``. All others are ``unproven``, with the
+reason.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OWN_HEADERS: Final = frozenset({PROVENANCE_HEADER, SOURCE_OFFSETS_HEADER})
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the records say of one translation; ``reason`` is evidence, or what is missing."""
+    """Verdict of the records on one translation; ``reason`` is evidence, or what is missing."""
 
     state: ProofState
     reason: str = ""
@@ -48,7 +48,7 @@ PROVEN: Final = Verdict("proven")
 class TranslationClaim:
     """One translation: both offsets are "next to read".
 
-    ``skipped``: whether the translation itself says that records are missing from the copy.
+    ``skipped`` is true if the translation itself says that the copy lacks records.
     """
 
     facts: PartitionFacts
@@ -58,18 +58,18 @@ class TranslationClaim:
 
     @property
     def key(self) -> tuple[Direction, TopicPartition, int, int]:
-        """What makes two claims the same."""
+        """Identity of the claim."""
         facts = self.facts
         return facts.direction, facts.upstream, self.upstream_offset, self.downstream_offset
 
     @property
     def original(self) -> Place:
-        """The place in the original."""
+        """Place in the original."""
         return self._sides()[0]
 
     @property
     def copy(self) -> Place:
-        """The place in the copy."""
+        """Place in the copy."""
         return self._sides()[1]
 
     def _sides(self) -> tuple[Place, Place]:
@@ -82,14 +82,14 @@ class TranslationClaim:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """An original offset and the one of its copy, as the map has them."""
+    """An original offset and that of its copy, from the map."""
 
     original: int
     copy: int
 
 
 class Pairs:
-    """The pairs of a claim's map; None: there is none, or the loaded part does not say."""
+    """Pairs of a claim's map; None if there is no pair, or the loaded part does not have it."""
 
     def __init__(self, claim: TranslationClaim) -> None:
         self._map: OffsetMap = claim.facts.offset_map
@@ -110,7 +110,7 @@ class Pairs:
         return self._ask(lambda: self._last_before(self._copy_offset))
 
     def reaches(self, original_offset: int) -> bool:
-        """Whether the map knows what became of an original offset."""
+        """Return True if the map is complete up to an original offset."""
         known = self._map.known_source_end
         return known is not None and original_offset < known
 
@@ -139,10 +139,10 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What may rightly keep records of one side from being on the other.
+    """Legitimate reasons for records of one side to be missing on the other.
 
-    ``original_start`` and ``copy_start`` are where the logs begin now; the flags say that a log is
-    compacted; ``is_left_out`` says of an original record that the flow does not copy such ones.
+    ``original_start`` and ``copy_start`` are the current log starts. The flags mark compacted logs.
+    ``is_left_out`` is true for an original record that the flow does not copy.
     """
 
     original_start: int
@@ -154,9 +154,9 @@ class Circumstances:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The records that were read for a claim, and more of them where the next ones do not do.
+    """Records read for a claim, with more than the next ones if those do not suffice.
 
-    ``originals`` and ``copies`` are what stands from an offset on, None where nothing does.
+    ``originals`` and ``copies`` hold the first record from an offset on, None if there is none.
     """
 
     next_original: ComparedRecord | None
@@ -167,15 +167,15 @@ class Evidence:
 
 
 def alike(original: ComparedRecord, copy: ComparedRecord) -> bool:
-    """Whether one is a copy of the other, as a flow copies records."""
+    """Return True if one record is a copy of the other, as a flow copies records."""
     return not differences(original, copy)
 
 
 def differences(original: ComparedRecord, copy: ComparedRecord) -> tuple[str, ...]:
-    """Name the fields in which a copy is not what a flow makes of an original.
+    """Return the fields in which a copy differs from what a flow makes of an original.
 
-    Headers that srm may add are left aside, on both sides; so is a time that the broker of the copy
-    has set itself.
+    Headers that srm may add are ignored on both sides. So is a timestamp that the copy's broker has
+    set itself.
     """
     plain = original._replace(headers=_plain(original.headers))
     other = copy._replace(headers=_plain(copy.headers))
@@ -193,18 +193,18 @@ def _plain(headers: Headers) -> Headers:
 def is_plain_proof(
     claim: TranslationClaim, next_original: ComparedRecord | None, next_copy: ComparedRecord | None
 ) -> bool:
-    """Whether the next records alone prove a claim: they are the same on both sides."""
+    """Return True if the next records alone prove a claim: they are the same on both sides."""
     if next_original is None or next_copy is None:
         return False
     pair = Pairs(claim).of_original(next_original.offset)
-    passed_over = pair is not None and pair.copy < claim.copy[1]  # records that are all alike
+    passed_over = pair is not None and pair.copy < claim.copy[1]  # a series of equal records
     return not passed_over and alike(next_original, next_copy)
 
 
 def wanted_records(
     claim: TranslationClaim, next_original: ComparedRecord | None, next_copy: ComparedRecord | None
 ) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the offsets, of original and copy, whose records are wanted to judge a claim."""
+    """Return the offsets of the records, in original and copy, that are needed to judge a claim."""
     pairs = Pairs(claim)
     last = pairs.last()
     found = [last]
@@ -213,7 +213,7 @@ def wanted_records(
     if next_copy is not None:
         found.append(pairs.of_copy(next_copy.offset))
     known = [pair for pair in found if pair is not None]
-    # Behind the last pair, or from the beginning: what the map does not know of.
+    # After the last pair, or from the beginning: records that are not in the map.
     behind = Pair(-1, -1) if last is None else last
     return (
         frozenset({behind.original + 1, *(pair.original for pair in known)}),
@@ -222,14 +222,14 @@ def wanted_records(
 
 
 def judge(claim: TranslationClaim, evidence: Evidence) -> Verdict:
-    """Decide what the records say of a claim."""
+    """Judge a claim by the records."""
     if is_plain_proof(claim, evidence.next_original, evidence.next_copy):
         return PROVEN
     return _Judgement(claim, evidence).verdict()
 
 
 class _Judgement:
-    """The decision of one claim whose next records alone do not prove it."""
+    """Judgement of a claim that its next records alone do not prove."""
 
     def __init__(self, claim: TranslationClaim, evidence: Evidence) -> None:
         self._claim = claim
@@ -256,13 +256,13 @@ class _Judgement:
         return self._by_next_copy() or self._by_last_pair()
 
     def _by_copy_of(self, first: ComparedRecord, pair: Pair) -> Verdict:
-        """Judge by the copy of the original's next record, which the map names."""
+        """Judge by the copy of the original's next record, according to the map."""
         copy = self._copy_at(pair.copy)
         if copy is None:
             if self._around.copy_start <= pair.copy and not self._around.copy_compacted:
                 return self._wrong(
-                    f"{self._copy} has no record at {pair.copy}, where the map says that the one "
-                    f"at {first.offset} of {self._original} stands"
+                    f"{self._copy} has no record at {pair.copy}, the place of the copy of "
+                    f"{first.offset} of {self._original} in the map"
                 )
             return self._by_next_copy() or self._by_last_pair()
         if fields := differences(first, copy):
@@ -272,7 +272,7 @@ class _Judgement:
         return self._by_next_copy() or PROVEN
 
     def _by_next_copy(self) -> Verdict | None:
-        """Judge by the original of the copy's next record; None: that says nothing."""
+        """Judge by the original of the copy's next record; None if it proves nothing."""
         copy = self._evidence.next_copy
         pair = None if copy is None else self._pairs.of_copy(copy.offset)
         if copy is None or pair is None:
@@ -284,14 +284,14 @@ class _Judgement:
             return self._wrong(self._describe_split(pair))
         if original is None:
             return self._wrong(
-                f"{self._original} has no record at {pair.original}, where the map says that the "
-                f"one at {copy.offset} of {self._copy} comes from"
+                f"{self._original} has no record at {pair.original}, the place of the original of "
+                f"{copy.offset} of {self._copy} in the map"
             )
         fields = differences(original, copy)
         return self._wrong(self._differ(pair, fields)) if fields else PROVEN
 
     def _by_last_pair(self) -> Verdict:
-        """Judge by the last record that the map has before the place."""
+        """Judge by the last record in the map before the place."""
         pair = self._pairs.last()
         if pair is None:
             return self._by_nothing_copied()
@@ -302,17 +302,17 @@ class _Judgement:
             if pair.original >= self._original_offset:
                 return self._wrong(self._describe_split(pair))
             if self._stands_between(pair):
-                return Verdict("unproven", "there is a record that the map does not know")
+                return Verdict("unproven", "there is a record that is not in the map")
             return PROVEN
         gone = self._original if original is None else self._copy
-        return Verdict("unproven", f"no record to compare: those around it are gone from {gone}")
+        return Verdict("unproven", f"no record to compare: those nearby are gone from {gone}")
 
     def _may_be_gone(self, pair: Pair) -> bool:
-        """Whether the original of a pair may rightly not be there any more."""
+        """Return True if retention or compaction may have deleted the original of a pair."""
         return self._around.original_start > pair.original or self._around.original_compacted
 
     def _stands_between(self, pair: Pair) -> bool:
-        """Whether a record is between the last pair and the place on the side that is read on."""
+        """Return True if a record is between the last pair and the place, on the side read next."""
         if self._claim.facts.direction == "forward":
             following, place = self._evidence.copies.get(pair.copy + 1), self._copy_offset
         else:
@@ -322,20 +322,20 @@ class _Judgement:
             )
         if following is None or following.offset >= place:
             return False
-        # What was discarded is stepped over by decision.
+        # A decision skips discarded records.
         return self._claim.facts.direction == "forward" or not any(
             first <= following.offset and place <= end
             for first, end in self._claim.facts.losses.discarded
         )
 
     def _by_nothing_copied(self) -> Verdict:
-        """Judge a place in a copy that has never had a record."""
+        """Judge a place in a copy that never had a record."""
         first = self._evidence.originals.get(0)
         nothing = self._evidence.copies.get(0, _UNREAD) is None
         begins = first is None or self._original_offset <= first.offset
         if nothing and begins:
             return PROVEN
-        why = "the part of the map that was loaded does not say" if self._pairs.unknown else ""
+        why = "the loaded part of the map does not show one" if self._pairs.unknown else ""
         return Verdict("unproven", f"no pair of records to compare{why and ': '}{why}")
 
     def _may_be_missing(self, original: ComparedRecord) -> bool:

@@ -1,7 +1,7 @@
-"""What was proven of a flow's checkpoints when they were last emitted: one record for each flow.
+"""Proof results of a flow's last emission of checkpoints: one record for each flow.
 
-It is kept in ``srm-moves.internal`` on the target, under ``proof:<flow>``, so it can be read when
-the source is gone.
+The records are in ``srm-moves.internal`` on the target, under ``proof:<flow>``, so they can be read
+when the source is unavailable.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from srm.domain.text.amount import ago
 from srm.domain.text.documents import decode, encode
 
 MOST_NAMED: Final = 50
-"""Partitions and groups that a record names; the counts count all."""
+"""Maximum partitions and groups named in a record; the counts include all."""
 _MOST_UNREAD: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Disproof:
-    """A translation that the records on both sides contradict; partitions as ``topic-number``."""
+    """A translation that the records of both sides contradict; partitions as ``topic-number``."""
 
     group: str
     upstream: str
@@ -33,23 +33,23 @@ class Disproof:
 
 @dataclass(frozen=True, slots=True)
 class FlowProof:
-    """What one emission proved.
+    """Proof results of one emission.
 
     Attributes:
         flow: as ``A->B``.
-        time_ms: epoch milliseconds, when the commits began to be read; as read back, by the clock
-            of the broker.
-        took_ms: from then until this was known.
-        groups: groups whose checkpoints were emitted.
-        sampled: groups that were looked at: all, or as many as the budget allows.
-        proven: those of them of which each partition was proven.
-        unproven: why others could not be, by group; the first :data:`MOST_NAMED`.
+        time_ms: start of reading the commits, epoch milliseconds; as read back, by the broker's
+            clock.
+        took_ms: duration until the result.
+        groups: number of groups with emitted checkpoints.
+        sampled: number of checked groups: all, or as many as the budget allows.
+        proven: number of checked groups with every partition proven.
+        unproven: reason of each other group, by group; the first :data:`MOST_NAMED`.
         disproved: translations found wrong; their partitions' checkpoints are not emitted.
-        withheld: checkpoints that were not emitted for that.
-        unread: groups whose offsets were not read, so that their checkpoints stand still: they
-            could not be, or the source has them no more.
-        cursor: the last group that was looked at: the next emission goes on behind it.
-        skipped: why nothing was looked at, else empty.
+        withheld: number of checkpoints not emitted for that reason.
+        unread: groups whose offsets were not read, so that their checkpoints stay the same. The
+            read failed, or the source has the groups no more.
+        cursor: the last checked group, after which the next emission continues.
+        skipped: reason for checking nothing, else empty.
     """
 
     flow: str
@@ -66,21 +66,21 @@ class FlowProof:
     skipped: str = ""
 
     def __post_init__(self) -> None:
-        """Give each its own mapping."""
+        """Give each instance its own mapping."""
         object.__setattr__(self, "unproven", dict(self.unproven))
 
     @property
     def wrong_partitions(self) -> frozenset[str]:
-        """Partitions on the source that a wrong translation was found in."""
+        """Source partitions with a wrong translation."""
         return frozenset(one.upstream for one in self.disproved)
 
     def confirms(self, group: str) -> bool:
-        """Whether the checkpoints of a group were as of then, written again or not."""
+        """Return True if the group's checkpoints were correct then, written again or not."""
         unsure = {*self.unread, *(one.group for one in self.disproved)}
         return group not in unsure and not self.withheld and len(self.unread) < _MOST_UNREAD
 
     def line(self, now_ms: int) -> str:
-        """Say it in a few words for people."""
+        """Return a short summary for operators."""
         age = ago(now_ms - self.time_ms)
         if self.skipped:
             return f"{self.groups} groups not proven: {self.skipped}"
@@ -98,7 +98,7 @@ class FlowProof:
         return f"proof:{flow}".encode()
 
     def value(self) -> bytes:
-        """Encode as JSON, naming a bounded number of groups."""
+        """Encode as JSON with a bounded number of names."""
         named = replace(
             self,
             unproven=dict(list(self.unproven.items())[:MOST_NAMED]),
@@ -108,7 +108,7 @@ class FlowProof:
         return encode(named)
 
     def _named_disproofs(self) -> tuple[Disproof, ...]:
-        """Choose those to name: one of each partition first, for nothing is written in it."""
+        """Choose the disproofs to name, one of each partition first."""
         one_each = {id(one) for one in {one.upstream: one for one in self.disproved}.values()}
         first = [one for one in self.disproved if id(one) in one_each][:_MOST_UNREAD]
         rest = [one for one in self.disproved if id(one) not in one_each]
@@ -119,22 +119,22 @@ class FlowProof:
         """Decode what :meth:`value` wrote.
 
         Raises:
-            IntegrityError: it is no such record.
+            IntegrityError: the bytes are not such a record.
         """
         return decode(FlowProof, "stored proof of checkpoints", value)
 
 
 def choose(groups: Sequence[str], sizes: Mapping[str, int], cursor: str, budget: int) -> list[str]:
-    """Choose the groups of a sample: in order behind the cursor and round again.
+    """Choose the groups of a sample, in order after the cursor and then from the first.
 
-    A group is looked at whole, so the first one is taken whatever its size; no other beyond the
-    budget.
+    A group is checked as a whole. So the first one is taken whatever its size, others only within
+    the budget.
 
     Args:
         groups: all groups, in order.
-        sizes: places of each.
-        cursor: the last group of the sample before.
-        budget: places, 0 for none.
+        sizes: number of places of each.
+        cursor: last group of the previous sample.
+        budget: number of places, 0 for none.
     """
     behind = [name for name in groups if name > cursor]
     chosen: list[str] = []
@@ -149,7 +149,7 @@ def choose(groups: Sequence[str], sizes: Mapping[str, int], cursor: str, budget:
 
 
 def merge_proofs(proofs: Iterable[FlowProof], start: FlowProof) -> FlowProof:
-    """Put the proofs of disjoint sets of groups together."""
+    """Merge the proofs of disjoint sets of groups."""
     for one in proofs:
         start = replace(
             start,

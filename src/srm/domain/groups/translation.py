@@ -1,29 +1,29 @@
-"""What an offset of one log means in its counterpart: the one translation that all others read.
+"""Translation of an offset of one log to its counterpart, the one that all other code uses.
 
 Two directions, pictured for flow P->B and the topic ``Payments``::
 
     forward   Payments on P    ->  P.Payments on B   an original to its copy
     reverse   P.Payments on B  ->  Payments on P     a copy to its original
 
-*Upstream* is the log that was committed in, *downstream* the one where the group continues. The
-offset map is exact (see :mod:`srm.domain.offset_map.offset_map`), the logs are not endless, and a
-copy may lack records; so an offset has one of these outcomes:
+*Upstream* is the log of the commit, *downstream* the log where the group continues. The offset map
+is exact (see :mod:`srm.domain.offset_map.offset_map`), but logs are finite, and a copy may lack
+records. So an offset has one of these outcomes:
 
 ==================  ===============================================================================
-translated          exact: here the group continues, whatever it skips is counted
-not-copied-yet      forward: the copy has not come as far; the offset is where it ends
-map-behind          reverse: the map has not come as far; the offset is where it ends
-no-commit           there is no offset to translate, the clients' auto.offset.reset decides
-no-map              nothing is known of the partition: it was never copied
+translated          exact: the group continues here, all skipped records are counted
+not-copied-yet      forward: the copy ends before the commit; the offset is its end
+map-behind          reverse: the map ends before the commit; the offset is its end
+no-commit           no offset to translate: the clients' auto.offset.reset decides
+no-map              the partition was never copied
 damaged-map         the map cannot be trusted
 no-target           the partition does not exist downstream
 past-end            the offset is after the end of a log: topic truncated or created again
 ==================  ===============================================================================
 
-What a group skips are the records that it could still read upstream and will not find downstream:
-``dropped`` by retention downstream, ``refused`` (the copy noted that it could not take them), and
-``uncopied``, from before the first record that was ever copied. The last two are counted by
-offsets, so markers among them count too.
+A group skips records that it could still read upstream and will not find downstream. Retention has
+``dropped`` them downstream. Or the copy could not take them and noted it (``refused``). Or they are
+from before the first record ever copied (``uncopied``). The last two count offsets, so markers
+among them count, too.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ State = Literal[
     "past-end",
 ]
 UNFINISHED: frozenset[State] = frozenset({"not-copied-yet", "map-behind"})
-"""States that pass by waiting; what they have of an offset is true, and raises a group only."""
+"""States that end by themselves; their offset is true, and may only raise a group."""
 _UNREACHED: frozenset[State] = frozenset({*UNFINISHED, "no-map"})
 
 
@@ -70,16 +70,17 @@ class LogRange:
 
 
 UNKNOWN_LOG = LogRange(0, sys.maxsize, sys.maxsize)
-"""Stands for a log that could not be looked at: nothing is dropped, nothing is past its end."""
+"""Range of a log that could not be read: nothing is dropped, nothing is past its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Source offsets that the copy has noted as never to be copied.
+    """Source offsets noted as never to be copied.
 
-    ``ranges`` are the known ones, [from, to), ``elsewhere`` counts those of which only the number
-    was kept: they are in other holes of the map. ``discarded`` ranges nobody is to read; of the
-    ``ranges`` those were ``kept`` for groups that read the source.
+    ``ranges`` are the known ones, [from, to).
+    ``elsewhere`` counts offsets without known ranges, which are in other holes of the map.
+    ``discarded`` ranges are skipped by all groups.
+    ``kept`` are the ``ranges`` kept for groups that read the source.
     """
 
     ranges: tuple[tuple[int, int], ...] = ()
@@ -89,7 +90,7 @@ class Losses:
 
     @classmethod
     def of(cls, notes: Iterable[PartitionNotes], status: PartitionStatus | None) -> Losses:
-        """Sum up what slots have noted; a stopped partition still waits for its range."""
+        """Sum up the notes of slots; the range of a stopped partition does not count yet."""
         ranges, elsewhere, discarded, kept = [], 0, [], []
         for note in in_force(notes):
             if note.decision == "discard":
@@ -106,7 +107,7 @@ class Losses:
         return cls(tuple(_join(ranges)), elsewhere, *known)
 
     def count(self, offset_map: OffsetMap, start: int, end: int = sys.maxsize) -> int:
-        """Count offsets in [start, end) that were noted and never copied."""
+        """Count noted offsets in [start, end) that were never copied."""
         found = sum(_holes(offset_map, max(a, start), min(b, end)) for a, b in self.ranges)
         if not self.elsewhere:
             return found
@@ -130,12 +131,12 @@ def _holes(offset_map: OffsetMap, start: int, end: int) -> int:
 
 @dataclass(frozen=True)
 class PartitionFacts:
-    """What is known of a partition and its copy; read the map first, then the logs.
+    """Known facts of a partition and its copy; read the map first, then the logs.
 
-    A log is None where the partition does not exist. ``damage`` says why the map cannot be used,
-    ``gap`` what of it is lost: all the rest can be translated.
-    ``transactions`` are those open upstream, as far as they were asked for; ``target`` is the
-    alias of the cluster that ``downstream`` is on, for messages.
+    A log is None if the partition does not exist.
+    ``damage`` is the reason why the map is unusable, ``gap`` its lost part (the rest is usable).
+    ``transactions`` are those open upstream, as far as requested.
+    ``target`` is the alias of the cluster of ``downstream``, for messages.
     """
 
     direction: Direction
@@ -152,14 +153,14 @@ class PartitionFacts:
 
     @property
     def original(self) -> TopicPartition:
-        """The partition as the map knows it."""
+        """The partition under its name in the map."""
         return self.upstream if self.direction == "forward" else self.downstream
 
     @property
     def never_copied(self) -> bool:
-        """In reverse, whether surely no record of the original is in the copy.
+        """True if, in reverse, certainly no record of the original is in the copy.
 
-        Then no group has read anything of the original by reading the copy.
+        Then no group has read any record of the original by reading the copy.
         """
         log, position = self.upstream_log, self.offset_map.position
         if (
@@ -175,10 +176,10 @@ class PartitionFacts:
 
     @property
     def copy_lost_its_end(self) -> bool:
-        """In reverse, whether the copy's log ends before what the map tells of it.
+        """True if, in reverse, the copy's log ends before the end of its map.
 
-        What stands in place of what was lost, a marker at least, is not in the map yet: offsets
-        there would be taken for those of lost records.
+        Records that replace the lost ones, at least a marker, are not in the map yet. Their offsets
+        would be taken for those of lost records.
         """
         log, position = self.upstream_log, self.offset_map.position
         if self.direction == "forward" or log is None or position is None:
@@ -188,9 +189,8 @@ class PartitionFacts:
     def records_upstream(self, start: int, end: int) -> int:
         """Count records in [start, end) of the upstream log.
 
-        Of an original, offsets that the map does not reach count as records; a copy holds copied
-        records only, so that the markers of its claims never count. Where a part of the map is
-        lost, all offsets count.
+        Of an original, offsets beyond the map count as records. Of a copy only copied records
+        count, so markers of claims never do. If a part of the map is lost, all offsets count.
         """
         return self._count(start, end, original=self.direction == "forward")
 
@@ -213,14 +213,14 @@ class Translation:
     """Outcome for one offset; both offsets are "next to read".
 
     Attributes:
-        offset: where the group continues downstream; where a state has one that is not exact, it
-            is where the map ends.
-        reached: upstream offset that ``offset`` stands for.
-        remaining: offsets up to the commit that the map does not reach yet.
-        dropped: records that retention has deleted downstream.
-        refused: offsets that were noted as never copied.
-        uncopied: offsets before the first record that was ever copied.
-        reason: for people, empty when translated without remarks; ``action`` is what to do of it.
+        offset: where the group continues downstream; in a state without an exact offset, the end
+            of the map.
+        reached: upstream offset that corresponds to ``offset``.
+        remaining: offsets up to the commit that are not in the map yet.
+        dropped: number of records that retention has deleted downstream.
+        refused: number of offsets noted as never copied.
+        uncopied: number of offsets before the first record ever copied.
+        reason: text for operators, empty when translated without remarks; includes ``action``.
     """
 
     state: State
@@ -235,7 +235,7 @@ class Translation:
 
     @property
     def total_skipped(self) -> int:
-        """All that the group could read upstream and will not find downstream."""
+        """Number of records that the group could read upstream and will not find downstream."""
         return self.dropped + self.refused + self.uncopied
 
 
@@ -244,12 +244,12 @@ def wanted_of(
     upstream: Iterable[int | None],
     downstream: Iterable[int | None] = (),
 ) -> Wanted:
-    """Return what has to be loaded of the original's map to translate offsets.
+    """Return the offsets to load of the original's map for a translation.
 
     Args:
         direction: of the translation.
-        upstream: the offsets, and the first one that the upstream log holds.
-        downstream: the first offset that the downstream log holds, and others to count from or to.
+        upstream: offsets to translate, and the first one of the upstream log.
+        downstream: the first offset of the downstream log, and others to count from or to.
     """
     if direction == "forward":
         return Wanted.of(upstream, downstream)
@@ -257,11 +257,11 @@ def wanted_of(
 
 
 def translate(facts: PartitionFacts, offset: int | None) -> Translation:
-    """Translate one offset, None where nothing is committed."""
+    """Translate one offset, None if nothing is committed."""
     own, log = facts.upstream_log, facts.downstream_log
     never_read = facts.never_copied and (offset is None or (own is not None and offset <= own.end))
     if never_read and log is not None:
-        # Nothing was read of the original, so its first record is the next one, commit or not.
+        # No record of the original was read, so its first record is next, commit or not.
         return Translation("translated", _after_discarded(facts, log.start), offset)
     if offset is None:
         return Translation("no-commit")
@@ -274,14 +274,14 @@ def translate(facts: PartitionFacts, offset: int | None) -> Translation:
         found = _through_map(facts, log, offset)
     except NotLoadedError as error:
         return _in_gap(facts, str(error))
-    # What the map does not reach is in the part that is lost, not still to be copied.
+    # Offsets beyond the map are in its lost part, not still to be copied.
     return _in_gap(facts, found.reason) if facts.gap and found.state in _UNREACHED else found
 
 
 def _without_log(facts: PartitionFacts) -> Translation:
     where, check = f"{facts.downstream} does not exist on {facts.target}", ""
     if facts.upstream_log is None:
-        where += f", nor does {facts.upstream} where it is read"
+        where += f", nor does {facts.upstream} on the other cluster"
         check = "check topic and partition"
     return Translation("no-target", reason=message(where, check), action=check)
 
@@ -289,8 +289,8 @@ def _without_log(facts: PartitionFacts) -> Translation:
 def _lost_end(facts: PartitionFacts) -> str:
     end = facts.upstream_log.end if facts.upstream_log else 0
     return (
-        f"{facts.upstream} ends at {end}, before what the map tells of it: it has lost its end, "
-        "which the replicator has not told of yet"
+        f"{facts.upstream} ends at {end}, before the end of its map: the log was truncated, and "
+        "the replicator has not reported that yet"
     )
 
 
@@ -304,7 +304,7 @@ def _through_map(facts: PartitionFacts, log: LogRange, offset: int) -> Translati
         return Translation("map-behind", reason=_lost_end(facts))
     found = _ask(facts, offset)
     if isinstance(found, NoMap):
-        return Translation("no-map", reason=f"{facts.original} was never copied, as the map knows")
+        return Translation("no-map", reason=f"{facts.original} was never copied, as the map shows")
     if isinstance(found, NotCopiedYet):
         return _explain_unfinished(facts, log, offset, found.remaining)
     return _within(facts, log, Translation("translated", found.offset, offset))
@@ -321,10 +321,10 @@ def _ask(facts: PartitionFacts, offset: int) -> MapAnswer:
 
 
 def _after_discarded(facts: PartitionFacts, offset: int) -> int:
-    """Step over what was discarded, where the group has read all that was copied before it.
+    """Skip discarded ranges, if the group has read all copied records before them.
 
-    That is known once the copy has come as far. A range of which the map holds records is over:
-    the log lost its end, and gave these offsets to records that were copied.
+    That is known once the copy is that far. A range with records in the map is obsolete: the log
+    was truncated and gave these offsets to records that were copied.
     """
     known = facts.offset_map
     for start, end in facts.losses.discarded:
@@ -361,14 +361,14 @@ def _explain_unfinished(
 
 
 def _within(facts: PartitionFacts, log: LogRange, found: Translation) -> Translation:
-    """Keep an outcome within the downstream log, and count what is skipped on the way."""
+    """Limit an outcome to the downstream log, and count the skipped records."""
     offset, reached = found.offset, found.reached
     if offset is None or reached is None:
         return found
     if offset > log.end:
         reason = f"the map says {offset}, but {facts.downstream} ends at {log.end}"
         return Translation("past-end", reason=f"{reason}: was it truncated or created again?")
-    # What retention has taken upstream as well could not be read there either.
+    # Records that retention has deleted upstream as well could not be read there either.
     start = reached if facts.upstream_log is None else max(reached, facts.upstream_log.start)
     known, forward = facts.offset_map, facts.direction == "forward"
     end = known.known_source_end if forward else known.known_target_end
@@ -388,7 +388,7 @@ def _within(facts: PartitionFacts, log: LogRange, found: Translation) -> Transla
     begin = max(offset, log.start)
     return replace(
         found,
-        # What retention has taken was in front of what was discarded, perhaps.
+        # Records deleted by retention may have been before discarded ones.
         offset=begin if forward else _after_discarded(facts, begin),
         dropped=dropped,
         refused=refused,
@@ -398,7 +398,7 @@ def _within(facts: PartitionFacts, log: LogRange, found: Translation) -> Transla
 
 
 def _never_copied(facts: PartitionFacts, start: int) -> tuple[int, int]:
-    """Count what the copy lacks of the original from an offset on: refused, and from before it."""
+    """Count offsets from an offset on that the copy lacks: refused, and before the first record."""
     if facts.direction == "reverse":
         return 0, 0  # the group reads the original itself
     refused = facts.losses.count(facts.offset_map, start)

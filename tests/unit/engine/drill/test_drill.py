@@ -304,7 +304,7 @@ def test_a_commit_without_translation_is_not_proven(world: CopiedTopic) -> None:
     result = run_drill(context_of(world), groups=("audit",))
 
     assert not result.ok
-    assert "Topic-0 was never copied, as the map knows" in result.problems[0]
+    assert "Topic-0 was never copied, as the map shows" in result.problems[0]
 
 
 def test_results_of_a_flow_are_kept_but_not_for_ever(world: CopiedTopic, monkeypatch) -> None:

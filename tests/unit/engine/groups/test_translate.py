@@ -83,7 +83,7 @@ def test_a_partition_that_neither_cluster_has_is_told_as_such(
     found = translate(sites.flow("P->B"), partition, 40)
 
     assert found.state == "no-target"
-    assert f"nor does {partition} where it is read; check topic and partition" in found.reason
+    assert f"nor does {partition} on the other cluster; check topic and partition" in found.reason
 
 
 def test_with_the_source_down_the_way_back_is_still_known(sites) -> None:
