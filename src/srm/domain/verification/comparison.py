@@ -1,7 +1,7 @@
-"""Comparing the records of two ranges, in order, and naming the first difference.
+"""Comparison of the records of two ranges, in order, up to the first difference.
 
-Both sides are read once, side by side, with memory for a short look-ahead only: that tells a record
-that was changed from one that was dropped, repeated or put elsewhere.
+Both sides are read once, in parallel, with memory for a short look-ahead only. The look-ahead
+distinguishes a changed record from one that was dropped, repeated or moved.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 class ComparedRecord(NamedTuple):
     """One record of a log; the timestamp is in epoch milliseconds.
 
-    ``by_broker``: the timestamp is when the broker took it (LogAppendTime), as far as that was
-    asked for.
+    ``by_broker``: the timestamp was set by the broker (LogAppendTime), if that was requested.
     """
 
     offset: int
@@ -48,9 +47,9 @@ class ComparedRecord(NamedTuple):
 
 
 def frame(record: ComparedRecord, *, timestamps: bool = True) -> bytes:
-    """Encode the content of a record so that different contents have different bytes.
+    """Encode the content of a record; different contents have different bytes.
 
-    Each part has its length before it, null has -1; the offset is not content.
+    Each part follows its length, null has -1; the offset is not content.
     """
     parts = [_TIMESTAMP.pack(record.timestamp_ms if timestamps else 0)]
     for part in (record.key, record.value):
@@ -69,18 +68,18 @@ def _frame(part: bytes | None) -> tuple[bytes, ...]:
 def compare(
     plan: RangePlan, source: Iterable[ComparedRecord], target: Iterable[ComparedRecord]
 ) -> RangeResult:
-    """Compare all records of a range; both sides come in offset order and within the range."""
+    """Compare all records of a range; both sides are in offset order and within the range."""
     return _Comparison(plan, source, target).run()
 
 
 def classify(
     source: Sequence[ComparedRecord], target: Sequence[ComparedRecord], *, timestamps: bool = True
 ) -> tuple[DifferenceKind, ...]:
-    """Name what makes the first records of two sequences differ, by what follows them.
+    """Classify the difference of the first records of two sequences by the following records.
 
-    ``order``: the same records in another order; otherwise one record was changed, if all that
-    follow agree; otherwise ``missing`` or ``extra``, if the sequences agree again when some records
-    of the source, or of the target, are skipped; otherwise the fields that differ.
+    ``order``: the same records in another order. Otherwise, if all following records agree, one
+    record was changed. ``missing`` or ``extra``: the sequences agree after some records of the
+    source or target are skipped. Otherwise the fields that differ.
     """
     sources = [frame(r, timestamps=timestamps) for r in source]
     targets = [frame(r, timestamps=timestamps) for r in target]
@@ -108,7 +107,7 @@ def _is_reordered(sources: Sequence[bytes], targets: Sequence[bytes]) -> bool:
 
 
 def _resumes(kept: Sequence[bytes], whole: Sequence[bytes]) -> bool:
-    """Whether ``whole`` continues as ``kept`` does, once some of its first records are skipped."""
+    """Return True if ``whole`` continues like ``kept`` after some of its first records."""
     second = kept[1:2]
     return any(
         whole[skipped] == kept[0]
@@ -120,7 +119,7 @@ def _resumes(kept: Sequence[bytes], whole: Sequence[bytes]) -> bool:
 def differing_fields(
     source: ComparedRecord, target: ComparedRecord, *, timestamps: bool = True
 ) -> tuple[DifferenceKind, ...]:
-    """Name the fields in which a record and its copy differ, none where they are alike."""
+    """Return the fields in which a record and its copy differ, none if they are alike."""
     kinds: list[DifferenceKind] = []
     if source.key != target.key:
         kinds.append("key")
@@ -142,7 +141,7 @@ def _without(
 
 
 class _Side:
-    """The records of one side that are not compared yet, with count and hash of those that are."""
+    """Records of one side still to compare, with count and hash of the compared ones."""
 
     def __init__(self, records: Iterable[ComparedRecord]) -> None:
         self._records: Iterator[ComparedRecord] = iter(records)
@@ -157,7 +156,7 @@ class _Side:
         return self._waiting[0] if self._waiting else None
 
     def following(self) -> list[ComparedRecord]:
-        """Return the next records without taking them, as many as the look-ahead allows."""
+        """Return the next records without taking them, within the look-ahead."""
         size = sum(len(record.value or b"") for record in self._waiting)
         while len(self._waiting) < LOOK_AHEAD_RECORDS and size < LOOK_AHEAD_BYTES:
             record = next(self._records, None)
@@ -179,14 +178,14 @@ class _Side:
 
 
 class _Places:
-    """Where the offsets of one side stand on the other, walking the runs along with that side."""
+    """Offsets of one side mapped to the other, walking the runs along with that side."""
 
     def __init__(self, bounds: Sequence[tuple[int, int, int]]) -> None:
         self._bounds = bounds
         self._index = 0
 
     def of(self, offset: int) -> int | None:
-        """Return the place of an offset not below the one asked for before, None outside runs."""
+        """Return the place of an offset not below the previous one, None outside runs."""
         while self._index < len(self._bounds) and self._bounds[self._index][1] <= offset:
             self._index += 1
         if self._index == len(self._bounds) or self._bounds[self._index][0] > offset:

@@ -1,4 +1,4 @@
-"""Ranges of offsets that are planned first and read afterwards, so that a retry reads the same."""
+"""Ranges of offsets, planned first and read afterwards, so that a retry reads the same."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class OffsetRange:
 
 
 def both_ends(start: int, end: int) -> str:
-    """Say which offsets ``[start, end)`` are as people read it: the last one belongs to them."""
+    """Return offsets ``[start, end)`` as text for operators, with the last offset included."""
     return f"{start} to {end - 1}"
 
 
 def split(ranges: Iterable[OffsetRange], size: int) -> tuple[OffsetRange, ...]:
-    """Cut ranges into parts of at most ``size`` offsets; empty ranges vanish.
+    """Cut ranges into parts of at most ``size`` offsets; empty ranges are dropped.
 
     Raises:
         UsageError: the size is not positive.

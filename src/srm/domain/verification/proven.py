@@ -1,20 +1,18 @@
-r"""What of a partition was proven equal before, and what of it still counts.
+r"""Stretches of a partition proven equal before, and the part that is still valid.
 
-A verification need not read again what an earlier one has found equal, as long as both logs are
-those that it read, and the map makes the same pairs of them::
+A verification need not read equal records of an earlier one again. That holds while both logs are
+the same as then, and the map still makes the same pairs of them::
 
     source    |####### proven before #######|  new  |
     target      |####### proven before #######|  new  |
               first pair           last pair /
 
-A stretch of the past counts no more where a topic was created again (its id is another one), where
-a log was truncated below its end (its leader epoch does not reach that far any more, whatever was
-written since: a log that holds an epoch up to an offset holds all that was before it), where the
-map has other pairs, or fewer, and where less was compared than now (timestamps, records that only
-one side has).
+A former stretch is no longer valid in these cases: a topic was created again (it has another id), a
+log was truncated below the stretch's end, the map has other or fewer pairs, or less was compared
+than now (timestamps, records of one side only). The leader epoch shows a truncation, whatever was
+written since. A log that holds an epoch up to an offset holds all records before that offset.
 
-What is not seen is a record that was changed in place, on a broker's disk: a full verification
-finds that.
+A record changed in place on a broker's disk is not detected. A full verification finds it.
 """
 
 from __future__ import annotations
@@ -27,20 +25,21 @@ from srm.domain.offset_map.runs import FINGERPRINTS, Runs
 from srm.domain.verification.verification_plan import RangePlan, clip, part_of
 
 MOST_STRETCHES: Final = 32
-"""Kept of a partition, the latest ones: there are several where only the newest records of a busy
-partition are compared now and then."""
+"""Maximum stretches kept of a partition, the latest ones. Several exist if only the newest records
+of a busy partition are compared occasionally."""
 NO_PAIR: Final = (-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
 class Proven:
-    """One stretch: source and target offsets, ends not included, that hold the same records.
+    """One stretch of source and target offsets, ends not included, with the same records.
 
-    ``records`` were copied of it, from the ``first`` pair of a source and a target offset to the
-    ``last``. A log held its leader epoch (``source_mark``, ``target_mark``: epoch and offset) up to
-    that offset. ``since_ms`` is when the oldest part was compared, ``time_ms`` when the newest was.
-    ``decided`` are source offsets [from, to) in it that were left on the source by decision, and so
-    not compared. ``pairs`` is the fingerprint of the map's pairs of it.
+    ``records`` is the number of copied records.
+    ``first`` and ``last`` are the outer pairs of source and target offset.
+    ``source_mark`` and ``target_mark`` are leader epoch and its end offset in the log.
+    ``since_ms`` and ``time_ms`` are the times of the oldest and newest comparison.
+    ``decided`` are source offsets [from, to) left on the source by decision, not compared.
+    ``pairs`` is the fingerprint of the map's pairs.
     """
 
     source_start: int
@@ -60,7 +59,7 @@ class Proven:
     pairs: int = 0
 
     def __post_init__(self) -> None:
-        """Take pairs as JSON has them."""
+        """Convert lists from JSON to tuples."""
         object.__setattr__(self, "decided", tuple((a, b) for a, b in self.decided))
         for name in ("first", "last", "source_mark", "target_mark"):
             first, second = getattr(self, name)
@@ -95,14 +94,14 @@ class Proven:
         )
 
     def touches(self, later: Proven) -> bool:
-        """Whether another stretch begins where this one ends, and says as much."""
+        """Return True if a comparable stretch begins where this one ends."""
         return (self.source_end, self.target_end) == (later.source_start, later.target_start) and (
             self.compacted,
             self.timestamps,
         ) == (later.compacted, later.timestamps)
 
     def with_next(self, later: Proven) -> Proven:
-        """Put together what touches."""
+        """Join an adjoining stretch."""
         return replace(
             self,
             source_end=later.source_end,
@@ -120,7 +119,7 @@ class Proven:
 
 
 def join_stretches(stretches: Iterable[Proven]) -> tuple[Proven, ...]:
-    """Sort stretches that do not overlap, and put those together that touch."""
+    """Sort stretches that do not overlap, and join adjoining ones."""
     found: list[Proven] = []
     for stretch in sorted(stretches, key=lambda s: (s.source_start, s.target_start)):
         if found and found[-1].touches(stretch):
@@ -132,14 +131,14 @@ def join_stretches(stretches: Iterable[Proven]) -> tuple[Proven, ...]:
 
 @dataclass(frozen=True, slots=True)
 class EpochEnds:
-    """Up to where each log holds the leader epoch of the last stretch now, -1 if not at all."""
+    """Offset up to which each log now holds the leader epoch of the last stretch, -1 if none."""
 
     source: int
     target: int
 
 
 def last_marks(stretches: Sequence[Proven]) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the marks of the source and of the target behind which nothing was read."""
+    """Return the last marks of source and target; nothing after them was read."""
     sources = [s.source_mark for s in stretches if s.source_mark[0] >= 0]
     targets = [s.target_mark for s in stretches if s.target_mark[0] >= 0]
     return max(sources, default=NO_PAIR, key=_end_of), max(targets, default=NO_PAIR, key=_end_of)
@@ -152,11 +151,11 @@ def _end_of(mark: tuple[int, int]) -> int:
 def still_proven(
     stretches: Sequence[Proven], whole: RangePlan, ends: EpochEnds
 ) -> tuple[Proven, ...]:
-    """Return what still counts, without what the logs do not hold any more.
+    """Return the valid stretches, without records that the logs no longer hold.
 
     Args:
-        stretches: of the two topics that are meant, whose ids are the same as then.
-        whole: all that can be compared now.
+        stretches: of the same two topics, by id.
+        whole: plan of all comparable records.
         ends: of the epochs of :func:`last_marks`.
     """
     source_mark, target_mark = last_marks(stretches)
@@ -167,7 +166,7 @@ def still_proven(
 
 
 def _valid_part(stretch: Proven, whole: RangePlan) -> Proven | None:
-    """Return what is left of a stretch, None where the logs or the map are not what they were."""
+    """Return the valid part of a stretch, None if the logs or the map have changed."""
     start = max(stretch.source_start, whole.source_start)
     is_cut = stretch.source_end > whole.source_end or stretch.target_end > whole.target_log_end
     if start >= stretch.source_end or is_cut:
@@ -185,7 +184,7 @@ def _valid_part(stretch: Proven, whole: RangePlan) -> Proven | None:
         return None
     if is_whole:
         return stretch if runs.fingerprint == stretch.pairs else None
-    # What retention has taken cannot be told apart from what is left, in a sum of both.
+    # A sum of both cannot separate records deleted by retention from those left.
     return replace(
         stretch,
         source_start=start,
@@ -198,7 +197,7 @@ def _valid_part(stretch: Proven, whole: RangePlan) -> Proven | None:
 
 
 def _within(ranges: Iterable[tuple[int, int]], start: int, end: int) -> tuple[tuple[int, int], ...]:
-    """Return what ranges hold of ``[start, end)``; those that touch are one."""
+    """Return the part of ranges in ``[start, end)``, with adjoining ones joined."""
     found: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         low, high = max(first, start), min(last, end)
@@ -212,7 +211,7 @@ def _within(ranges: Iterable[tuple[int, int]], start: int, end: int) -> tuple[tu
 
 
 def _says_enough(stretch: Proven, whole: RangePlan) -> bool:
-    """Whether as much was compared as is now, of logs that can be known again."""
+    """Return True if at least as much was compared as now, of logs that can be recognized."""
     marked = stretch.source_mark[0] >= 0 and stretch.target_mark[0] >= 0
     return (
         (stretch.timestamps or not whole.timestamps)
@@ -222,10 +221,10 @@ def _says_enough(stretch: Proven, whole: RangePlan) -> bool:
 
 
 def unproven(plan: RangePlan, stretches: Sequence[Proven]) -> tuple[RangePlan, ...]:
-    """Return what of a plan lies outside of stretches, in order.
+    """Return the parts of a plan outside of stretches, in order.
 
     Args:
-        plan: what is to be compared.
+        plan: the comparison.
         stretches: as :func:`still_proven` returns them.
     """
     left = []

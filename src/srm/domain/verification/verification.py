@@ -28,7 +28,7 @@ _DIGEST_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference, by the two places that the offset map makes one; None: outside the map."""
+    """A difference at two places paired by the offset map; None: outside the map."""
 
     topic: str
     partition: int
@@ -46,9 +46,9 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class SideResult:
-    """One side of a range: the number of its records, and the hash of them in order.
+    """One side of a range: the number of its records, and their hash in order.
 
-    ``epoch`` is the leader epoch of what was read last, -1 if not known, and ``reached`` an offset
+    ``epoch`` is the leader epoch of the last read record, -1 if unknown. ``reached`` is an offset
     up to which the log held that epoch then.
     """
 
@@ -60,9 +60,9 @@ class SideResult:
 
 @dataclass(frozen=True, slots=True)
 class RangeResult:
-    """What comparing one range found; the fields mean what :class:`PartitionVerification` says.
+    """Result of comparing one range; for the fields see :class:`PartitionVerification`.
 
-    ``by_bytes``: its batches were proven equal, and no record was looked at by itself.
+    ``by_bytes``: its batches were proven equal without reading single records.
     """
 
     source: SideResult
@@ -75,19 +75,19 @@ class RangeResult:
 
 @dataclass(frozen=True, slots=True)
 class PartitionVerification:
-    """The result for one partition.
+    """Verification result for one partition, about the records in both offset ranges.
 
-    It is about the records in both offset ranges. Of these ``earlier_records`` were proven equal
-    before, the last of them at ``earlier_ms``, and not read again; all others were compared. The
-    two hashes are equal exactly when these are, in order; they depend on how the partition was cut,
-    so they say nothing about an earlier result. ``foreign`` counts target records that the copy did
-    not write, ``one_sided`` those of a compacted topic that only one side still has (not hashed, no
-    difference).
-    ``difference`` is the first one. ``unverified`` is a partition that has no copy to compare yet,
-    ``failed`` one that could not be read or whose map cannot be used; ``reason`` says why nothing,
-    or only a part, was compared. ``proven`` are the stretches that are known to be equal by now,
-    of the topics with these ids. ``by_records`` counts the source's records that ordinary consumers
-    had to read, one by one.
+    ``earlier_records`` were proven equal before, the last at ``earlier_ms``, and not read again.
+    ``source_hash`` and ``target_hash`` are of all others. They are equal exactly if these are, in
+    order. They depend on the ranges, so they cannot be compared with an earlier result.
+    ``foreign`` counts target records that the copy did not write.
+    ``one_sided`` counts records of a compacted topic that only one side still has. They are not
+    hashed and not a difference.
+    ``difference`` is the first one.
+    ``outcome`` is ``unverified`` without a copy, ``failed`` if logs or map are unusable.
+    ``reason`` says why nothing, or only a part, was compared.
+    ``proven`` are all stretches known to be equal, of the topics with these ids.
+    ``by_records`` counts source records that ordinary consumers had to read one by one.
     """
 
     topic: str
@@ -116,7 +116,7 @@ class PartitionVerification:
 
     @property
     def proof(self) -> str:
-        """Say which source offsets are proven equal, and what of them was so before."""
+        """Return the source offsets proven equal, with the part proven earlier."""
         if not self.proven:
             return ""
         stretches = [(s.source_start, s.source_end) for s in self.proven]
@@ -169,14 +169,14 @@ class VerificationSummary:
 
     @property
     def without_result(self) -> tuple[PartitionVerification, ...]:
-        """Partitions of which nothing was compared, each with its reason."""
+        """Partitions without a comparison, each with its reason."""
         return tuple(p for p in self.partitions if p.outcome in ("unverified", "failed"))
 
 
 def verdict(summary: VerificationSummary) -> SrmError | None:
-    """Return the error that a verification amounts to: copies differ, or could not be read.
+    """Return the error of a verification: copies differ, or could not be read.
 
-    A partition that nothing was copied of yet is no error: there is nothing wrong with its copy.
+    A partition without a copy is not an error: its copy has no difference.
     """
     flow, different = summary.flow, summary.different
     if different:
@@ -194,7 +194,7 @@ def verdict(summary: VerificationSummary) -> SrmError | None:
 
 
 def merge(whole: RangePlan, results: Sequence[RangeResult], time_ms: int) -> PartitionVerification:
-    """Put the results of a partition's ranges together, given in order."""
+    """Merge the results of a partition's ranges, given in order."""
     difference = next((r.difference for r in results if r.difference is not None), None)
     return PartitionVerification(
         whole.topic,
@@ -219,10 +219,10 @@ def merge(whole: RangePlan, results: Sequence[RangeResult], time_ms: int) -> Par
 
 
 def found_equal(plan: RangePlan, result: RangeResult, time_ms: int) -> Proven | None:
-    """Return what comparing a range has proven; None where it found a difference.
+    """Return the stretch that a comparison has proven, None if it found a difference.
 
-    Nor is anything proven where a log ends before the range does: of a compacted topic that is no
-    difference, but records will stand there again, which nobody has compared.
+    Nothing is proven if a log ends before the range. In a compacted topic that is not a difference,
+    but new records will follow there, which were not compared.
     """
     is_short = plan.source_log_end < plan.source_end or plan.target_log_end < plan.target_end
     if result.difference is not None or is_short:
@@ -235,7 +235,7 @@ def found_equal(plan: RangePlan, result: RangeResult, time_ms: int) -> Proven | 
 
 
 def new_hash() -> hashlib.blake2b:
-    """Start the hash that all results use."""
+    """Return a new hash of the kind that all results use."""
     return hashlib.blake2b(digest_size=_DIGEST_BYTES)
 
 

@@ -1,7 +1,7 @@
-"""Which offsets of two copies of a partition can be compared, cut into ranges for many tasks.
+"""Comparable offsets of two copies of a partition, cut into ranges for many tasks.
 
 Inside a run of the offset map each source offset has one target offset. A source record outside all
-runs was not copied; a target record outside all runs was not written by the copy::
+runs was not copied. The copy did not write a target record outside all runs::
 
     source      [10 11 12 13] (14 marker) [15 16 17]
     target  (7)  [8  9 10 11]              [12 13 14]     cut at source 13 = target 11
@@ -34,12 +34,12 @@ class LogBounds:
 class RangePlan:
     """Source and target offsets ``[start, end)`` that must hold the same records, and their runs.
 
-    A log may end before its range does, after a loss: ``source_log_end`` and ``target_log_end``.
-    ``left_out`` says what of the target is no part of this copy, or what of the source is not
-    compared: ``decided`` are source offsets [from, to) that were left on the source by decision.
-    ``compacted`` topics may have lost a record on one side only. ``timestamps`` is False where the
-    target stamps records itself (LogAppendTime). ``source_id`` and ``target_id`` are the ids of the
-    topics that are meant, empty where they are not known.
+    ``source_log_end`` and ``target_log_end`` can be before the ends of the range, after a loss.
+    ``compacted`` topics may have lost a record on one side only.
+    ``timestamps`` is False if the target sets timestamps itself (LogAppendTime).
+    ``left_out`` names target records of other copies, or source records that are not compared.
+    ``decided`` are source offsets [from, to) left on the source by decision.
+    ``source_id`` and ``target_id`` are the ids of the topics, empty if unknown.
     """
 
     topic: str
@@ -72,25 +72,26 @@ def plan_partition(
     begins: int | None = None,
     decided: Iterable[tuple[int, int]] = (),
 ) -> RangePlan | None:
-    """Plan the comparison of everything that can be compared of one partition.
+    """Plan the comparison of all comparable records of one partition.
 
-    Left out are source records that are gone, or whose copies the target has dropped, or after the
-    copy's position; and target records before and after these. When the source holds nothing more
-    to copy, the target's end is included: what stands there cannot be a copy not reported yet.
+    Source records are left out if they are deleted, after the copy's position, or without a copy on
+    the target due to retention. Target records before and after their copies are left out, too. If
+    the source has nothing more to copy, the range includes the target's end: no record there can be
+    an unreported copy.
 
     Args:
         names: source topic, partition and remote topic.
-        offset_map: the partition's map, loaded from the start of the source's log on.
+        offset_map: the partition's map, loaded from the start of the source's log.
         source_log: bounds of the source's log, read after the map.
         target_log: bounds of the target's log, read after the map.
         target_end_before: last stable offset of the target, read before the map.
         compacted: as in :class:`RangePlan`.
         timestamps: as in :class:`RangePlan`.
-        begins: target offset before which a topic that had the name before has left its records.
-        decided: source offsets [from, to) that were left on the source by decision.
+        begins: target offset where records of a former topic with this name end.
+        decided: source offsets [from, to) left on the source by decision.
 
     Returns:
-        The ranges, or None if the source has records and nothing of them was ever copied.
+        The ranges, or None if the source has records and none of them was ever copied.
     """
     position = offset_map.known_source_end
     if source_log.start < source_log.end and (position is None or position < source_log.start):
@@ -108,12 +109,12 @@ def plan_partition(
     if first is not None and (first[0] < source_start or first[1] < target_log.start):
         target_start = target_boundary(runs, source_start, target_end)
     left_out = ""
-    # Never what the map knows: the remote topic itself may have been created again since.
+    # Never beyond the known map: the remote topic itself may have been created again since.
     former_end = 0 if begins is None else begins if first is None else min(begins, first[1])
     if target_start < former_end:
         left_out = (
             f"the topic was created again: target offsets "
-            f"{both_ends(target_start, former_end)} are of the former one and left out"
+            f"{both_ends(target_start, former_end)} belong to the former one and are left out"
         )
         target_start, target_end = former_end, max(former_end, target_end)
     left = tuple((a, b) for a, b in sorted(decided) if b > source_start and a < source_end)
@@ -160,7 +161,7 @@ def newest(plan: RangePlan, records: int) -> RangePlan:
 def cut(plan: RangePlan, records: int) -> tuple[RangePlan, ...]:
     """Cut a plan into ranges of at most ``records`` copied records, in order.
 
-    What stands between two runs goes with the earlier one.
+    Offsets between two runs belong to the part of the earlier one.
 
     Raises:
         UsageError: the number is not positive.
@@ -183,7 +184,7 @@ def cut(plan: RangePlan, records: int) -> tuple[RangePlan, ...]:
 
 
 def target_boundary(runs: Sequence[Run], source_offset: int, end: int) -> int:
-    """Target offset of the first copied record at or after a source offset, ``end`` if none."""
+    """Return the target offset of the first copy at or after a source offset, or ``end``."""
     index = bisect_right(runs, source_offset, key=lambda run: run.source_end)
     if index == len(runs):
         return end
@@ -198,7 +199,7 @@ def _source_boundary(runs: Sequence[Run], target_offset: int, end: int) -> int:
 
 
 def clip(runs: Iterable[Run], start: int, end: int) -> Runs:
-    """Keep what runs in order hold of the source offsets ``[start, end)``."""
+    """Return the part of ordered runs in the source offsets ``[start, end)``."""
     known = Runs.of(runs)
     inside = slice(
         int(np.searchsorted(known.source_ends, start, side="right")),
@@ -219,7 +220,7 @@ def part_of(
     target_start: int,
     target_end: int | None = None,
 ) -> RangePlan:
-    """Narrow a plan to offsets of both sides, to its own end of the target where none is given."""
+    """Narrow a plan to offsets of both sides; the end of the target is optional."""
     return replace(
         plan,
         source_start=source_start,

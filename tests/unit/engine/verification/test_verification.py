@@ -96,7 +96,7 @@ def test_what_a_topic_of_the_same_name_left_before_is_no_part_of_the_copy_and_to
     (payments,) = verification.plan(empty.flow("P->B")).ranges
 
     assert (payments.target_start, payments.target_end) == (7, 18)
-    assert "target offsets 0 to 6 are of the former" in payments.left_out
+    assert "target offsets 0 to 6 belong to the former" in payments.left_out
     assert payments.left_out == merge(payments, [], 0).reason
 
 
