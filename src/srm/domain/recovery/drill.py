@@ -1,7 +1,7 @@
-"""A rehearsal of a failover: what it found, and what it has made on the target and must remove.
+"""Failover drill: its results, and the shadow groups on the target that it must remove.
 
 One record for each, ``drill:<id>`` in ``srm-moves.internal`` on the target. It is written before
-anything else, so whoever finds it knows the shadow groups that are to be removed.
+anything else, so that leftover shadow groups can be removed.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from srm.errors import IntegrityError, UsageError
 
 DRILL_KEY: Final = b"drill:"
 LEASE_MS: Final = 120_000
-"""A drill says so often at least that it still runs; one that does not is dead."""
+"""Maximum interval between heartbeats of a running drill; without them it is dead."""
 MOST_KEPT: Final = 200
-"""Drills of a flow whose results are kept."""
+"""Number of drills of a flow whose results are kept."""
 
 DrillState = Literal["running", "done", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True)
 class DrillGroup:
-    """What a drill found of one group.
+    """Results of a drill for one group.
 
-    ``partitions`` are those that it has committed offsets in, ``proven`` those whose translation
-    the records on both sides prove, ``read`` those in which a member of the shadow group read the
-    same record as the group's next one on the source (or both found the end). ``problems`` say of
-    the others what is wrong, or missing.
+    ``partitions`` is the number of partitions with committed offsets.
+    ``proven`` is how many of them have a translation that the records on both sides prove.
+    ``read`` is how many gave a shadow member the group's next source record (or both the end).
+    ``problems`` are the problems of the others.
     """
 
     group: str
@@ -43,7 +43,7 @@ class DrillGroup:
 
     @property
     def ok(self) -> bool:
-        """Whether it would continue where it stands, as far as records can prove it."""
+        """True if the group would continue at its position, as far as records can prove it."""
         return not self.problems and self.proven == self.read == self.partitions
 
 
@@ -51,10 +51,10 @@ class DrillGroup:
 class Drill:
     """One drill; ``flow`` as ``A->B``, times in epoch milliseconds.
 
-    ``shadowed`` are the groups of which there may be shadows on the target, ``groups`` what was
-    found, empty while it runs. ``steps`` are seconds by step, ``forecast`` what an
-    unplanned failover would have cost at its beginning. ``problems`` are those of the whole.
-    ``beat`` counts up while it runs. ``place`` is where ``pid`` means a process.
+    ``shadowed`` are groups that may have shadows on the target.
+    ``groups`` are the results, empty while it runs; ``problems`` are those of the whole drill.
+    ``steps`` are seconds by step; ``forecast`` is that of an unplanned failover at its beginning.
+    ``beat`` counts up while it runs; ``place`` is where ``pid`` is valid.
     """
 
     drill_id: str
@@ -74,28 +74,28 @@ class Drill:
 
     @property
     def ok(self) -> bool:
-        """Whether everything was proven and nothing stands in the way of a failover."""
+        """True if everything was proven and nothing prevents a failover."""
         return self.state == "done" and not self.problems and all(g.ok for g in self.groups)
 
     @property
     def proven(self) -> int:
-        """Groups of which everything was proven."""
+        """Number of groups with everything proven."""
         return sum(group.ok for group in self.groups)
 
     @property
     def rto_seconds(self) -> float:
-        """Estimate of the time without service: what the steps took."""
+        """Estimated time without service: the duration of the steps."""
         return round(sum(self.steps.values()), 3)
 
     @property
     def all_problems(self) -> tuple[str, ...]:
-        """Those of the whole, then those of groups."""
+        """Problems of the whole drill, then those of groups."""
         of_groups = (f"group {g.group}: {why}" for g in self.groups for why in g.problems)
         return (*self.problems, *of_groups)
 
     @property
     def shadows(self) -> dict[str, str]:
-        """Names of the shadow groups that there may be, by group."""
+        """Names of shadow groups that may exist, by group."""
         return {group: f"{SHADOW_PREFIX}{self.drill_id}.{group}" for group in self.shadowed}
 
     def key(self) -> bytes:
@@ -111,7 +111,7 @@ class Drill:
         """Decode what :meth:`value` wrote.
 
         Raises:
-            IntegrityError: it is no such record.
+            IntegrityError: the bytes are not such a record.
         """
         found = decode(Drill, "stored drill", value)
         read_json("stored drill", value)
@@ -123,7 +123,7 @@ class Drill:
 
 
 def superfluous(drills: Iterable[Drill], flow: str) -> tuple[Drill, ...]:
-    """Return the oldest results of a flow beyond those that are kept."""
+    """Return the oldest results of a flow beyond the number to keep."""
     ended = [one for one in drills if one.flow == flow and one.state != "running"]
     ended.sort(key=lambda one: (one.time_ms, one.drill_id), reverse=True)
     return tuple(ended[MOST_KEPT:])

@@ -1,7 +1,7 @@
 """Residue: records that a flow's source holds and its target does not.
 
-Offsets are found by walking both logs; how many records there are, and of when, only by reading
-them: markers and aborted transactions have offsets, too.
+Offsets are found by comparing both logs. The number of records and their times are known only by
+reading them, as markers and aborted transactions have offsets, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Wanted = tuple[AssignedPartition, OffsetRange]
 
 @dataclass(frozen=True, slots=True)
 class ResidueRecord:
-    """One record of the residue; ``timestamp`` is its own, in epoch milliseconds, -1 for none."""
+    """One record of the residue; ``timestamp`` is in epoch milliseconds, -1 for none."""
 
     topic: str
     partition: int
@@ -33,14 +33,14 @@ class ResidueRecord:
 
 
 class Counting:
-    """Mutable: counts records of one range as they come, in order.
+    """Mutable counter of the records of one range, in order.
 
-    ``first_ms`` and ``last_ms`` are the earliest and the latest timestamp, ``below`` the records at
-    offsets lower than each mark.
+    ``first_ms`` and ``last_ms`` are the earliest and the latest timestamp.
+    ``below`` has the number of records before each mark.
     """
 
     def __init__(self, marks: Iterable[int] = ()) -> None:
-        """Also count what is before each of some offsets."""
+        """Start with offsets before which records are counted separately."""
         self.below = dict.fromkeys(marks, 0)
         self.records = 0
         self.first_ms: int | None = None
@@ -61,8 +61,8 @@ class Counting:
 def json_row(record: ResidueRecord) -> dict[str, Any]:
     """Return a record as a JSON object.
 
-    Bytes that are UTF-8 stand as text under their name; others in base64 under that name with
-    ``_base64`` behind it. So a reader never has to guess, and nothing is lost.
+    UTF-8 bytes are text under their name. Others are base64 under that name with the suffix
+    ``_base64``. So a reader never has to guess, and nothing is lost.
     """
     return {
         "topic": record.topic,

@@ -1,18 +1,17 @@
-r"""Restore: a rebuilt, empty cluster gets its topics back from their copies. Pure.
+r"""Restore of the topics of a rebuilt, empty cluster from their copies. Pure.
 
-P was destroyed and is there again without its records. The flow ``restore.B->P`` copies
-``P.Payments`` on B into ``Payments`` on P, with a state of its own, on P. Then P->B, which was
-paused all the time, is given the same offset map the other way round, as if it had copied all of
-that itself::
+P was destroyed and rebuilt without its records. The flow ``restore.B->P`` copies ``P.Payments`` on
+B into ``Payments`` on P, with its own state, on P. P->B was paused all the time. It then gets the
+inverse of that offset map, as if it had copied all of that itself::
 
     restore.B->P    P.Payments on B   0..99 | M | 101..140
                                         \           \
-                    Payments on P     M | 1..100 | 101..140 |  here P->B goes on
+                    Payments on P     M | 1..100 | 101..140 |  P->B resumes here
                                         /           /
     P->B            P.Payments on B   0..99 | M | 101..140 | M |
 
-How far a restore is, is told by what it leaves behind: the ids of both topics, the position of
-``restore.B->P``, that of P->B, and a :class:`RestoreRecord`, which names the pause it is for.
+The progress of a restore is derived from the state that it leaves: the ids of both topics, the
+position of ``restore.B->P``, that of P->B, and a :class:`RestoreRecord`, which names its pause.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from srm.domain.text import json_records
 
 RESTORE_KEY: Final = b"restore"
 SLOT: Final = "restore"
-"""As whom a restore tells positions of the flow that goes on: a slot of that name."""
+"""Slot name under which a restore reports positions of the resumed flow."""
 
 TopicState = Literal["missing", "empty", "begun", "restored", "refused"]
 
@@ -39,9 +38,9 @@ TopicState = Literal["missing", "empty", "begun", "restored", "refused"]
 class RestoreRecord:
     """Key ``restore`` in the commands of ``restore.B->P``: P is being restored.
 
-    ``pauses`` are the ids of the pause of P->B it is for, before and after the restore has renewed
-    it: under a later one, P holds data of its own. ``topics`` are the ids of the originals that are
-    restored under it, by name.
+    ``pauses`` are the ids of its pause of P->B, before and after the restore has renewed it. Under
+    a later pause, P holds data of its own. ``topics`` are the ids of the restored originals, by
+    name.
     """
 
     pauses: tuple[str, ...]
@@ -50,7 +49,7 @@ class RestoreRecord:
     time_ms: int
 
     def is_for(self, pause: Pause | None) -> bool:
-        """Whether it is for a pause; for the last one where there is none now."""
+        """Return True if it is for this pause; None stands for the last pause."""
         return pause is None or pause.request in self.pauses
 
     def value(self) -> bytes:
@@ -69,7 +68,7 @@ class RestoreRecord:
 
 
 def restore_flow(forward: Flow) -> Flow:
-    """Return the flow that brings the copies of a flow back; no cluster has such an alias."""
+    """Return the flow that copies back the copies of a flow; no cluster has such an alias."""
     return Flow(f"restore.{forward.target}", forward.source)
 
 
@@ -79,15 +78,15 @@ def copies_of(
     chosen: NameFilter,
     clusters: Collection[str],
 ) -> dict[str, str]:
-    """Return the topics that a flow copies by the name of their copy, as far as there is one.
+    """Return the originals of a flow's existing copies, by the name of the copy.
 
-    Without heartbeats, which are written anew, and without what the source has from a third
-    cluster: the flow from there begins anew as well.
+    Heartbeats are left out, as they are written again. So are topics that the source has from a
+    third cluster: the flow from there starts from the beginning, too.
 
     Args:
         topics: names on the flow's target.
         forward: the flow.
-        chosen: which topics it copies.
+        chosen: filter of its topics.
         clusters: aliases of all clusters.
     """
     policy, source = forward.policy, forward.flow.source
@@ -104,12 +103,12 @@ def copies_of(
 
 
 def invert(runs: Runs) -> Runs:
-    """Return a map the other way round: what was copied from is what was copied to."""
+    """Return the inverse of a map: sources and targets exchanged."""
     return Runs(runs.targets, runs.sources, runs.counts)
 
 
 def runs_from(runs: Runs, source_next: int) -> Runs:
-    """Return what runs in order hold from a source offset on."""
+    """Return the part of ordered runs from a source offset on."""
     first = int((runs.source_ends <= source_next).sum())
     left = runs[first:]
     if not len(left) or left[0].source_start >= source_next:
@@ -133,12 +132,12 @@ def holes(runs: Runs, end: int) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class RestoredPartition:
-    """What is known of one partition.
+    """State of one partition.
 
     Attributes:
         copy_log: first offset and end of the copy.
-        restored: how far the restore has copied, None where it has not begun.
-        forward: how far the flow that goes on is told to have copied, None where it is not.
+        restored: progress of the restore, None if it has not begun.
+        forward: position handed over to the resumed flow, None if none.
         begins_foreign: the original begins with records, and not with the marker of a claim.
     """
 
@@ -149,7 +148,7 @@ class RestoredPartition:
 
     @property
     def is_handed_over(self) -> bool:
-        """Whether the flow that goes on knows of all that was restored."""
+        """True if the resumed flow knows all restored records."""
         mine, told = self.restored, self.forward
         return (
             mine is not None
@@ -160,7 +159,7 @@ class RestoredPartition:
 
     @property
     def offsets_left(self) -> int:
-        """Offsets of the copy that are not restored yet, markers included."""
+        """Number of offsets of the copy not restored yet, markers included."""
         start, end = self.copy_log
         at = max(start, self.restored.source_next if self.restored else 0)
         return max(0, end - at)
@@ -168,11 +167,10 @@ class RestoredPartition:
 
 @dataclass(frozen=True, slots=True)
 class RestoreFacts:
-    """What is known of one topic.
+    """State of one topic.
 
-    ``is_former`` says that the original is one from which the flow has copied, by its id;
-    ``is_begun`` that a restore under the pause that stands, or stood last, has created or taken
-    it.
+    ``is_former``: the flow has copied from this original, by its id.
+    ``is_begun``: a restore under the current or last pause has created it, or taken it over.
     """
 
     topic: str
@@ -185,10 +183,10 @@ class RestoreFacts:
 
 @dataclass(frozen=True, slots=True)
 class TopicRestore:
-    """What is to be done about one topic: ``offsets`` are to be copied; ``reason`` is of refusal.
+    """Plan for one topic: ``offsets`` are to be copied; ``reason`` is that of a refusal.
 
-    ``missing`` and ``empty``: all is to be done. ``begun``: a former run was broken off.
-    ``restored``: nothing is. ``refused``: nothing can be.
+    ``missing`` and ``empty``: all is to be done. ``begun``: a former run was interrupted.
+    ``restored``: nothing is left to do. ``refused``: nothing can be done.
     """
 
     topic: str
@@ -200,12 +198,12 @@ class TopicRestore:
 
 
 def plan_topic(facts: RestoreFacts, source: str, target: str) -> TopicRestore:
-    """Decide what becomes of one topic.
+    """Plan the restore of one topic.
 
     Args:
-        facts: what is known.
-        source: alias of the cluster that holds the copy.
-        target: alias of the cluster that was rebuilt.
+        facts: state of the topic.
+        source: alias of the cluster with the copy.
+        target: alias of the rebuilt cluster.
     """
     left = sum(each.offsets_left for each in facts.partitions)
 
@@ -218,8 +216,8 @@ def plan_topic(facts: RestoreFacts, source: str, target: str) -> TopicRestore:
         return plan("restored")
     if facts.is_former:
         reason = (
-            f"{facts.topic} on {target} is the topic that {facts.copy} on {source} is the copy of: "
-            f"{target} has come back with its data, see srm return"
+            f"{facts.topic} on {target} is the original of {facts.copy} on {source}: "
+            f"{target} returned with its data, see srm return"
         )
         return plan("refused", left, reason)
     foreign = [
@@ -240,14 +238,14 @@ def plan_topic(facts: RestoreFacts, source: str, target: str) -> TopicRestore:
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """What a restore would do.
+    """Plan of a restore.
 
     Attributes:
-        forward: the flow that was paused, and goes on afterwards.
-        pause: why it is paused, None where it is not.
-        topics: those that were asked for.
+        forward: the paused flow, which resumes afterwards.
+        pause: its pause, None if it is not paused.
+        topics: the requested topics.
         unrestored: other topics of the flow, whose originals are not restored: the pause stays.
-        source_cluster: Kafka's id of the cluster that holds the copies.
+        source_cluster: Kafka's id of the cluster with the copies.
         target_cluster: that of the rebuilt one.
         former_clusters: those from which the copies were made.
     """
@@ -262,16 +260,16 @@ class RestorePlan:
 
     @property
     def refusals(self) -> tuple[TopicRestore, ...]:
-        """The topics of which nothing can be restored."""
+        """Topics that cannot be restored."""
         return tuple(each for each in self.topics if each.state == "refused")
 
     @property
     def to_restore(self) -> Mapping[str, TopicRestore]:
-        """The topics of which something is to be restored, by the name of the original."""
+        """Topics to restore, by the name of the original."""
         done = ("restored", "refused")
         return {each.topic: each for each in self.topics if each.state not in done}
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to be done, and the flow goes on."""
+        """True if nothing is left to do, and the flow has resumed."""
         return self.pause is None and all(each.state == "restored" for each in self.topics)

@@ -1,15 +1,15 @@
-"""What is decided about the residue of a returned source, topic by topic, and what it leads to.
+"""Decisions about the residue of a returned source, topic by topic, and their effects.
 
 ========  =======================================  ================================================
-choice    the flow                                 a group that goes back to the source
+choice    the flow                                 a group that fails back to the source
 ========  =======================================  ================================================
 merge     copies the residue after all             has read it in the remote topic
-keep      goes on behind the residue               reads it there, from where it had come to
-discard   goes on behind the residue               steps over it
+keep      continues after the residue              reads it there, from its last position on
+discard   continues after the residue              skips it
 ========  =======================================  ================================================
 
-Whatever the choice, what the source has lost of the copied is noted, so that the map ends there and
-the flow goes on. Decisions are notes of the partitions (:mod:`.partition_notes`).
+With any choice, copied records that the source has lost are noted, so that the map ends there and
+the flow resumes. Decisions are notes of the partitions (:mod:`.partition_notes`).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from srm.domain.text.amount import amount
 from srm.errors import NotFoundError, UsageError
 
 _BY_NAME: frozenset[Shape] = frozenset({"rebuilt", "missing"})
-"""Shapes of topics whose choice no default makes: they were meant to be restored."""
+"""Shapes of topics that no default decides, as they were meant to be restored."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDecision:
-    """What becomes of one topic: ``choice`` is None where it is open, or there is none to make."""
+    """Decision about one topic; ``choice`` is None if it is open or not needed."""
 
     topic: str
     shape: Shape
@@ -42,7 +42,7 @@ class TopicDecision:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """A plan: what is decided, and ``blocked``, why it cannot be carried out as it is."""
+    """A plan of decisions; ``blocked`` has the reasons why it cannot be executed."""
 
     flow: str
     topics: tuple[TopicDecision, ...]
@@ -50,7 +50,7 @@ class Settlement:
 
     @property
     def choices(self) -> dict[str, Choice]:
-        """The choices that were made, by topic."""
+        """Choices made, by topic."""
         return {row.topic: row.choice for row in self.topics if row.choice is not None}
 
 
@@ -60,7 +60,7 @@ def read_choices(
     """Return the choice of each named topic.
 
     Raises:
-        UsageError: a topic has two.
+        UsageError: a topic has two choices.
     """
     found: dict[str, Choice] = {}
     named: tuple[tuple[Choice, Iterable[str]], ...] = (
@@ -80,15 +80,15 @@ def read_choices(
 def plan_settlement(
     found: SourceReturn, named: Mapping[str, Choice], default: Choice | None
 ) -> Settlement:
-    """Decide what is to become of each topic.
+    """Decide about each topic.
 
     Args:
-        found: what the source holds.
+        found: inspection of the source.
         named: choices by topic.
-        default: that of all other topics with a residue, but not of rebuilt or missing ones.
+        default: choice for all other topics with a residue, except rebuilt or missing ones.
 
     Raises:
-        NotFoundError: a named topic is none of the flow's.
+        NotFoundError: a named topic does not belong to the flow.
     """
     unknown = set(named) - {topic.topic for topic in found.topics}
     if unknown:
@@ -109,13 +109,13 @@ def _decide(
     undecided = [entry for entry in topic.partitions if entry.has_open_transaction]
     needs_choice = by_name or topic.records > 0 or bool(away) or bool(undecided)
     if needs_choice and topic.is_heartbeats:
-        default, by_name = default or "merge", False  # nobody reads them twice, or misses them
+        default, by_name = default or "merge", False  # heartbeats may be read twice or missed
     choice = named or (None if by_name or not needs_choice else default)
     means = [_meaning(topic, choice, flow)] if needs_choice else []
     if away and choice == "merge":
-        means.append(f"{amount(len(away), 'partition')} not seen now: copied when it can be read")
+        means.append(f"{amount(len(away), 'partition')} unavailable now: copied when it can be read")
     if undecided and choice == "merge":
-        means.append("what stands behind open transactions: copied when they end")
+        means.append("records after open transactions: copied when they end")
     if topic.only_copied or any(entry.cut_from is not None for entry in topic.partitions):
         means.append(
             f"{amount(topic.only_copied, 'record')} that {flow.source} has lost stay on "
@@ -129,7 +129,7 @@ def _decide(
         topic.shape,
         choice,
         topic.records,
-        "; ".join(means) or "nothing to decide: the flow goes on",
+        "; ".join(means) or "nothing to decide: the flow resumes",
         open=needs_choice and choice is None,
     )
 
@@ -140,17 +140,17 @@ def _meaning(topic: TopicReturn, choice: Choice | None, flow: Flow) -> str:
     restore = f"restore it (srm restore --from {target} --to {source} --topic {topic.topic})"
     if topic.shape == "missing":
         if choice is None:
-            return f"{restore}, or name it with --discard: it is copied no more"
-        return f"it stays missing on {source}, and is copied no more"
+            return f"{restore}, or name it with --discard: it is no longer copied"
+        return f"it stays missing on {source}, and is no longer copied"
     if choice is None:
         named = f"--merge {topic.topic}, --keep {topic.topic} or --discard {topic.topic}"
         return f"{restore}, or {named}" if topic.shape == "rebuilt" else f"choose {named}"
     if topic.shape == "rebuilt" and choice == "merge":
-        return f"{count} are copied as those of a topic that was created again, behind the old ones"
+        return f"{count} are copied as those of a topic that was created again, after the old ones"
     return {
         "merge": f"{count} are copied after all: groups read them in the remote topic",
         "keep": f"{count} stay on {source}: groups that go back there read them",
-        "discard": f"{count} stay on {source}: groups that go back there step over them",
+        "discard": f"{count} stay on {source}: groups that go back there skip them",
     }[choice]
 
 
@@ -165,16 +165,16 @@ def _blocks(found: SourceReturn, rows: Collection[TopicDecision]) -> Iterable[st
     for topic in found.topics:
         if topic.routed_by and choices[topic.topic] in {"keep", "discard"}:
             yield (
-                f"topic {topic.topic}: move {topic.routed_by} has sent its clients to {source}, "
-                f"and what they write there does not count: --merge {topic.topic}"
+                f"topic {topic.topic}: move {topic.routed_by} has redirected its clients to "
+                f"{source}, and their records there do not count: --merge {topic.topic}"
             )
     for entry in found.partitions:
         if entry.error and choices.get(entry.topic) != "merge":
             yield f"{entry.name}: {entry.error}. Merged, it is copied as soon as it can be read"
         elif entry.has_open_transaction and choices.get(entry.topic) in {"keep", "discard"}:
             yield (
-                f"{entry.name}: a transaction is open from offset {entry.log_end} on: what it "
-                "decides is not known yet. It ends by its own time limit; or abort it (kafka-"
+                f"{entry.name}: a transaction is open from offset {entry.log_end} on, its outcome "
+                "is not known yet. It ends at its timeout; or abort it (kafka-"
                 "transactions.sh)"
             )
 
@@ -182,13 +182,13 @@ def _blocks(found: SourceReturn, rows: Collection[TopicDecision]) -> Iterable[st
 def decisions(
     found: SourceReturn, settlement: Settlement, request: str, by: str, now_ms: int
 ) -> tuple[PartitionNotes, ...]:
-    """Return the notes that carry a settlement out.
+    """Return the notes that execute a settlement.
 
     Args:
-        found: what the source holds.
-        settlement: what was decided about it.
+        found: inspection of the source.
+        settlement: decisions about it.
         request: a unique id.
-        by: who decided, for people.
+        by: name of the operator, informational.
         now_ms: epoch milliseconds.
     """
     flow, choices = Flow.parse(found.flow), settlement.choices
@@ -227,7 +227,7 @@ def _ranges(
 def outcome_of(
     found: SourceReturn, settlement: Settlement, move_id: str, by: str, now_ms: int
 ) -> Outcome:
-    """Return what the report of the disaster says beside its forecast."""
+    """Return the outcome that the report of the disaster shows next to its forecast."""
     return Outcome(
         move_id,
         found.flow,
@@ -240,7 +240,7 @@ def outcome_of(
         (
             *(f"{entry.name}: {entry.error}" for entry in found.partitions if entry.error),
             *(
-                f"{entry.name}: {amount(entry.high_watermark - entry.log_end, 'offset')} behind an "
+                f"{entry.name}: {amount(entry.high_watermark - entry.log_end, 'offset')} after an "
                 f"open transaction, from {entry.log_end} on"
                 for entry in found.partitions
                 if entry.has_open_transaction

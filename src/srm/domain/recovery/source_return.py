@@ -1,17 +1,17 @@
-"""Which return it is when the dead source of a paused flow answers again, and what was left on it.
+"""Shapes of return of a paused flow's source after a disaster, and its residue.
 
 ==========  ====================================================================================
 shape       means
 ==========  ====================================================================================
-same        the topics that were copied, each log at least as long as what was copied of it
-shorter     the same topics, but a log has lost its end (an unclean restart, an older disk)
-rebuilt     a topic of another id has the name: the cluster was emptied, or built anew
-missing     a topic that was copied does not exist any more
+same        the copied topics, each log at least as long as its copy
+shorter     the same topics, but a log was truncated (an unclean restart, an older disk)
+rebuilt     a topic of another id has the name: the cluster was emptied or rebuilt
+missing     a copied topic does not exist any more
 new         a topic that was never copied; all of it is residue
 ==========  ====================================================================================
 
-The flow's return is the worst of its topics'. Topic ids are random: where they are the same, it is
-the same topic, whatever the cluster calls itself.
+The flow's shape is the worst of its topics'. Topic ids are random. Equal ids mean the same topic,
+whatever id the cluster has.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from srm.domain.text.amount import amount
 
 Shape = Literal["same", "shorter", "rebuilt", "missing", "new"]
 SHAPES: Final[tuple[Shape, ...]] = ("rebuilt", "missing", "shorter", "new", "same")
-"""The worst first."""
+"""Shapes, the worst first."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyEnd:
-    """Where the copy of one partition ends, by both logs; offsets of the source, [from, to).
+    """End of the copy of one partition, by both logs; offsets of the source, [from, to).
 
-    ``source_next`` is where copying would go on. The position that is known, ``known_next`` on the
-    source and ``target_next`` on the target, may be a moment older. ``cut_from`` is where the
-    source's log ends, or parts from what was copied, if that is before it; ``gone_to`` is where
-    its log begins if retention has passed the end of the copy. ``log_end`` is how far the flow
-    would copy now, which is less than the ``high_watermark`` while a transaction is open.
-    ``left_out`` are ranges that were decided earlier. ``epoch`` is the leader epoch of the log's
-    last batch, -1 if not known.
+    ``source_next`` is the next offset to copy.
+    ``known_next`` (source) and ``target_next`` (target) are the known position, perhaps older.
+    ``log_end`` is the last stable offset, below ``high_watermark`` while a transaction is open.
+    ``cut_from`` is where the source's log ends or diverges, if that is before the end of the copy.
+    ``gone_to`` is the log start, if retention has deleted records after the end of the copy.
+    ``left_out`` are ranges excluded by earlier decisions.
+    ``epoch`` is the leader epoch of the log's last batch, -1 if unknown.
     """
 
     source_next: int
@@ -57,7 +57,7 @@ class CopyEnd:
 
     @property
     def gone_to(self) -> int | None:
-        """Where the log begins now, if records before that were to be copied."""
+        """Log start, if records before it were still to be copied."""
         return self.log_start if self.log_start > self.source_next else None
 
 
@@ -65,12 +65,14 @@ class CopyEnd:
 class PartitionReturn:
     """One source partition; offsets are source offsets, times epoch milliseconds.
 
-    ``copied_to`` is where the copy ends, ``log_end`` the last stable offset of the source, and
-    ``high_watermark`` is more while a transaction is open. ``records`` of the residue were counted
-    between the two, ``first_ms`` and ``last_ms`` are of their timestamps. ``cut_from`` to
-    ``cut_to`` were copied and are gone: the copy still has ``only_copied`` records of them (None:
-    not counted). ``epoch`` is the leader epoch of the log's last batch. ``error`` says why nothing
-    can be said, or decided, of the partition.
+    ``copied_to`` is the end of the copy.
+    ``log_end`` is the last stable offset, below ``high_watermark`` while a transaction is open.
+    ``records`` is the residue: records between ``copied_to`` and ``log_end``.
+    ``first_ms`` and ``last_ms`` are timestamps of the residue.
+    ``cut_from`` to ``cut_to`` were copied and are gone from the source.
+    ``only_copied`` is how many records of those the copy still has (None: not counted).
+    ``epoch`` is the leader epoch of the log's last batch.
+    ``error`` is the reason why the partition's state is unknown or undecided.
     """
 
     topic: str
@@ -104,28 +106,28 @@ class PartitionReturn:
 
     @property
     def residue(self) -> tuple[int, int] | None:
-        """Source offsets [from, to) that hold records which were not copied, None without any."""
+        """Source offsets [from, to) with records that were not copied, None without any."""
         return self.tail if self.records else None
 
     @property
     def tail(self) -> tuple[int, int] | None:
-        """Source offsets [from, to) after the copy, None without any, or where they are unknown."""
+        """Source offsets [from, to) after the copy, None if there are none or they are unknown."""
         start = max(self.copied_to, self.log_start)
         return None if self.error or start >= self.log_end else (start, self.log_end)
 
     @property
     def has_open_transaction(self) -> bool:
-        """Whether it is undecided yet which of the last records will count."""
+        """True while the outcome of a transaction at the end of the log is unknown."""
         return self.high_watermark > self.log_end
 
 
 @dataclass(frozen=True, slots=True)
 class TopicReturn:
-    """One topic of a flow; ``evidence`` says what the shape was told from.
+    """One topic of a flow; ``evidence`` is the evidence of its shape.
 
-    Of heartbeats the residue is of no interest to anybody: they are merged unless it is said.
-    ``routed_by`` is the move whose route leads the topic's clients to the source: what they write
-    there does not count as residue. It is empty where no route does.
+    The residue of heartbeats is irrelevant, so they are merged by default.
+    ``routed_by`` is the move whose route leads the topic's clients to the source, empty without
+    one. Their new records there do not count as residue.
     """
 
     topic: str
@@ -138,20 +140,20 @@ class TopicReturn:
 
     @property
     def records(self) -> int:
-        """Records of the residue."""
+        """Number of records of the residue."""
         return sum(entry.records for entry in self.partitions)
 
     @property
     def only_copied(self) -> int:
-        """Records that the copy has and the source has lost."""
+        """Number of records that the copy has and the source has lost."""
         return sum(entry.only_copied or 0 for entry in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceReturn:
-    """What was found on the source of a flow; ``cluster_was`` is empty where nobody noted it.
+    """Inspection result for the source of a flow.
 
-    ``groups`` are those that had read of the residue.
+    ``cluster_was`` is empty if unknown. ``groups`` are those that had read records of the residue.
     """
 
     flow: str
@@ -166,25 +168,25 @@ class SourceReturn:
 
     @property
     def records(self) -> int:
-        """Records of the residue."""
+        """Number of records of the residue."""
         return sum(topic.records for topic in self.topics)
 
     @property
     def partitions(self) -> tuple[PartitionReturn, ...]:
-        """Those of all topics."""
+        """Partitions of all topics."""
         return tuple(entry for topic in self.topics for entry in topic.partitions)
 
 
 def topic_shape(
     topic: str, now: str | None, known: Collection[CopiedTopic], copied_ids: Collection[str]
 ) -> tuple[Shape, str]:
-    """Compare the topic that has a name now with those that were copied under it.
+    """Compare the current topic of a name with those copied under that name.
 
     Args:
         topic: the name.
-        now: id of the topic that has it, None where there is none.
-        known: what the flow has noted of topics that it copied, of any name.
-        copied_ids: ids of the source topics of which a position is known.
+        now: id of the current topic, None if there is none.
+        known: copied topics that the flow has noted, of any name.
+        copied_ids: ids of the source topics with a known position.
 
     Returns:
         The shape, never ``shorter``, and the evidence.
@@ -194,10 +196,10 @@ def topic_shape(
         return "same", f"topic id {now}, as when it was copied"
     named = " or ".join(before)
     if now is None:
-        return "missing", f"no such topic; the one that was copied had id {named}"
+        return "missing", f"no such topic; the copied one had id {named}"
     if before:
-        return "rebuilt", f"topic id {now}; the one that was copied had {named}"
-    return "new", f"topic id {now}: nothing of it was ever copied"
+        return "rebuilt", f"topic id {now}; the copied one had {named}"
+    return "new", f"topic id {now}: never copied"
 
 
 def worst(shapes: Iterable[Shape]) -> Shape:
@@ -209,7 +211,7 @@ def worst(shapes: Iterable[Shape]) -> Shape:
 def topic_return(
     topic: str, topic_id: str, told: tuple[Shape, str], partitions: Iterable[PartitionReturn]
 ) -> TopicReturn:
-    """Put partitions together: logs that lost their ends make a topic shorter."""
+    """Combine partitions; truncated logs make a topic shorter."""
     shape, evidence = told
     found = tuple(partitions)
     cut = [entry for entry in found if entry.cut_from is not None]
@@ -224,26 +226,26 @@ def topic_return(
 
 
 def describe(shape: Shape, source: str, was: str, now: str) -> str:
-    """Say in a sentence which return it is.
+    """Describe a return in one sentence.
 
     Args:
         shape: of the flow.
         source: alias of the source.
-        was: Kafka's id of the cluster when topics were copied, empty if nobody noted it.
-        now: its id now.
+        was: Kafka's id of the cluster when topics were copied, empty if unknown.
+        now: its current id.
     """
     cluster = "the same cluster" if was in ("", now) else f"cluster {now}, which was {was},"
     return {
         "same": f"{source} is {cluster} with all that was copied",
         "new": f"{source} is {cluster} with all that was copied, and topics that never were",
-        "shorter": f"{source} is {cluster}, but logs have lost their ends: an unclean restart",
-        "missing": f"{source} is {cluster}, but topics that were copied are missing",
-        "rebuilt": f"{source} is {cluster} emptied or built anew: topics have other ids",
+        "shorter": f"{source} is {cluster}, but logs were truncated: an unclean restart",
+        "missing": f"{source} is {cluster}, but copied topics are missing",
+        "rebuilt": f"{source} is {cluster} emptied or rebuilt: topics have other ids",
     }[shape]
 
 
 def explain_gone(entry: PartitionReturn) -> str:
-    """Say what of a partition nobody can copy any more, empty if there is nothing."""
+    """Return what of a partition can no longer be copied, empty if there is nothing."""
     if entry.gone_from is None:
         return ""
     count = amount(entry.log_start - entry.gone_from, "offset")

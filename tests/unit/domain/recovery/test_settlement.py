@@ -73,7 +73,7 @@ def test_a_partition_of_which_nothing_can_be_said_is_merged_or_waited_for() -> N
         assert any("A-0: no leader" in why for why in plan.blocked)
     merged = plan_settlement(found, {}, "merge")
     assert merged.blocked == ()
-    assert "1 partition not seen now" in merged.topics[0].means
+    assert "1 partition unavailable now" in merged.topics[0].means
     assert outcome_of(found, merged, "m1", "ann", 9).unread == ("A-0: no leader",)
 
 
@@ -149,4 +149,4 @@ def test_what_stands_behind_an_open_transaction_is_decided_about_and_told() -> N
     assert merged.blocked == ()
     assert "copied when they end" in merged.topics[0].means
     [unread] = outcome_of(found, merged, "m1", "ann", 9).unread
-    assert unread == "A-0: 510 offsets behind an open transaction, from 50 on"
+    assert unread == "A-0: 510 offsets after an open transaction, from 50 on"
