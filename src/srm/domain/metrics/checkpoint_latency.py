@@ -1,4 +1,4 @@
-"""How long checkpoints take, as the raw metrics topic tells it beside what slots measure."""
+"""Latency of checkpoints, in the raw metrics topic together with the metrics of slots."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any, Final
 from srm.domain.names.topics import Flow
 
 LATENCY: Final = ("latency_ms_min", "latency_ms_max", "latency_ms_sum", "latency_count")
-"""Fields of a :class:`CheckpointMetric` in the list that a record has for a topic, in order."""
+"""Fields of a :class:`CheckpointMetric` in a topic's list in a record, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointMetric:
-    """How long the checkpoints of one upstream topic took in an emission that ended at ``time_ms``.
+    """Latency of the checkpoints of one upstream topic in an emission that ended at ``time_ms``.
 
-    Each of ``latency_count`` checkpoints took from just before its group was asked what it has
-    committed on the source until the target acknowledged the checkpoint. ``topic`` is the topic on
-    the source that was committed, of a reverse checkpoint a remote one, and ``remote_topic`` where
-    the group continues on the target.
+    ``latency_count`` is the number of checkpoints. The latency of one begins just before reading
+    its group's commits on the source. It ends when the target acknowledges the checkpoint.
+    ``topic`` is the committed topic on the source, a remote one for a reverse checkpoint.
+    ``remote_topic`` is where the group continues on the target.
     """
 
     time_ms: int
@@ -42,10 +42,10 @@ def checkpoint_metrics(
     """Sum up one emission.
 
     Args:
-        flow: whose checkpoints were written.
-        began_ms: when the emission began.
-        ended_ms: when the last checkpoint was acknowledged.
-        taken: topic, remote topic and milliseconds of each checkpoint.
+        flow: flow of the checkpoints.
+        began_ms: start of the emission.
+        ended_ms: acknowledgement of the last checkpoint.
+        taken: topic, remote topic and latency in milliseconds of each checkpoint.
     """
     of_topics: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for topic, remote_topic, latency_ms in taken:
@@ -82,10 +82,10 @@ def encode_checkpoints(metrics: Iterable[CheckpointMetric]) -> list[bytes]:
 def checkpoints_of(
     moment: Mapping[str, Any], entries: Iterable[Mapping[str, Any]]
 ) -> tuple[CheckpointMetric, ...]:
-    """Return what the entries of a raw record say, whose other fields are its moment.
+    """Return the metrics of a raw record's entries; ``moment`` has its other fields.
 
     Raises:
-        KeyError, TypeError, ValueError: they do not have the fields that they must have.
+        KeyError, TypeError, ValueError: required fields are missing.
     """
     return tuple(
         CheckpointMetric(

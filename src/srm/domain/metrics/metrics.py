@@ -1,10 +1,10 @@
-"""Records of the two metrics topics: what a slot measured, and what a window of it says.
+"""Records of the two metrics topics: measurements of slots, and windows over them.
 
-Raw records (:class:`RawMetric`, topic ``srm-metrics-<SOURCE>.internal``) are written by the slots:
-what each saw of its partitions with traffic or lag in one metrics interval, many partitions in one
-record. Whoever writes checkpoints says there how long they took. Windows (:class:`WindowMetric`,
-topic ``srm-metrics-windows.internal``) are computed from them and keyed by window, so computing
-them again overwrites equal records. Both are JSON, for the sake of other people's dashboards.
+Slots write raw records (:class:`RawMetric`, topic ``srm-metrics-<SOURCE>.internal``) about their
+partitions with traffic or lag in one metrics interval, many partitions in one record. Writers of
+checkpoints add their latency there. Windows (:class:`WindowMetric`, topic
+``srm-metrics-windows.internal``) are computed from them and keyed by window. So computing them
+again overwrites equal records. Both are JSON, so that other dashboards can read them.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from srm.errors import IntegrityError, UsageError
 
 Level = Literal["topic", "cluster"]
 
-# Fields are called ``bytes`` here as on the wire, which hides the type inside their classes.
+# Fields are called ``bytes`` as in the JSON, which hides the type inside their classes.
 Encoded: TypeAlias = bytes
 
 
 @dataclass(frozen=True, slots=True)
 class RawMetric:
-    """What one slot saw of one partition in the ``interval_ms`` before ``time_ms``.
+    """Measurement of one partition by one slot in the ``interval_ms`` before ``time_ms``.
 
-    ``bytes`` are record batch bytes as they stand in the log. Latency is the time from the newest
-    timestamp of a record's batch to the target's acknowledgement; ``latency_count`` records were
-    measured, and with none the latencies are 0. ``lag_records`` are source offsets still to copy.
+    ``bytes`` are record batch bytes as in the log. Latency is the time from the newest timestamp
+    of a record's batch to the target's acknowledgement, 0 if ``latency_count`` records is 0.
+    ``lag_records`` are source offsets still to copy.
     """
 
     time_ms: int
@@ -61,13 +61,13 @@ COUNTS = (
     "latency_count",
     "lag_records",
 )
-"""Fields of a :class:`RawMetric` in the list that a record has for each partition, in order."""
+"""Fields of a :class:`RawMetric` in a partition's list in a record, in order."""
 
 METRICS_PER_RECORD = 1000
 
 
 def encode_raw(metrics: Iterable[RawMetric]) -> list[Encoded]:
-    """Encode raw metrics as few record values: those of one flow and interval share one."""
+    """Encode raw metrics in few record values: those of one flow and interval share one."""
     found = sorted(metrics, key=lambda metric: (_interval(metric), metric.topic, metric.partition))
     return [
         _encode(_record(interval, part))
@@ -114,7 +114,7 @@ def decode_measured(value: Encoded) -> tuple[Measured, ...]:
     """Decode a record value.
 
     Raises:
-        IntegrityError: the value is no raw metrics record.
+        IntegrityError: the value is not a raw metrics record.
     """
     try:
         found = _pop_measurements(json.loads(value))
@@ -141,10 +141,10 @@ def _pop_measurements(raw: dict[str, Any]) -> tuple[Measured, ...]:
 
 
 def _check(metric: Measured) -> None:
-    """Refuse what is no name and no number: whoever adds it up would fail, and all others wait."""
+    """Reject wrong types, which would make every reader fail."""
     numbers = _NUMBERS_OF[type(metric)](metric)
     if {*map(type, _NAMES_OF(metric))} != {str} or {*map(type, numbers)} != {int}:
-        raise TypeError("a field has another type")
+        raise TypeError("a field has the wrong type")
     _check_size(numbers)
 
 
@@ -154,17 +154,17 @@ def _check_size(numbers: Iterable[float]) -> None:
 
 
 def decode_raw(value: Encoded) -> tuple[RawMetric, ...]:
-    """Decode what a record value says of partitions.
+    """Decode the partition metrics of a record value.
 
     Raises:
-        IntegrityError: the value is no raw metrics record.
+        IntegrityError: the value is not a raw metrics record.
     """
     return tuple(metric for metric in decode_measured(value) if isinstance(metric, RawMetric))
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Minimum, maximum and sum of ``count`` values; of none, all are 0."""
+    """Minimum, maximum and sum of ``count`` values; all are 0 without values."""
 
     min: float = 0.0
     max: float = 0.0
@@ -177,11 +177,11 @@ class Statistics:
         return self.sum / self.count if self.count else 0.0
 
     def times(self, factor: float) -> Statistics:
-        """Statistics of the values in another unit."""
+        """Return the statistics of the values in another unit."""
         return Statistics(self.min * factor, self.max * factor, self.sum * factor, self.count)
 
     def merge(self, other: Statistics) -> Statistics:
-        """Statistics of the values of both."""
+        """Return the statistics of the values of both."""
         if not self.count or not other.count:
             return self if self.count else other
         return Statistics(
@@ -194,13 +194,13 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class WindowMetric:
-    """What happened in ``[start_ms, end_ms)`` in one topic of a flow, or in the whole flow.
+    """Metrics of ``[start_ms, end_ms)`` for one topic of a flow, or for the whole flow.
 
-    At level ``cluster`` (SRM's word for a whole replication) the topic names are empty.
-    ``byte_rate`` is in bytes per second of the window and ``replication_records_lag`` in records at
-    its end, both over partitions: the sum is the rate, or the lag, of the whole topic or flow.
+    ``level`` is ``cluster`` (SRM's word for a whole replication) with empty topic names, or topic.
+    ``byte_rate`` is over partitions, in bytes a second; its sum is that of the topic or flow.
+    ``replication_records_lag`` is over partitions, in records at the end; its sum likewise.
     ``replication_latency_ms`` is over records, ``checkpoint_latency_ms`` over checkpoints.
-    ``records`` and ``bytes`` are totals. A partition without traffic and lag is no sample.
+    ``records`` and ``bytes`` are totals. A partition without traffic and lag is not a sample.
     """
 
     source: str
@@ -219,7 +219,7 @@ class WindowMetric:
 
     @property
     def flow(self) -> Flow:
-        """The flow that was measured."""
+        """The measured flow."""
         return Flow(self.source, self.target)
 
     def key(self) -> Encoded:
@@ -253,10 +253,10 @@ class WindowMetric:
         return found
 
     def merge(self, later: WindowMetric) -> WindowMetric:
-        """Join this window with a later one of the same topic or flow that does not overlap it.
+        """Merge this window with a later one of the same topic or flow that does not overlap it.
 
-        The result spans both: its rate is that of the whole time, its lag that of the end. Their
-        minimum and maximum are the lowest and highest of any partition in either window.
+        The result spans both. Its rate is that of the whole time, its lag that of the end. Minimum
+        and maximum are the lowest and highest of any partition in either window.
         """
         size, milliseconds = self.bytes + later.bytes, later.end_ms - self.start_ms
         newest = later.replication_records_lag
@@ -305,10 +305,10 @@ _NUMBERS_OF_WINDOW: Final = attrgetter(
 
 
 def _check_window(window: WindowMetric) -> None:
-    """Refuse what no page can show: text for a number, and numbers that are not finite."""
+    """Reject values that no page can show: text for a number, and numbers that are not finite."""
     numbers = _NUMBERS_OF_WINDOW(window)
     if {*map(type, _NAMES_OF(window))} != {str} or not {*map(type, numbers)} <= {int, float}:
-        raise TypeError("a field has another type")
+        raise TypeError("a field has the wrong type")
     _check_size(numbers)
 
 
@@ -323,10 +323,10 @@ def latest(windows: Iterable[WindowMetric]) -> tuple[WindowMetric, ...]:
 
 
 def totals(windows: Iterable[WindowMetric]) -> tuple[WindowMetric, ...]:
-    """Join the windows of each topic and flow that do not overlap, e.g. into two hours.
+    """Merge non-overlapping windows of each topic and flow, for example into two hours.
 
-    Windows slide, so most overlap; going back from the newest, those are taken that end at or
-    before the start of the one taken last.
+    Windows slide, so most overlap. Going back from the newest, a window is taken if it ends at or
+    before the start of the last one taken.
     """
     joined: dict[tuple[str, ...], WindowMetric] = {}
     for window in sorted(windows, key=lambda w: w.start_ms, reverse=True):
@@ -340,11 +340,12 @@ def totals(windows: Iterable[WindowMetric]) -> tuple[WindowMetric, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """Which windows are kept; all are epoch milliseconds.
+    """Rule for the windows to keep; all fields are epoch milliseconds.
 
-    All that ended at ``all_ms`` or later. Of those before, what is enough for a chart: the ones
-    that begin at a full multiple of their length, so that they touch and do not overlap. None that
-    ended before ``expire_ms``, nor any that ends after ``until_ms``: a clock was ahead.
+    Windows that ended at ``all_ms`` or later are all kept. Of earlier ones only those that begin at
+    a multiple of their length are kept, so that they adjoin without overlap. That is enough for a
+    chart. Windows that ended before ``expire_ms`` are dropped. So are those that end after
+    ``until_ms``, which a fast clock causes.
     """
 
     expire_ms: int
@@ -352,7 +353,7 @@ class Keeping:
     until_ms: int = _MOST
 
     def keeps(self, start_ms: int, end_ms: int) -> bool:
-        """Whether a window is kept."""
+        """Return True if a window is kept."""
         if end_ms >= self.all_ms:
             return end_ms <= self.until_ms
         return end_ms >= self.expire_ms and start_ms % (end_ms - start_ms) == 0
@@ -364,10 +365,10 @@ def changes(
     flow: Flow,
     keeping: Keeping,
 ) -> dict[bytes, bytes | None]:
-    """Decide what to write so that the stored windows say what was computed.
+    """Return the writes that make the stored windows equal to the computed ones.
 
-    Windows that are stored already with the same content are left out; those of the flow that are
-    not kept any more become tombstones.
+    Windows already stored with the same content are left out. Windows of the flow that are no
+    longer kept become tombstones.
     """
     wanted = {w.key(): w.value() for w in computed if keeping.keeps(w.start_ms, w.end_ms)}
     written: dict[bytes, bytes | None] = {
@@ -381,7 +382,7 @@ def changes(
 
 
 def _span(key: bytes, flow: Flow) -> tuple[int, int] | None:
-    """Return start and end by a window's key, None for one of another flow or that is none."""
+    """Return start and end from a window's key, None for other flows and other keys."""
     try:
         source, target, *_, start_ms, end_ms = json.loads(key)
         ours = Flow(source, target) == flow

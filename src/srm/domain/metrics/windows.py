@@ -1,9 +1,9 @@
-"""Raw metrics to sliding windows, one raw record after the other.
+"""Sliding windows computed from raw metrics, one raw record after the other.
 
-Time is cut into *ticks*, one slide long and aligned to the epoch. What a raw record counted is
-shared out over the ticks that its interval touches. A window takes the bytes of each partition and
-its newest lag; its statistics are over these partitions, latencies over records or checkpoints. The
-same raw records give the same windows, whatever their order and however often they are computed:
+Time is cut into *ticks*, one slide long and aligned to the epoch. The counts of a raw record are
+distributed over the ticks of its interval. A window has the bytes of each partition and its newest
+lag. Its statistics are over these partitions, latencies over records or checkpoints. Equal raw
+records give equal windows, in any order and however often they are computed.
 :mod:`srm.spark.jobs.metrics` does the same as DataFrame code.
 """
 
@@ -20,11 +20,11 @@ from srm.domain.metrics.metrics import Level, Measured, RawMetric, Statistics, W
 from srm.domain.names.topics import Flow
 
 LONGEST_INTERVAL_MS: Final = 3_600_000
-"""A slot whose clock was set would otherwise report an interval of years, and that many ticks."""
+"""Limit for a slot with a wrong clock, which could report an interval of years, with its ticks."""
 
 
 class _Share(NamedTuple):
-    """Bytes of one partition in one tick, after its newest lag and the time of that."""
+    """Bytes of one partition in one tick, with its newest lag and the time of that."""
 
     time_ms: int
     lag: int
@@ -37,7 +37,7 @@ class _Share(NamedTuple):
 
 @dataclass(slots=True)
 class _Tick:
-    """Measurements of one topic in one tick; where only checkpoints were written, no partition."""
+    """Measurements of one topic in one tick; checkpoints alone add no partition."""
 
     records: int = 0
     latency: Statistics = field(default_factory=Statistics)
@@ -55,7 +55,7 @@ class _Sums(NamedTuple):
     checkpoints: Statistics
 
     def merge(self, other: _Sums) -> _Sums:
-        """Sums of the partitions of both."""
+        """Return the sums over the partitions of both."""
         return _Sums(
             self.records + other.records,
             *(one.merge(another) for one, another in zip(self[1:], other[1:], strict=True)),
@@ -67,10 +67,10 @@ _Topic = tuple[str, str]
 
 
 class Windows:
-    """Sums of one flow by tick, for as long as somebody wants windows over them.
+    """Sums of one flow by tick, until they are forgotten.
 
     Args:
-        flow: whose raw metrics these are; those of others are left out.
+        flow: flow of the raw metrics; those of other flows are left out.
         window_ms: length of a window, a multiple of the slide.
         tick_ms: the slide.
     """
@@ -83,7 +83,7 @@ class Windows:
         self._changed: set[int] = set()
 
     def add(self, metrics: Iterable[Measured]) -> None:
-        """Count raw metrics; those that nobody can have measured are left out."""
+        """Count raw metrics, without those with an impossible interval."""
         for metric in metrics:
             ours = (metric.source, metric.target) == (self._flow.source, self._flow.target)
             if not ours or not 1 <= metric.interval_ms <= LONGEST_INTERVAL_MS:
@@ -99,13 +99,13 @@ class Windows:
             del self._ticks[tick]
 
     def between(self, first_start_ms: int, last_end_ms: int) -> Iterator[WindowMetric]:
-        """Compute the windows that start and end within these times and have a tick."""
+        """Compute the windows within these times that have a tick."""
         starts = {start for tick in self._ticks for start in self._over(tick)}
         last_start_ms = last_end_ms - self._window_ms
         return self._compute(s for s in starts if first_start_ms <= s <= last_start_ms)
 
     def take(self, first_start_ms: int, last_end_ms: int) -> list[WindowMetric]:
-        """Compute those of them that something was added to since they were taken last."""
+        """Compute the windows within these times that have changed since the last call."""
         last_start_ms = last_end_ms - self._window_ms
         self._changed = {start for start in self._changed if start >= first_start_ms}
         ready = {start for start in self._changed if start <= last_start_ms}
@@ -113,7 +113,7 @@ class Windows:
         return list(self._compute(ready))
 
     def _over(self, tick: int) -> range:
-        """Return where the windows begin that slide over a tick."""
+        """Return the starts of the windows over a tick."""
         return range(tick + self._tick_ms - self._window_ms, tick + self._tick_ms, self._tick_ms)
 
     def _compute(self, starts: Iterable[int]) -> Iterator[WindowMetric]:
@@ -134,7 +134,7 @@ class Windows:
         for tick in range(began // size * size, last + 1, size):
             low, high = max(tick - began, 0), min(tick + size - began, interval)
             of_topic = self._tick(tick, metric)
-            # The difference of two rounded-down parts: the parts add up to the whole.
+            # The difference of two rounded-down parts, so that all parts add up to the whole.
             of_topic.records += metric.records * high // interval - metric.records * low // interval
             size_bytes = metric.bytes * high // interval - metric.bytes * low // interval
             share = _Share(metric.time_ms, metric.lag_records, size_bytes)
@@ -150,7 +150,7 @@ class Windows:
         return (metric.time_ms - 1) // self._tick_ms * self._tick_ms
 
     def _tick(self, tick: int, metric: Measured) -> _Tick:
-        """Return the metric's topic in a tick, for something to be added to it."""
+        """Return the metric's topic in a tick, marked as changed."""
         self._changed.update(self._over(tick))
         return self._ticks[tick].setdefault((metric.topic, metric.remote_topic), _Tick())
 
@@ -172,7 +172,7 @@ class Windows:
 
 
 def _sums(ticks: Iterable[_Tick]) -> _Sums:
-    """Sum up the ticks of one topic, in their order: the newest lag of a partition comes last."""
+    """Sum up the ticks of one topic in order, so that a partition's newest lag is last."""
     records, latency, checkpoints = 0, Statistics(), Statistics()
     sizes: defaultdict[int, int] = defaultdict(int)
     newest: dict[int, _Share] = {}
