@@ -1,4 +1,4 @@
-"""Which names a flow selects: MirrorMaker 2's DefaultTopicFilter and DefaultGroupFilter."""
+"""Filters of a flow's names, as MirrorMaker 2's DefaultTopicFilter and DefaultGroupFilter."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._\-]+")
 
 @lru_cache(maxsize=4096)
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Compile one entry of a list; a plain name is a pattern too.
+    """Compile one entry of a list; a plain name is a pattern, too.
 
     Raises:
-        ConfigError: it is not a regular expression.
+        ConfigError: the entry is not a regular expression.
     """
     try:
         return re.compile(pattern)
@@ -29,7 +29,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def literal(name: str) -> str:
-    """Return a pattern that matches a name and, but for what a comma becomes, nothing else."""
+    """Return a pattern that matches only this name, except that a comma becomes a dot."""
     if _PLAIN_NAME.fullmatch(name):
         return name
     return re.escape(name).replace(",", ".")
@@ -44,11 +44,11 @@ def split_patterns(text: str) -> tuple[str, ...]:
 class NameFilter:
     """An include and an exclude list of regular expressions.
 
-    A name is selected when an include pattern matches all of it and no exclude pattern does.
-    Without an include pattern nothing is selected.
+    A name is selected if an include pattern matches all of it and no exclude pattern does. Without
+    an include pattern no name is selected.
 
     Raises:
-        ConfigError: at construction, where a pattern does not compile.
+        ConfigError: at construction, if a pattern does not compile.
     """
 
     include: tuple[str, ...] = ()
@@ -60,28 +60,28 @@ class NameFilter:
 
     @property
     def names(self) -> frozenset[str]:
-        """What is selected by its name, not by a pattern."""
+        """Names selected literally, not by a pattern."""
         return frozenset(filter(self.matches, filter(_PLAIN_NAME.fullmatch, self.include)))
 
     def matches(self, name: str) -> bool:
-        """Whether the name is selected."""
+        """Return True if the name is selected."""
         return self.included_by(name) is not None and self.excluded_by(name) is None
 
     def included_by(self, name: str) -> str | None:
-        """Return the first include pattern that matches all of the name, None where none does."""
+        """Return the first include pattern that matches all of the name, None without a match."""
         return _first_match(self.include, name)
 
     def excluded_by(self, name: str) -> str | None:
-        """Return the first exclude pattern that matches all of the name, None where none does."""
+        """Return the first exclude pattern that matches all of the name, None without a match."""
         return _first_match(self.exclude, name)
 
 
 SHADOW_PREFIX: Final = "srm-drill."
-"""Groups that a drill makes and removes: they are nobody's, and never carried over."""
+"""Prefix of the groups that a drill creates and removes; clients and flows never use them."""
 
 
 def group_filter(include: tuple[str, ...], exclude: tuple[str, ...]) -> NameFilter:
-    """Return which groups a flow selects; never those that a drill makes."""
+    """Return the filter of a flow's groups, which never selects groups of drills."""
     return NameFilter(include, (*exclude, re.escape(SHADOW_PREFIX) + ".*"))
 
 
@@ -90,7 +90,7 @@ def _first_match(patterns: Iterable[str], name: str) -> str | None:
 
 
 class ReplicationRules(Protocol):
-    """What the choice of topics needs of a flow's settings; FlowConfig has it."""
+    """Settings of a flow that the choice of topics needs; implemented by FlowConfig."""
 
     @property
     def flow(self) -> Flow:
@@ -99,30 +99,30 @@ class ReplicationRules(Protocol):
 
     @property
     def policy(self) -> DefaultReplicationPolicy:
-        """How remote topics are named."""
+        """Naming of remote topics."""
         ...
 
     @property
     def heartbeats_replication_enabled(self) -> bool:
-        """Whether heartbeats topics are copied without being listed."""
+        """True if heartbeats topics are copied without being listed."""
         ...
 
 
 Refusal = Literal["internal", "cycle", "denied", "not-listed"]
-"""Why a topic is not copied: it is internal, has been on the target, or by the lists."""
+"""Reason for not copying a topic: it is internal, has been on the target, or by the lists."""
 
 
 def should_replicate_topic(name: str, rules: ReplicationRules, topic_filter: NameFilter) -> bool:
-    """Whether a topic of the source is copied (MirrorSourceConnector.shouldReplicateTopic).
+    """Return True if a topic of the source is copied (MirrorSourceConnector.shouldReplicateTopic).
 
-    Selected, or a heartbeats topic; never an internal topic, and never one that has already
-    passed through the flow's target.
+    Selected topics and heartbeats topics are copied. Internal topics, and topics that have already
+    passed through the flow's target, never are.
     """
     return refusal(name, rules, topic_filter) is None
 
 
 def refusal(name: str, rules: ReplicationRules, topic_filter: NameFilter) -> Refusal | None:
-    """Say why a topic of the source is not copied, None where it is."""
+    """Return why a topic of the source is not copied, None if it is."""
     policy = rules.policy
     if policy.is_internal_topic(name):
         return "internal"

@@ -1,11 +1,11 @@
-"""Headers that srm adds to copied records, and what it leaves out by their headers.
+"""Headers that srm adds to copied records, and exclusion of records by their headers.
 
 Provenance (``provenance.header.name``), one per hop, oldest first; the value is UTF-8 text::
 
-    <id of the origin cluster>,<topic there>,<epoch milliseconds at which srm copied it>
+    <id of the origin cluster>,<topic there>,<epoch milliseconds of the copy>
 
-Source offsets (``__source_offsets``), one per record, its value a JSON object that each hop adds
-to: ``{"<alias of the cluster>": <offset there>, ...}``.
+Source offsets (``__source_offsets``), one per record; the value is a JSON object that each hop
+extends: ``{"<alias of the cluster>": <offset there>, ...}``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FOREVER_MS: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where a record was before this hop."""
+    """Origin of a record before this hop."""
 
     cluster_id: str
     topic: str
@@ -37,7 +37,7 @@ class Provenance:
 
     @classmethod
     def decode(cls, value: bytes | None) -> Provenance | None:
-        """Decode a header's value; None if it is not one of ours."""
+        """Decode a header's value; None if it is not one of srm."""
         try:
             cluster_id, topic, time_ms = (value or b"").decode().split(",")
             return cls(cluster_id, topic, int(time_ms))
@@ -47,7 +47,7 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class ProvenanceOverride:
-    """Records to be copied in spite of where they come from; patterns match in full."""
+    """Records to copy in spite of their origin; patterns match in full."""
 
     cluster_id: str
     topic: str
@@ -55,7 +55,7 @@ class ProvenanceOverride:
     to_ms: int = _FOREVER_MS
 
     def matches(self, provenance: Provenance) -> bool:
-        """Whether a header is meant."""
+        """Return True if the override applies to a header."""
         return (
             re.fullmatch(self.cluster_id, provenance.cluster_id) is not None
             and re.fullmatch(self.topic, provenance.topic) is not None
@@ -64,7 +64,7 @@ class ProvenanceOverride:
 
 
 def parse_overrides(text: str) -> tuple[ProvenanceOverride, ...]:
-    """Read ``cluster regex,topic regex,from-to;...``; either time may be left out.
+    """Parse ``cluster regex,topic regex,from-to;...``; either time may be omitted.
 
     Raises:
         ConfigError: the text is not of that form.
@@ -92,7 +92,7 @@ def _override(text: str) -> ProvenanceOverride:
 
 
 def with_source_offset(value: bytes | None, alias: str, offset: int) -> bytes:
-    """Return the value of the source offsets header with one more cluster in it."""
+    """Return the value of the source offsets header with one more cluster."""
     try:
         offsets = json.loads(value or b"{}")
     except ValueError:
@@ -103,7 +103,7 @@ def with_source_offset(value: bytes | None, alias: str, offset: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class RecordSettings:
-    """What a flow does to records beside copying them; nothing by default.
+    """Changes that a flow makes to copied records; none by default.
 
     ``exclude_headers`` are regexes: a record with a header of such a name is not copied.
     """
@@ -116,10 +116,10 @@ class RecordSettings:
 
     @property
     def does_nothing(self) -> bool:
-        """Whether records are copied as they are."""
+        """True if records are copied unchanged."""
         return not (self.provenance or self.source_offsets or self.exclude_headers)
 
     @property
     def target_only(self) -> frozenset[str]:
-        """Names of headers that may be on the target only."""
+        """Names of headers that only the target may have."""
         return frozenset({self.provenance_name, SOURCE_OFFSETS_HEADER})

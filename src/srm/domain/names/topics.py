@@ -14,7 +14,8 @@ _ALIAS: Final = re.compile(r"[A-Za-z0-9_\-]+")
 class TopicPartition(NamedTuple):
     """One partition of one topic, as named on the cluster under discussion.
 
-    A tuple, because each batch is looked up by it: a frozen dataclass takes four times as long.
+    A tuple, because it is the key of a lookup for each batch: a frozen dataclass takes four times
+    as long.
     """
 
     topic: str
@@ -25,7 +26,7 @@ class TopicPartition(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> Self:
-        """Read what ``str`` wrote."""
+        """Parse the form that ``str`` returns."""
         topic, _, partition = name.rpartition("-")
         return cls(topic, int(partition))
 
@@ -47,7 +48,7 @@ class Flow:
 
     @classmethod
     def parse(cls, text: str) -> Flow:
-        """Read ``A->B``.
+        """Parse ``A->B``.
 
         Raises:
             UsageError: the text is not two different aliases joined by ``->``.

@@ -1,4 +1,4 @@
-"""Transactions that are open in a partition, and how an operator ends one."""
+"""Open transactions of a partition, and the command that ends one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from srm.domain.names.topics import TopicPartition
 class OpenTransaction:
     """A transaction that holds up the last stable offset of a partition.
 
-    ``transactional_id`` is None where srm may not see it or the transaction has no coordinator any
-    more (a hanging one, KIP-664). ``age_ms`` is counted by this machine's clock; None likewise.
+    ``transactional_id`` is None if srm may not see it or the transaction has no coordinator any
+    more (a hanging one, KIP-664). ``age_ms`` is by this machine's clock; None likewise.
     """
 
     partition: TopicPartition
@@ -24,14 +24,14 @@ class OpenTransaction:
 
     @property
     def owner(self) -> str:
-        """Who opened it, and how long ago, for messages."""
+        """Producer, transactional id and age, for messages."""
         name = "unknown" if self.transactional_id is None else repr(self.transactional_id)
         age = "unknown" if self.age_ms is None else f"{self.age_ms / 1000:.0f} s"
         return f"producer id {self.producer_id}, transactional id {name}, age {age}"
 
     @property
     def command(self) -> str:
-        """Command of Kafka's own tools that ends it."""
+        """Command of Kafka's tools that aborts it."""
         place = f"--topic {self.partition.topic} --partition {self.partition.partition}"
         return (
             f"kafka-transactions.sh --bootstrap-server HOST:PORT abort {place} "
