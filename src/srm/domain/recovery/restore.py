@@ -49,7 +49,7 @@ class RestoreRecord:
     time_ms: int
 
     def is_for(self, pause: Pause | None) -> bool:
-        """Return True if it is for this pause; None stands for the last pause."""
+        """Return True if it is for this pause; None means the last pause."""
         return pause is None or pause.request in self.pauses
 
     def value(self) -> bytes:

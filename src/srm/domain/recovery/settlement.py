@@ -113,7 +113,7 @@ def _decide(
     choice = named or (None if by_name or not needs_choice else default)
     means = [_meaning(topic, choice, flow)] if needs_choice else []
     if away and choice == "merge":
-        means.append(f"{amount(len(away), 'partition')} unavailable now: copied when it can be read")
+        means.append(f"{amount(len(away), 'partition')} unavailable: copied when it can be read")
     if undecided and choice == "merge":
         means.append("records after open transactions: copied when they end")
     if topic.only_copied or any(entry.cut_from is not None for entry in topic.partitions):

@@ -1,4 +1,4 @@
-"""Numbers with their nouns, for sentences that people read."""
+"""Numbers with their nouns, for messages."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ from collections.abc import Sequence
 from typing import Final
 
 _NAMED: Final = 8
-"""Names that a sentence holds."""
+"""Maximum names in a sentence."""
 _REASONS: Final = 5
-"""Reasons that somebody reads."""
+"""Maximum reasons in a message."""
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
 
 
 def amount(count: int, noun: str) -> str:
-    """Return e.g. ``1 record`` or ``1,200 records``: the plural of ``noun`` is made with an s."""
+    """Return for example ``1 record`` or ``1,200 records``; the plural of ``noun`` adds an s."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def span(least: int, most: int | None) -> str:
-    """Return e.g. ``7``, ``3 to 1,200``, or ``3 or more`` where there is no bound."""
+    """Return for example ``7``, ``3 to 1,200``, or ``3 or more`` without a bound."""
     if most is None:
         return f"{least:,} or more"
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def some(names: Sequence[str]) -> str:
-    """Name a few; on a cluster that many teams share thousands of groups may be meant."""
+    """Join the first names; a shared cluster can have thousands of groups."""
     more = len(names) - _NAMED
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMED])} and {more:,} more"
 
 
 def few(reasons: Sequence[str]) -> tuple[str, ...]:
-    """Return the first reasons, and how many more there are: of a move each partition may have one.
+    """Return the first reasons, and the number of others: each partition of a move may have one.
 
-    Each may say what to do about it, the same as the one before.
+    Each may include the same action.
     """
     more = len(reasons) - _REASONS
     return tuple(reasons) if more <= 0 else (*reasons[:_REASONS], f"and {more:,} more")
 
 
 def duration(seconds: float) -> str:
-    """Render a duration by its two largest units: ``0.4 s``, ``41 s``, ``3 min 20 s``, ``2 h``."""
+    """Format a duration in its two largest units: ``0.4 s``, ``41 s``, ``3 min 20 s``, ``2 h``."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < _MINUTE:
@@ -59,6 +59,6 @@ def duration(seconds: float) -> str:
 
 
 def ago(age_ms: float) -> str:
-    """Say how long ago something was: ``3 s ago``, ``6 min 2 s ago``; a clock may be behind."""
+    """Format an age: ``3 s ago``, ``6 min 2 s ago``; a negative age (clock skew) counts as 0."""
     seconds = max(0.0, age_ms / 1000)
     return f"{seconds:.0f} s ago" if seconds < _MINUTE else f"{duration(seconds)} ago"

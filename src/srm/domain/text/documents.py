@@ -1,7 +1,7 @@
-"""Documents: dataclasses that are kept as JSON, and checked field by field when they are read.
+"""Documents: dataclasses stored as JSON, and checked field by field when they are read.
 
-The checks of a dataclass are built when it is first needed: that takes milliseconds for each, and
-most processes of srm read a few of them or none.
+The checks of a dataclass are built on first use. That takes milliseconds for each, and most
+processes of srm read only a few or none.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from pydantic import TypeAdapter, ValidationError
 from srm.errors import IntegrityError
 
 MOST: Final = 2**63 - 1
-"""No offset, time or size is larger in Kafka."""
+"""Largest number; no offset, time or size in Kafka is larger."""
 _D = TypeVar("_D")
 
 
-# A type is hashable, which mypy does not believe of type[_D].
+# A type is hashable, which mypy does not accept of type[_D].
 _adapter: Final[Callable[[Any], TypeAdapter[Any]]] = cache(TypeAdapter)
 
 
 def adapter(of: type[_D]) -> TypeAdapter[_D]:
-    """Return what encodes and checks documents of a type."""
+    """Return the encoder and checker for documents of a type."""
     return _adapter(of)
 
 
@@ -35,15 +35,15 @@ def encode(document: Any, *, indent: int | None = None) -> bytes:
 
 
 def decode(of: type[_D], kind: str, value: bytes) -> _D:
-    """Read a document.
+    """Decode a document.
 
     Args:
         of: its type.
-        kind: what it is called in messages, as in "stored drill".
+        kind: its name in messages, as in "stored drill".
         value: as :func:`encode` wrote it.
 
     Raises:
-        IntegrityError: the value is something else.
+        IntegrityError: the value is not such a document.
     """
     try:
         return adapter(of).validate_json(value)
@@ -52,14 +52,14 @@ def decode(of: type[_D], kind: str, value: bytes) -> _D:
 
 
 def read_json(kind: str, text: bytes) -> Any:
-    """Read JSON that anybody may have written: its numbers are finite, and none beyond ``MOST``.
+    """Read untrusted JSON, with finite numbers up to ``MOST`` only.
 
     Args:
-        kind: what it is called in messages.
+        kind: its name in messages.
         text: JSON.
 
     Raises:
-        IntegrityError: it is something else.
+        IntegrityError: the text is not such JSON.
     """
     try:
         return json.loads(text, parse_int=_integer, parse_float=_fraction, parse_constant=_fraction)

@@ -1,4 +1,4 @@
-"""Records whose value is a dataclass in JSON; whatever is damaged shows in the error."""
+"""Records whose value is a dataclass in JSON; errors show the damaged bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _R = TypeVar("_R")
 
 @contextmanager
 def decoding(kind: str, value: bytes) -> Iterator[None]:
-    """Turn whatever damaged bytes lead to into an IntegrityError that shows them."""
+    """Turn the errors of damaged bytes into an IntegrityError that shows the bytes."""
     try:
         yield
     except (struct.error, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -24,20 +24,20 @@ def decoding(kind: str, value: bytes) -> Iterator[None]:
 
 
 def encode(record: Any) -> bytes:
-    """Write all fields of a dataclass."""
+    """Encode all fields of a dataclass."""
     return json.dumps(asdict(record), separators=(",", ":")).encode()
 
 
 def decode(record: type[_R], kind: str, value: bytes) -> _R:
-    """Read a dataclass; a newer version may have written more fields than it has here.
+    """Decode a dataclass; ignore fields of newer versions.
 
     Args:
         record: the dataclass.
-        kind: what it is called in messages.
+        kind: its name in messages.
         value: as :func:`encode` wrote it.
 
     Raises:
-        IntegrityError: the value is something else.
+        IntegrityError: the value is not such a record.
     """
     with decoding(kind, value):
         names = {field.name for field in fields(record)}  # type: ignore[arg-type]

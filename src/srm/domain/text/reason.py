@@ -1,4 +1,4 @@
-"""Why something is not as it should be, as a value: in words, and what is to be done."""
+"""Reason for a problem as a value: a text and a remedy."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _COMMAND: Final = re.compile(r"srm(-control|-service)? ")
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something is not as it should be, and the one thing to do about it, if there is one.
+    """Reason for a problem, with the one action against it, if there is one.
 
-    The text is for people, and may say what to do as well.
+    The text is for operators, and may include the action.
     """
 
     text: str
@@ -24,31 +24,31 @@ class Reason:
 
     @classmethod
     def saying(cls, what: str, action: str) -> Reason:
-        """Return a reason whose text says what to do."""
+        """Return a reason whose text includes the action."""
         return cls(message(what, action), action)
 
     @classmethod
     def of(cls, error: SrmError) -> Reason:
-        """Return what an error says."""
+        """Return the reason of an error."""
         return cls(str(error), error.action)
 
     @property
     def line(self) -> str:
-        """The text, followed by what to do where it does not say so itself."""
+        """The text, followed by the action unless it includes that."""
         has_action = self.action and self.action not in self.text
         return f"{self.text}: {self.action}" if has_action else self.text
 
     def within(self, what: str) -> Reason:
-        """Return the same reason, said of something."""
+        """Return the same reason, with a subject before it."""
         return Reason(f"{what}: {self.text}", self.action)
 
 
 def is_command(action: str) -> bool:
-    """Whether what is to be done is a command to run as it stands, and not words."""
+    """Return True if an action is a command to run unchanged, and not words."""
     return _COMMAND.match(action) is not None
 
 
 def set_key(flow: Flow, key: str, value: str) -> str:
-    """Say how a setting of a flow gets another value, and what makes its replicator see it."""
+    """Return how to set a flow's setting to a value, and make its replicator read it."""
     again = f"srm replicator restart --flow '{flow}'"
     return f"set {flow}.{key} = {value} in srm.properties, then run {again}"

@@ -73,7 +73,7 @@ def test_a_partition_of_which_nothing_can_be_said_is_merged_or_waited_for() -> N
         assert any("A-0: no leader" in why for why in plan.blocked)
     merged = plan_settlement(found, {}, "merge")
     assert merged.blocked == ()
-    assert "1 partition unavailable now" in merged.topics[0].means
+    assert "1 partition unavailable:" in merged.topics[0].means
     assert outcome_of(found, merged, "m1", "ann", 9).unread == ("A-0: no leader",)
 
 
