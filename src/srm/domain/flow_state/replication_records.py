@@ -275,7 +275,8 @@ class SlotReport:
     ``positions`` are the positions of that process.
     ``former`` are older positions, which count only without a newer report. They are from other
     processes of the slot, or from partitions that the slot no longer copies.
-    ``source_heard_ms`` is the last answer of the source for all partitions; 0 if unknown.
+    ``source_heard_ms`` is the last answer of the source to any process of the slot for all its
+    partitions, by the clock of ``time_ms``; 0 if unknown.
     ``source_growth`` is the largest growth of the source until then, in offsets a second.
     ``held_back`` are the last reported ends of source logs with an open transaction.
     """

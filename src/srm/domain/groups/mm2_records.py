@@ -234,13 +234,13 @@ class _Fields:
     def end(self) -> None:
         surplus = len(self._key) - self._key_at + len(self._value) - self._value_at
         if surplus:
-            self._fail(f"{surplus} bytes are left over")
+            self._fail(f"{surplus} bytes follow the last field")
 
     def _text(self, data: bytes, at: int) -> tuple[str, int]:
         length = self._unpack(_LENGTH, data, at)[0]
         start = at + _LENGTH.size
         if length < 0 or start + length > len(data):
-            self._fail(f"a string of {length} bytes does not fit into it")
+            self._fail(f"a string of {length} bytes exceeds the record")
         try:
             return data[start : start + length].decode(), start + length
         except UnicodeDecodeError as error:

@@ -172,7 +172,7 @@ def alike(original: ComparedRecord, copy: ComparedRecord) -> bool:
 
 
 def differences(original: ComparedRecord, copy: ComparedRecord) -> tuple[str, ...]:
-    """Return the fields in which a copy differs from what a flow makes of an original.
+    """Return the fields in which a copy differs from the copy that a flow makes.
 
     Headers that srm may add are ignored on both sides. So is a timestamp that the copy's broker has
     set itself.
@@ -261,8 +261,8 @@ class _Judgement:
         if copy is None:
             if self._around.copy_start <= pair.copy and not self._around.copy_compacted:
                 return self._wrong(
-                    f"{self._copy} has no record at {pair.copy}, the place of the copy of "
-                    f"{first.offset} of {self._original} in the map"
+                    f"{self._copy} has no record at {pair.copy}, where the map has the "
+                    f"copy of the one at {first.offset} of {self._original}"
                 )
             return self._by_next_copy() or self._by_last_pair()
         if fields := differences(first, copy):
@@ -284,8 +284,8 @@ class _Judgement:
             return self._wrong(self._describe_split(pair))
         if original is None:
             return self._wrong(
-                f"{self._original} has no record at {pair.original}, the place of the original of "
-                f"{copy.offset} of {self._copy} in the map"
+                f"{self._original} has no record at {pair.original}, where the map has the "
+                f"original of the one at {copy.offset} of {self._copy}"
             )
         fields = differences(original, copy)
         return self._wrong(self._differ(pair, fields)) if fields else PROVEN

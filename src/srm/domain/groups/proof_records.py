@@ -47,7 +47,7 @@ class FlowProof:
         disproved: translations found wrong; their partitions' checkpoints are not emitted.
         withheld: number of checkpoints not emitted for that reason.
         unread: groups whose offsets were not read, so that their checkpoints stay the same. The
-            read failed, or the source has the groups no more.
+            read failed, or the source no longer has the groups.
         cursor: the last checked group, after which the next emission continues.
         skipped: reason for checking nothing, else empty.
     """

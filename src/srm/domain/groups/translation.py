@@ -349,7 +349,7 @@ def _explain_unfinished(
             "past-end", reason=f"{reason}: was the topic truncated or created again?"
         )
     state: State = "not-copied-yet" if facts.direction == "forward" else "map-behind"
-    reason = f"{amount(remaining, 'offset')} up to the commit not in the map yet"
+    reason = f"{amount(remaining, 'offset')} before the commit not in the map yet"
     if own is not None and offset > own.stable_end:
         reason += f", a transaction is open from offset {own.stable_end} on"
         reason += "".join(f" ({each.owner})" for each in facts.transactions[:1])

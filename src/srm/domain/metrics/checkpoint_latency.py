@@ -85,7 +85,7 @@ def checkpoints_of(
     """Return the metrics of a raw record's entries; ``moment`` has its other fields.
 
     Raises:
-        KeyError, TypeError, ValueError: required fields are missing.
+        KeyError, TypeError, ValueError: the fields are not the required ones.
     """
     return tuple(
         CheckpointMetric(

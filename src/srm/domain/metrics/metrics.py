@@ -31,8 +31,8 @@ class RawMetric:
     """Measurement of one partition by one slot in the ``interval_ms`` before ``time_ms``.
 
     ``bytes`` are record batch bytes as in the log. Latency is the time from the newest timestamp
-    of a record's batch to the target's acknowledgement, 0 if ``latency_count`` records is 0.
-    ``lag_records`` are source offsets still to copy.
+    of a record's batch to the target's acknowledgement. ``latency_count`` records were measured;
+    latencies of no records are 0. ``lag_records`` are source offsets still to copy.
     """
 
     time_ms: int

@@ -97,10 +97,10 @@ def running_total(first: int, steps: Offsets) -> Offsets:
     """
     low, high = (int(steps.min()), int(steps.max())) if len(steps) else (0, 0)
     beyond = max(-low, high) * len(steps) > LARGEST - first
-    if beyond:  # perhaps: this bound is cheaper than the sum
+    if beyond:  # possibly: this bound is cheaper than the sum
         beyond = float(np.abs(steps.astype(float)).sum()) > LARGEST - first
     if not 0 <= first <= LARGEST or beyond:
-        raise IntegrityError("offsets exceed the largest possible offset")
+        raise IntegrityError("an offset is larger than 2^62 - 1")
     totals = np.empty(len(steps) + 1, np.int64)
     totals[0] = 0
     np.cumsum(steps, out=totals[1:])

@@ -297,7 +297,7 @@ def _bounds(first: int, spans: Offsets, gaps: Offsets) -> tuple[Offsets, Offsets
     starts = integer_columns.running_total(first, spans[:-1] + varints.unfold(gaps))
     integer_columns.running_total(0, spans)
     if float(starts.max()) + float(spans.max()) > varints.LARGEST:
-        raise IntegrityError("offsets exceed the largest possible offset")
+        raise IntegrityError("an offset is larger than 2^62 - 1")
     return starts, starts + spans
 
 

@@ -113,7 +113,7 @@ def reach(copy_id: CopyId, end: MapEnd, rows: Rows) -> MapTree:
         return MapTree()
     last = block_at(BlockKey(topic_id, partition, end.target_start, end.owner), end.place, rows)
     if last.target_topic_id != target_id:
-        raise StalePlaceError(f"place {end.place} of the offset map is that of another topic")
+        raise StalePlaceError(f"the offset map record at place {end.place} is of another topic")
     if end.index_place < 0:
         return MapTree(last, end.place)
     chunk = _index_at(copy_id, IndexKind.CHUNK, end.index_place, rows)
@@ -152,7 +152,7 @@ def leads_to(chunk: IndexRecord, last: MapBlock | None) -> bool:
 
 
 def lists_before(root: IndexRecord, chunk: IndexRecord) -> bool:
-    """Return True if a root has the chunks before a chunk, perhaps also that and later ones."""
+    """Return True if a root has the chunks before a chunk, and possibly that and later ones."""
     number = chunk.key.number
     if len(root.entries.with_key(number, chunk.key.owner)):
         return True

@@ -44,7 +44,7 @@ from srm.domain.offset_map.runs import Runs
 from srm.errors import IntegrityError
 
 _KEY_OF_COPY: Final = 37  # kind, topic id, partition and target topic id of an index record's key
-_HELP: Final = "it is found again in the logs when the partition is claimed: restart the replicator"
+_HELP: Final = "the next claim finds it again in the logs: restart the replicator"
 _T = TypeVar("_T")
 
 
@@ -102,7 +102,7 @@ def load(copy: CopyId, end: MapEnd, position: Position | None, wanted: Wanted) -
             root_need = Need(chunk.root_place, _of_copy(copy, IndexKind.ROOT))
             root = _index((yield [root_need])[root_need])
         if not leads_to(chunk, last) or (root is not None and not lists_before(root, chunk)):
-            raise StaleIndexError("the index of the offset map is that of another end")
+            raise StaleIndexError("the index of the offset map does not lead to its end")
     tables = [full_chunks(root, chunk), full_blocks(chunk, last_key)]
     if last is not None:
         tables.append(Table(Entries.of([IndexEntry.of_block(last, end.place)])))

@@ -93,7 +93,7 @@ def plan_settlement(
     unknown = set(named) - {topic.topic for topic in found.topics}
     if unknown:
         raise NotFoundError(
-            f"flow {found.flow} copies no topic {', '.join(sorted(unknown))}: see 'srm return "
+            f"flow {found.flow} does not copy topic {', '.join(sorted(unknown))}: see 'srm return "
             "status'"
         )
     flow = Flow.parse(found.flow)

@@ -36,7 +36,7 @@ class CopyEnd:
     """End of the copy of one partition, by both logs; offsets of the source, [from, to).
 
     ``source_next`` is the next offset to copy.
-    ``known_next`` (source) and ``target_next`` (target) are the known position, perhaps older.
+    ``known_next`` (source) and ``target_next`` (target) are the known position, possibly older.
     ``log_end`` is the last stable offset, below ``high_watermark`` while a transaction is open.
     ``cut_from`` is where the source's log ends or diverges, if that is before the end of the copy.
     ``gone_to`` is the log start, if retention has deleted records after the end of the copy.
@@ -218,7 +218,7 @@ def topic_return(
     if shape == "same" and cut:
         shape = "shorter"
         evidence += "; " + ", ".join(
-            f"{entry.name} ends at {entry.cut_from} of the {entry.cut_to} that were copied"
+            f"{entry.name} ends at {entry.cut_from}, but was copied to {entry.cut_to}"
             for entry in cut[:3]
         )
         evidence += f", {len(cut) - 3} more" if len(cut) > 3 else ""
@@ -234,10 +234,10 @@ def describe(shape: Shape, source: str, was: str, now: str) -> str:
         was: Kafka's id of the cluster when topics were copied, empty if unknown.
         now: its current id.
     """
-    cluster = "the same cluster" if was in ("", now) else f"cluster {now}, which was {was},"
+    cluster = "the same cluster" if was in ("", now) else f"cluster {now}, formerly {was},"
     return {
-        "same": f"{source} is {cluster} with all that was copied",
-        "new": f"{source} is {cluster} with all that was copied, and topics that never were",
+        "same": f"{source} is {cluster} with all copied records",
+        "new": f"{source} is {cluster} with all copied records, and with topics never copied",
         "shorter": f"{source} is {cluster}, but logs were truncated: an unclean restart",
         "missing": f"{source} is {cluster}, but copied topics are missing",
         "rebuilt": f"{source} is {cluster} emptied or rebuilt: topics have other ids",
@@ -245,7 +245,7 @@ def describe(shape: Shape, source: str, was: str, now: str) -> str:
 
 
 def explain_gone(entry: PartitionReturn) -> str:
-    """Return what of a partition can no longer be copied, empty if there is nothing."""
+    """Return the offsets that can no longer be copied, as text; empty if there are none."""
     if entry.gone_from is None:
         return ""
     count = amount(entry.log_start - entry.gone_from, "offset")

@@ -36,7 +36,7 @@ class Proven:
 
     ``records`` is the number of copied records.
     ``first`` and ``last`` are the outer pairs of source and target offset.
-    ``source_mark`` and ``target_mark`` are leader epoch and its end offset in the log.
+    ``source_mark`` and ``target_mark``: leader epoch, and the offset up to which the log held it.
     ``since_ms`` and ``time_ms`` are the times of the oldest and newest comparison.
     ``decided`` are source offsets [from, to) left on the source by decision, not compared.
     ``pairs`` is the fingerprint of the map's pairs.

@@ -124,7 +124,7 @@ class PartitionVerification:
             told = f"proven to source offset {stretches[0][1]:,}"
         else:
             ranges = ", ".join(f"{a:,} to {b - 1:,}" for a, b in stretches)
-            told = f"proven are source offsets {ranges}"
+            told = f"source offsets {ranges} are proven"
         if not self.earlier_records:
             return told
         at = datetime.fromtimestamp(self.earlier_ms / 1000, UTC)

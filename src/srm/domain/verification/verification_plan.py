@@ -119,7 +119,7 @@ def plan_partition(
         target_start, target_end = former_end, max(former_end, target_end)
     left = tuple((a, b) for a, b in sorted(decided) if b > source_start and a < source_end)
     told = [left_out] if left_out else []
-    told += [f"source offsets {both_ends(a, b)} were left there by decision" for a, b in left]
+    told += [f"source offsets {both_ends(a, b)} were excluded by decision" for a, b in left]
     topic, partition, remote_topic = names
     return RangePlan(
         topic,

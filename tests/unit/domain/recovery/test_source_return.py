@@ -46,7 +46,7 @@ def test_a_log_that_lost_its_end_makes_the_topic_shorter_and_is_named() -> None:
     found = topic_return("Payments", "old", ("same", "same id"), [cut])
 
     assert found.shape == "shorter"
-    assert "Payments-3 ends at 70 of the 100 that were copied" in found.evidence
+    assert "Payments-3 ends at 70, but was copied to 100" in found.evidence
 
 
 def test_the_flow_has_the_worst_shape_of_its_topics() -> None:
@@ -57,7 +57,7 @@ def test_the_flow_has_the_worst_shape_of_its_topics() -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_each_shape_is_said_in_words_with_the_other_cluster_if_it_is_another(shape: str) -> None:
-    assert "cluster two, which was one," in describe(shape, "P", "one", "two")  # type: ignore[arg-type]
+    assert "cluster two, formerly one," in describe(shape, "P", "one", "two")  # type: ignore[arg-type]
     assert "the same cluster" in describe(shape, "P", "one", "one")  # type: ignore[arg-type]
 
 

@@ -221,4 +221,4 @@ def test_what_was_left_on_the_source_by_decision_is_not_compared_and_told(
     assert results[()].outcome == "different"
     assert results[(first, end),].outcome == "equal"
     assert results[(first, end),].source_records == copied
-    assert f"source offsets {first} to {end - 1} were left there" in results[(first, end),].reason
+    assert f"source offsets {first} to {end - 1} were excluded" in results[(first, end),].reason

@@ -224,7 +224,7 @@ def test_a_result_tells_how_far_it_is_proven_and_survives_its_record():
     assert PartitionVerification.decode(result.value()) == result
     apart = replace(half(), source_start=60, source_end=70)
     assert replace(result, earlier_records=0, proven=(half(), apart)).proof == (
-        "proven are source offsets 0 to 49, 60 to 69"
+        "source offsets 0 to 49, 60 to 69 are proven"
     )
 
 
