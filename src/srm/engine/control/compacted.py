@@ -1,4 +1,4 @@
-"""Compacted topics: how every topic that holds state of srm is created."""
+"""Creation of the compacted topics that hold srm's state."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ COMPACTED_CONFIGS: Final[Mapping[str, str]] = {
 """Configs of a new compacted topic unless the caller gives others."""
 
 STAMPED: Final = {"message.timestamp.type": "LogAppendTime"}
-"""Of a topic whose records are stamped by one clock, the broker's."""
+"""Configs of a topic whose timestamps come from one clock, the broker's."""
 
 
 def compacted_spec(topic: str, replication_factor: int, partitions: int = 1) -> TopicSpec:
     """Describe a compacted topic to create.
 
-    What is acknowledged survives the loss of any one broker, where the topic has two replicas.
+    With two replicas or more, acknowledged records survive the loss of any one broker.
     """
     in_sync = {"min.insync.replicas": str(min(2, replication_factor))}
     configs = {**COMPACTED_CONFIGS, **(in_sync if replication_factor > 0 else {})}
@@ -41,10 +41,10 @@ def ensure_compacted(
     replication_factor: int = 1,
     extra_configs: Mapping[str, str] | None = None,
 ) -> None:
-    """Create a compacted topic; several creators at once are fine.
+    """Create a compacted topic; concurrent calls are safe.
 
-    A topic that exists keeps its settings but for one: without compaction the state in it would be
-    deleted after some days, so its cleanup policy is set.
+    An existing topic keeps its settings except cleanup.policy, which is set to compact: retention
+    would delete the state in it.
     """
     spec = compacted_spec(topic, replication_factor, partitions)
     configs = {**spec.configs, **(extra_configs or {})}

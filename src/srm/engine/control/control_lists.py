@@ -1,4 +1,4 @@
-"""The allow and deny lists of srm-control, kept in a compacted topic on the flow's target.
+"""Allow and deny lists of srm-control, in a compacted topic on the flow's target.
 
 The topic is ``srm-control.<SOURCE>.internal`` (:func:`srm.domain.names.internal_topics.control`),
 one record per entry: key ``{"list": "topics", "kind": "allow", "pattern": "Payments"}``, value
@@ -38,7 +38,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ListPair:
-    """One list: what it allows and what it denies, each in alphabetical order."""
+    """One list: its allow and deny entries, each in alphabetical order."""
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
@@ -84,13 +84,13 @@ class ListChange:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to change."""
+        """True if there is nothing to change."""
         return not any(getattr(self, each.name) for each in fields(self))
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeSummary:
-    """What a change did; ``already`` and ``absent`` are entries that needed no change."""
+    """Result of a change; ``already`` and ``absent`` are entries that needed no change."""
 
     lists: ListPair
     added: tuple[str, ...]
@@ -102,8 +102,8 @@ class ChangeSummary:
 def load(target: Cluster, flow: Flow) -> ControlLists:
     """Read the lists of a flow from its target; without the topic they are empty.
 
-    An entry that cannot be understood or does not compile is passed over with a warning in the
-    log: one bad record, of whatever origin, must not stop a whole flow.
+    An entry that cannot be parsed or does not compile is skipped with a warning: one bad record
+    must not stop a whole flow.
     """
     topic = internal_topics.control(flow.source)
     found: dict[tuple[str, str], list[str]] = {}
@@ -123,7 +123,7 @@ def load(target: Cluster, flow: Flow) -> ControlLists:
 
 
 def preview(target: Cluster, flow: Flow, name: ListName, changes: ListChange) -> ChangeSummary:
-    """Say what a change would do, and how the list would be then; nothing is written."""
+    """Return what a change would do, and the resulting list; nothing is written."""
     current = load(target, flow).pair(name)
     _, summary = _apply_changes(name, current, changes, 0)
     lists = ListPair(
@@ -136,12 +136,12 @@ def preview(target: Cluster, flow: Flow, name: ListName, changes: ListChange) ->
 def change(
     target: Cluster, flow: Flow, name: ListName, changes: ListChange, now_ms: int
 ) -> ChangeSummary:
-    """Add and remove entries of one list; doing it twice does no harm.
+    """Add and remove entries of one list; idempotent.
 
     The control topic has to exist (srm.engine.control.compacted.ensure_compacted).
 
     Raises:
-        ConflictError: others changed control records all the time.
+        ConflictError: other writers fenced every attempt.
     """
     topic = internal_topics.control(flow.source)
 
@@ -161,7 +161,7 @@ def change(
 def _apply_changes(
     name: ListName, current: ListPair, changes: ListChange, now_ms: int
 ) -> tuple[dict[bytes, bytes | None], ChangeSummary]:
-    """Return what to write, and what that does."""
+    """Return the records to write, and a summary of the change."""
     value = json.dumps({"added_ms": now_ms}).encode()
     records: dict[bytes, bytes | None] = {}
     kinds: tuple[tuple[EntryKind, tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
@@ -181,7 +181,7 @@ def _apply_changes(
 
 
 def effective(flow_config: FlowConfig, lists: ControlLists) -> FlowConfig:
-    """Merge the lists into a flow's settings: what they name adds to what the file names."""
+    """Add the entries of the lists to a flow's settings."""
     reverse = _merge(
         flow_config.reverse_checkpointed_topics, lists.reverse_checkpointed_topics.allow
     )
@@ -198,10 +198,10 @@ def effective(flow_config: FlowConfig, lists: ControlLists) -> FlowConfig:
 
 
 def merged_if_known(flow_config: FlowConfig, target: Cluster) -> FlowConfig:
-    """Merge the lists into a flow's settings; the settings alone where the target does not answer.
+    """Merge the lists into a flow's settings; the settings alone if the target does not answer.
 
-    For moves: one that holds clients can be released without the other cluster, and every other
-    step finds out by itself that the cluster is away.
+    For moves: a hold can be released without the other cluster, and every other step detects by
+    itself that the cluster is unavailable.
     """
     try:
         return effective(flow_config, load(target, flow_config.flow))
@@ -219,7 +219,7 @@ def _missing(wanted: Iterable[str], present: tuple[str, ...]) -> tuple[str, ...]
 
 
 def _denying(pattern: str, deny: tuple[str, ...]) -> str:
-    # FlowConfig has no exclude list of reverse checkpointed topics, MM2 having none either.
+    # FlowConfig has no exclude list of reverse checkpointed topics, like MM2.
     if not deny:
         return pattern
     denied = "|".join(_group(each) for each in deny)
@@ -242,7 +242,7 @@ def _decode(key: bytes, where: str) -> tuple[str, str, str] | None:
         name, kind, pattern = _read_entry(json.loads(key))
         compile_pattern(pattern)
     except (ValueError, KeyError, TypeError, ConfigError) as error:
-        _logger.warning("%s: entry %r is passed over: %s", where, key, error)
+        _logger.warning("%s: entry %r is skipped: %s", where, key, error)
         return None
     return name, kind, pattern
 
@@ -251,5 +251,5 @@ def _read_entry(entry: Mapping[str, object]) -> Iterator[str]:
     for part in ("list", "kind", "pattern"):
         value = entry[part]
         if not isinstance(value, str):
-            raise TypeError(f"{part} is not a text")
+            raise TypeError(f"{part} is not a string")
         yield value

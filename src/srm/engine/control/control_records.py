@@ -1,10 +1,10 @@
-"""Writing control records: who opens the writer later shuts out whoever did so earlier.
+"""Writes of control records, fenced: a process that opens the writer fences all earlier ones.
 
-Moves, routes and the lists of srm-control are read, computed and written. In between anybody else
-may have written, and a process that was paused may wake up and write what it computed long ago.
-So each step opens the one writer of each cluster first (srm.engine.ports.ControlWriter),
-reads after that, and writes in one transaction: the transaction succeeds only if nobody has opened
-the writer since. A step that was overtaken starts over.
+Moves, routes and the lists of srm-control are read, computed and written. Another process may write
+in between, and a process that was paused may write an outdated result.
+So each step first opens the cluster's only writer (srm.engine.ports.ControlWriter), then reads,
+and writes in one transaction. The transaction succeeds only if no other process has opened the
+writer since. A step that was fenced starts over.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from srm.errors import ConflictError, FencedError
 log = logging.getLogger(__name__)
 
 CONTROL_ID: Final = "srm-control-records"
-"""Transactional id of all control records of a cluster, whichever other cluster they are about.
+"""Transactional id of all control records of a cluster, for all its peers.
 
-One for each pair would let moves of the same clients to two targets pass each other on the source.
+With one id per pair, two moves of the same clients to two targets would not fence each other.
 """
 
 ATTEMPTS: Final = 12
@@ -32,14 +32,14 @@ _T = TypeVar("_T")
 
 
 def until_not_fenced(what: str, attempt: Callable[[], _T]) -> _T:
-    """Run an attempt that opens a writer, reads and writes, until nobody comes in between.
+    """Run an attempt that opens a writer, reads and writes, until it is not fenced.
 
     Args:
-        what: who tries, for the message.
+        what: the operation, for messages.
         attempt: is run again from its start when it was fenced.
 
     Raises:
-        ConflictError: others came in between each time.
+        ConflictError: every attempt was fenced.
     """
     last: FencedError | None = None
     for number in range(ATTEMPTS):
@@ -48,9 +48,9 @@ def until_not_fenced(what: str, attempt: Callable[[], _T]) -> _T:
         except FencedError as error:
             log.info("%s starts over: %s", what, error)
             last = error
-        # Two that fence each other in turn must not keep step.
+        # A random pause: two processes must not keep fencing each other in turn.
         longest = min(_LONGEST_PAUSE_S, _PAUSE_S * 2**number)
         threading.Event().wait(random.uniform(0, longest))  # noqa: S311 -- no secret
     raise ConflictError(
-        f"{what}: other moves of these clusters came in between {ATTEMPTS} times: try again"
+        f"{what}: fenced {ATTEMPTS} times by other changes on these clusters; try again"
     ) from last

@@ -1,4 +1,4 @@
-"""The topics that moves, routes and the ledger are kept in, on every cluster: how they are made."""
+"""Creation of the topics of moves, routes and the ledger, which every cluster has."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _NAMES: Final = (internal_topics.MOVES, internal_topics.ROUTING, internal_topics
 
 
 def create_control_topics(cluster: Cluster, replication_factor: int) -> tuple[str, ...]:
-    """Create what is missing of them on a cluster; return the names of what was.
+    """Create the missing control topics of a cluster; return their names.
 
     Raises:
         SrmError: the cluster does not answer, or refuses.
     """
     existing = cluster.topics()
     specs = [
-        # What clients and moves write is ordered by one clock, the broker's.
+        # One clock, the broker's, orders the records of clients and moves.
         replace(spec, configs={**spec.configs, **STAMPED})
         for spec in (compacted_spec(name, replication_factor) for name in _NAMES)
         if spec.name not in existing
@@ -35,7 +35,7 @@ def create_control_topics(cluster: Cluster, replication_factor: int) -> tuple[st
 
 
 def repair_control_topics(cluster: Cluster) -> None:
-    """Give topics that others have created the settings that moves rely on."""
+    """Set the configs that moves rely on, on control topics that others have created."""
     found = cluster.topic_configs(list(_NAMES))
     changes = {
         topic: {key: value for key, value in STAMPED.items() if configs.get(key) != value}

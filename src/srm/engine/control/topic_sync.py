@@ -30,16 +30,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TopicSyncPlan:
-    """What has to be done on a flow's target, by name of the remote topic.
+    """Changes to make on a flow's target, by name of the remote topic.
 
     Attributes:
         create: remote topics that are missing.
         grow: new partition counts.
         configs: settings to change, None deletes an override.
         surplus: remote topics with more partitions than their source: (source's, target's) count.
-            They are left as they are, Kafka cannot shrink a topic.
-        selected: how many source topics the flow selects.
-        skipped: why nothing was looked at, else empty.
+            They are left as they are, since Kafka cannot shrink a topic.
+        selected: number of source topics that the flow selects.
+        skipped: why the sync was skipped, else empty.
     """
 
     create: tuple[TopicSpec, ...] = ()
@@ -51,12 +51,12 @@ class TopicSyncPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """True if there is nothing to do."""
         return not (self.create or self.grow or self.configs)
 
 
 def selected_topics(topics: Collection[str], config: FlowConfig) -> tuple[str, ...]:
-    """Return the source topics the flow copies, in order."""
+    """Return the source topics that the flow copies, in order."""
     chosen = NameFilter(config.topics, config.topics_exclude)
     return tuple(name for name in sorted(topics) if should_replicate_topic(name, config, chosen))
 
@@ -68,15 +68,15 @@ def plan_remote_topics(
     source_configs: Mapping[str, Mapping[str, str]],
     target_configs: Mapping[str, Mapping[str, str]] | None = None,
 ) -> TopicSyncPlan:
-    """Plan what makes the remote topics like their sources; pure.
+    """Plan the changes that make the remote topics like their sources; pure.
 
     Args:
-        source_topics: topics of the source; those the flow does not select are passed over.
+        source_topics: topics of the source; those the flow does not select are skipped.
         target_topics: topics of the target.
         flow_config: settings of the flow, control lists included.
         source_configs: non-default settings by source topic.
         target_configs: the same by remote topic. Without it, or where sync.topic.configs.enabled is
-            false, settings of topics that exist are left alone.
+            false, settings of existing topics are not changed.
     """
     create: list[TopicSpec] = []
     grow: dict[str, int] = {}
@@ -103,10 +103,10 @@ def plan_remote_topics(
 
 
 def apply(context: FlowContext, plan: TopicSyncPlan) -> None:
-    """Carry out a plan. A topic that fails keeps none of the others from being done.
+    """Carry out a plan. A topic that fails does not stop the others.
 
     Raises:
-        SrmError: after everything was tried; the message names all failures.
+        SrmError: something failed; raised after all steps, the message names all failures.
     """
     target = context.target
     steps: list[tuple[str, Callable[[], None]]] = []
@@ -131,15 +131,15 @@ def apply(context: FlowContext, plan: TopicSyncPlan) -> None:
 def sync(context: FlowContext, *, dry_run: bool = False) -> TopicSyncPlan:
     """Create, grow and configure the remote topics of a flow; return what was (or would be) done.
 
-    Nothing while the flow is paused: a source that was rebuilt has other settings at first, and a
-    shorter retention would delete what may be the only copy.
+    A paused flow is skipped: a rebuilt source has other settings at first, and a shorter retention
+    could delete the only copy.
 
     Raises:
         SrmError: a cluster does not answer, or a part of the plan failed.
     """
     config = context.config
     if read_pause(StateTopic(context.target, config.flow.source).read_commands()) is not None:
-        skipped = f"{config.flow} is paused: what becomes of its topics is decided first"
+        skipped = f"{config.flow} is paused: its topics are synced when it resumes"
         logger.warning("%s", skipped)
         return TopicSyncPlan(skipped=skipped)
     source_topics, target_topics = context.source.topics(), context.target.topics()
@@ -161,12 +161,12 @@ def append(
     Args:
         context: the flow.
         topics: source topics.
-        by: who decides, for people.
+        by: name of the operator, for display.
         dry_run: write nothing.
 
     Returns:
-        The partitions that this is about: their copies have no reported position, and the target
-        holds, or has held, something.
+        The partitions decided on. Their copies have no reported position, and their remote
+        partitions hold, or have held, records.
 
     Raises:
         NotFoundError: the flow does not copy one of the topics.

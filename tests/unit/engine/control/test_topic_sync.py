@@ -113,7 +113,7 @@ def test_while_a_flow_is_paused_its_copies_are_left_as_they_are(sites) -> None:
     plan = sync(context)
 
     assert plan.is_empty
-    assert plan.skipped == "P->B is paused: what becomes of its topics is decided first"
+    assert plan.skipped == "P->B is paused: its topics are synced when it resumes"
     assert "retention.ms" not in context.target.topic_configs(["P.Payments"])["P.Payments"]
 
     StateTopic(context.target, "P").write({PAUSE_KEY: None})
