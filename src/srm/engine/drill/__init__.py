@@ -1,1 +1,1 @@
-"""Rehearse a failover on shadow names of the groups, and leave nothing behind."""
+"""Failover rehearsal with shadow groups, which are removed afterwards."""

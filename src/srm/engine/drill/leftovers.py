@@ -1,4 +1,4 @@
-"""What drills have made on a target, and its removal, also of those that were killed."""
+"""Records and shadow groups of drills on a target, and their removal, also after a kill."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _LEFT_S: Final = 15.0
 """Longer than the session of a member that was killed, see srm.kafka.tables.group_member."""
 _LOOK_S: Final = 0.25
 RUNNING_HERE: Final[set[str]] = set()
-"""Drills of this very process."""
+"""Drills of this process."""
 
 
 def read_drills(target: Cluster, flow: str | None = None) -> tuple[Drill, ...]:
-    """Return the drills that a target knows of, of all flows or one, oldest first.
+    """Return the drills that a target has records of, of all flows or one, oldest first.
 
     Raises:
         SrmError: the target does not answer.
@@ -38,22 +38,22 @@ def read_drills(target: Cluster, flow: str | None = None) -> tuple[Drill, ...]:
 
 
 def _list_drills(target: Cluster) -> list[tuple[Drill, int]]:
-    """Return drills with the time at which each was last heard of."""
+    """Return drills, each with the timestamp of its newest record."""
     found: list[tuple[Drill, int]] = []
     for key, row in target.compacted_topic(internal_topics.MOVES).read_stamped().items():
         if key.startswith(DRILL_KEY):
             try:
                 found.append((Drill.decode(row.value), row.timestamp_ms))
             except IntegrityError as error:
-                log.error("%s: %s; it is passed over", key, error)  # noqa: TRY400 -- one line
+                log.error("%s: %s; it is skipped", key, error)  # noqa: TRY400 -- one line
     return sorted(found, key=lambda item: (item[0].time_ms, item[0].drill_id))
 
 
 def remove_leftovers(target: Cluster, now_ms: int) -> tuple[Drill, ...]:
-    """Remove what drills have left that do not run any more; return those that do.
+    """Remove the leftovers of drills that no longer run; return the drills that do run.
 
     Raises:
-        SrmError: the target does not answer, or does not let them be removed.
+        SrmError: the target does not answer, or refuses the removal.
     """
     alive: list[Drill] = []
     for drill, heard_ms in _list_drills(target):
@@ -64,21 +64,21 @@ def remove_leftovers(target: Cluster, now_ms: int) -> tuple[Drill, ...]:
             continue
         log.warning("drill %s was interrupted: its shadow groups are removed", drill.drill_id)
         remove_shadows(target, drill)
-        why = ("it was killed; what it had made was removed by a later run",)
+        why = ("it was killed; a later run removed its shadow groups",)
         write_drill(target, replace(drill, state="interrupted", shadowed=(), problems=why))
     return tuple(alive)
 
 
 def try_to_remove_leftovers(target: Cluster, now_ms: int) -> None:
-    """Do the same on the way of something else, which is not to fail for it."""
+    """Call :func:`remove_leftovers` within another operation; a failure is only logged."""
     try:
         remove_leftovers(target, now_ms)
     except SrmError as error:
-        log.warning("what a drill has left on %s stays for now: %s", target.alias, error)
+        log.warning("leftovers of a drill on %s stay for now: %s", target.alias, error)
 
 
 def remove_shadows(target: Cluster, drill: Drill) -> None:
-    """Delete the shadow groups of a drill, and what the ledger says of them; safe to repeat.
+    """Delete the shadow groups of a drill and their ledger entries; safe to repeat.
 
     Raises:
         GroupActiveError: a member does not leave.
@@ -94,7 +94,7 @@ def remove_shadows(target: Cluster, drill: Drill) -> None:
 
 
 def _delete(target: Cluster, groups: Collection[str]) -> None:
-    """Delete groups; a member that was killed is in its group until its session is over."""
+    """Delete groups, retrying while sessions of killed members have not timed out."""
     deadline, pause = time.monotonic() + _LEFT_S, threading.Event()
     while True:
         try:
@@ -106,10 +106,10 @@ def _delete(target: Cluster, groups: Collection[str]) -> None:
 
 
 def write_drill(target: Cluster, *drills: Drill, forget: Iterable[Drill] = ()) -> None:
-    """Keep drills, and forget others.
+    """Write the records of drills, and delete those of others.
 
     Raises:
-        SrmError: the target does not take it.
+        SrmError: the target refuses the write.
     """
     records: dict[bytes, bytes | None] = {one.key(): None for one in forget}
     records |= {one.key(): one.value() for one in drills}
@@ -125,7 +125,7 @@ def _is_alive(drill: Drill, age_ms: int) -> bool:
         except ProcessLookupError:
             return False
         except PermissionError:
-            pass  # it is there
+            pass  # it exists
     return age_ms < LEASE_MS
 
 
@@ -133,10 +133,10 @@ def _is_alive(drill: Drill, age_ms: int) -> bool:
 def place_of_processes() -> str:
     """Name the kernel and the namespace in which a process id means one process, empty if unknown.
 
-    Two containers may have one host name, and a process 7 each.
+    Two containers may share a host name, and each may have a process 7.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         return ""

@@ -1,11 +1,11 @@
-"""Carry out a drill: everything of a failover but its routes.
+"""Carry out a drill: all steps of a failover except its routes.
 
-Both moves are planned, with the source and without it, and what would refuse either is a problem.
-Shadow groups get the places of the second one: those that count when the source is lost.
+Both moves are planned, with the source and without it; whatever would refuse either is a problem.
+Shadow groups get the positions of the move without the source, the ones that count if it is lost.
 
-The groups themselves are only read. What is written is written for shadow groups, which nobody else
-uses, on the target, and removed at the end; a drill that is killed has told beforehand what it
-makes (srm.engine.drill.leftovers).
+The real groups are only read. All writes on the target are for shadow groups of this drill alone,
+which are removed at the end. The drill records them before it creates them, so that a later run
+can remove them after a kill (srm.engine.drill.leftovers).
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ from srm.errors import ConflictError, NotFoundError, SrmError
 
 log = logging.getLogger(__name__)
 
-_AT_A_TIME: Final = 4  # members that read beside each other
+_AT_A_TIME: Final = 4  # members that read concurrently
 _RENEW_S: Final = LEASE_MS / 4000
-_READ_S: Final = 25.0  # that each may take: joining takes some of them
+_READ_S: Final = 25.0  # time limit of each, including the join
 
 _WAITS: Final = frozenset({"not-copied", "halted"})
-"""Findings that a drill does not wait for."""
+"""Findings that do not count as problems of a drill."""
 
 Offsets = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
 class _Row:
-    """One partition of one group: where it would continue without its source, and the proof.
+    """One partition of one group: its position without the source, and the proof.
 
-    ``has_place``: the target knows a place of the group. Without one ``translation`` is that of the
-    commit on the source.
+    ``has_place``: the target knows a position of the group. Without one ``translation`` is that of
+    the commit on the source.
     """
 
     upstream: TopicPartition
@@ -81,21 +81,21 @@ def run_drill(
     groups: Collection[str] = (),
     show: Callable[[str], None] = lambda _step: None,
 ) -> Drill:
-    """Rehearse a failover of groups; without any, of all that a failover would move.
+    """Rehearse a failover of groups; without ``groups`` and ``topics``, of all that it would move.
 
     Args:
         context: both flows between the clusters; the source has to answer.
-        topics: original names; all without.
+        topics: original names; empty for all.
         groups: the groups to rehearse.
-        show: told what is done.
+        show: called with the name of each step.
 
     Returns:
-        The result, which is kept on the target.
+        The result, also stored on the target.
 
     Raises:
         ConflictError: another drill of this flow runs.
-        NotFoundError: a topic or group that was named does not exist.
-        SrmError: a cluster does not answer; what was made is removed, now or by the next run.
+        NotFoundError: a named topic or group does not exist.
+        SrmError: a cluster does not answer; the shadow groups are removed now or by the next run.
     """
     target, flow = context.target, str(context.forward.config.flow)
     _ensure_moves(context)
@@ -103,7 +103,7 @@ def run_drill(
     if alive:
         raise ConflictError(
             f"drill {alive[0].drill_id} of {flow} runs on {alive[0].host} (process "
-            f"{alive[0].pid}): wait for it, or end it"
+            f"{alive[0].pid}): wait for it or stop it"
         )
     drill = _Drill(context, _new(context), show)
     RUNNING_HERE.add(drill.state.drill_id)
@@ -138,7 +138,7 @@ def _ensure_moves(context: MoveContext) -> None:
 
 @dataclass
 class _Drill:
-    """A drill under way; ``state`` is what its record says."""
+    """A running drill; ``state`` is the content of its record."""
 
     context: MoveContext
     state: Drill
@@ -155,7 +155,7 @@ class _Drill:
             found = findings(self.context, request, self.state.drill_id)
             lost, refusals = self._plan_without_source(request)
             rows = _rows(self.context, found, lost)
-        # From here on the next run of anything knows what is to be removed.
+        # From here on any later run knows the shadow groups to remove.
         self.state = replace(
             self.state,
             shadowed=tuple(sorted(rows)),
@@ -177,7 +177,7 @@ class _Drill:
         return self._finish(rows, refused, read)
 
     def _plan_without_source(self, request: MoveRequest) -> tuple[Findings | None, tuple[str, ...]]:
-        """Plan the unplanned move; return what was found, and what would refuse it."""
+        """Plan the unplanned move; return the findings, and the problems that would refuse it."""
         context = without_source(self.context.forward)
         unplanned = replace(request, mode="unplanned")
         try:
@@ -187,12 +187,12 @@ class _Drill:
         return found, tuple(each.text for each in found.blocking)
 
     def give_up(self) -> None:
-        """Remove what was made, as far as that can be done now."""
+        """Remove the shadow groups, as far as possible now."""
         if not self.state.shadows:
             return
         try:
             remove_shadows(self.context.target, self.state)
-            why = ("it was ended before it was done",)
+            why = ("it was stopped before it finished",)
             write_drill(
                 self.context.target,
                 replace(self.state, state="interrupted", shadowed=(), problems=why),
@@ -201,7 +201,7 @@ class _Drill:
             log.warning("drill %s leaves its groups for now: %s", self.state.drill_id, error)
 
     def _apply(self, rows: Mapping[str, tuple[_Row, ...]]) -> dict[tuple[str, TopicPartition], str]:
-        """Write the offsets of the shadow groups; return what was refused."""
+        """Write the offsets of the shadow groups; return the refused ones, with reasons."""
         wanted = {self.state.shadows[group]: _offsets(some) for group, some in rows.items()}
         decisions = apply_exact(
             self.context.forward,
@@ -218,7 +218,7 @@ class _Drill:
     def _read(
         self, rows: Mapping[str, tuple[_Row, ...]]
     ) -> dict[str, dict[TopicPartition, ComparedRecord | None] | str]:
-        """Read as a member of each shadow group; of one that could not the reason."""
+        """Read as a member of each shadow group; return the records, or the error, by group."""
         found: dict[str, dict[TopicPartition, ComparedRecord | None] | str] = {}
         names = [group for group, some in rows.items() if _offsets(some)]
 
@@ -265,10 +265,10 @@ class _Drill:
         self.steps[name] = round(time.monotonic() - began, 3)
 
     def _renew(self) -> None:
-        """Say that this drill still runs; one that was taken for dead ends.
+        """Write a heartbeat of this drill.
 
         Raises:
-            ConflictError: another run has removed its groups.
+            ConflictError: another run considered it dead and has removed its groups.
         """
         if not self.state.shadows:
             return
@@ -277,8 +277,8 @@ class _Drill:
         known = {one.drill_id: one for one in read_drills(target)}.get(self.state.drill_id)
         if known is None or known.state != "running":
             raise ConflictError(
-                f"drill {self.state.drill_id} was taken for dead, another run has removed its "
-                "groups: run it again"
+                f"drill {self.state.drill_id} missed its heartbeats and another run has removed "
+                "its groups; run it again"
             )
         self.state = replace(self.state, beat=self.state.beat + 1)
         write_drill(target, self.state)
@@ -287,9 +287,9 @@ class _Drill:
 def _rows(
     context: MoveContext, found: Findings, lost: Findings | None
 ) -> dict[str, tuple[_Row, ...]]:
-    """Return the places of all groups: that of the unplanned move, where it has one.
+    """Return the positions of all groups, those of the unplanned move where it has one.
 
-    A place that srm itself wrote has no offset on the source: then it is that of the planned move.
+    A position that srm itself wrote has no source offset; then that of the planned move is used.
     """
     plans = lost.facts.plans if lost is not None else ()
     places = {(plan.group, each.target): each for plan in plans for each in plan.positions}
@@ -324,7 +324,7 @@ def _rows(
 
 
 def _offsets(rows: Collection[_Row]) -> dict[TopicPartition, int]:
-    """Where the shadow of a group starts; where the copy has not come so far, at its end."""
+    """Return the offsets at which a shadow group starts; at the copy's end if it is not so far."""
     return {
         row.facts.downstream: row.translation.offset
         for row in rows
@@ -334,10 +334,10 @@ def _offsets(rows: Collection[_Row]) -> dict[TopicPartition, int]:
 
 @dataclass(frozen=True)
 class _Comparison:
-    """What the records that members have read are compared with.
+    """Expected records, to compare with those that members have read.
 
-    ``source`` are the next records of groups where they stand on the source, ``target`` those at
-    the translation.
+    ``source`` are the next records at the groups' source offsets, ``target`` those at the
+    translated offsets.
     """
 
     source: Mapping[tuple[TopicPartition, int], ComparedRecord | None]
@@ -358,7 +358,7 @@ class _Comparison:
         )
 
     def problem(self, row: _Row, read: ComparedRecord | None) -> str:
-        """Say how what was read differs from what the group would have read on the source."""
+        """Return how the record read differs from the group's next one on the source, or ""."""
         downstream, offset = row.facts.downstream, row.translation.offset
         expected = self.source.get((row.upstream, row.translation.reached or 0))
         there = self.target.get((downstream, offset or 0))
@@ -367,7 +367,7 @@ class _Comparison:
             fields = differences(*((expected, read) if forward else (read, expected)))
             if not fields:
                 return ""
-            # Records before it may be gone by compaction or retention: the proof has the pair.
+            # Compaction or retention may have removed records before it; the proof has the pair.
             if _is_proven(row) and there is not None and _is_same(there, read):
                 return ""
             return (
@@ -377,7 +377,7 @@ class _Comparison:
         if _is_proven(row) and (read is None or there is None or read.offset >= (offset or 0)):
             return ""  # one of the logs ends there
         what = "no record" if read is None else f"a record at {read.offset}"
-        return f"{downstream}: the member read {what}, which nothing explains"
+        return f"{downstream}: the member read {what}, unexpectedly"
 
 
 def _is_same(one: ComparedRecord, other: ComparedRecord) -> bool:
@@ -430,7 +430,7 @@ def _group(
         if not row.has_place:
             problems.append(
                 f"{row.upstream} has no checkpoint on the target: without its source the group "
-                f"starts there where auto.offset.reset puts it"
+                f"starts there as auto.offset.reset says"
             )
     return DrillGroup(group, len(rows), counts["proven"], counts["read"], tuple(problems))
 

@@ -1,1 +1,1 @@
-"""The source of a paused flow answers again: what it holds, and how the flow goes on."""
+"""Return of the source of a paused flow: its residue, and how the flow resumes."""

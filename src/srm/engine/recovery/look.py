@@ -1,4 +1,4 @@
-"""Look at a source that answers again: which return it is, the residue, who had read of it."""
+"""Inspection of a source that answers again: kind of return, residue, groups that had read it."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class ReturnedLogs(Protocol):
     def copy_ends(
         self, partitions: Sequence[AssignedPartition], show: Callable[[int], None]
     ) -> dict[AssignedPartition, CopyEnd | SrmError]:
-        """Walk the logs and return where each copy ends, or why that cannot be told.
+        """Walk the logs and return where each copy ends, or the error that prevents it.
 
-        Nothing is written. What it returns is final while nobody writes to the copies.
+        Nothing is written. The result is final as long as no producer writes to the copies.
 
         Args:
             partitions: source partitions, without a target topic id where there is no copy.
-            show: called with the number of those that are done.
+            show: called with the number of partitions that are done.
 
         Raises:
             SrmError: a cluster does not answer.
@@ -66,12 +66,12 @@ class ReturnedLogs(Protocol):
         visit: Callable[[int, Sequence[DecodedRecord]], bool],
         at_once: int,
     ) -> None:
-        """Show the records of ranges that the flow would copy: markers are none.
+        """Pass the records of ranges that the flow would copy to ``visit``, without markers.
 
         Args:
             wanted: the ranges.
             visit: called with the index of a range and some records; False ends that range.
-            at_once: how many ranges are read at once; each is read in order.
+            at_once: number of ranges read concurrently; each is read in order.
 
         Raises:
             SrmError: a partition cannot be read.
@@ -87,16 +87,16 @@ def look_at_source(
     *,
     groups: bool = True,
 ) -> SourceReturn:
-    """Find out which return it is, and what the source holds that the target does not.
+    """Return the kind of return, and what the source holds that the target does not.
 
     Nothing is written. While the flow is not paused, the residue is what is still to be copied.
 
     Args:
         context: the flow.
         logs: both logs.
-        show: called with what is being done, for people.
-        only: source topics to look at; all of the flow's without any.
-        groups: whether to find out what groups had read.
+        show: called with progress texts.
+        only: source topics to look at; empty for all of the flow.
+        groups: also find what groups had read.
 
     Raises:
         NotFoundError: the flow does not copy a topic of ``only``.
@@ -141,7 +141,7 @@ def count(
     show: Show,
     left_out: Mapping[AssignedPartition, Sequence[tuple[int, int]]] = MappingProxyType({}),
 ) -> Sequence[Counting]:
-    """Count the records of ranges, but for offsets that were left out; return the counts.
+    """Count the records of ranges, without the offsets of ``left_out``; return the counts.
 
     Raises:
         SrmError: a partition cannot be read.
@@ -173,7 +173,7 @@ def _shapes(
     """Return the shape and the evidence of each topic of the flow."""
     config = context.config
     chosen = NameFilter(config.topics, config.topics_exclude)
-    # Those that were copied until the pause: of one that was deleted before, no status is.
+    # Topics copied until the pause: one that was deleted before it has no status.
     lately = {status.topic for status in known.state.statuses}
     copied_ids = {copy_id[0] for copy_id in known.positions}
     missing = {
@@ -195,7 +195,7 @@ def _shapes(
 
 
 def _routed_by(context: FlowContext, topics: Collection[str]) -> dict[str, str]:
-    """Return the topics whose clients a route leads to the source, each with the move."""
+    """Return the topics whose clients a route sends to the source, each with the move id."""
     routes, source = RoutingTables.read(as_move(context)).merge, context.config.flow.source
     return {
         topic: route.move_id
@@ -304,9 +304,9 @@ def _group_reads(
 def _commits(
     context: FlowContext, found: _Found, show: Show
 ) -> tuple[dict[str, dict[TopicPartition, int]], tuple[str, ...]]:
-    """Return the commits behind the ends of copies that consumers made on the source.
+    """Return consumers' commits on the source after the ends of copies, and unreadable groups.
 
-    Also the groups that cannot be read, with the reason.
+    Each unreadable group comes with the reason.
     """
     ends = {entry.place: entry.tail[0] for entry in found.values() if entry.tail}
     if not ends:

@@ -1,6 +1,6 @@
-"""Routes that a cluster has missed during its absence, written to it as soon as it is back.
+"""Routes that a cluster missed while it was unavailable, written to it as soon as it is back.
 
-Until then a plan that can read this cluster alone decides on the routes of before its loss.
+Until then a plan that can read only this cluster decides on the routes from before its loss.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ log = logging.getLogger(__name__)
 
 
 def try_to_level(context: FlowContext) -> None:
-    """Give both clusters of a flow the routes and moves that they lack; a failure is logged.
+    """Write the routes and moves that a cluster of a flow lacks to it; a failure is logged.
 
-    Writers are opened, which fences steps of moves, only where something is to be written.
+    Writers are opened, which fences steps of moves, only if something is to be written.
     """
     sides = context.target, context.source
     try:

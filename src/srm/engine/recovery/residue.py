@@ -1,4 +1,4 @@
-"""The residue of a flow as people read it: what is undecided, and what was left on the source."""
+"""The residue of a flow for display: undecided ranges, and ranges that were left on the source."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ ResidueState = Literal["undecided", "kept", "discarded"]
 
 @dataclass(frozen=True, slots=True)
 class ResidueRange:
-    """Records that only the source has; offsets [from, to) are its own, times epoch ms.
+    """Records that only the source has; source offsets [from, to), times epoch ms.
 
-    ``note`` says who decided, if it is decided.
+    ``note`` names who decided, if it is decided.
     """
 
     topic: str
@@ -39,7 +39,7 @@ class ResidueRange:
 
     @property
     def request(self) -> Wanted:
-        """The range as logs are asked for it."""
+        """The range as :meth:`.ReturnedLogs.read` takes it."""
         return (
             AssignedPartition(self.topic, self.partition, self.topic_id, "", ""),
             OffsetRange(self.topic, self.partition, self.offset_from, self.offset_to),
@@ -55,7 +55,7 @@ def residue_ranges(
 ) -> tuple[ResidueRange, ...]:
     """Return the ranges of the residue that hold records, by topic, partition and offset.
 
-    What is undecided exists only while the flow is paused: else it is about to be copied.
+    Undecided ranges exist only while the flow is paused: otherwise they are about to be copied.
 
     Raises:
         NotFoundError: the flow does not copy a topic.
@@ -98,7 +98,7 @@ def read_residue(
     ranges: Sequence[ResidueRange],
     visit: Callable[[ResidueRange, Sequence[ResidueRecord]], bool],
 ) -> None:
-    """Show the records of ranges, in order; what ``visit`` returns says whether to read on.
+    """Pass the records of ranges to ``visit`` in order, until it returns False.
 
     Raises:
         SrmError: a partition cannot be read.
@@ -124,7 +124,7 @@ def _whole(of: ResidueRange, record: DecodedRecord) -> ResidueRecord:
 
 
 def _decided_ranges(context: FlowContext, topics: Collection[str]) -> list[ResidueRange]:
-    """Return the ranges that earlier decisions left on the source, of topics that still exist."""
+    """Return ranges of existing topics that earlier decisions left on the source."""
     state = RestoreState.read(context.target, context.config.flow).state
     ids = {name: topic.topic_id for name, topic in context.source.topics().items()}
     return [

@@ -1,7 +1,7 @@
-"""Settle the return of a source: decide about the residue, then let the flow go on.
+"""Settle the return of a source: decide about the residue, then resume the flow.
 
-All that is decided, and the end of the pause, are one transaction on the target. Whoever is killed
-before it leaves the flow paused as it was; after it there is nothing left to do.
+One transaction on the target writes all decisions and ends the pause. A process killed before it
+leaves the flow paused; after it nothing is left to do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MERGE: Final = "run it again when a broker leads the partition, or merge its to
 
 @dataclass(frozen=True, slots=True)
 class SettledReturn:
-    """What was found, planned and done; ``outcome`` is what the report of the disaster gets."""
+    """Findings, plan and result; ``outcome`` is added to the report of the disaster."""
 
     found: SourceReturn
     settlement: Settlement
@@ -52,10 +52,10 @@ def plan_return(
     by: str,
     show: Show = lambda _: None,
 ) -> SettledReturn:
-    """Find out what is to be decided, and what the choices lead to; nothing is written.
+    """Return what is to be decided, and the effect of the choices; nothing is written.
 
     Raises:
-        NotFoundError: a named topic is none of the flow's.
+        NotFoundError: the flow does not copy a named topic.
         SrmError: a cluster does not answer.
     """
     found = look_at_source(context, logs, show)
@@ -77,24 +77,24 @@ def settle_return(
     show: Show = lambda _: None,
     approve: Callable[[SettledReturn], bool] = lambda _: True,
 ) -> SettledReturn:
-    """Carry the choices out and end the pause; safe to repeat.
+    """Carry out the choices and end the pause; safe to repeat.
 
-    The copies that are decided about are sealed, and looked at again: what a slot of before the
-    disaster still had on its way cannot arrive after that. What is merged needs no final end.
+    The copies to decide on are sealed and looked at again. After that no record in flight from a
+    slot of before the disaster can arrive. Merged copies need no final end.
 
     Args:
         context: the flow.
         logs: both logs.
         named: choices by topic.
         default: the choice for all other topics, but not for rebuilt or missing ones.
-        by: who decides, for people.
-        show: called with what is being done.
-        approve: asked before anything is written that decides; False: nothing is.
+        by: name of the operator, for display.
+        show: called with progress texts.
+        approve: called before a decision is written; False: nothing is decided.
 
     Raises:
         GateClosedError: something is undecided, or cannot be settled; the message says what.
-        ConflictError: somebody else has paused or settled the flow meanwhile.
-        NotFoundError: a named topic is none of the flow's.
+        ConflictError: another process has paused or settled the flow in the meantime.
+        NotFoundError: the flow does not copy a named topic.
         SrmError: a cluster does not answer.
     """
     switch = _switch(context)
@@ -130,9 +130,9 @@ def settle_return(
 
 
 def _open_moves(context: FlowContext, found: SourceReturn, settlement: Settlement) -> Iterator[str]:
-    """Say which moves of the pause are open, where something would be kept or discarded.
+    """Yield the undecided moves of the pause, if something would be kept or discarded.
 
-    Until they are decided the clients may stay on the source: what they wrote is no residue then.
+    Until a move is decided its clients may stay on the source, and their records are not residue.
     """
     left_out = [topic for topic, choice in settlement.choices.items() if choice != "merge"]
     if not left_out or found.pause is None:
@@ -143,14 +143,14 @@ def _open_moves(context: FlowContext, found: SourceReturn, settlement: Settlemen
             continue
         yield (
             f"move {move_id} has paused {context.config.flow} and is {at.step}, not decided: "
-            f"{some(left_out)} can be merged only; finish it ('srm failover go {move_id}') or end "
+            f"{some(left_out)} can only be merged; finish it ('srm failover go {move_id}') or end "
             f"it ('srm failover release {move_id}')"
         )
 
 
 def _overtaken(context: FlowContext, how: str) -> ConflictError:
     return ConflictError(
-        f"flow {context.config.flow} was {how} by somebody else meanwhile: look at it again"
+        f"flow {context.config.flow} was {how} by another process; check 'srm return status'"
     )
 
 
@@ -161,7 +161,7 @@ def _switch(context: FlowContext) -> FlowSwitch:
 
 
 def _copies(context: FlowContext, notes: Iterable[PartitionNotes]) -> set[TopicPartition]:
-    """Return the copies that notes are about."""
+    """Return the remote partitions that the notes concern."""
     config, topics = context.config, context.target.topics()
     found = set()
     for note in notes:
@@ -172,7 +172,7 @@ def _copies(context: FlowContext, notes: Iterable[PartitionNotes]) -> set[TopicP
 
 
 def _seal(context: FlowContext, copies: Collection[TopicPartition], show: Show) -> None:
-    """Shut out whoever may still be writing to copies.
+    """Fence slots that may still write to copies.
 
     Raises:
         UnavailableError: a copy cannot be sealed.
@@ -187,7 +187,7 @@ def _seal(context: FlowContext, copies: Collection[TopicPartition], show: Show) 
 
 
 def store_outcome(context: FlowContext, outcome: Outcome) -> None:
-    """Write the outcome where the move is kept, on both clusters; one that refuses it is logged."""
+    """Write the outcome to the moves topics of both clusters; a failure is logged."""
     replicas = context.config.internal_replication_factor
     for cluster in (context.target, context.source):
         try:

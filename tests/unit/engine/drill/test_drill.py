@@ -266,7 +266,7 @@ def test_a_drill_that_was_taken_for_dead_ends(world: CopiedTopic, monkeypatch) -
         return read(*arguments)
 
     monkeypatch.setattr(world.b, "read_as_member", late)
-    with pytest.raises(ConflictError, match="taken for dead"):
+    with pytest.raises(ConflictError, match="missed its heartbeats"):
         run_drill(context_of(world))
 
     assert shadows(world.b) == []
