@@ -1,12 +1,12 @@
 r"""Move consumer groups and producers from one cluster to the other: failover and failback.
 
-The steps, each one bounded call that can be repeated and that survives a crash at any point::
+Each step is one bounded call, safe to repeat and after a crash at any point::
 
     plan -> hold -> wait_status (until ready) -> apply -> go -> verify (until done) -> report
               \__________________\___________\-> release                     watch_residue <-'
 
-Everything is known by the move id; plan, progress and report are in ``srm-moves.internal`` on both
-clusters. :func:`go` asks the gate itself, so no caller can send clients to a cluster on which
+The move id identifies everything; plan, progress and report are in ``srm-moves.internal`` on both
+clusters. :func:`go` checks the gate itself, so no caller can send clients to a cluster on which
 their groups are not synchronised.
 """
 

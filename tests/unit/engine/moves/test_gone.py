@@ -327,7 +327,7 @@ def test_a_source_that_is_away_is_watched_again_when_it_is_back(world: World) ->
 def test_before_go_there_is_no_residue_to_watch_for(world: World) -> None:
     context = held(world)
 
-    with pytest.raises(ConflictError, match="no residue before go"):
+    with pytest.raises(ConflictError, match="residue exists only after go"):
         moves.watch_residue(context, "m1")
 
 

@@ -1,4 +1,4 @@
-"""What one cluster knows of moves and routes, and what a step adds to it."""
+"""Tables of one cluster's moves and routes, and the changes that a step writes to them."""
 
 from __future__ import annotations
 
@@ -46,11 +46,12 @@ class ControlChange:
 
 @dataclass(frozen=True)
 class ControlTables:
-    """The control records of one cluster: of each subject and move the one of the highest rank.
+    """Control records of one cluster, the highest-ranked one of each subject and move.
 
-    ``documents`` are plans, approvals, outcomes and reports by key, ``acks`` the broker's time in
-    epoch milliseconds by the key of what a client has said, ``holds`` that of the first hold that
-    the log still has of a move's attempt. ``notes`` are those of the processes that wait, by move.
+    ``documents``: plans, approvals, outcomes and reports by key.
+    ``acks``: broker's time of a client's acknowledgement by its key, epoch milliseconds.
+    ``holds``: broker's time of the first hold still in the log, by move and attempt.
+    ``notes``: notes of waiting processes, by move.
     """
 
     routes: Mapping[str, Route] = field(default_factory=dict)
@@ -62,7 +63,7 @@ class ControlTables:
 
     @classmethod
     def read(cls, cluster: Cluster) -> ControlTables:
-        """Read the tables of a cluster; what is damaged is passed over with a line in the log."""
+        """Read the tables of a cluster; damaged records are skipped and logged."""
         moves = cluster.compacted_topic(internal_topics.MOVES).read_history()
         routing = cluster.compacted_topic(internal_topics.ROUTING).read_history()
         return cls(
@@ -86,9 +87,9 @@ class ControlTables:
         return cls(progress=_progress(cluster, moves), documents=_documents(moves), notes=notes)
 
     def over(self, change: ControlChange) -> dict[str, Records]:
-        """Encode what of a change is news here, by topic: a lower rank never follows a higher one.
+        """Encode the new part of a change, by topic: a lower rank never follows a higher one.
 
-        So the last record of a key is the one of the highest rank, also after compaction.
+        So the last record of a key has the highest rank, also after compaction.
         """
         moves: Records = {
             f"{_PROGRESS}{new.move_id}".encode(): new.value()
@@ -109,7 +110,7 @@ class ControlTables:
         return {internal_topics.MOVES: moves, internal_topics.ROUTING: routing}
 
     def after(self, change: ControlChange) -> ControlTables:
-        """Return the tables as they are when a change was written."""
+        """Return the tables as they are after a change was written."""
         progress = dict(self.progress)
         for new in change.progress:
             if _outranks(new, progress.get(new.move_id)):
@@ -122,9 +123,9 @@ class ControlTables:
         )
 
     def lacks(self, other: ControlTables, aliases: frozenset[str]) -> ControlChange:
-        """Return what the other cluster of a pair has and this one could not be given then.
+        """Return what the other cluster of a pair has and this one has missed.
 
-        Holds are left to the move itself: a hold that is over would be spread with them.
+        Holds are left to the move itself: copying them could spread an expired hold.
         """
         moves = {
             plan.move_id
@@ -156,7 +157,7 @@ class ControlTables:
 
 
 def read_routes(cluster: Cluster, history: Mapping[bytes, Sequence[Stamped]]) -> dict[str, Route]:
-    """Fold the routes of a cluster's routing topic; what is damaged is passed over."""
+    """Fold the routes of a cluster's routing topic; damaged records are skipped."""
     values = {key: [row.value for row in rows] for key, rows in history.items()}
     return fold_routes(values, lambda error: _say(cluster, error))
 
@@ -166,8 +167,8 @@ def first_stamps(
 ) -> dict[tuple[str, int], int]:
     """Return when the first route of a state was written, by move and generation.
 
-    By the broker's clock, in epoch milliseconds; what it has not stamped is left out, and so is
-    what is damaged: whoever reads the routes says so.
+    Epoch milliseconds by the broker's clock. Records that the broker did not stamp and damaged ones
+    are left out; :func:`read_routes` logs the latter.
     """
     found: dict[tuple[str, int], int] = {}
     for key, rows in history.items():
@@ -188,14 +189,14 @@ def _route(key: bytes, row: Stamped) -> Route | None:
 def read_acks(
     cluster: Cluster, history: Mapping[bytes, Sequence[Stamped]]
 ) -> tuple[StampedAck, ...]:
-    """Decode the acknowledgements in a cluster's routing topic; what is damaged is passed over."""
+    """Decode the acknowledgements in a cluster's routing topic; damaged ones are skipped."""
     found = []
     for key, rows in history.items():
         for ack in acks_of({key: rows[-1].value}, lambda error: _say(cluster, error)):
             if ack.key() == key:
                 found.append(StampedAck(ack, rows[-1].timestamp_ms))
             else:
-                _say(cluster, IntegrityError(f"routing record {key!r} speaks of another client"))
+                _say(cluster, IntegrityError(f"routing record {key!r} names another client"))
     return tuple(sorted(found, key=lambda one: (one.ack.subject, one.ack.client)))
 
 
@@ -230,7 +231,7 @@ def _documents(history: Mapping[bytes, Sequence[Stamped]]) -> dict[str, bytes]:
 
 
 def _is_newer(key: str, value: bytes, known: bytes | None) -> bool:
-    """Whether a document says more than the one a cluster has; of reports a later revision does."""
+    """Return True if a document is missing on the cluster, or is a later revision of a report."""
     if known is None or not key.startswith(report_key("")):
         return known is None
     kept = read_report(known)
@@ -238,16 +239,16 @@ def _is_newer(key: str, value: bytes, known: bytes | None) -> bool:
 
 
 def read_report(value: bytes | None) -> KeptReport | None:
-    """Decode a report; None where there is none, or it is damaged, which is logged."""
+    """Decode a report; None if it is missing or damaged, the latter is logged."""
     return decode_or_none(value, KeptReport.decode)
 
 
 def decode_or_none(value: bytes | None, decode: Callable[[bytes], _T]) -> _T | None:
-    """Decode a document; None where there is none, or it is damaged, which is logged."""
+    """Decode a document; None if it is missing or damaged, the latter is logged."""
     try:
         return None if value is None else decode(value)
     except IntegrityError as error:
-        log.error("%s; it is passed over", error)  # noqa: TRY400 -- one line
+        log.error("%s; it is skipped", error)  # noqa: TRY400 -- one line
         return None
 
 
@@ -259,4 +260,4 @@ def _plan(value: bytes) -> MovePlan | None:
 
 
 def _say(cluster: Cluster, error: IntegrityError) -> None:
-    log.error("on cluster %s: %s; it is passed over", cluster.alias, error)
+    log.error("on cluster %s: %s; it is skipped", cluster.alias, error)

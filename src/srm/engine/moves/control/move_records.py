@@ -1,8 +1,8 @@
-"""State of moves on both clusters, for reading: what survives a crash of whatever runs a move.
+"""State of moves on both clusters, read-only; it survives a crash of the process that runs a move.
 
-What differs between the clusters after a crash or an absence is settled by rank
-(srm.domain.moves.records.progress, srm.domain.moves.routing.routes). Writing is
-srm.engine.moves.control.registers.
+Differences between the clusters, after a crash or while one was unavailable, are resolved by rank
+(srm.domain.moves.records.progress, srm.domain.moves.routing.routes).
+srm.engine.moves.control.registers writes the state.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _T = TypeVar("_T")
 
 
 def since_boot() -> float:
-    """Return seconds by a clock that is never set, and runs on while the machine is suspended.
+    """Return seconds of a monotonic clock that also runs while the machine is suspended.
 
-    Python's own monotonic clock stands still then, while clients elsewhere count their leases.
+    Python's own monotonic clock stops then, while clients elsewhere count their leases.
     """
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
@@ -47,10 +47,11 @@ def since_boot() -> float:
 class MoveContext:
     """Both flows between the clusters of a move: ``forward`` source to target, and ``reverse``.
 
-    ``monotonic`` are seconds by a clock that is never set: leases are counted by it, and ``pause``
-    lets some of them pass. ``host`` is this machine. ``notary`` signs the reports. ``condemned`` is
-    the source of an unplanned move for what is not waited for; its ``source`` never answers.
-    ``observations`` are what this process has seen of the source, by move.
+    ``monotonic``: seconds of a monotonic clock, which leases are counted by; ``pause`` sleeps.
+    ``host``: this machine.
+    ``condemned``: source of an unplanned move for best-effort calls; its ``source`` never answers.
+    ``notary``: signs the reports.
+    ``observations``: observations of the source by this process, by move.
     """
 
     forward: FlowContext
@@ -65,7 +66,7 @@ class MoveContext:
     def __post_init__(self) -> None:
         if self.forward.config.flow.reverse != self.reverse.config.flow:
             raise UsageError(
-                f"a move needs a flow and its opposite, not {self.forward.config.flow} and "
+                f"a move needs a flow and its reverse, not {self.forward.config.flow} and "
                 f"{self.reverse.config.flow}"
             )
 
@@ -86,12 +87,10 @@ class MoveContext:
 
 
 def ensure_topics(context: MoveContext, *, unplanned: bool = False) -> None:
-    """Create the topics that a move writes on both clusters, where they are missing.
+    """Create the missing control topics on both clusters; on the target only if ``unplanned``.
 
-    An unplanned one writes on the target only.
-
-    Before anything is read: a client that has looked for a topic in vain may not see it for a
-    while after it was created.
+    Call it before any read: a client that has looked up a missing topic may not see it for a while
+    after its creation.
     """
     sides = (
         (context.target, context.forward.config),
@@ -109,7 +108,7 @@ class MoveStore:
         self._context = context
 
     def load(self, move_id: str) -> tuple[MovePlan, MoveProgress]:
-        """Return the plan of a move and how far it is.
+        """Return the plan and the progress of a move.
 
         Raises:
             NotFoundError: no cluster has a move of that id.
@@ -119,7 +118,7 @@ class MoveStore:
         if plan is None:
             raise NotFoundError(
                 f"move {move_id!r} is not known on {self._context.target.alias} or "
-                f"{self._context.source.alias}: see 'srm failover status', or plan it"
+                f"{self._context.source.alias}; see 'srm failover status', or plan it"
             )
         return plan, furthest(tables, move_id)
 
@@ -132,20 +131,20 @@ class MoveStore:
         return self.load(move_id)[0]
 
     def find_plan(self, move_id: str) -> MovePlan | None:
-        """Return a plan, None where there is none of that id."""
+        """Return a plan, None if no cluster has one of that id."""
         return newest_plan(self._tables(), move_id)
 
     def progress(self, move_id: str) -> MoveProgress:
-        """Return how far a move is; one that was only planned is at its first step."""
+        """Return the progress of a move; one that was only planned is at its first step."""
         return furthest(self._tables(), move_id)
 
     def note(self, move_id: str) -> WaitNote | None:
-        """Return what a waiting process has noted on the target, None where there is nothing."""
+        """Return the note of a waiting process on the target, None without one."""
         rows = self._context.target.compacted_topic(_MOVES).read()
         return decode_or_none(rows.get(f"{WAIT_PREFIX}{move_id}".encode()), WaitNote.decode)
 
     def moves(self) -> tuple[tuple[MovePlan, MoveProgress], ...]:
-        """Return all known moves and how far each is, the oldest plan first: one look."""
+        """Return all known moves with their progress, the oldest plan first; reads once."""
         tables = self._tables()
         plans: dict[str, MovePlan] = {}
         for table in tables:
@@ -155,7 +154,7 @@ class MoveStore:
                 try:
                     plan = MovePlan.decode(value)
                 except IntegrityError as error:
-                    log.error("%s is passed over: %s", key, error)  # noqa: TRY400 -- one line
+                    log.error("%s is skipped: %s", key, error)  # noqa: TRY400 -- one line
                 else:
                     known = plans.setdefault(plan.move_id, plan)
                     if plan.created_ms > known.created_ms:
@@ -164,7 +163,7 @@ class MoveStore:
         return tuple((plan, furthest(tables, plan.move_id)) for plan in in_order)
 
     def save_note(self, note: WaitNote) -> None:
-        """Write a note on the target; without a fence, since losing it only delays."""
+        """Write a note on the target; not fenced, since losing it only delays."""
         key = f"{WAIT_PREFIX}{note.move_id}".encode()
         self._context.target.compacted_topic(_MOVES).write({key: note.value()})
 
@@ -184,14 +183,14 @@ def furthest(tables: Iterable[ControlTables], move_id: str) -> MoveProgress:
 
 
 def newest_plan(tables: Iterable[ControlTables], move_id: str) -> MovePlan | None:
-    """Return the plan of a move that was made last, None where no table has one."""
+    """Return the newest plan of a move, None if no table has one."""
     key = f"plan:{move_id}"
     plans = [MovePlan.decode(table.documents[key]) for table in tables if key in table.documents]
     return max(plans, key=lambda plan: plan.created_ms, default=None)
 
 
 def read_both(context: MoveContext, read: Callable[[Cluster], _T]) -> list[_T]:
-    """Read target and source at the same time; one of them may be away.
+    """Read target and source concurrently; one of them may be unavailable.
 
     Raises:
         UnavailableError: neither cluster answers.

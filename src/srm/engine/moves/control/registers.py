@@ -1,8 +1,7 @@
 """Both clusters of a move as registers that one step at a time reads, checks and writes.
 
-The writer of a cluster is opened when a step begins. While it has not been overtaken, what the step
-has read is what is there, so a check and the write after it are one
-(srm.engine.control.control_records).
+A step first opens the writer of each cluster. Until it is fenced its reads stay current, so a check
+and the write after it are atomic (srm.engine.control.control_records).
 """
 
 from __future__ import annotations
@@ -33,15 +32,14 @@ _T = TypeVar("_T")
 
 
 def sides_of(request: MoveRequest) -> tuple[Side, ...]:
-    """Return the clusters that a move writes, in this order: of one that is given up, nothing."""
+    """Return the clusters that a move writes, in order; an abandoned source is not written."""
     return SIDES[:1] if request.is_unplanned else SIDES
 
 
 class Registers:
     """The control records of both clusters, opened by one step.
 
-    What a cluster lacks because it was away when it was written is added when both are opened,
-    whichever move it belongs to.
+    When both are opened, records of any move that a cluster missed while unavailable are added.
     """
 
     def __init__(self, context: MoveContext) -> None:
@@ -64,11 +62,11 @@ class Registers:
         self._close()
 
     def run(self, what: str, body: Callable[[], _T]) -> _T:
-        """Open both clusters and run a body that checks and writes; again while it is overtaken.
+        """Open both clusters and run a body that checks and writes; retry while it is fenced.
 
         Raises:
-            UnavailableError: neither cluster answers, or what the body says.
-            ConflictError: overtaken each time, or what the body says.
+            UnavailableError: neither cluster answers, or the body raised it.
+            ConflictError: every attempt was fenced, or the body raised it.
         """
 
         def attempt() -> _T:
@@ -79,8 +77,8 @@ class Registers:
                 self._close()
                 if self._unsure != 1:
                     raise
-                self._unsure += 1  # once: who opens next sees whether it was written
-                raise FencedError(f"it is not known what was written: {error}") from error
+                self._unsure += 1  # once: the next open shows whether it was written
+                raise FencedError(f"the result of a write is unknown: {error}") from error
             except BaseException:
                 self._close()
                 raise
@@ -88,17 +86,17 @@ class Registers:
         return until_not_fenced(what, attempt)
 
     def there(self, side: Side) -> bool:
-        """Whether a cluster answered."""
+        """Return True if a cluster answered."""
         return side not in self._away
 
     def require(self, *sides: Side) -> None:
-        """Raise the UnavailableError of a cluster that is needed and away."""
+        """Raise the UnavailableError of the first of these clusters that is unavailable."""
         for side in sides:
             if side in self._away:
                 raise self._away[side]
 
     def tables(self, side: Side) -> ControlTables:
-        """Return what a cluster has; nothing for one that is away."""
+        """Return the tables of a cluster; empty if it is unavailable."""
         return self._tables.get(side, ControlTables())
 
     @property
@@ -107,7 +105,7 @@ class Registers:
         return merge_tables([table.routes for table in self._tables.values()])
 
     def progress(self, move_id: str) -> MoveProgress:
-        """Return how far a move is."""
+        """Return the progress of a move."""
         return furthest(self._tables.values(), move_id)
 
     def plan(self, move_id: str) -> MovePlan | None:
@@ -117,15 +115,15 @@ class Registers:
     def write(
         self, side: Side, change: ControlChange, before_commit: Callable[[], None] = lambda: None
     ) -> int | None:
-        """Write what of a change is news on a cluster, in one transaction.
+        """Write the new part of a change to a cluster, in one transaction.
 
         Returns:
-            When routes were written by the broker's clock, in epoch milliseconds; None where none
-            were, or their topic has no LogAppendTime.
+            The time of the routes by the broker's clock, in epoch milliseconds. None if no routes
+            were written, or their topic has no LogAppendTime.
 
         Raises:
-            FencedError: the step was overtaken.
-            UnavailableError: the cluster is away.
+            FencedError: another process has opened the writer.
+            UnavailableError: the cluster is unavailable.
         """
         self.require(side)
         records = self._tables[side].over(change)
@@ -140,7 +138,7 @@ class Registers:
         return stamps.get(internal_topics.ROUTING)
 
     def write_if_there(self, side: Side, change: ControlChange) -> None:
-        """Write to a cluster; one that is away is given it by the next step that finds it."""
+        """Write to a cluster; if it is unavailable, the next step that reaches it adds it."""
         try:
             self.write(side, change)
         except UnavailableError as error:
@@ -168,12 +166,12 @@ class Registers:
             self._away[side] = error
 
     def _level(self) -> None:
-        """Give each cluster what it lacks; a decision on the target before anything else."""
+        """Write to each cluster what it lacks; decisions to the target first."""
         for side in SIDES:
             other = self.tables("source" if side == "target" else "target")
             lacking = self._tables[side].lacks(other, self._aliases)
             if lacking != ControlChange():
-                log.info("what was written while %s was away is added", self._clusters[side].alias)
+                log.info("adding records that %s missed", self._clusters[side].alias)
                 self.write_if_there(side, lacking)
 
     def _other(self, side: Side) -> Cluster:
@@ -188,10 +186,10 @@ class Registers:
 
 
 def level(context: MoveContext) -> None:
-    """Give each cluster the routes and moves that it lacks; safe to repeat.
+    """Write to each cluster the routes and moves that it lacks; safe to repeat.
 
-    A cluster that was lost has not seen the moves since then. Without them its clients, and the
-    next move that reads it alone, follow the routes of before.
+    A cluster that was lost has missed the moves since then. Without them its clients, and the next
+    move that reads it alone, follow outdated routes.
 
     Raises:
         UnavailableError: a cluster does not answer.
@@ -202,15 +200,15 @@ def level(context: MoveContext) -> None:
 
 
 def record(context: MoveContext, change: ControlChange, *, tolerate_source: bool = False) -> None:
-    """Write the same to both clusters, the target first.
+    """Write the same change to both clusters, the target first.
 
     Args:
         context: the clusters.
         change: what to write.
-        tolerate_source: whether a source that is away may be given it later.
+        tolerate_source: an unavailable source may get it later.
 
     Raises:
-        UnavailableError: a cluster that is needed is away.
+        UnavailableError: a required cluster is unavailable.
     """
     with Registers(context) as registers:
 

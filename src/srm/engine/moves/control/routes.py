@@ -1,4 +1,4 @@
-"""Routes on both clusters: what clients follow, and what they say about it."""
+"""Routes on both clusters, and the acknowledgements of the clients that follow them."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RoutingTables:
-    """Routes on the target and on the source (None: away), and all acknowledgements.
+    """Routes on the target and on the source (None: unavailable), and all acknowledgements.
 
-    Those are stamped by the cluster that has them: of a source that is away, by the target.
-    ``target_ms`` and ``source_ms`` are the newest stamps there: it is at least so late by them.
+    Each is stamped by its cluster's broker; the target stamps those of an unavailable source.
+    ``target_ms`` and ``source_ms`` are the newest stamps, lower bounds of the brokers' clocks.
     """
 
     target: Mapping[str, Route]
@@ -49,14 +49,14 @@ class RoutingTables:
 
     @property
     def stamped_acks(self) -> tuple[StampedAck, ...]:
-        """What clients have said, on either cluster."""
+        """Acknowledgements of clients on both clusters, with their times."""
         return self.on_target + self.on_source
 
     @property
     def presence(self) -> Presence:
-        """Who is there during a hold, whose renewals keep the newest stamps new.
+        """Clients present during a hold, whose renewals keep the newest stamps current.
 
-        How long a client has been silent is counted by the clock that stamped what it said.
+        A client's silence is measured by the clock that stamped its acknowledgements.
         """
         ahead_ms = self.target_ms - self.source_ms
         shifted = (replace(one, stamped_ms=one.stamped_ms + ahead_ms) for one in self.on_source)
@@ -64,7 +64,7 @@ class RoutingTables:
 
     @property
     def acks(self) -> tuple[Ack, ...]:
-        """What clients have said, without the times."""
+        """Acknowledgements of clients, without the times."""
         return tuple(one.ack for one in self.stamped_acks)
 
     @property
@@ -73,14 +73,14 @@ class RoutingTables:
         return merge_tables([self.target, self.source or {}])
 
     def cluster_of(self, group: str) -> str:
-        """Where a group belongs, by its route, or is held; empty: it has none."""
+        """Return the cluster that a group's route names, also for a hold; empty without a route."""
         subject = group_subject(group)
         route = merge(self.target.get(subject), (self.source or {}).get(subject))
         return "" if route is None else route.cluster
 
     @classmethod
     def read(cls, context: MoveContext) -> RoutingTables:
-        """Read both clusters; a source that is away is passed over."""
+        """Read both clusters; an unavailable source is skipped."""
         known = cls.of_target(context)
         try:
             history = context.source.compacted_topic(internal_topics.ROUTING).read_history()
@@ -114,9 +114,10 @@ def _newest(history: Mapping[bytes, Sequence[Stamped]]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """What a move tells its clients now: ``later`` has the later move that leads some, by subject.
+    """The instructions of a move that are in force for its clients.
 
-    ``step`` is None before the first hold.
+    ``step``: None before the first hold.
+    ``later``: by subject, the later move whose route its clients follow.
     """
 
     attempt: int
@@ -129,12 +130,12 @@ class InForce:
         return tuple(sorted({*self.later.values()}))
 
     def leads(self, subject: str) -> bool:
-        """Whether the move still holds the clients of a subject, or has sent them to its target."""
+        """Return True if this move still holds the clients of a subject or has redirected them."""
         return self.step in {"hold", "go"} and subject not in self.later
 
     @classmethod
     def read(cls, context: MoveContext, plan: MovePlan) -> Self:
-        """Read what is in force; one cluster is enough.
+        """Read the current state; one cluster is enough.
 
         Raises:
             UnavailableError: neither cluster answers.
@@ -156,11 +157,11 @@ class InForce:
 
 
 def bring_about(context: MoveContext, plan: MovePlan, make: Callable[[InForce], None]) -> InForce:
-    """Have an effect outside the control records, and again until what it follows is in force.
+    """Call ``make``, which acts outside the control records, until its input is still in force.
 
-    No broker fences such an effect: a process that was stopped right before it may have it after
-    any number of later moves. So ``make`` is called again with what is in force after it, and does
-    what follows from that, whatever it did before. What is in force in the end is returned.
+    No broker fences such an effect: a process that was stopped right before it may cause it after
+    any number of later moves. So ``make`` is called again with the state read after it, and acts
+    on that state regardless of earlier calls. Returns the final state.
     """
     now = InForce.read(context, plan)
     while True:
@@ -171,22 +172,22 @@ def bring_about(context: MoveContext, plan: MovePlan, make: Callable[[InForce], 
 
 
 def between_same(context: MoveContext, plan: MovePlan) -> MoveContext | None:
-    """Return the context of another move, None if that is not between these two clusters."""
+    """Return the context for another move's plan, None if it is not between these two clusters."""
     both = (context, replace(context, forward=context.reverse, reverse=context.forward))
     return next((one for one in both if one.forward.config.flow == plan.request.flow), None)
 
 
 def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> None:
-    """Refuse to continue a move that has ended, and whose clients a later one leads.
+    """Refuse to continue a move that has ended and whose clients follow a later one.
 
     Raises:
-        ConflictError: it has ended so.
+        ConflictError: the move is superseded.
     """
     if progress.is_decided and (later := InForce.read(context, plan).moves):
         ended = datetime.fromtimestamp(max(progress.times_ms.values()) / 1000, UTC)
         raise ConflictError(
             f"move {plan.move_id} ended at {ended:%F %T} UTC, superseded by move "
-            f"{', '.join(later)}; nothing was moved: trigger a new run, or plan with another id"
+            f"{', '.join(later)}; nothing was moved. Trigger a new run, or plan with another id"
         )
 
 
@@ -199,19 +200,19 @@ def subjects(plan: MovePlan) -> tuple[str, ...]:
 
 
 def defaults(plan: MovePlan) -> tuple[str, ...]:
-    """Return the subjects of clients that no route names, as far as the move changes theirs.
+    """Return the subjects of clients without a route of their own, if the move redirects them.
 
-    Nothing holds them: no plan has seen these clients, so no gate looks at them.
+    They are not held: no plan names these clients, so no gate checks them.
     """
     return tuple(map(home_subject, plan.homes))
 
 
 def homes_to_move(request: MoveRequest, routes: Mapping[str, Route]) -> tuple[str, ...]:
-    """Return the clusters whose clients a move of everything sends to its target unnamed.
+    """Return the clusters whose unnamed clients a move of everything sends to its target.
 
-    An unplanned move sends all that would use the source: it is lost, also for clients that no
-    move has ever named. A planned one only brings back those at home on its target: a source that
-    serves keeps clients whose topics and groups no gate has looked at.
+    An unplanned move redirects all clients of the lost source, also those that no move has named.
+    A planned one only brings back those whose home is its target: a source that still serves keeps
+    clients whose topics and groups no gate has checked.
     """
     if request.topics or request.groups:
         return ()
@@ -225,8 +226,9 @@ def homes_to_move(request: MoveRequest, routes: Mapping[str, Route]) -> tuple[st
 
 
 def _at_home(acks: Iterable[StampedAck], alias: str) -> tuple[StampedAck, ...]:
-    """What clients said to the cluster that it concerns; elsewhere it stands in case that is away.
+    """Return the acknowledgements stored on the cluster that they concern.
 
-    Each is stamped by one clock so, and counted once.
+    Copies elsewhere only cover that cluster's outage. So one clock stamps each, and each counts
+    once.
     """
     return tuple(one for one in acks if one.ack.cluster == alias)

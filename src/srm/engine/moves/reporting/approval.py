@@ -1,4 +1,4 @@
-"""Keep who approved a move, and with which numbers in view."""
+"""Approvals of a move, with the numbers that the approver saw."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from srm.errors import NotFoundError
 
 
 def approve(context: MoveContext, move_id: str, approval: Approval) -> tuple[Approval, ...]:
-    """Keep an approval beside the plan that it is of; the report of the move names it.
+    """Store an approval with the plan that it approves; the report of the move names it.
 
-    Call it when the plan is kept and before the move holds anybody. Repeated with the same approval
-    it changes nothing. A source that is away is given it later.
+    Call it after the plan is stored and before the move holds clients. Repeated with the same
+    approval it changes nothing. An unavailable source gets it later.
 
     Returns:
         All approvals of the move, the oldest first.
 
     Raises:
-        NotFoundError: there is no such move.
+        NotFoundError: the move does not exist.
         UnavailableError: the target does not answer.
     """
     with Registers(context) as registers:
@@ -49,7 +49,7 @@ def approve(context: MoveContext, move_id: str, approval: Approval) -> tuple[App
 def approvals_in(tables: Iterable[ControlTables], move_id: str) -> tuple[Approval, ...]:
     """Return the approvals of a move that any of the tables has, the oldest first.
 
-    What is damaged is passed over with a line in the log: it stops no move, and no report.
+    Damaged records are skipped and logged: they stop neither a move nor a report.
     """
     key = approval_key(move_id)
     return join_approvals(

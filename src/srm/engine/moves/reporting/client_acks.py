@@ -1,8 +1,8 @@
-"""What clients say on the target after go, and when they did, by the clock of its broker.
+"""Acknowledgements of clients after go, with times by the clock of the target's broker.
 
-Clients have clocks of their own, which may be wrong by hours; nothing that is measured is taken
-from them. ``srm-routing.internal`` has LogAppendTime, so all that is said is stamped by one clock,
-and how long ago a state was reached is counted by the client's monotonic clock (Ack.ages_ms).
+Clients' wall clocks may be wrong by hours, so no measurement uses them. ``srm-routing.internal``
+has LogAppendTime, so one clock stamps all acknowledgements. The age of a state is measured by the
+client's monotonic clock (Ack.ages_ms).
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ _History = Mapping[bytes, Sequence[Stamped]]
 
 @dataclass(frozen=True)
 class Arrival:
-    """What the members of one group said on the target; offsets by ``topic-partition``.
+    """Acknowledgements of one group's members on the target; offsets by ``topic-partition``.
 
-    Times are None where no member said so, or the broker did not stamp it. ``started`` are where
-    members started each partition, the lowest one; ``uncommitted`` by client.
+    Times are None if no member reported the state, or the broker did not stamp it.
+    ``started``: lowest offset at which a member started each partition.
+    ``uncommitted``: by client.
     """
 
     members: int = 0
@@ -54,13 +55,13 @@ class Arrival:
 
 
 class Arrivals:
-    """One look at the routing topics of both clusters; a source that is away is passed over.
+    """One look at the routing topics of both clusters; an unavailable source is skipped.
 
     Args:
         context: the clusters.
         plan: the move.
-        progress: how far it is.
-        ask_clock: whether the broker is asked what time it is, which takes a record.
+        progress: its progress.
+        ask_clock: write a record to read the broker's clock.
     """
 
     def __init__(
@@ -80,20 +81,20 @@ class Arrivals:
         )
         stamps = first_stamps(target, "go") if self._clocked else {}
         self.gone_ms: int | None = stamps.get((plan.move_id, self._attempt))
-        """When clients were sent to the target, by that clock; None where it is not known."""
+        """Time of go by that clock; None if unknown."""
         self._on_target, self._on_source = list(_acks(target)), list(_acks(source))
 
     @property
     def producers_are_ours(self) -> bool:
-        """Whether no later move has told the producers anything."""
+        """True if no later move has held or redirected the producers."""
         return all(self._is_ours(topic_subject(topic)) for topic in self._plan.topics)
 
     def is_ours(self, group: str) -> bool:
-        """Whether no later move has told the members of a group anything."""
+        """Return True if no later move has held or redirected the members of a group."""
         return self._is_ours(group_subject(group))
 
     def of(self, group: str) -> Arrival:
-        """What members said about this move's go."""
+        """Return what the members of a group acknowledged of this move's go."""
         subject = group_subject(group)
         target, source = self._plan.request.target, self._plan.request.source
         said = self._acks_on(self._on_target, subject, target)
@@ -114,7 +115,7 @@ class Arrivals:
         )
 
     def followers(self) -> tuple[Follower, ...]:
-        """Clients that have acknowledged the routes of this attempt, and how far they followed."""
+        """Return the clients that acknowledged routes of this attempt, and how far."""
         request = self._plan.request
         return followers_of(
             self._of_attempt(self._on_target, request.target),
@@ -164,10 +165,10 @@ def _source_history(context: MoveContext) -> _History:
 
 
 def _acks(history: _History) -> Iterator[tuple[Ack, Stamped]]:
-    """Yield all that clients have said, oldest first of each; what is damaged is passed over."""
+    """Yield all acknowledgements, oldest first for each key; damaged records are skipped."""
 
     def log_damage(error: IntegrityError) -> None:
-        log.error("%s; it is passed over", error)
+        log.error("%s; it is skipped", error)
 
     for key, rows in history.items():
         for row in rows if is_ack(key) else ():
@@ -176,7 +177,7 @@ def _acks(history: _History) -> Iterator[tuple[Ack, Stamped]]:
 
 
 def _lowest(tables: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Offset each partition was first started at: a second member starts where the first left."""
+    """Return the lowest start of each partition: a second member starts where the first left."""
     lowest: dict[str, int] = {}
     for table in tables:
         for name, offset in table.items():

@@ -1,4 +1,4 @@
-"""Counts records between offsets of a move's topics: markers and holes are no records."""
+"""Counts of records between offsets of a move's topics, without markers and gaps."""
 
 from __future__ import annotations
 
@@ -21,23 +21,22 @@ log = logging.getLogger(__name__)
 
 
 def written_between(offset_map: OffsetMap, start: int, end: int) -> int:
-    """Count records of a topic that is copied; beyond what is copied every offset counts."""
+    """Count records of a source topic; after the end of its copy every offset counts."""
     copied = source_next(offset_map) or 0
     try:
         known = offset_map.source_records_between(start, end)
-    except NotLoadedError:  # a part of the map is lost: every offset of it counts
+    except NotLoadedError:  # a part of the map is lost: each of its offsets counts
         return max(0, end - start)
     return known + max(0, end - max(start, copied))
 
 
 class TargetRecords:
-    """Records between offsets of the target's topics; maps are loaded when first needed.
+    """Records between offsets of the target's topics; maps are loaded on first use.
 
     Args:
         context: the move's clusters.
         plan: the move.
-        offsets: all offsets that will be counted between, by names of partitions of the target;
-            the ends of their logs are read here.
+        offsets: all offsets that counts will start or end at, by name of the target's partition.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class TargetRecords:
     def _reverse_maps(self) -> FlowMaps:
         try:
             return self._load(self._context.forward.reverse_maps, "reverse")
-        except UnavailableError as error:  # they are on the source: every offset counts
+        except UnavailableError as error:  # the maps are on the source: every offset counts
             log.log(loudness(error), "records are counted by their offsets: %s", error)
             return FlowMaps({})
 
@@ -85,7 +84,7 @@ class TargetRecords:
         started: Mapping[str, int],
         committed: Mapping[str, int],
     ) -> int:
-        """Count records that a group reads again: seen before where it should have been."""
+        """Count records that a group reads again, from where it was seen to its intended offset."""
         total = 0
         for name, offset in intended.items():
             seen = min(started.get(name, offset), committed.get(name, offset))
@@ -93,14 +92,14 @@ class TargetRecords:
         return total
 
     def count_after(self, intended: Mapping[str, int], started: Mapping[str, int]) -> int:
-        """Count records that a group passed over: started after where it should have."""
+        """Count records that a group skipped, from its intended offset to where it started."""
         return sum(
             self._count(name, offset, started.get(name, offset))
             for name, offset in intended.items()
         )
 
     def any_after(self, intended: Mapping[str, int]) -> bool:
-        """Whether there is a record at or after the offsets."""
+        """Return True if a record exists at or after the offsets."""
         places = {TopicPartition.parse(name): offset for name, offset in intended.items()}
         return any(
             self._count(str(place), offset, self._ends.get(place, offset))
@@ -117,5 +116,5 @@ class TargetRecords:
             if pair.direction == "forward":
                 return self._maps.get(original).records_between(start, end)
             return written_between(self._reverse_maps.get(original), start, end)
-        except NotLoadedError:  # a part of the map is lost: every offset of it counts
+        except NotLoadedError:  # a part of the map is lost: each of its offsets counts
             return end - start

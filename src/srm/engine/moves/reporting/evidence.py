@@ -1,4 +1,4 @@
-"""Keep the report of a move as a chain of signed revisions, with all that is known of it."""
+"""Report of a move with all its evidence, stored as a chain of signed revisions."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ log = logging.getLogger(__name__)
 
 
 def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveReport:
-    """Keep progress and report of a move, if there is news of either; return the report.
+    """Store progress and report of a move if either has changed; return the report.
 
-    The report becomes the next revision, signed where there is a key. Nothing is opened, and nobody
-    fenced, where there is nothing to write.
+    The report becomes the next revision, signed if a key is configured. If nothing has changed, no
+    writer is opened and no step is fenced.
 
     Raises:
         UnavailableError: the target does not answer.
@@ -77,22 +77,22 @@ def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) ->
 
 
 def kept_report(context: MoveContext, move_id: str) -> KeptReport:
-    """Return the newest revision of a report that is kept; nothing is looked at or written.
+    """Return the newest stored revision of a report; clients and groups are not looked at.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: no report of the move is stored.
     """
     kept = _find_report(read_both(context, ControlTables.read_moves), move_id)
     if kept is None:
         raise NotFoundError(
-            f"there is no report of move {move_id!r} on {context.target.alias} or "
-            f"{context.source.alias}: 'srm failover report --list' lists those there are"
+            f"no report of move {move_id!r} on {context.target.alias} or "
+            f"{context.source.alias}; 'srm failover report --list' lists the stored ones"
         )
     return kept
 
 
 def kept_reports(context: MoveContext) -> tuple[KeptReport, ...]:
-    """Return the newest revision of each report that is kept, the oldest move first."""
+    """Return the newest revision of each stored report, the oldest move first."""
     tables = read_both(context, ControlTables.read_moves)
     prefix = report_key("")
     moves = {
@@ -111,7 +111,7 @@ def kept_reports(context: MoveContext) -> tuple[KeptReport, ...]:
 
 
 def kept_outcome(context: MoveContext, move_id: str) -> Outcome | None:
-    """Return what was found when the source of an unplanned move returned, None before."""
+    """Return the findings of the return of an unplanned move's source, None before it."""
     return _outcome(read_both(context, ControlTables.read_moves), move_id)
 
 
@@ -122,7 +122,7 @@ def _find_report(tables: Iterable[ControlTables], move_id: str) -> KeptReport | 
 
 
 def _outcome(tables: Iterable[ControlTables], move_id: str) -> Outcome | None:
-    """Return what was found when the source returned, of several the one that was found last."""
+    """Return the newest findings of the return of the source."""
     values = (stored_outcome(table.documents, move_id) for table in tables)
     found = (decode_or_none(value, Outcome.decode) for value in values)
     known = [outcome for outcome in found if outcome is not None]
@@ -132,7 +132,7 @@ def _outcome(tables: Iterable[ControlTables], move_id: str) -> Outcome | None:
 def _rivals(
     tables: Sequence[ControlTables], plan: MovePlan, progress: MoveProgress
 ) -> Iterator[str]:
-    """Name the moves that took this one's generation: unplanned ones that saw one cluster each."""
+    """Yield a problem for each move of the same generation: both unplanned, each saw one side."""
     known = {one.move_id: one for table in tables for one in table.progress.values()}
     known.pop(plan.move_id, None)
     for one in known.values():
@@ -142,14 +142,14 @@ def _rivals(
         if other is not None and {*subjects(other)} & {*subjects(plan)}:
             yield (
                 f"move {one.move_id} sent clients of this one to {other.request.target}, neither "
-                f"saw the other: they follow the later decision; agree on one side, and move them"
+                f"saw the other; clients follow the later decision. Agree on one side and move them"
             )
 
 
 def _furthest(tables: Iterable[ControlTables], progress: MoveProgress) -> MoveProgress:
-    """Return the progress of the highest rank, of equals the one that is kept.
+    """Return the progress of the highest rank, the stored one if equal.
 
-    Another process may have noted more meanwhile, or other things of the same rank.
+    Another process may have stored more in the meantime, or other facts of the same rank.
     """
     known = [table.progress.get(progress.move_id, progress) for table in tables]
     return max([*known, progress], key=lambda one: one.rank)
@@ -164,7 +164,7 @@ def _has(table: ControlTables, kept: KeptReport, progress: MoveProgress) -> bool
 def _followers(
     context: MoveContext, plan: MovePlan, progress: MoveProgress
 ) -> tuple[Follower, ...]:
-    """Say who follows, or followed, as far as it can be seen now."""
+    """Return the clients that follow or followed the move, as far as visible now."""
     arrivals = Arrivals(context, plan, progress, ask_clock=False)
     said = arrivals.followers()
     groups = [
@@ -188,5 +188,5 @@ def _ids(clusters: Iterable[Cluster]) -> Iterator[tuple[str, str]]:
     for cluster in clusters:
         try:
             yield cluster.alias, cluster.cluster_id()
-        except SrmError as error:  # the report does without
+        except SrmError as error:  # the report is complete without it
             log.log(loudness(error), "the id of cluster %s is not known: %s", cluster.alias, error)

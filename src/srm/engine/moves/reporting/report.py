@@ -1,4 +1,4 @@
-"""Keep the report of a move, and keep it current while its source is watched."""
+"""Store the report of a move, and keep it current while its source is watched."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from srm.errors import ConflictError
 
 @dataclass(frozen=True, slots=True)
 class ResidueWatch:
-    """What one look for residue has found; ``over``: there is nothing more to look for."""
+    """Result of one look for residue; ``over``: the watch is finished."""
 
     report: MoveReport
     over: bool
 
 
 def report(context: MoveContext, move_id: str) -> MoveReport:
-    """Compute the report of a move at its present step and keep it.
+    """Compute the report of a move at its present step and store it.
 
     Raises:
-        NotFoundError: there is no such move.
+        NotFoundError: the move does not exist.
     """
     plan, progress = MoveStore(context).load(move_id)
     if progress.step in {"gone", "verified"}:
@@ -33,21 +33,21 @@ def report(context: MoveContext, move_id: str) -> MoveReport:
 
 
 def watch_residue(context: MoveContext, move_id: str) -> ResidueWatch:
-    """Look once for what was written and read on the source after go, and keep the report current.
+    """Look once for writes and reads on the source after go, and update the report.
 
-    Groups that had not worked yet when the report was made are looked at too. Repeat until
-    ``over``: the time that the request gives has passed, or another move has told the producers
-    something since, so that nothing more can be blamed on this one. After that it only keeps what
-    has become known otherwise: an approval, the outcome of a disaster.
+    Groups that had not yet processed records when the report was made are looked at again. Repeat
+    until ``over``: the time of the request has passed, or another move has held or redirected the
+    producers, so later residue is not this move's. After that only other news is stored: an
+    approval, the outcome of a disaster.
 
     Raises:
-        NotFoundError: there is no such move.
+        NotFoundError: the move does not exist.
         ConflictError: its clients have not been sent to the target.
     """
     plan, progress = MoveStore(context).load(move_id)
     if not progress.is_decided:
         raise ConflictError(
-            f"move {move_id} is at step {progress.step}: there is no residue before go"
+            f"move {move_id} is at step {progress.step}; residue exists only after go"
         )
     if not progress.residue_over:
         open_groups = [

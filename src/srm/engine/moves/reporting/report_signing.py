@@ -1,4 +1,4 @@
-"""Who writes reports: the key that signs them, the programs and the configuration in use."""
+"""Origin of reports: the signing key, the program versions and the configuration in use."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def _no_key() -> SigningKey | None:
 
 @dataclass(frozen=True)
 class Notary:
-    """What a report says of those who carried the move out, and the key it is signed with.
+    """Versions and configuration of the move's programs, and the key that signs the report.
 
-    ``read_key`` reads the key when it is needed, and returns None where none is configured.
+    ``read_key`` reads the key when it is needed, and returns None if none is configured.
     """
 
     read_key: Callable[[], SigningKey | None] = _no_key
@@ -31,10 +31,10 @@ class Notary:
     config_sha256: str = ""
 
     def key(self) -> SigningKey | None:
-        """Return the key; None, with a line in the log, where it cannot be read.
+        """Return the key; None if it cannot be read, which is logged.
 
-        On the day it counts a move does not wait for a key file: the report is kept without a
-        signature, and gets one from the next call that has the key.
+        A move does not wait for a key file: the report is stored unsigned, and the next call that
+        has the key signs it.
         """
         try:
             return self.read_key()
