@@ -474,7 +474,7 @@ def test_a_move_does_not_start_where_a_translation_is_wrong():
 
     [problem] = moves.plan(context, request, "m1").blocking
 
-    assert "group audit, Topic-0: the records say that its translation is wrong" in problem
+    assert "group audit, Topic-0: the records show that its translation is wrong" in problem
     with pytest.raises(ConflictError, match="differ in value"):
         moves.hold(context, "m1")
     world.put()

@@ -470,7 +470,7 @@ def test_where_transactions_may_not_be_seen_the_plan_says_that_it_cannot_know(
     world.p.hide_transactions()
 
     plan = moves.plan(world.context(), REQUEST, dry_run=True)
-    assert "cannot be known: grant Read on topic __transaction_state" in str(plan.warnings)
+    assert "are unknown: grant Read on topic __transaction_state" in str(plan.warnings)
 
 
 @pytest.mark.parametrize(("frozen_s", "said"), [(40, False), (75, True)])

@@ -96,7 +96,7 @@ def test_where_nobody_copies_and_records_are_missing_the_move_does_not_start(beh
 
     [reason] = plan.blocking
     assert reason == (
-        "not copied: 7 records of Payments, and nobody copies: alice has stopped the "
+        "not copied: 7 records of Payments; replicator down: alice has stopped the "
         "replicator, 0 s ago"
     )
     assert [warning for warning in plan.warnings if "will wait" in warning] == []
@@ -169,7 +169,7 @@ def test_slots_that_were_silent_before_a_slow_plan_asked_them_are_seen(
 
     [reason] = dry_run(behind).blocking
 
-    assert reason.endswith("and nobody copies: the replicator has no slot that is alive")
+    assert reason.endswith("; replicator down: the replicator has no slot that is alive")
 
 
 def test_the_time_that_a_look_of_the_gate_takes_is_no_silence_of_the_replicator(

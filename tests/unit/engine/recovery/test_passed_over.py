@@ -30,4 +30,4 @@ def test_a_group_that_is_past_what_was_kept_is_warned_of(sites) -> None:
     }
     assert resumes == {"behind": {100}, "past": {124}}
     [warning] = [text for text in plan.warnings if "were kept" in text]
-    assert "group past passes over 20 offsets of Payments-0 that were kept on P" in warning
+    assert "group past skips 20 offsets of Payments-0 that were kept on P" in warning

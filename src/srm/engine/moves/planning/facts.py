@@ -1,4 +1,4 @@
-"""The facts that a move decides on: one look at both clusters, and pure functions of it."""
+"""Facts for the decisions of a move: one look at both clusters, and pure functions of it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from srm.errors import NotLoadedError
 
 @dataclass(frozen=True, slots=True)
 class TopicPair:
-    """A topic on the source with the one on the target that holds the same records."""
+    """A topic on the source with the target's topic that holds the same records."""
 
     topic: str
     target_topic: str
@@ -68,10 +68,10 @@ def topic_pairs(context: MoveContext, originals: Collection[str]) -> tuple[Topic
 
 @dataclass(frozen=True)
 class Present:
-    """A cluster that answered: its topics, the groups of the move, their offsets, and logs.
+    """A cluster that answered: its topics, logs, and the move's groups with their offsets.
 
-    ``pending`` are partitions of which a transaction has still to decide what a group committed;
-    ``errors`` say of a group why its offsets cannot be read.
+    ``errors``: by group, why its offsets cannot be read.
+    ``pending``: by group, partitions with a commit in an open transaction.
     """
 
     alias: str
@@ -83,7 +83,7 @@ class Present:
     pending: Mapping[str, Collection[TopicPartition]] = field(default_factory=dict)
 
     def group(self, name: str) -> GroupDescription:
-        """Describe a group; one that was not described, or left offsets, may have members."""
+        """Describe a group; state "unknown" if it was not described, or is dead but has offsets."""
         found = self.groups.get(name, GroupDescription(name, "unknown"))
         if found.state == "dead" and self.committed.get(name):
             return replace(found, state="unknown", reason="it is absent but has committed offsets")
@@ -92,11 +92,11 @@ class Present:
 
 @dataclass(frozen=True)
 class Away:
-    """A source that is lost: the move does not query it, and waits for nothing of it.
+    """A lost source: the move neither queries it nor waits for it.
 
-    ``places`` are the last known places of its groups, by group and partition on the target.
-    ``known_ms`` says as of when (epoch milliseconds), by group. ``still`` are the groups that the
-    last emission found where they were before.
+    ``places``: last known positions, by group and partition on the target.
+    ``known_ms``: time of these positions by group, epoch milliseconds.
+    ``still``: groups whose positions the last emission found unchanged.
     """
 
     alias: str
@@ -110,7 +110,7 @@ class Away:
     pending: ClassVar[Mapping[str, Collection[TopicPartition]]] = {}
 
     def group(self, name: str) -> GroupDescription:
-        """Describe a group without members: a lost cluster keeps none that a move waits for."""
+        """Describe a group as empty: a move does not wait for members on a lost cluster."""
         return GroupDescription(name, "empty")
 
 
@@ -118,10 +118,10 @@ class Away:
 class MoveFacts:
     """One look at both clusters, for some topics and groups.
 
-    ``transactions`` are those open in the original topics on the source, ``hidden`` says why they
-    cannot be seen. ``writers`` are the producers that the source's brokers remember of them, none
-    where srm may not ask. ``maps_ms`` is when the maps were asked for, and with them the reports of
-    the slots: a look may take long, and that is no silence of theirs.
+    ``maps_ms``: when the maps and the slots' reports were requested. A look may take long, which
+    does not count as silence of the slots.
+    ``transactions``: open in the original topics on the source; ``hidden``: why they are not seen.
+    ``writers``: their producers known to the source's brokers, empty if srm is not authorized.
     """
 
     request: MoveRequest
@@ -141,12 +141,12 @@ class MoveFacts:
 
     @property
     def is_away(self) -> bool:
-        """Whether the source is lost."""
+        """True if the source is lost."""
         return isinstance(self.source, Away)
 
     @cached_property
     def plans(self) -> tuple[GroupPlan, ...]:
-        """The place of each group on the target."""
+        """The position of each group on the target."""
         return tuple(
             GroupPlan(group, self.source.group(group).members, self.positions(group))
             for group in self.groups
@@ -158,7 +158,7 @@ class MoveFacts:
         return (*map(topic_subject, self.topics), *map(group_subject, self.groups))
 
     def last_places(self, group: str) -> Mapping[TopicPartition, LastPlace]:
-        """Return the last known places of a group in what moves, where the source is lost."""
+        """Return a group's last known positions in the moving topics, if the source is lost."""
         if not isinstance(self.source, Away):
             return {}
         moving = {pair.target_topic for pair in self.pairs}
@@ -166,7 +166,7 @@ class MoveFacts:
         return {place: last for place, last in places.items() if place.topic in moving}
 
     def group(self, name: str) -> GroupFacts:
-        """Say where a group stands on both clusters."""
+        """Return state and positions of a group on both clusters."""
         on_source, on_target = self.source.group(name), self.target.group(name)
         unreadable = self.unreadable(name)
         return GroupFacts(
@@ -183,12 +183,12 @@ class MoveFacts:
         )
 
     def unreadable(self, group: str) -> tuple[Reason, ...]:
-        """Say why the offsets of a group cannot be read."""
+        """Return the reasons why the offsets of a group cannot be read."""
         sides = (self.source, self.target)
         return tuple(side.errors[group] for side in sides if group in side.errors)
 
     def positions(self, group: str) -> tuple[PartitionMove, ...]:
-        """Decide for each partition of the topics that a group reads where it continues."""
+        """Return where a group continues, for each partition of the topics that it reads."""
         if group in self.source.errors or group in self.target.errors:
             return ()
         if group not in self._positions:
@@ -207,24 +207,24 @@ class MoveFacts:
                 yield one.facts.upstream, one.facts, translate(one.facts, one.committed)
 
     def stray_topics(self, group: str) -> tuple[str, ...]:
-        """Topics of the source the group has offsets on that do not move."""
+        """Return the source topics that the group has offsets on and that do not move."""
         moving = {pair.topic for pair in self.pairs}
         topics = {tp.topic for tp in self.source.committed.get(group, {})}
         return tuple(sorted((topics - moving) & set(self.source.topics)))
 
     def replication(self) -> tuple[ReplicationFacts, ...]:
-        """How far the original topics of the source are copied to the target."""
+        """Return how far the original topics of the source are copied to the target."""
         return tuple(self._replication(tp) for tp in self.original_ends())
 
     def original_ends(self) -> dict[TopicPartition, int]:
-        """High watermarks of the original topics on the source."""
+        """Return the high watermarks of the original topics on the source."""
         originals = set(self.topics)
         logs = sorted(self.source.logs.items())
         return {tp: log.end for tp, log in logs if tp.topic in originals}
 
     @property
     def report_age_ms(self) -> int | None:
-        """Age of the newest sign of life of the replicator towards the target, when it was read."""
+        """Age of the newest report of the replicator to the target when it was read."""
         newest = max((report.time_ms for report in self.maps.reports), default=None)
         return None if newest is None else max(0, self.maps_ms - newest)
 
@@ -247,7 +247,7 @@ class MoveFacts:
         )
 
     def _lost_end(self, tp: TopicPartition) -> str:
-        """Say why nobody knows how far a partition is copied, if that is so."""
+        """Return why it is unknown how far a partition is copied, or ""."""
         return self.maps.gaps.get(tp, "") if self.maps.get(tp).position is None else ""
 
     def _lost(self, tp: TopicPartition, log: LogRange) -> int:
@@ -308,7 +308,7 @@ class MoveFacts:
     def _places(self, pair: TopicPair, last: Collection[TopicPartition]) -> list[TopicPartition]:
         """Return partitions as named on the source.
 
-        In reverse, and of a lost source, also those that only the target has.
+        In reverse, or if the source is lost, also those that only the target has.
         """
         known = [self.source.topics.get(pair.topic)]
         if pair.direction == "reverse" or self.is_away:
@@ -325,7 +325,7 @@ class MoveFacts:
 
 
 def source_next(offset_map: OffsetMap) -> int | None:
-    """Next source offset to copy, None where nothing is known."""
+    """Return the next source offset to copy, None if unknown."""
     if offset_map.position is not None:
         return offset_map.position.source_next
     return offset_map.last_source_end

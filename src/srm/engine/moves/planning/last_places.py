@@ -1,6 +1,6 @@
-"""The last known places of groups: checkpoints on the target, and srm's own writes there.
+"""Last known positions of groups: checkpoints on the target, and srm's own writes there.
 
-A move without its source decides on these.
+A move without its source uses these.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from srm.engine.ports import TopicDescription
 
 @dataclass(frozen=True)
 class LastPlaces:
-    """Each last known place with its time (epoch milliseconds), by group and target partition.
+    """Last known positions with their times (epoch milliseconds), by group and target partition.
 
-    ``topics`` are all of the target, ``proof`` is the result of the last emission of the flow.
+    ``topics``: all topics of the target.
+    ``proof``: result of the flow's last emission.
     """
 
     alias: str
@@ -34,7 +35,7 @@ class LastPlaces:
     proof: FlowProof | None
 
     def away(self, groups: Collection[str]) -> Away:
-        """Return what is known of a lost source, for some groups."""
+        """Return the known facts of a lost source, for some groups."""
         known_ms, still = dict[str, int](), set[str]()
         for group in groups:
             times = [time_ms for _, time_ms in self.places.get(group, {}).values()]
@@ -42,7 +43,7 @@ class LastPlaces:
                 continue
             proof = self.proof
             confirmed = proof is not None and proof.confirms(group)
-            # An unchanged checkpoint is not written again: the time of the emission counts.
+            # An unchanged checkpoint is not rewritten, so the time of the emission counts.
             emitted_ms = proof.time_ms if proof is not None and confirmed else 0
             known_ms[group] = max(*times, emitted_ms)
             if confirmed and max(times) < emitted_ms:
@@ -57,12 +58,12 @@ class LastPlaces:
 def read_last_places(
     context: MoveContext, on_target: Mapping[str, TopicDescription], topics: Collection[str]
 ) -> LastPlaces:
-    """Take the newer of checkpoint and settled own write.
+    """Read the newer of checkpoint and settled own write of each group and partition.
 
     Args:
         context: the flows; only the target is queried.
         on_target: topics of the target, read before.
-        topics: names on the target, of those that are wanted.
+        topics: wanted topics, by their names on the target.
 
     Raises:
         SrmError: the target does not answer.

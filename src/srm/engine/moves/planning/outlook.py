@@ -1,4 +1,4 @@
-"""The cost of losing a source: all that its target knows of what was not copied, and of groups."""
+"""Cost of losing a source: uncopied records and positions of groups, as its target knows them."""
 
 from __future__ import annotations
 
@@ -40,18 +40,19 @@ from srm.errors import AuthorizationError, SrmError
 log = logging.getLogger(__name__)
 
 _CLOCKS_MS: Final = 60_000
-"""The most that clocks of producers and slots may differ."""
+"""Maximum difference between clocks of producers and slots."""
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """The facts at the target, and what its copies say of the source that is, or may be, lost.
+    """Facts at the target, and what its copies show of the source that is, or may be, lost.
 
-    ``copies`` are the partitions on the target by those on the source. ``recent`` counts the
-    records of each copy within the last :data:`.RATE_MS` of its topic, none where that was long
-    before the source last answered. ``newest`` is the timestamp of the last record of each copy,
-    None where a marker hides it. ``transactions`` are open on the target. ``proof`` is the result
-    of the last emission. ``commits`` are those of idle groups on the source, if it was queried.
+    ``recent``: number of records of each copy within the last :data:`.RATE_MS` of its topic,
+    none if that was long before the source last answered.
+    ``newest``: timestamp of the last record of each copy, None if a marker hides it.
+    ``copies``: partitions on the target by those on the source.
+    ``transactions``: open on the target; ``proof``: result of the last emission.
+    ``commits``: commits of idle groups on the source, if it was queried.
     """
 
     facts: MoveFacts
@@ -65,61 +66,58 @@ class Outlook:
 
     @property
     def plans(self) -> tuple[GroupPlan, ...]:
-        """The place of each group on the target."""
+        """The position of each group on the target."""
         return self.facts.plans
 
     @property
     def away(self) -> Away:
-        """What the target knows of the source."""
+        """The source as the target knows it."""
         source = self.facts.source
         return source if isinstance(source, Away) else Away(source.alias)
 
     @property
     def without_leader(self) -> tuple[TopicPartition, ...]:
-        """Partitions of the target that have no leader now."""
+        """Partitions of the target that have no leader."""
         logs = self.facts.target.logs
         return tuple(sorted(place for place, log in logs.items() if log is UNKNOWN_LOG))
 
     @property
     def copy_starts(self) -> Mapping[TopicPartition, int]:
-        """First offsets that the copies still hold, of those that have a leader."""
+        """Log start offsets of the copies that have a leader."""
         logs = self.facts.target.logs.items()
         return {place: log.start for place, log in logs if log is not UNKNOWN_LOG}
 
     def without(self, subjects: Collection[str]) -> Outlook:
-        """Leave out topics and groups, by their routing subjects."""
+        """Return the outlook without some topics and groups, named by routing subject."""
         facts = self.facts
         topics = tuple(one for one in facts.topics if topic_subject(one) not in subjects)
         groups = tuple(one for one in facts.groups if group_subject(one) not in subjects)
         return replace(self, facts=replace(facts, topics=topics, groups=groups))
 
     def places(self, group: str) -> Mapping[TopicPartition, LastPlace]:
-        """Return the last known places of a group, by partition on the target."""
+        """Return the last known positions of a group, by partition on the target."""
         return self.facts.last_places(group)
 
     def known_places(self, plan: GroupPlan) -> frozenset[TopicPartition]:
-        """Return the partitions on the target where it is known how a group continues.
-
-        Its last known place says it, or its own commit there.
-        """
+        """Return the target partitions for which a group has a last known position or a commit."""
         resumed = (each.target for each in plan.positions if each.resume is not None)
         return frozenset((*self.places(plan.group), *resumed))
 
     def followers(self, group: str) -> int:
-        """Count the clients of a group that lately said, on the target, that they follow routes."""
+        """Count the clients of a group that recently reported on the target to follow routes."""
         return len(self.presence.followers(group_subject(group)))
 
     def works_there(self, group: str) -> bool:
-        """Whether the route of a group has sent it to the target already, or holds it there."""
+        """Return True if the route of a group already leads to the target, or holds it there."""
         return self.facts.routing.cluster_of(group) == self.facts.request.target
 
     def forecast(self, now_ms: int, source: SourceLook | None = None) -> Forecast:
-        """Forecast what is lost, and what is read again.
+        """Forecast the records that are lost or read again.
 
         Args:
             now_ms: epoch milliseconds.
             source: the ends of the source's logs, queried with the positions of this look; None
-                where the source was not queried or does not answer.
+                if the source was not queried or does not answer.
         """
         partitions = tuple(self._partition_facts(source))
         growth = sum(report.source_growth for report in self.facts.maps.reports)
@@ -144,13 +142,13 @@ class Outlook:
         )
 
     def read_again(self, plan: GroupPlan) -> int:
-        """Count the records at most that a group would read a second time."""
+        """Return the maximum number of records that a group would read again."""
         return sum(self.read_again_of(plan.group, position) for position in plan.positions)
 
     def read_again_of(self, group: str, position: PartitionMove) -> int:
-        """Count those of one partition: all that the target holds after the last known place.
+        """Return that of one partition: all records on the target after the last known position.
 
-        The group may have read any of it since. An idle group read what it committed since then.
+        The group may have read any of them since; an idle group has read those that it committed.
         """
         if position.state == "no-commit":
             return 0  # auto.offset.reset of its clients decides
@@ -186,17 +184,17 @@ class Outlook:
             yield from source.without_copy(self.copies.keys())
 
     def _stop_reason(self, original: TopicPartition, heard_ms: int) -> str:
-        """Say why a partition was not copied while the source still answered."""
+        """Return why a partition was not copied while the source still answered, or ""."""
         status = (self.facts.maps.statuses or {}).get(original)
         if status is None or status.state != "stopped" or status.time_ms >= heard_ms:
-            return ""  # it stopped because the source did not answer any more
+            return ""  # it stopped because the source no longer answered
         return status.what or "no reason given"
 
 
 def _heard(reports: Iterable[SlotReport]) -> dict[tuple[str, int], int]:
     """Return when the source last answered the slots of each copy, by remote topic id and number.
 
-    Of a copy that nobody has now (the flow is paused) those count that had it.
+    For a copy that no slot has now (the flow is paused) its former slots count.
     """
     now: dict[tuple[str, int], int] = {}
     former: dict[tuple[str, int], int] = {}
@@ -209,7 +207,7 @@ def _heard(reports: Iterable[SlotReport]) -> dict[tuple[str, int], int]:
 
 
 def _held_back(reports: Iterable[SlotReport]) -> dict[tuple[str, int], int]:
-    """Return how far the source's log of each copy went on behind an open transaction."""
+    """Return the source's log end after an open transaction, by remote topic id and number."""
     found: dict[tuple[str, int], int] = {}
     for report in reports:
         for topic_id, number, end in report.held_back:
@@ -230,13 +228,12 @@ def read_outlook(
     Args:
         context: the flows; the source is never queried.
         request: the move.
-        chosen: what moves, if an earlier look chose it.
-        with_groups: whether to read how groups are on the target now: a request for each. Else
-            commits there are read of those alone that have no last known place.
+        chosen: topics and groups that move, if an earlier look chose them.
+        with_groups: see :func:`.read_target`.
         also: topics whose positions are wanted too, though they do not move.
 
     Raises:
-        NotFoundError: a topic that was named is copied neither way.
+        NotFoundError: a named topic is copied neither way.
         SrmError: the target does not answer.
     """
     on_target = context.target.topics()
@@ -287,9 +284,8 @@ def _recent(
 ) -> dict[TopicPartition, int]:
     """Count the records of each copy in the last seconds of its topic, by their timestamps.
 
-    What is older than the last minute before the source was last heard is no traffic of then. A
-    producer's clock that is further off hides traffic here: slots that hear a source say by its
-    offsets how it grew.
+    Records from more than a minute before the source's last answer do not count. A producer's clock
+    that is further off hides traffic here; slots also report the growth of the source by offsets.
     """
     heard: defaultdict[str, int] = defaultdict(int)
     for (topic_id, _), heard_ms in _heard(facts.maps.reports).items():
@@ -308,9 +304,9 @@ def _last_copied(
     copies: Mapping[TopicPartition, TopicPartition],
     served: Collection[TopicPartition],
 ) -> dict[TopicPartition, int | None]:
-    """Read the time of the last copied record where the source has more, where most first.
+    """Read the time of the last copied record of partitions with lag, largest lag first.
 
-    The newest of a log may be a marker: a claim has the time at which it was made.
+    The newest timestamp of a log may be that of a marker, which is the time of a claim.
     """
     late = list[tuple[int, TopicPartition, int]]()
     for original, copy in copies.items():
@@ -328,16 +324,16 @@ def _last_copied(
 
 
 def _transactions(context: MoveContext, facts: MoveFacts) -> tuple[str, ...]:
-    """Name the transactions that hold up readers of what moves."""
+    """Return messages about the transactions that block readers of the moving topics."""
     held_back = [place for place, at in facts.target.logs.items() if at.stable_end < at.end]
     try:
         found = context.target.open_transactions(held_back) if held_back else {}
     except AuthorizationError as error:
-        log.warning("open transactions on %s are not seen: %s", context.target.alias, error)
+        log.warning("open transactions on %s are not visible: %s", context.target.alias, error)
         return tuple(f"{place} has an open transaction: {error}" for place in held_back)
     return tuple(
-        f"{place} from offset {one.first_offset} on: {one.owner}; the broker aborts it when its "
-        f"transaction.timeout.ms is over, or end it now: {one.command}"
+        f"{place} from offset {one.first_offset} on: {one.owner}; the broker aborts it after its "
+        f"transaction.timeout.ms, or end it now: {one.command}"
         for place, some in sorted(found.items())
         for one in some
     )

@@ -1,4 +1,4 @@
-"""Plan a move: which groups continue where, and which conditions keep it from starting."""
+"""Plan of a move: where its groups continue, and the conditions that block its start."""
 
 from __future__ import annotations
 
@@ -60,24 +60,24 @@ def plan(
     *,
     dry_run: bool = False,
 ) -> MovePlan:
-    """Plan a move and keep the plan under its id; the first step, safe to repeat.
+    """Plan a move and store the plan under its id; the first step, safe to repeat.
 
     Args:
         context: both flows between the clusters of the request.
         request: what to move.
-        move_id: id to plan under; with the same id again the plan is made again, unless the move
-            has continued since, then the stored plan is returned.
+        move_id: id to plan under. The same id again replaces the plan; if the move has continued
+            since, the stored plan is returned.
         dry_run: only compute; nothing is written to either cluster.
 
     Raises:
         UsageError: the request contradicts itself or the flow.
-        NotFoundError: a topic or group that was named does not exist.
-        ConflictError: the id belongs to a move of something else, or to one that has ended and
-            that a later one has superseded.
+        NotFoundError: a named topic or group does not exist.
+        ConflictError: the id belongs to another request, or to a move that has ended and is
+            superseded.
     """
     if request.flow != context.forward.config.flow:
         raise UsageError(
-            f"the move goes {request.flow}, the flow given is {context.forward.config.flow}"
+            f"the move is {request.flow}, but the given flow is {context.forward.config.flow}"
         )
     if dry_run:
         return compute_plan(context, request, move_id or new_move_id(context, request))
@@ -88,7 +88,7 @@ def plan(
         known = store.find_plan(move_id)
         if known is not None and known.request != request:
             raise ConflictError(
-                f"move {move_id!r} was planned for something else: choose another id, or repeat "
+                f"move {move_id!r} was planned for another request: choose another id, or repeat "
                 f"the same request"
             )
         if known is not None and (at := store.progress(move_id)).step not in _REPLACEABLE:
@@ -98,7 +98,7 @@ def plan(
 
 
 def _keep(context: MoveContext, fresh: MovePlan) -> MovePlan:
-    """Store a plan, unless clients were held by an earlier one while it was computed."""
+    """Store a plan, unless an earlier one has held clients while it was computed."""
     with Registers(context) as registers:
 
         def body() -> MovePlan:
@@ -116,17 +116,17 @@ def _keep(context: MoveContext, fresh: MovePlan) -> MovePlan:
 
 
 def new_move_id(context: MoveContext, request: MoveRequest) -> str:
-    """Make an id that sorts by time and says what the move is."""
+    """Return an id that sorts by time and names operation and clusters."""
     time = datetime.fromtimestamp(context.now_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%S")
     return f"{time}-{request.operation}-{request.source}-{request.target}-{secrets.token_hex(2)}"
 
 
 @dataclass(frozen=True)
 class Findings:
-    """One look at what moves, and every condition that it found.
+    """One look at what moves, and all conditions that it found.
 
-    ``verdicts`` are what the records say of each translation. ``outlook`` is what the target knows
-    of a lost source, None where the source was read.
+    ``verdicts``: proof of each translation by the records.
+    ``outlook``: a lost source as the target knows it, None if the source was read.
     """
 
     facts: MoveFacts
@@ -136,16 +136,16 @@ class Findings:
 
     @property
     def blocking(self) -> tuple[Finding, ...]:
-        """All that keeps a move from starting."""
+        """The conditions that block the start of the move."""
         return tuple(each for each in self.found if each.blocks)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The other conditions, in words."""
+        """Texts of the other conditions."""
         return tuple(each.text for each in self.found if not each.blocks)
 
     def require_none(self, move_id: str) -> None:
-        """Refuse to start a move.
+        """Refuse to start a move that is blocked.
 
         Raises:
             ConflictError: a condition blocks it.
@@ -156,13 +156,13 @@ class Findings:
 
 
 def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> MovePlan:
-    """Read both clusters, also around what moves, and compute the plan.
+    """Read both clusters, including the surroundings of the move, and compute the plan.
 
-    Where the request leaves a lost source, only the target is read, and the plan has a forecast.
+    An unplanned move reads only the target, and its plan has a forecast.
 
     Raises:
         UsageError: a topic was named by the name of its copy.
-        NotFoundError: a topic or group that was named does not exist.
+        NotFoundError: a named topic or group does not exist.
         SrmError: a cluster does not answer.
     """
     seen = findings(context, request, move_id)
@@ -193,11 +193,11 @@ def findings(
         context: both flows between the clusters of the request.
         request: the move.
         move_id: its id.
-        chosen: what an earlier look chose; it is not chosen again.
+        chosen: topics and groups that an earlier look chose.
 
     Raises:
         UsageError: a topic was named by the name of its copy.
-        NotFoundError: a topic or group that was named does not exist.
+        NotFoundError: a named topic or group does not exist.
         SrmError: a cluster does not answer.
     """
     if request.is_unplanned:
@@ -248,7 +248,7 @@ def _of_both(
 def _after_loss(
     context: MoveContext, request: MoveRequest, move_id: str, chosen: MoveScope | None
 ) -> Findings:
-    """Look at the target alone. Of the groups, none holds up another."""
+    """Look at the target alone. No group blocks another."""
     outlook = read_outlook(context, request, chosen=chosen)
     staying: tuple[Finding, ...] = ()
     if chosen is None:
@@ -261,7 +261,7 @@ def _after_loss(
         (
             *nothing_to_move(outlook.facts),
             *staying,
-            # Those that are set up are called; the move waits for no other.
+            # Configured redirectors are called; the move does not wait for others.
             *(each.as_warning() for each in redirectors),
             *group_problems(outlook.facts),
             *group_warnings(outlook.facts),
@@ -274,9 +274,9 @@ def _after_loss(
 def _without_routed(
     outlook: Outlook, request: MoveRequest, move_id: str
 ) -> tuple[Outlook, tuple[Finding, ...]]:
-    """Leave out what an earlier move sent elsewhere, and say so of what the request names.
+    """Leave out what an earlier move sent elsewhere; return findings for what the request names.
 
-    Where nothing of what was named is left to move, nothing else moves in its stead.
+    If nothing named is left to move, nothing moves.
     """
     routes = outlook.facts.routing.merge
     there = {
@@ -289,8 +289,8 @@ def _without_routed(
     if every and not named and {*every} <= {*there}:
         movers = some(sorted({routes[one].move_id for one in every}))
         text = (
-            f"all clients of {flow} are routed to {flow.target} already, by {movers}: if a later "
-            f"move that {flow.target} does not know sent them to {flow.source}, {TAKE_OVER}"
+            f"all clients of {flow} are already routed to {flow.target}, by {movers}; if a later "
+            f"move unknown to {flow.target} sent them to {flow.source}, {TAKE_OVER}"
         )
         nothing_left = Finding("route", Reason(text))
         return outlook.without(every), (nothing_left,)
@@ -302,7 +302,7 @@ def _without_routed(
 
 
 def _down(context: MoveContext, facts: MoveFacts) -> Reason | None:
-    """Say why nobody copies the flow of the move, None where somebody does."""
+    """Return why the replicator of the move's flow is down, None if it runs."""
     commands, flow = state_topic(context.forward).read_commands(), context.forward.config.flow
     driver, _ = driver_status(commands, flow, context.now_ms())
     slots = slot_statuses(facts.maps.reports, facts.maps_ms)

@@ -31,21 +31,20 @@ _SETTINGS: Final[Mapping[RedirectKind, tuple[str, ...]]] = {
 
 
 def redirect_problems(flow: FlowContext, kinds: Collection[RedirectKind]) -> Iterator[Finding]:
-    """Say which redirectors cannot be called because they are not set up."""
+    """Yield the redirectors that cannot be called because they are not configured."""
     for kind in kinds:
         if kind in _SETTINGS and kind not in flow.callers:
             keys = " and ".join(f"{flow.config.flow}.failover.{key}" for key in _SETTINGS[kind])
             reason = Reason.saying(
-                f"redirector {kind} is not set up", f"set {keys} (docs/redirect.md)"
+                f"redirector {kind} is not configured", f"set {keys} (docs/redirect.md)"
             )
             yield Finding("redirector", reason)
 
 
 def unsettled_problems(flow: FlowContext) -> Iterator[Finding]:
-    """Say why no client goes to the target: it returned from a disaster, and nothing is settled.
+    """Yield a problem if the target returned from a disaster and is not yet settled.
 
-    A planned move alone is kept from it: the pause is on the source, which an unplanned one never
-    reads.
+    Only a planned move checks this: the pause is on the source, which an unplanned one never reads.
 
     Raises:
         SrmError: the source does not answer.
@@ -62,7 +61,7 @@ def unsettled_problems(flow: FlowContext) -> Iterator[Finding]:
 
 
 def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Finding]:
-    """Say which topics the flow of the move does not copy."""
+    """Yield the topics that the flow of the move does not copy."""
     selection = NameFilter(config.topics, config.topics_exclude)
     for topic in facts.topics:
         if topic not in facts.source.topics:
@@ -76,11 +75,11 @@ def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Finding]:
             yield Finding("topic", Reason(text))
         elif remote not in facts.target.topics:
             where = f"topic {remote} does not exist on {config.flow.target}"
-            yield Finding("topic", Reason(f"{where}: is the replicator on?"))
+            yield Finding("topic", Reason(f"{where}: check that the replicator runs"))
 
 
 def routing_conflicts(facts: MoveFacts, request: MoveRequest, move_id: str) -> dict[str, str]:
-    """Return the routing subjects that the move cannot hold, and why."""
+    """Return the routing subjects that the move cannot hold, with the reason."""
     merged = facts.routing.merge
     found = {one: route_problem(one, merged.get(one), request, move_id) for one in facts.subjects}
     return {subject: why for subject, why in found.items() if why is not None}
@@ -89,7 +88,7 @@ def routing_conflicts(facts: MoveFacts, request: MoveRequest, move_id: str) -> d
 def route_problem(
     subject: str, route: Route | None, request: MoveRequest, move_id: str
 ) -> str | None:
-    """Say why the route of a subject keeps a move from holding it, None where nothing does."""
+    """Return why the route of a subject keeps a move from holding it, None if it does not."""
     if route is None:
         return None
     if route.state == "hold" and route.move_id != move_id:
@@ -101,14 +100,14 @@ def route_problem(
 
 
 def group_problems(facts: MoveFacts) -> Iterator[Finding]:
-    """Say what keeps groups from continuing on the target.
+    """Yield the conditions that keep groups from continuing on the target.
 
-    Where the source is lost, nothing about one group holds up another: its condition is a warning,
-    and :func:`left_alone` names the groups whose offsets cannot be set.
+    If the source is lost, no group blocks another: its condition is a warning, and
+    :func:`left_alone` names the groups whose offsets cannot be set.
     """
     left = left_alone(facts) if facts.is_away else {}
     for name, why in left.items():
-        yield warning("group-active", f"group {name} is left as it is: {why}")
+        yield warning("group-active", f"group {name} is not changed: {why}")
     for group in facts.plans:
         states = () if facts.is_away else _state_problems(group.group, facts)
         for found in (*states, *_offset_problems(group, facts)):
@@ -116,7 +115,7 @@ def group_problems(facts: MoveFacts) -> Iterator[Finding]:
 
 
 def left_alone(facts: MoveFacts) -> dict[str, str]:
-    """Return the groups whose offsets on the target cannot be set now, and why."""
+    """Return the groups whose offsets on the target cannot be set now, with the reason."""
     left: dict[str, str] = {}
     for group in facts.groups:
         found = facts.group(group)
@@ -162,17 +161,17 @@ def _offset_problems(group: GroupPlan, facts: MoveFacts) -> Iterator[Finding]:
 
 
 def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Finding]:
-    """Say what is not copied until somebody helps: a move would wait for it in vain.
+    """Yield what is not copied until an operator acts: a move would wait for it in vain.
 
-    A partition that waits by itself, for a leader for one, is none of it.
+    Partitions that resume by themselves, for example when they have a leader, are left out.
 
     Args:
         facts: the look.
-        down: why nobody copies the flow, None where somebody does.
+        down: why the flow's replicator is down, None if it runs.
     """
     replication = facts.replication()
     accept = facts.request.accept_open_transactions
-    # How far a partition is whose map cannot be used is not known.
+    # The lag of a partition whose map is damaged is unknown.
     missing = {
         each: each.remaining - (each.held_back if accept else 0)
         for each in replication
@@ -181,7 +180,7 @@ def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Finding]:
     if down is not None and any(missing.values()):
         records = amount(sum(missing.values()), "record")
         topics = some(sorted({each.topic for each, count in missing.items() if count}))
-        text = f"not copied: {records} of {topics}, and nobody copies: {down.text}"
+        text = f"not copied: {records} of {topics}; replicator down: {down.text}"
         yield Finding("not-copied", Reason(text, down.action))
     for each in replication:
         if each.halt_reason is not None:
@@ -189,15 +188,15 @@ def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Finding]:
 
 
 def nothing_to_move(facts: MoveFacts) -> Iterator[Finding]:
-    """Say what is missing where a move has no topic, or no group."""
+    """Yield a problem if the move has no topic or no group."""
     flow, target = facts.request.flow, facts.request.target
     text = ""
     if facts.is_away:
         if not facts.topics and not facts.groups:
-            text = f"flow {flow} has copied nothing, {target} has no topic that moves"
+            text = f"flow {flow} has copied nothing, so {target} has no topic to move"
         elif facts.topics and not facts.maps.reports:
             text = (
-                f"flow {flow} has never copied anything to {target}: nothing is known of "
+                f"flow {flow} has never copied anything to {target}: nothing is known about "
                 f"{flow.source}"
             )
     elif not facts.topics:
@@ -209,14 +208,14 @@ def nothing_to_move(facts: MoveFacts) -> Iterator[Finding]:
 
 
 def replication_warnings(facts: MoveFacts, *, is_copied: bool) -> Iterator[Finding]:
-    """Say what of the source a move waits for."""
+    """Yield what a move has to wait for on the source."""
     request, behind = facts.request, dict[str, int]()
     for partition in facts.replication():
         if is_copied and partition.halt_reason is None:
             behind[partition.topic] = behind.get(partition.topic, 0) + partition.remaining
         if partition.held_back:
             leave = f"{request.target} will lack {amount(partition.held_back, 'record')}"
-            wait = "the move will wait until it has ended"
+            wait = "the move will wait for its end"
             yield warning(
                 "transaction",
                 f"{partition.name} has an open transaction from offset {partition.stable_end} on: "
@@ -232,14 +231,14 @@ def replication_warnings(facts: MoveFacts, *, is_copied: bool) -> Iterator[Findi
 
 
 def group_warnings(facts: MoveFacts) -> Iterator[Finding]:
-    """Say what groups skip or read again, and where their clients decide."""
+    """Yield what groups skip or read again, and where auto.offset.reset decides."""
     for group in facts.plans:
         yield from _warnings_of(group, facts.request)
         if not (group.positions or facts.is_away or facts.unreadable(group.group)):
             yield warning(
                 "no-place",
-                f"group {group.group} has committed nothing: where it starts on "
-                f"{facts.request.target} is left to auto.offset.reset of its clients",
+                f"group {group.group} has committed nothing: it starts on "
+                f"{facts.request.target} as auto.offset.reset of its clients says",
             )
     own = [
         group.group
@@ -265,7 +264,7 @@ def _warnings_of(group: GroupPlan, request: MoveRequest) -> Iterator[Finding]:
         if position.passed_kept:
             yield warning(
                 "kept-records",
-                f"group {group.group} passes over {amount(position.passed_kept, 'offset')} of "
+                f"group {group.group} skips {amount(position.passed_kept, 'offset')} of "
                 f"{position.target} that were kept on {request.target} when it returned: it has "
                 f"read later records in {position.topic}. To read them, reset its offset there "
                 "after the move",
@@ -279,22 +278,22 @@ def _warnings_of(group: GroupPlan, request: MoveRequest) -> Iterator[Finding]:
     if undecided := [position.name for position in group.positions if position.left_to_reset]:
         yield warning(
             "no-place",
-            f"group {group.group} has committed nothing for {some(undecided)}: where it "
-            f"starts on {request.target} is left to auto.offset.reset of its clients",
+            f"group {group.group} has committed nothing for {some(undecided)}: it starts "
+            f"there on {request.target} as auto.offset.reset of its clients says",
         )
 
 
 def loss_warnings(outlook: Outlook, move_id: str) -> Iterator[Finding]:
-    """Say what is left open where the source is lost."""
+    """Yield the open points of a move whose source is lost."""
     facts = outlook.facts
     target, flow = facts.request.target, facts.request.flow
     for plan in facts.plans:
         if not outlook.known_places(plan):
             yield warning(
                 "no-place",
-                f"group {plan.group} has no checkpoint and no commit of its own: where it starts "
-                f"on {target} is left to auto.offset.reset of its clients; while {flow.source} "
-                f"answers: srm checkpoints emit --flow '{flow}'",
+                f"group {plan.group} has no checkpoint and no commit of its own: it starts on "
+                f"{target} as auto.offset.reset of its clients says. While {flow.source} answers, "
+                f"run srm checkpoints emit --flow '{flow}'",
             )
     if unserved := outlook.without_leader:
         yield warning(
@@ -307,8 +306,8 @@ def loss_warnings(outlook: Outlook, move_id: str) -> Iterator[Finding]:
         count = sum(plan.total_skipped for plan in overtaken)
         yield warning(
             "skip",
-            f"{amount(len(overtaken), 'group')} ({some([p.group for p in overtaken])}) step "
-            f"over {amount(count, 'record')} that {target} does not hold any more "
+            f"{amount(len(overtaken), 'group')} ({some([p.group for p in overtaken])}) skip "
+            f"{amount(count, 'record')} that {target} no longer holds "
             f"and they may not have read",
         )
     routes = facts.routing.merge
@@ -318,6 +317,4 @@ def loss_warnings(outlook: Outlook, move_id: str) -> Iterator[Finding]:
         if (route := routes.get(name)) is not None and route.state == "hold"
     }
     for other in sorted(held - {move_id}):
-        yield warning(
-            "hold", f"move {other} holds clients of this one: this one takes over from it"
-        )
+        yield warning("hold", f"move {other} holds clients of this move, which takes them over")

@@ -1,4 +1,4 @@
-"""Prove the translations of everything that moves, by the records on both clusters."""
+"""Proof of the translations of all moving groups, by the records on both clusters."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from srm.engine.moves.planning.facts import MoveFacts
 from srm.engine.moves.planning.reading import read_facts
 
 Verdicts = Mapping[tuple[str, TopicPartition], Verdict]
-"""By group and partition on the source; of those that have a translation."""
+"""By group and partition on the source, for partitions with a translation."""
 
 
 def prove_groups(context: MoveContext, request: MoveRequest, facts: MoveFacts) -> Verdicts:
-    """Judge the translations of all groups; one that is found wrong is looked at twice.
+    """Return the verdicts on the translations of all groups; disproved ones are checked twice.
 
     Raises:
         SrmError: a cluster does not answer.
@@ -28,18 +28,18 @@ def prove_groups(context: MoveContext, request: MoveRequest, facts: MoveFacts) -
     suspects = {where for where, found in verdicts.items() if found.state == "disproved"}
     if suspects:
         groups = sorted({group for group, _ in suspects})
-        # A log may have been cut or created again since the first look.
+        # A log may have been truncated or recreated since the first look.
         again = _judge(context, read_facts(context, request, facts.topics, groups), groups)
         verdicts |= {where: again.get(where, _MOVED) for where in suspects}
     return verdicts
 
 
 def proof_problems(verdicts: Verdicts) -> Iterator[Finding]:
-    """Say which translations are wrong: no move of theirs may start."""
+    """Yield a blocking finding for each wrong translation."""
     for (group, partition), found in sorted(verdicts.items(), key=lambda item: item[0]):
         if found.state == "disproved":
             reason = Reason.saying(
-                f"group {group}, {partition}: the records say that its translation is wrong, "
+                f"group {group}, {partition}: the records show that its translation is wrong, "
                 f"{found.reason}",
                 "compare the copies with srm verify, and restart the replicator, which finds the "
                 "records again in both logs",
@@ -61,4 +61,4 @@ def _judge(
     return {where: verdicts[claim.key] for where, claim in claims.items()}
 
 
-_MOVED = Verdict("unproven", "the group moved on meanwhile")
+_MOVED = Verdict("unproven", "the group has committed since")

@@ -1,4 +1,4 @@
-"""Read the facts that a move decides on: one look at both clusters, in a safe order."""
+"""Reading of the facts that a move decides on: one look at both clusters, in a safe order."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def partitions(
 def read_facts(
     context: MoveContext, request: MoveRequest, topics: tuple[str, ...], groups: Collection[str]
 ) -> MoveFacts:
-    """Take one look at both clusters, at the target alone where the request leaves a lost source.
+    """Take one look at both clusters; at the target alone for an unplanned move.
 
-    The order matters. Members before commits: a group seen without members commits no more. Maps
-    before logs: what is written in between counts as not copied, never the other way round. A group
-    that may not be read has its own error, and the others are read all the same.
+    Order matters. Members before commits: a group seen without members no longer commits. Maps
+    before logs: records written in between count as not copied, never the reverse. A group that
+    srm is not authorized to read gets its own error; the others are still read.
 
     Raises:
         SrmError: a cluster does not answer.
@@ -66,18 +66,18 @@ def read_target(
     also: Collection[str] = (),
     with_groups: bool = True,
 ) -> MoveFacts:
-    """Take one look at the target alone: the source is lost.
+    """Take one look at the target alone, for a lost source.
 
     Args:
         context: the flows; the source is never queried.
         request: the move.
         topics: original topics that move.
         groups: groups that move.
-        known: the last known places of groups.
+        known: the last known positions of groups.
         routing: the routes, if they were read before.
         also: topics whose positions are wanted too, though they do not move.
-        with_groups: whether to read how groups are on the target now: a request for each. Else
-            commits there are read of those alone that have no last known place.
+        with_groups: also describe the groups on the target, one request each. Otherwise only
+            groups without a last known position have their commits read there.
 
     Raises:
         SrmError: the target does not answer.
@@ -93,7 +93,7 @@ def read_target(
     maps_ms = context.now_ms()
     wanted = _wanted_after_loss(pairs, away, committed)
     maps = context.forward.maps.load(positioned, wanted) if positioned else FlowMaps({})
-    # A partition without a leader keeps no group from moving.
+    # A partition without a leader does not keep groups from moving.
     logs = {
         **dict.fromkeys(places, UNKNOWN_LOG),
         **logs_of(target, served, starts_of(target, served)),
@@ -117,7 +117,7 @@ def _wanted_after_loss(
     away: Away,
     committed: Mapping[str, Mapping[TopicPartition, int]],
 ) -> Mapping[TopicPartition, Wanted]:
-    """Want the maps around places that a group's own commit on the target has passed."""
+    """Return the map parts around last known positions that a group's own commit has passed."""
     wanted = dict[TopicPartition, Wanted]()
     originals = {pair.target_topic: pair.original for pair in pairs if pair.direction == "forward"}
     for group, places in away.places.items():
@@ -144,11 +144,11 @@ def _read_both(
     source_topics, target_topics = source.topics(), target.topics()
     upstream = partitions(source_topics, [pair.topic for pair in pairs])
     downstream = partitions(target_topics, [pair.target_topic for pair in pairs])
-    # Undecided before decided: what is decided in between is in the committed offsets.
+    # Pending before committed: a commit decided in between is in the committed offsets.
     pending, unseen = per_group(source.pending_commits(groups, upstream))
     committed, unread = per_group(source.commits_of(groups))
     target_committed, target_unread = per_group(target.commits_of(groups))
-    # What clients say before what they have written: who has said it is held wrote all before that.
+    # Acks before logs: a client that has acknowledged the hold has written all its records.
     routing = RoutingTables.read(context)
     starts, target_starts = starts_of(source, upstream), starts_of(target, downstream)
     maps_ms = context.now_ms()
@@ -198,7 +198,7 @@ def _maps(
     committed: Mapping[str, Mapping[TopicPartition, int]],
     target_committed: Mapping[str, Mapping[TopicPartition, int]],
 ) -> tuple[FlowMaps, FlowMaps]:
-    """Load both maps around what the groups have committed on both sides, and around log starts."""
+    """Load both maps around the groups' commits on both sides, and around log starts."""
     wanted: dict[Direction, WantedMaps] = {"forward": WantedMaps(), "reverse": WantedMaps()}
     for pair in pairs:
         places = {tp for tp in starts if tp.topic == pair.topic}
@@ -225,11 +225,11 @@ def _maps(
 def read_writers(
     cluster: Cluster, places: Collection[TopicPartition]
 ) -> tuple[ProducerPresence, ...]:
-    """Return the producers that brokers remember of partitions, none where srm may not ask."""
+    """Return the producers that brokers know for partitions, none if srm is not authorized."""
     try:
         found = cluster.active_producers(places) if places else {}
     except AuthorizationError as error:
-        log.warning("producers that follow no route are not seen: %s", error)
+        log.warning("producers that follow no route are not visible: %s", error)
         return ()
     return tuple(
         ProducerPresence(one.partition, one.producer_id, one.last_sequence, one.last_timestamp_ms)
@@ -241,7 +241,7 @@ def read_writers(
 def _open_transactions(
     cluster: Cluster, places: Collection[TopicPartition]
 ) -> tuple[Mapping[TopicPartition, tuple[OpenTransaction, ...]], str]:
-    """Return the open transactions, or why they may not be seen: that they are open is known."""
+    """Return the open transactions, or why srm is not authorized to list them."""
     try:
         return (cluster.open_transactions(places) if places else {}), ""
     except AuthorizationError as error:

@@ -1,6 +1,6 @@
-"""Topics that one transaction writes: they move together or not at all.
+"""Topics that one transaction writes, which move together or not at all.
 
-A producer whose topics are on two clusters cannot write them in one transaction any more.
+A producer whose topics are on two clusters can no longer write them in one transaction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def written_together(
 
     Args:
         source: the cluster that producers leave.
-        request: what is asked for.
+        request: the move.
         topics: the topics that move.
         replicated: the topics that could move.
     """
@@ -28,7 +28,7 @@ def written_together(
     if seen is None:
         yield warning(
             "transaction",
-            f"which topics are written in one transaction on {source.alias} cannot be known: "
+            f"the topics of transactions on {source.alias} are unknown: "
             f"grant Read on topic __transaction_state, or name all topics of such a producer",
         )
         return
@@ -48,6 +48,6 @@ def written_together(
         else:
             found[
                 f"transactions on {source.alias} write {which}, not replicated by {request.flow}: "
-                f"on {request.target} their producer finds no topic of that content"
+                f"on {request.target} their producer has no such topic"
             ] = False
     yield from (Finding("transaction", Reason(text), blocks) for text, blocks in found.items())

@@ -1,4 +1,4 @@
-"""Read the surroundings of a move that is planned."""
+"""Reading of the surroundings of a planned move, for its warnings."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from srm.engine.moves.planning.reading import partitions, read_writers
 
 _FOR_EVER = "-1"
 _MOST_GROUPS = 2_000
-"""Groups whose offsets are read to find those that stay."""
+"""Maximum number of groups whose offsets are read to find those that stay."""
 
 
 def surroundings(context: MoveContext, facts: MoveFacts) -> Surroundings:
-    """Read what a plan warns of; of a lost source only what the target and the file say."""
+    """Read the facts that a plan warns about; for a lost source only target and configuration."""
     copied = _partitions_of_originals(facts)
     there = Surroundings(
         opposite_enabled=context.reverse.config.enabled,
@@ -43,7 +43,7 @@ def _around_source(context: MoveContext, facts: MoveFacts, there: Surroundings) 
     plain = {topic: unknown_writers(topic, writers, presence) for topic in facts.topics}
     return replace(
         there,
-        # Where nothing is to be copied the reports were not read.
+        # Reports were not read if nothing is to be copied.
         report_age_ms=facts.report_age_ms if facts.replication() else 0,
         staying=_staying(context, facts),
         strays={g.group: stray for g in groups if (stray := facts.stray_topics(g.group))},
@@ -57,7 +57,7 @@ def _around_source(context: MoveContext, facts: MoveFacts, there: Surroundings) 
 
 
 def _alone(facts: MoveFacts) -> tuple[str, ...]:
-    """Clusters that replicate topics, and keep one replica of their transactions."""
+    """Return the clusters that replicate topics, but have one replica of their transaction log."""
     sides = (facts.target,) if facts.is_away else (facts.source, facts.target)
     return tuple(
         side.alias
@@ -68,7 +68,7 @@ def _alone(facts: MoveFacts) -> tuple[str, ...]:
 
 
 def _partitions_of_originals(facts: MoveFacts) -> dict[str, int]:
-    """Count the partitions of the originals on the source; of a lost one, those of the copies."""
+    """Count the partitions of the originals on the source, or of the copies if it is lost."""
     topics = facts.target.topics if facts.is_away else facts.source.topics
     forward = [pair for pair in facts.pairs if pair.direction == "forward"]
     names = {pair.original: pair.target_topic if facts.is_away else pair.topic for pair in forward}
@@ -78,9 +78,9 @@ def _partitions_of_originals(facts: MoveFacts) -> dict[str, int]:
 def _shared_ids(
     context: MoveContext, facts: MoveFacts, topics: Collection[str]
 ) -> dict[str, tuple[int, ...]]:
-    """Producer ids that both clusters have given away, by the partition that both write to.
+    """Return producer ids that both clusters have assigned, by the partition that both write to.
 
-    Each cluster counts its ids for itself. Epoch and sequence may differ too; that is luck.
+    Each cluster assigns ids independently. Epoch and sequence may still differ, but only by chance.
     """
     there: dict[str, set[int]] = {}
     for one in read_writers(context.target, partitions(facts.target.topics, topics)):
@@ -97,7 +97,7 @@ def _shared_ids(
 
 
 def _changelogs(facts: MoveFacts, group: GroupPlan) -> tuple[str, ...]:
-    """Topics in which a Kafka Streams application keeps its state: named after its group."""
+    """Return the changelog topics of a Kafka Streams application, named after its group."""
     start = f"{group.group}-"
     return tuple(
         sorted(
@@ -109,14 +109,14 @@ def _changelogs(facts: MoveFacts, group: GroupPlan) -> tuple[str, ...]:
 
 
 def topics_copied_back(context: MoveContext, topics: Collection[str]) -> frozenset[str]:
-    """Return those of a move's topics that the opposite flow copies."""
+    """Return the topics of a move that the reverse flow copies."""
     config = context.reverse.config
     selection = NameFilter(config.topics, config.topics_exclude)
     return frozenset(t for t in topics if should_replicate_topic(t, config, selection))
 
 
 def _staying(context: MoveContext, facts: MoveFacts) -> dict[str, tuple[str, ...]]:
-    """Groups that do not move although they read what moves."""
+    """Return the groups that read moving topics but do not move, with these topics."""
     ours = {pair.topic for pair in facts.pairs}
     listed = context.source.groups().values()
     others = [
@@ -134,7 +134,7 @@ def _staying(context: MoveContext, facts: MoveFacts) -> dict[str, tuple[str, ...
 def _retention(
     context: MoveContext, topics: Collection[str]
 ) -> dict[str, tuple[int | None, int | None]]:
-    """Retention times that both sides have set themselves; a broker's default is not asked for."""
+    """Return retention.ms of topics that set it on both sides; broker defaults are not queried."""
     policy, flow = context.forward.config.policy, context.forward.config.flow
     remotes = {topic: policy.format_remote_topic(flow.source, topic) for topic in topics}
     on_source = context.source.topic_configs(list(remotes))
@@ -155,11 +155,11 @@ def _milliseconds(value: str) -> int | None:
 
 
 def _skew(facts: MoveFacts) -> dict[str, int]:
-    """How far clients' and brokers' clocks are apart, by what clients announced.
+    """Return the clock skew between clients and brokers, measured by clients' acknowledgements.
 
-    An announcement is stamped when it arrives, some time after it was written: after seconds where
-    the client had to connect first, or a broker was away. That only ever makes the difference
-    larger, so the least one of a host is the nearest.
+    The broker stamps an acknowledgement on arrival, seconds later if the client had to connect
+    first or a broker was unavailable. That only increases the difference, so the smallest one of a
+    host is the best estimate.
     """
     skews: dict[str, int] = {}
     for one in facts.routing.stamped_acks:

@@ -1,4 +1,4 @@
-"""The topics and groups of a move: originals, never their copies."""
+"""Topics and groups of a move: originals, never their copies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from srm.errors import NotFoundError, UsageError
 
 @dataclass(frozen=True, slots=True)
 class MoveScope:
-    """The topics and groups that move; ``notices`` name the groups that stay, and why."""
+    """The topics and groups that move; ``notices`` name the groups that stay, with the reason."""
 
     topics: tuple[str, ...]
     groups: tuple[str, ...]
@@ -30,7 +30,7 @@ class MoveScope:
 
 
 def originals(topics: Collection[str], config: FlowConfig) -> set[str]:
-    """Return the topics of a flow's source that it copies, without those that are copies."""
+    """Return the topics of a flow's source that it copies and that are not copies themselves."""
     selection = NameFilter(config.topics, config.topics_exclude)
     aliases = {config.flow.source, config.flow.target}
     return {
@@ -43,9 +43,9 @@ def originals(topics: Collection[str], config: FlowConfig) -> set[str]:
 
 
 def movable(context: FlowContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what moves along a flow may be asked for: original topics, and groups, in order.
+    """Return the original topics and the groups that a move along a flow may name, in order.
 
-    Groups are those of either side: where they are depends on the moves before.
+    Groups of both sides count: their current side depends on earlier moves.
 
     Raises:
         SrmError: a cluster does not answer.
@@ -63,11 +63,11 @@ def require_original(topic: str, policy: DefaultReplicationPolicy, flow: Flow) -
     """Refuse the name of a copy.
 
     Raises:
-        UsageError: it is one.
+        UsageError: the topic is a copy.
     """
     if policy.topic_source(topic) in {flow.source, flow.target}:
         raise UsageError(
-            f"topic {topic!r} is a copy: name the original, {policy.upstream_topic(topic)!r}, "
+            f"topic {topic!r} is a copy: name the original, {policy.upstream_topic(topic)!r}; "
             f"its copies move with it"
         )
 
@@ -77,7 +77,7 @@ def topics_to_move(
 ) -> tuple[str, ...]:
     """Return the topics that a request names, or all that either flow copies.
 
-    Of a lost source these are the topics with a copy on the target.
+    If the source is lost, these are the topics with a copy on the target.
 
     Args:
         context: both flows between the clusters of the request.
@@ -86,7 +86,7 @@ def topics_to_move(
 
     Raises:
         UsageError: a topic was named by the name of its copy.
-        NotFoundError: a topic that was named does not exist.
+        NotFoundError: a named topic does not exist.
         SrmError: a cluster does not answer.
     """
     forward, reverse = context.forward.config, context.reverse.config
@@ -117,14 +117,14 @@ def topics_to_move(
 def groups_on_source(
     context: MoveContext, request: MoveRequest, topics: tuple[str, ...]
 ) -> MoveScope:
-    """Choose the groups that a request names, or all with offsets on what moves.
+    """Return the groups that a request names, or all with offsets on the moving topics.
 
-    A group that has joined and committed nothing moves if its clients follow routes. A move of
-    everything also takes those without offsets that a route leads to the source.
+    A group with members but no commits moves if its clients follow routes. A move of everything
+    also includes groups without offsets that a route sends to the source.
 
     Raises:
-        UsageError: a group that was named commits no offsets.
-        NotFoundError: a group that was named does not exist.
+        UsageError: a named group commits no offsets.
+        NotFoundError: a named group does not exist.
         SrmError: the source does not answer.
     """
     source = context.source
@@ -151,7 +151,7 @@ def groups_on_source(
     )
     share = [
         f"share group {name} is not moved, it has no committed offsets (KIP-932): start it on "
-        f"{request.target} by hand"
+        f"{request.target} manually"
         for name, group in listed.items()
         if group.kind == "share"
     ]
@@ -167,8 +167,8 @@ def groups_on_source(
         routed = set(filter(selection.matches, _routed_to_source(request, routing)))
         routed -= with_offsets | unmovable | errors.keys()
     silent = [
-        f"group {name} has members and has committed nothing, so what it reads is not known: it is "
-        f"not moved, name it with --group to move it"
+        f"group {name} has members and has committed nothing, so its topics are unknown. It is "
+        f"not moved; name it with --group to move it"
         for name in fresh - known - routed
     ]
     groups = tuple(sorted(found | fresh & following | routed))
@@ -176,9 +176,9 @@ def groups_on_source(
 
 
 def _followers(routing: RoutingTables, ours: Collection[str]) -> tuple[set[str], set[str]]:
-    """Return the groups of which a client follows routes, and those that read some topics.
+    """Return the groups with a client that follows routes, and those that may read some topics.
 
-    A program that only restarts at another address does not say what it reads: it may be these.
+    A program that only restarts at another address does not report its topics, so any count.
     """
     prefix, known, reading = group_subject(""), set[str](), set[str]()
     for ack in routing.acks:
@@ -192,9 +192,9 @@ def _followers(routing: RoutingTables, ours: Collection[str]) -> tuple[set[str],
 
 
 def _routed_to_source(request: MoveRequest, routing: RoutingTables) -> set[str]:
-    """Return the groups that a former move sent to the source, none for a move of some topics.
+    """Return the groups that an earlier move sent to the source, none for a move of some topics.
 
-    What they read is not known if they have not committed since.
+    If they have not committed since, their topics are unknown.
     """
     prefix = group_subject("")
     return {
@@ -211,10 +211,10 @@ def groups_after_loss(
     known: LastPlaces,
     routing: RoutingTables,
 ) -> MoveScope:
-    """Choose the groups that a request names, or all with a last known place or a follower.
+    """Return the groups that a request names, or all with a last known position or a follower.
 
-    A move of everything also takes those that a route leads to the source: it may have been lost
-    before it left any place of theirs on the target.
+    A move of everything also includes those that a route sends to the source: it may have been lost
+    before any of their positions reached the target.
     """
     if request.groups:
         return MoveScope(topics, tuple(sorted(request.groups)))

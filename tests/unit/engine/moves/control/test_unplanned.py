@@ -175,7 +175,7 @@ def test_a_group_that_somebody_has_started_there_already_keeps_nobody_waiting(
 ) -> None:
     disaster.world.start("far", "B", {"P.Payments": 3})
     plan = disaster.planned(overwrite=True)
-    assert any("far is left as it is: it is active on B" in line for line in plan.warnings)
+    assert any("far is not changed: it is active on B" in line for line in plan.warnings)
 
     disaster.through("hold", "apply", "go")
 
@@ -232,10 +232,9 @@ def test_a_group_that_retention_has_overtaken_keeps_nobody_waiting(disaster: Dis
     assert not plan.blocking
     assert plan.forecast is not None
     assert {g.group: g.skipped for g in plan.forecast.groups} == {"near": 2, "far": 88}
-    [line] = [line for line in plan.warnings if "step over" in line]
+    [line] = [line for line in plan.warnings if ") skip " in line]
     assert line == (
-        "2 groups (far, near) step over 90 records that B does not hold any more and they may not "
-        "have read"
+        "2 groups (far, near) skip 90 records that B no longer holds and they may not have read"
     )
     disaster.through("hold", "apply", "go")
     assert disaster.world.offsets("B", "near")["P.Payments-0"] == 98
@@ -505,7 +504,7 @@ def test_a_group_whose_offsets_cannot_be_read_is_left_alone_and_named(disaster: 
     plan = disaster.planned()
 
     assert not plan.blocking
-    assert any("far is left as it is: its offsets cannot be read" in w for w in plan.warnings)
+    assert any("far is not changed: its offsets cannot be read" in w for w in plan.warnings)
     disaster.through("hold", "apply", "go")
     assert disaster.world.offsets("B", "near")["P.Payments-0"] == 96
     assert "no coordinator" in moves.MoveStore(disaster.context).progress("m1").left_alone["far"]

@@ -308,7 +308,7 @@ def test_partitions_left_to_the_reset_policy_are_a_warning(world: World) -> None
 
     warning = plan.warnings[-1]
     assert "group near has committed nothing for B.Payments-0" in warning
-    assert "left to auto.offset.reset" in warning
+    assert "as auto.offset.reset" in warning
 
 
 def test_a_group_that_may_not_be_read_has_its_own_reason_and_hides_no_other(world: World) -> None:

@@ -345,10 +345,10 @@ def test_a_redirector_that_is_not_set_up_blocks_the_plan(world):
 
     assert plan.blocking == (
         (
-            "redirector webhook is not set up; set P->B.failover.webhook.url and "
+            "redirector webhook is not configured; set P->B.failover.webhook.url and "
             "P->B.failover.webhook.secret (docs/redirect.md)"
         ),
-        "redirector command is not set up; set P->B.failover.command (docs/redirect.md)",
+        "redirector command is not configured; set P->B.failover.command (docs/redirect.md)",
     )
 
 
@@ -432,7 +432,7 @@ def test_an_unplanned_move_is_not_kept_waiting_by_a_redirector_that_is_not_set_u
     plan = disaster.planned(redirect=("routing", "command"))
 
     assert not plan.blocking
-    assert [line for line in plan.warnings if "redirector command is not set up" in line]
+    assert [line for line in plan.warnings if "redirector command is not configured" in line]
 
 
 def test_a_redirector_is_called_in_the_context_of_its_step(redirected: Redirected) -> None:

@@ -304,7 +304,7 @@ def test_without_names_everything_the_flows_replicate_moves(world: World) -> Non
         ({"topics": ("Nope",)}, NotFoundError, "'Nope' exists neither on P nor on B"),
         ({"topics": ("B.Payments",)}, UsageError, "is a copy: name the original, 'Payments'"),
         ({"groups": ("nobody",)}, NotFoundError, "'nobody' does not exist on P"),
-        ({"source": "B", "target": "P"}, UsageError, "the move goes B->P"),
+        ({"source": "B", "target": "P"}, UsageError, "the move is B->P"),
     ],
 )
 def test_what_does_not_exist_is_named(
@@ -323,7 +323,7 @@ def test_a_move_that_was_never_planned_is_not_found(world: World, step: str) -> 
 def test_an_id_stands_for_one_request(world: World) -> None:
     planned(world)
 
-    with pytest.raises(ConflictError, match="planned for something else"):
+    with pytest.raises(ConflictError, match="planned for another request"):
         moves.plan(world.context(), replace(REQUEST, groups=("near",)), "m1")
 
 
