@@ -227,7 +227,7 @@ def test_a_release_without_the_source_says_what_it_cannot_know(world: World) -> 
     context = planned(world)
     world.p.fail()
 
-    with pytest.raises(UnavailableError, match="holds nobody on B, and P does not answer"):
+    with pytest.raises(UnavailableError, match="holds no client on B, and P does not answer"):
         moves.release(context, "m1")
 
 

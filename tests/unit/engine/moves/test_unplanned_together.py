@@ -97,7 +97,7 @@ def test_a_release_while_the_copies_are_being_sealed_ends_the_hold(disaster: Dis
     disaster.planned()
     disaster.switch.before_seal = lambda: disaster.through("release")
 
-    with pytest.raises(ConflictError, match="released meanwhile"):
+    with pytest.raises(ConflictError, match="released in the meantime"):
         disaster.through("hold")
 
     assert disaster.pause() is None
@@ -118,7 +118,7 @@ def test_a_hold_that_was_released_before_it_paused_the_flow_lets_it_go_on(
 
     disaster.switch.pause = late  # type: ignore[method-assign]
 
-    with pytest.raises(ConflictError, match="released meanwhile"):
+    with pytest.raises(ConflictError, match="released in the meantime"):
         disaster.through("hold")
 
     assert disaster.pause() is None
@@ -130,7 +130,7 @@ def test_nobody_is_sent_away_while_the_flow_from_the_source_goes_on(disaster: Di
     disaster.through("hold", "apply")
     assert disaster.switch.resume()
 
-    with pytest.raises(ConflictError, match="not paused for move m1"):
+    with pytest.raises(ConflictError, match="no longer paused for move m1"):
         disaster.through("go")
 
     assert {r.state for r in disaster.world.routes("B").values()} == {"hold"}

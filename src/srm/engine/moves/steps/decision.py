@@ -1,9 +1,9 @@
-"""Go and release: the two ends of a hold, of which each attempt of a move gets one.
+"""Go and release, the two possible ends of an attempt's hold.
 
-The target's register decides. Go writes its intent on the source, then the decision on the target;
-release writes to the target, or, where that is away, to the source if there is no intent. So a
-release that reaches the target shuts out a go that has not decided, and one that does not reach it
-is refused where a go may have decided. docs/move-protocol.md has the whole of it.
+The target's register decides. Go writes its intent on the source, then the decision on the target.
+Release writes to the target, or if that is unavailable to the source, unless it has an intent. So a
+release that reaches the target fences an undecided go. One that does not reach it is refused if a
+go may have decided. docs/move-protocol.md describes the protocol.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ log = logging.getLogger(__name__)
 
 
 def go(context: MoveContext, move_id: str) -> MoveProgress:
-    """Send all clients to the target, if the gate is open: it is checked here, from the clusters.
+    """Send all clients to the target if the gate is open, which is read from the clusters here.
 
-    First the hold is renewed, so that it outlasts what follows; then the gate is asked; then the
-    intent is written on the source, and last the decision, with the routes, on the target. Other
-    redirectors are called after that; one that fails is called again by :func:`verify`, and by a
-    repeated go. From the decision on a repeated call only finishes what was begun.
+    Order: the hold is renewed to outlast the rest, the gate is checked, the intent is written on
+    the source, and last the decision, with the routes, on the target. Other redirectors are called
+    after that. :func:`verify` and a repeated go call a failed one again. After the decision a
+    repeated call only finishes the rest.
 
     Raises:
-        NotFoundError: there is no such move.
+        NotFoundError: the move does not exist.
         GateClosedError: a group is not synchronised, or the hold would not last; clients stay
             where they are.
-        ConflictError: it was decided, and a later move leads its clients.
+        ConflictError: it was decided, and its clients follow a later move.
     """
     plan, progress = MoveStore(context).load(move_id)
     gone = _look_again(context, plan, _decide(context, plan, progress))
-    lift_target_if_possible(context, plan)  # which a late process may have set since
+    lift_target_if_possible(context, plan)  # a late process may have set a fence since
     try:
         missing = call_redirectors(context, plan)
     except SrmError as error:
@@ -67,11 +67,11 @@ def go(context: MoveContext, move_id: str) -> MoveProgress:
 
 
 def _look_again(context: MoveContext, plan: MovePlan, gone: MoveProgress) -> MoveProgress:
-    """Note which clients a later move leads: an unplanned one can be decided unseen during go."""
+    """Record which clients follow a later move: an unplanned one may be decided during go."""
     try:
         now = InForce.read(context, plan)
     except UnavailableError as error:
-        log.warning("whether a later move leads clients of move %s: %s", plan.move_id, error)
+        log.warning("later moves of clients of move %s are unknown: %s", plan.move_id, error)
         return gone
     if not now.later:
         return gone
@@ -91,13 +91,13 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
             known = registers.progress(move_id)
             if known.step in HELD and known.attempt == progress.attempt:
                 sent = context.monotonic()
-                # A client whose hold lapses reads the source to its end first: from here on it
-                # finds this renewal.
+                # A client whose hold lapses first reads the source to its end, where it finds this
+                # renewal.
                 return sent, renew(registers, plan, context.now_ms())
             return float("-inf"), None
 
         renewed = registers.run(f"go of move {move_id}", prepare)
-        # Opening has brought the source up to date, if it was away when clients were sent.
+        # Opening has updated the source, if it was unavailable when clients were redirected.
         progress = registers.progress(move_id)
         if progress.is_decided:
             require_in_force(context, plan, progress)
@@ -117,7 +117,7 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
 
 
 def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) -> MoveProgress:
-    """Decide on the target alone. How long the hold lasts is no matter: nobody is to go back."""
+    """Decide on the target alone. The hold may lapse: its clients do not return to the source."""
     known = registers.progress(plan.move_id)
     if known.is_decided:
         return known
@@ -127,10 +127,10 @@ def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) ->
     require_pause(context, plan)
     attempt = attempt_of(plan, known.attempt)
     for subject, route in _not_held(registers.tables("target"), attempt).items():
-        # What this move wrote would be of the lower rank: nobody would see it.
+        # Records of this move would have the lower rank, so clients would ignore them.
         raise ConflictError(
-            f"move {plan.move_id} does not hold {subject} any more, "
-            f"{f'move {route.move_id} does' if route else 'nobody does'}: go on with that one "
+            f"move {plan.move_id} no longer holds {subject}, "
+            f"{f'move {route.move_id} does' if route else 'no move does'}: continue with that one "
             f"('srm failover status'), or release this one and hold again"
         )
     now_ms = context.now_ms()
@@ -152,7 +152,7 @@ def _not_held(tables: ControlTables, attempt: Attempt) -> dict[str, Route | None
 
 
 class _Decision:
-    """Intent, decision and what follows from it, for the attempt that was looked at."""
+    """Intent and decision for the attempt that was looked at."""
 
     def __init__(
         self, context: MoveContext, plan: MovePlan, seen: Look, renewed: tuple[float, int | None]
@@ -164,7 +164,7 @@ class _Decision:
         self._going = _going(context, seen, stamp_ms)
 
     def take(self, registers: Registers) -> MoveProgress:
-        """Decide; what another process has decided meanwhile is returned.
+        """Decide, or return the decision of another process.
 
         Raises:
             GateClosedError: the hold is not the one that was looked at, or does not last.
@@ -196,40 +196,40 @@ class _Decision:
             )
 
     def _check_lease(self) -> None:
-        """Refuse to commit where a pause from here on could outlast the lease.
+        """Refuse to commit if a pause of this process could outlast the lease.
 
-        The transaction is open on the brokers by now: they abort it when its time is over.
+        The transaction is already open: brokers abort it after its timeout.
         """
         left = self._renewed + LEASE_MS / 1000 - self._context.monotonic()
         if left <= CONTROL_TRANSACTION_S + CONTROL_ABORT_S:
             raise GateClosedError(
                 f"move {self._plan.move_id}: only {max(0.0, left):.0f} s of the hold's "
-                f"{LEASE_MS / 1000:.0f} s are left after looking, clients could be working again "
-                f"before it is decided: call go again"
+                f"{LEASE_MS / 1000:.0f} s are left after the check, so clients could resume "
+                f"before the decision: call go again"
             )
 
 
 def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
-    """End the hold and send clients back to the source: the way out before go, safe to repeat.
+    """End the hold and let clients continue on the source: the abort before go, safe to repeat.
 
-    One cluster is enough, the other is written when it is back. Offsets already applied on the
-    target stay; they are srm's own by the ledger, so the next move or group offset sync replaces
-    them. The flow that an unplanned move has paused goes on.
+    One cluster is enough; the other is written when it is back. Offsets already applied on the
+    target stay. The ledger marks them as srm's own, so the next move or group offset sync replaces
+    them. The flow that an unplanned move has paused resumes.
 
     Args:
         context: both flows between the clusters of the move.
         move_id: the move.
-        why: why it is given up; without it, what it was last seen to wait for.
+        why: the reason; without it, what the move was last waiting for.
 
     Raises:
-        NotFoundError: there is no such move.
-        ConflictError: clients have been sent to the target already, or the target is away and may
-            have decided so.
+        NotFoundError: the move does not exist.
+        ConflictError: clients are already redirected to the target, or the target is unavailable
+            and may have decided so.
         UnavailableError: it is released, but a redirector has not confirmed that, or a fence is
             left.
     """
     plan, progress = MoveStore(context).load(move_id)
-    # Clients that come back have to find it open.
+    # Clients that return must be able to write.
     standing = () if progress.is_decided else release_fence(context, plan, lift_source)
     why = why or _last_wait(context, move_id)
     try:
@@ -241,21 +241,21 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
     except ConflictError:
         fence_if_possible(context, plan)
         raise
-    # A wait beside this one has seen a hold until now, and may have set it again. So may a later
-    # attempt, which has to find it in place.
+    # A concurrent wait has seen the hold until now and may have set the fence again. A later
+    # attempt may have done so too, and needs it.
     standing = standing or release_fence(context, plan, keep_fence)
     if plan.request.is_unplanned:
         resume_flow(context, plan)
     if missing := (*standing, *call_redirectors(context, plan)):
         raise UnavailableError(
             f"move {move_id} is released, but {'; '.join(missing)}: repeat 'srm failover release "
-            f"{move_id}', or let its clients continue on {plan.request.source} by hand"
+            f"{move_id}', or redirect its clients to {plan.request.source} manually"
         )
     return released
 
 
 def _last_wait(context: MoveContext, move_id: str) -> str:
-    """Say what a move was waiting for when somebody last looked; nothing is to fail for that."""
+    """Return what a move was waiting for at its last look; a failure is only logged."""
     try:
         note = MoveStore(context).note(move_id)
     except SrmError as error:
@@ -268,32 +268,32 @@ def _release(registers: Registers, plan: MovePlan, now_ms: int, why: str) -> Mov
     request, progress = plan.request, registers.progress(plan.move_id)
     if progress.is_decided:
         raise ConflictError(
-            f"move {plan.move_id} has sent clients to {request.target} already: move them back "
+            f"move {plan.move_id} has already sent clients to {request.target}: move them back "
             f"with a move from {request.target} to {request.source}"
         )
     if progress.step in {"planned", "released"}:
-        # What a release could not write then, opening has written now.
+        # Opening has written what an earlier release could not.
         if (
             not request.is_unplanned
             and progress.step == "planned"
             and not registers.there("source")
         ):
             raise UnavailableError(
-                f"move {plan.move_id} holds nobody on {request.target}, and {request.source} does "
-                f"not answer: clients that it holds there continue by themselves when the hold is "
+                f"move {plan.move_id} holds no client on {request.target}, and {request.source} "
+                f"does not answer: clients held there resume by themselves when the hold is "
                 f"{LEASE_MS / 1000:.0f} s old"
             )
         if request.is_unplanned:
-            # Its hold may be under way: it has paused the flow, which goes on now.
+            # Its hold may be in progress: it has paused the flow, which resumes now.
             progress = progress.at("released", now_ms, reason=why)
             registers.write("target", ControlChange(progress=(progress,)))
         return progress
     if not registers.there("target") and progress.step == "going":
         raise ConflictError(
             f"move {plan.move_id} was about to send clients to {request.target}, which does not "
-            f"answer and may have decided so: release it when {request.target} is back; clients "
-            f"continue on {request.source} by themselves when the hold is "
-            f"{LEASE_MS / 1000:.0f} s old, unless they have gone"
+            f"answer and may have decided so: release it when {request.target} is back. Clients "
+            f"resume on {request.source} by themselves when the hold is "
+            f"{LEASE_MS / 1000:.0f} s old, unless they were redirected"
         )
     released = progress.at("released", now_ms, reason=why)
     routes = ROUTING.release(attempt_of(plan, progress.attempt), now_ms)

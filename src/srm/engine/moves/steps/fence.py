@@ -1,9 +1,9 @@
-"""Fence topics off: nobody writes to them on the side that a move leaves, not even a stray one.
+"""Write fences: ACLs that deny all writes to topics on the side that a move leaves.
 
-Recorded on that cluster before it is set, and lifted before the record says so: whatever a crash
-leaves is found by its record. Only what has a record is ever lifted, so rules that somebody else
-has set stay. ACLs have no writer that shuts out an older one: after each change the routes are read
-again, and what they no longer lead to is lifted.
+A fence is recorded on that cluster before it is set, and lifted before the record says so, so that
+its record survives a crash. Only recorded fences are lifted, so ACLs of others stay.
+No broker fences outdated changes of ACLs. So the routes are read again after each change, and
+fences that they no longer require are lifted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from srm.errors import IntegrityError, SrmError
 log = logging.getLogger(__name__)
 
 _JUST_NOW_MS: Final = 600_000
-"""A rule that is back so soon after it was lifted was set by a late process, not by a person."""
+"""A rule that is back within this time after its lifting was set by a late process of srm."""
 
 
 def set_fence(
@@ -37,24 +37,24 @@ def set_fence(
     now_ms: int,
     allowed: Callable[[], Collection[str]] | None = None,
 ) -> None:
-    """Deny everybody to write to topics of a cluster; safe to repeat.
+    """Deny all writes to topics of a cluster; safe to repeat.
 
     Args:
-        cluster: which one.
-        topics: which of its topics.
+        cluster: the cluster.
+        topics: topics to fence.
         move_id: the move that fences them.
         now_ms: the time, for the record.
         allowed: returns the topics that may still be fenced, while the record is written.
 
     Raises:
         UnavailableError: the cluster does not answer.
-        AuthorizationError: srm may not change ACLs there.
-        ConfigError: it has no authorizer.
+        AuthorizationError: srm is not authorized to change ACLs there.
+        ConfigError: the cluster has no authorizer.
     """
     denied = cluster.write_denials(topics)
 
     def records(known: Mapping[str, Fence]) -> list[Fence]:
-        # What was denied before is the rule of others, and not srm's to lift.
+        # Earlier denials are ACLs of others, which srm does not lift.
         new = {topic for topic in topics if topic not in known or not known[topic].stands} - denied
         wanted = new & {*allowed()} if new and allowed is not None else new
         return [Fence(topic, move_id, now_ms) for topic in sorted(wanted)]
@@ -73,21 +73,21 @@ def lift_fence(
     wanted: Callable[[Fence], bool] = lambda _fence: True,
     since_ms: int | None = None,
 ) -> tuple[str, ...]:
-    """Let everybody write again to topics that srm has fenced on a cluster; safe to repeat.
+    """Allow writes again to topics that srm has fenced on a cluster; safe to repeat.
 
     Args:
-        cluster: which one.
+        cluster: the cluster.
         now_ms: the time, for the record.
-        wanted: which fences.
-        since_ms: also those that were lifted since then, should their rule be there: a process that
-            set one too late has left it. Without it, those that are lifted now.
+        wanted: selects fences.
+        since_ms: also check fences lifted since then: a late process may have set their rule
+            again. Default: now.
 
     Returns:
         The topics.
 
     Raises:
         UnavailableError: the cluster does not answer.
-        AuthorizationError: srm may not change ACLs there.
+        AuthorizationError: srm is not authorized to change ACLs there.
     """
     since_ms = now_ms if since_ms is None else since_ms
     lifted: set[str] = set()
@@ -110,16 +110,16 @@ def _lift_records(topics: Collection[str], now_ms: int, known: Mapping[str, Fenc
 
 
 def fence_source(context: MoveContext, plan: MovePlan) -> None:
-    """Fence the source of a move that wants it, from its hold on.
+    """Fence the source of a held move if its plan has a fence.
 
-    Not before those who follow the hold have written what they had: a look tells when that is.
+    Call it after a look shows that all clients that follow the hold have finished writing.
     """
     if topics_without_fence(context, plan):
         keep_fence(context, plan)
 
 
 def keep_fence(context: MoveContext, plan: MovePlan) -> None:
-    """Fence the topics whose clients the move leads, and none that it does not lead any more.
+    """Fence the topics whose clients follow this move, and lift its fences of other topics.
 
     Raises:
         UnavailableError: the source does not answer.
@@ -149,7 +149,7 @@ def keep_fence(context: MoveContext, plan: MovePlan) -> None:
 
 
 def _fence_for_later(context: MoveContext, now: InForce) -> None:
-    """Set the fences of later moves again: what this one has lifted late may be theirs."""
+    """Set the fences of later moves again: this one may have lifted theirs."""
     for move_id in now.moves:
         later = MoveStore(context).find_plan(move_id)
         if later is not None and (between := between_same(context, later)) is not None:
@@ -157,7 +157,7 @@ def _fence_for_later(context: MoveContext, now: InForce) -> None:
 
 
 def lift_source(context: MoveContext, plan: MovePlan) -> None:
-    """Lift what a move has fenced on its source.
+    """Lift the fences of a move on its source.
 
     Raises:
         UnavailableError: the source does not answer.
@@ -166,7 +166,7 @@ def lift_source(context: MoveContext, plan: MovePlan) -> None:
 
 
 def lift_target(context: MoveContext, plan: MovePlan) -> None:
-    """Lift whatever srm has fenced of a move's topics on its target: clients go there now."""
+    """Lift srm's fences of a move's topics on its target, since clients go there now."""
     now_ms = context.now_ms()
     wanted = frozenset(plan.topics)
     lift_fence(context.target, now_ms, lambda f: f.topic in wanted, now_ms - _JUST_NOW_MS)
@@ -174,15 +174,15 @@ def lift_target(context: MoveContext, plan: MovePlan) -> None:
 
 
 def lift_target_if_possible(context: MoveContext, plan: MovePlan) -> None:
-    """Do the same where nothing is to keep a move from its decision, or follows it."""
+    """Call :func:`lift_target`, but only log a failure: it must not stop the move."""
     for problem in _attempt(context.target, lambda: lift_target(context, plan)):
         log.warning("%s", problem)
 
 
 def fence_if_possible(context: MoveContext, plan: MovePlan) -> None:
-    """Fence the source of a move that is decided, if it answers: producers may still reach it.
+    """Fence the source of a decided move if it answers, since producers may still reach it.
 
-    So is one that is left for dead, and one on which a late release has lifted a fence.
+    This includes an abandoned source, and one whose fence a late release has lifted.
     """
     source = context.condemned if plan.request.is_unplanned else context.source
     if plan.fence != "acl" or source is None:
@@ -195,7 +195,7 @@ def fence_if_possible(context: MoveContext, plan: MovePlan) -> None:
 
 
 def topics_without_fence(context: MoveContext, plan: MovePlan) -> tuple[str, ...]:
-    """Say which topics of a held move that wants a fence are still open to writers."""
+    """Return messages for topics of a held, to be fenced move that are still open to writers."""
     if plan.fence != "acl":
         return ()
     topics = _there(context, plan)
@@ -208,18 +208,18 @@ def topics_without_fence(context: MoveContext, plan: MovePlan) -> tuple[str, ...
 
 
 def fence_problems(cluster: Cluster, wanted: str) -> tuple[str, ...]:
-    """Say why a cluster cannot be fenced, if that is wanted and so."""
+    """Return why a cluster cannot be fenced, empty if it can or no fence is wanted."""
     if wanted != "acl" or not (why := cluster.no_fence_reason()):
         return ()
-    return (f"fence acl is not possible: {why}: move without it (--fence none)",)
+    return (f"fence acl is not possible: {why}; move without it (--fence none)",)
 
 
 def release_fence(
     context: MoveContext, plan: MovePlan, lift: Callable[[MoveContext, MovePlan], None]
 ) -> tuple[str, ...]:
-    """Lift the fence of a move that is released: before that, and what was set until then after it.
+    """Change the fence of a released move by ``lift``; called before and after the release.
 
-    Nothing keeps a release from its end: what could not be lifted is what is returned.
+    A failure does not stop the release; it is returned as a message.
     """
     if plan.request.is_unplanned or plan.fence != "acl":
         return ()  # an unplanned one fences after its decision
@@ -236,7 +236,7 @@ def _attempt(cluster: Cluster, lift: Callable[[], None]) -> tuple[str, ...]:
 
 
 def _record(cluster: Cluster, records: Callable[[Mapping[str, Fence]], Sequence[Fence]]) -> None:
-    """Write fences as the control records of a cluster: one that is overtaken looks again."""
+    """Write fences as control records of a cluster; retry if fenced."""
     if not records(_read_fences(cluster)):
         return
 
@@ -253,7 +253,7 @@ def _record(cluster: Cluster, records: Callable[[Mapping[str, Fence]], Sequence[
 
 def _read_fences(cluster: Cluster) -> dict[str, Fence]:
     def say(error: IntegrityError) -> None:
-        log.error("on cluster %s: %s; it is passed over", cluster.alias, error)
+        log.error("on cluster %s: %s; it is skipped", cluster.alias, error)
 
     return fences_in(cluster.compacted_topic(internal_topics.MOVES).read(), say)
 

@@ -1,8 +1,8 @@
-"""Stop the flow from a lost source, so that its return copies nothing unasked.
+"""Pause of the flow from a lost source, so that nothing is copied automatically on its return.
 
-The flow is paused before anything else, and its copies are sealed: the loss is final then. The
-attempt of the move ranks above all that the source may have seen
-(:data:`~srm.domain.moves.routing.routes.ERA`): its old routes and holds lose when it returns.
+The flow is paused first, then its copies are sealed, which makes the loss final. The attempt of the
+move ranks above all attempts that the source may have seen
+(:data:`~srm.domain.moves.routing.routes.ERA`), so its old routes and holds lose when it returns.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ log = logging.getLogger(__name__)
 
 
 def pause_flow(context: MoveContext, plan: MovePlan, before: Outlook) -> MoveProgress:
-    """Pause the flow from the source, seal its copies, and forecast the loss that is final now.
+    """Pause the flow from the source, seal its copies, and forecast the now final loss.
 
     Safe to repeat. After a crash the flow stays paused: hold again, or release.
 
     Args:
         context: the flows; the source is never queried.
         plan: the move.
-        before: the look that found nothing in the way of the move.
+        before: the look that found no blocking condition.
 
     Raises:
         SrmError: the target does not answer.
     """
-    # RTO counts from here, by the clock that stamps all that clients say.
+    # RTO counts from here, by the clock that stamps clients' acknowledgements.
     begun_ms = context.now_ms()
     stamp = context.target.compacted_topic(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
     flow, switch = plan.request.flow, _switch(context)
@@ -52,7 +52,7 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: Outlook) -> MovePro
         log.warning("move %s: %s", plan.move_id, note)
     chosen = MoveScope(plan.topics, plan.group_names)
     final = read_outlook(context, plan.request, chosen=chosen)
-    # The seals are the newest records of the copies now: rates are those of before.
+    # The seals are now the newest records of the copies, so rates come from the earlier look.
     final = replace(final, recent=before.recent, newest=before.newest)
     forecast = replace(final.forecast(context.now_ms()), notes=notes)
     return MoveProgress(
@@ -66,22 +66,22 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: Outlook) -> MovePro
 
 
 def require_pause(context: MoveContext, plan: MovePlan) -> None:
-    """Refuse to go where the flow has gone on since the hold: somebody has let it.
+    """Refuse to go if the flow was resumed since the hold.
 
     Raises:
-        ConflictError: the pause is not there, or this move does not rely on it.
+        ConflictError: the flow is not paused, or this move does not rely on the pause.
         SrmError: the target does not answer.
     """
     standing = standing_pause(context.forward)
     if standing is None or plan.move_id not in standing.moves:
         raise ConflictError(
-            f"flow {plan.request.flow} is not paused for move {plan.move_id} any more, somebody "
-            f"has settled or released it: release the move and hold again, or plan it anew"
+            f"flow {plan.request.flow} is no longer paused for move {plan.move_id}, it was "
+            f"settled or released: release the move and hold again, or plan it again"
         )
 
 
 def resume_flow(context: MoveContext, plan: MovePlan) -> None:
-    """Let the flow go on that this move has paused, if no other move relies on the pause.
+    """Resume the flow that this move has paused, if no other move relies on the pause.
 
     Raises:
         SrmError: the target does not answer.

@@ -1,4 +1,4 @@
-"""One look at a move: read the clusters, decide by the gate, remember what the next look needs."""
+"""One look at a move: read the clusters, check the gate, keep the state for the next look."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from srm.errors import GateClosedError
 
 @dataclass(frozen=True)
 class Look:
-    """What the gate was asked with, its answer, the move's progress, and what it was read from.
+    """Facts for the gate, its answer, the move's progress, and the clusters that were read.
 
-    ``seen`` is what the next look of this process needs, ``rested``: all that has to rest on the
-    source did so for long enough.
+    ``seen``: state for the next look of this process.
+    ``rested``: topics and commits on the source have been quiet for long enough.
     """
 
     facts: GateFacts
@@ -46,7 +46,7 @@ class Look:
 
 
 def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
-    """Read the clusters, decide, and remember in this process what the next look needs."""
+    """Read the clusters, decide, and keep the state for the next look in this process."""
     clusters = read_facts(context, plan.request, plan.topics, plan.group_names)
     now, clock = context.now_ms(), context.monotonic()
     facts = GateFacts(
@@ -103,7 +103,7 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
 
 
 def patient_look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
-    """Look; where only the watch is too short, which another process began, look twice."""
+    """Look; look twice if only the time of watching, begun by another process, is too short."""
     seen = look(context, plan, progress)
     facts, clock = seen.facts, context.monotonic()
     only_too_short = len(seen.status.blocking) == len(facts.moving) and not any(
@@ -131,10 +131,11 @@ def first_look(context: MoveContext, clusters: MoveFacts) -> Observation:
 def _take_over(
     context: MoveContext, plan: MovePlan, progress: MoveProgress, clusters: MoveFacts
 ) -> Observation:
-    """Begin to watch the source after another process, with what that one has noted.
+    """Take over watching the source from another process, with its note.
 
-    What has not moved since a note that vouches for it has rested for long enough. What has moved
-    did so during the hold: the process before may have known who writes so slowly.
+    If nothing has moved since a note with the same fingerprint, all has been quiet for long enough.
+    Otherwise records were written during the hold, maybe by a slow writer that only the earlier
+    process knew, so all topics count as having unknown writers.
     """
     seen, note = first_look(context, clusters), MoveStore(context).note(plan.move_id)
     if note is None or note.attempt != progress.attempt:
@@ -146,10 +147,10 @@ def _take_over(
 
 
 def _marks(clusters: MoveFacts) -> dict[str, dict[str, int]]:
-    """Offsets on the source that rest once all its clients have stopped, by subject.
+    """Return the source offsets that no longer move once all clients have stopped, by subject.
 
-    Commits count where the group had no members when they were read, and no transaction has still
-    to decide any.
+    Commits are included if the group had no members when they were read and none is pending in a
+    transaction.
     """
     marks: dict[str, dict[str, int]] = {}
     for place, end in clusters.original_ends().items():
@@ -161,14 +162,14 @@ def _marks(clusters: MoveFacts) -> dict[str, dict[str, int]]:
 
 
 def commits_of(clusters: MoveFacts, group: str) -> dict[str, int]:
-    """Commits of a group on the source, of the topics that move."""
+    """Return the commits of a group on the source, for the moving topics."""
     topics = {pair.topic for pair in clusters.pairs}
     found = clusters.source.committed.get(group, {})
     return by_name({place: offset for place, offset in found.items() if place.topic in topics})
 
 
 def address_of_target(context: MoveContext) -> str:
-    """Return the bootstrap servers that clients are to be pointed to."""
+    """Return the bootstrap servers that clients should use."""
     return context.forward.config.redirect.addresses.get(context.target.alias, "")
 
 
@@ -193,7 +194,7 @@ def _asks(
 
 
 def by_name(offsets: Mapping[TopicPartition, int]) -> dict[str, int]:
-    """Key offsets as progress keeps them."""
+    """Return offsets by partition name, as progress stores them."""
     return {str(tp): offset for tp, offset in offsets.items()}
 
 
@@ -204,9 +205,9 @@ def _moving(
     doubted: Collection[str],
     clock: float,
 ) -> dict[str, int]:
-    """Topics that may have grown within the quiet time, with the offsets since the hold.
+    """Return topics that may have grown within the quiet time, with the offsets since the hold.
 
-    0 for those that this process has not seen to grow, or not watched for long enough.
+    0 for topics that this process has not seen growing, or has not watched for long enough.
     """
     moving = {}
     for topic in plan.topics:
@@ -237,17 +238,17 @@ def _readers(plan: MovePlan, seen: Observation, clock: float) -> Iterator[str]:
         places = sorted(place for place, at in moved.items() if clock - at < patience_s)
         if places:
             yield (
-                f"group {group} has no members on {request.source}, and its commits of "
-                f"{some(places)} move: a consumer that assigns partitions by itself "
-                f"(assign(), Flink, Spark) still reads there, stop it"
+                f"group {group} has no members on {request.source}, but its commits of "
+                f"{some(places)} change: stop the consumer that still reads there with "
+                f"manual assignment (assign(), Flink, Spark)"
             )
 
 
 def require(reasons: tuple[str, ...], plan: MovePlan, what: str) -> None:
-    """Raise the reasons why a step may not be done yet, if there are any.
+    """Raise if there are reasons against a step.
 
     Raises:
-        GateClosedError: there are.
+        GateClosedError: with the reasons.
     """
     if reasons:
         raise GateClosedError(f"move {plan.move_id}: {what} yet: {'; '.join(few(reasons))}")

@@ -1,4 +1,4 @@
-"""Hold the clients of a move, and renew what holds them."""
+"""Hold of the clients of a move, and its renewal."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from srm.errors import ConflictError, SrmError
 log = logging.getLogger(__name__)
 
 _FORGET_MS = 3_600_000
-"""Clients that have said nothing for so long are gone; their ids may never come back."""
+"""Acknowledgements of clients that are silent for this long are deleted."""
 
 
 def hold(context: MoveContext, move_id: str) -> MoveProgress:
-    """Tell all clients of the move to stop, finish and leave. RTO counts from here.
+    """Hold all clients of the move: they stop, finish and leave. RTO counts from here.
 
-    Both clusters are looked at first: what stands in its way now stops the move before any client
-    is touched. Repeated, it renews the hold. A move that has sent its clients to the target is left
-    as it is. An unplanned move gives its source up: it asks and writes the target alone.
+    Both clusters are read first, so that blocking conditions stop the move before it affects any
+    client. Repeated, it renews the hold. A decided move is not changed. An unplanned move abandons
+    its source: it reads and writes only the target.
 
     Raises:
-        NotFoundError: there is no such move.
+        NotFoundError: the move does not exist.
         ConflictError: something blocks it, settings changed since the plan, or a redirector has not
             confirmed the hold, which may be released or held again.
-        UnavailableError: a cluster does not answer that is needed.
+        UnavailableError: a required cluster does not answer.
     """
     plan, progress = MoveStore(context).load(move_id)
     if progress.is_decided:
@@ -56,10 +56,12 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
                 renew(registers, plan, context.now_ms())
             elif not known.is_decided:
                 if started is None or known.rank != progress.rank:
-                    raise ConflictError(f"move {move_id} was released meanwhile: hold it again")
+                    raise ConflictError(
+                        f"move {move_id} was released in the meantime: hold it again"
+                    )
                 if registers.plan(move_id) != plan:
                     raise ConflictError(
-                        f"move {move_id} was planned again meanwhile: hold it again"
+                        f"move {move_id} was planned again in the meantime: hold it again"
                     )
                 _start(registers, plan, started, context.now_ms())
             return registers.progress(move_id)
@@ -69,7 +71,7 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
         return held
     if missing := call_redirectors(context, plan, meanwhile=lambda: _renew_once(context, plan)):
         raise ConflictError(
-            f"move {move_id}: {missing[0]}; nothing has moved: mend that and hold again, "
+            f"move {move_id}: {missing[0]}; nothing has moved. Fix this and hold again, "
             f"or 'srm failover release {move_id}'"
         )
     log.info("move %s: clients of %s are held", move_id, ", ".join(plan.topics))
@@ -97,18 +99,18 @@ def renew(
 ) -> int | None:
     """Write a higher beat on the target, then on the source, with the progress if it is given.
 
-    Never the beat of an earlier process: clients may have counted it for long. A move that holds
-    no client is left alone.
+    Always higher than the beat of an earlier process, whose lease clients may already count. A move
+    that holds no client is not changed.
 
     Returns:
-        The time of the beat by the target's broker, None where it stamps no records.
+        The time of the beat by the target's broker, None if it does not stamp records.
     """
     known = registers.progress(plan.move_id)
     if known.step not in HELD:
         return None
     attempt = attempt_of(plan, known.attempt)
     beat = max(_beats(registers.routes, attempt), default=0) + 1
-    # A hold that was killed between the clusters is finished by this.
+    # This finishes a hold that was killed between its writes to the two clusters.
     noted = [known.at("held", now_ms)] if known.step == "holding" else []
     stamp = registers.tables("target").holds.get((plan.move_id, known.attempt))
     if known.hold_stamp_ms is None and stamp is not None:
@@ -124,7 +126,7 @@ def renew(
 
 
 def renew_now(context: MoveContext, plan: MovePlan) -> None:
-    """Renew the hold of a move, in a transaction of its own; a source that is away gets it later.
+    """Renew the hold of a move in its own transaction; an unavailable source gets it later.
 
     Raises:
         UnavailableError: the target does not answer.
@@ -139,12 +141,12 @@ def renew_now(context: MoveContext, plan: MovePlan) -> None:
 def _renew_once(context: MoveContext, plan: MovePlan) -> None:
     try:
         renew_now(context, plan)
-    except SrmError as error:  # go has a renewal of its own, and asks whether the hold stands
+    except SrmError as error:  # go renews the hold too, and checks that it is in force
         log.warning("the hold of move %s was not renewed: %s", plan.move_id, error)
 
 
 def attempt_of(plan: MovePlan, generation: int) -> Attempt:
-    """Describe an attempt of a planned move to whoever tells its clients."""
+    """Return the attempt of a move that redirectors send to its clients."""
     ends = plan.request.source, plan.request.target
     return Attempt(plan.move_id, subjects(plan), *ends, generation, defaults(plan))
 
@@ -152,12 +154,12 @@ def attempt_of(plan: MovePlan, generation: int) -> Attempt:
 def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
     if plan.fingerprint != config_fingerprint(context):
         raise ConflictError(
-            f"settings of {plan.request.flow} or its opposite changed since move {plan.move_id} "
+            f"settings of {plan.request.flow} or its reverse changed since move {plan.move_id} "
             f"was planned: plan it again"
         )
     if not plan.topics and not plan.group_names:
         raise ConflictError(f"move {plan.move_id} cannot start: {'; '.join(few(plan.blocking))}")
-    # The topics and groups were chosen, and shown, when the move was planned: a new one waits.
+    # The plan has chosen and shown the topics and groups; new ones do not move.
     pinned = replace(plan.request, topics=plan.topics, groups=plan.group_names)
     chosen = MoveScope(plan.topics, plan.group_names)
     fresh = findings(context, pinned, plan.move_id, chosen)
@@ -176,13 +178,13 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
 def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: int) -> None:
     """Write the first records of a new attempt, the source's before the target's.
 
-    The source is what all moves of its clients share, whatever their targets: who holds is found
-    there, and nothing was written elsewhere by whoever is refused.
+    All moves of its clients share the source, whatever their targets. So it shows a competing hold,
+    and a refused move has written nothing elsewhere.
     """
     routes, known = registers.routes, registers.progress(plan.move_id)
     concerned = {subject: routes.get(subject) for subject in (*subjects(plan), *defaults(plan))}
     unplanned = plan.request.is_unplanned
-    if not unplanned:  # which takes over from whatever holds
+    if not unplanned:  # an unplanned move takes over from any hold
         _require_free(concerned, plan)
     generation = next_generation(concerned.values(), known.attempt, unplanned=unplanned)
     attempt = attempt_of(plan, generation)
@@ -197,14 +199,14 @@ def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: 
 
 
 def _require_free(concerned: Mapping[str, Route | None], plan: MovePlan) -> None:
-    """Check once more what the plan has checked: another move may have come in between."""
+    """Repeat the route checks of the plan: another move may have started since."""
     for subject, route in concerned.items():
         if reason := route_problem(subject, route, plan.request, plan.move_id):
             raise ConflictError(f"move {plan.move_id} cannot start: {reason}")
 
 
 def _silent(tables: ControlTables, attempt: Attempt, now_ms: int) -> list[bytes]:
-    """Keys of what clients of this move have said long ago, by the broker's clock."""
+    """Return the keys of old acknowledgements of this move's clients, by the broker's clock."""
     prefixes = tuple(f"ack:{subject}:".encode() for subject in attempt.subjects)
     return [
         key

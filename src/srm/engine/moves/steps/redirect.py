@@ -1,6 +1,6 @@
-"""How the clients of a move are told to stop and where to continue.
+"""Redirection of the clients of a move: by routing records, and by other redirectors.
 
-By routing records, in the transaction of a step; and by calls of others, after it is durable.
+Routing records are part of a step's transaction; other redirectors are called after its commit.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from srm.domain.moves.routing.routes import Route
 from srm.engine.moves.control.move_records import MoveContext
 
 LEASE_MS: Final = 60_000
-"""For how long a client waits without a sign of whoever holds it."""
+"""Lease of a hold: how long a client waits without a renewal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt of a move: whose clients, on which cluster they are, and its number.
+    """One attempt of a move: its number, clients and clusters.
 
-    ``defaults`` are subjects of clients that nothing holds and go with the others.
+    ``defaults``: subjects of clients that are not held but redirected with the others.
     """
 
     move_id: str
@@ -34,10 +34,10 @@ class Attempt:
 
 
 class RoutingRedirector:
-    """Routing records, which srm.client and others follow; the steps write what it returns."""
+    """Maker of routing records, which srm.client and others follow; the steps write them."""
 
     def hold(self, attempt: Attempt, beat: int, now_ms: int) -> Mapping[str, Route]:
-        """Stop the clients, or renew the hold with a higher beat."""
+        """Return the routes that stop the clients, or renew the hold with a higher beat."""
         route = Route(
             attempt.generation,
             attempt.source,
@@ -50,12 +50,12 @@ class RoutingRedirector:
         return dict.fromkeys(attempt.subjects, route)
 
     def release(self, attempt: Attempt, now_ms: int) -> Mapping[str, Route]:
-        """Let the clients continue where they were."""
+        """Return the routes that let the clients continue on the source."""
         route = Route(attempt.generation, attempt.source, "go", attempt.move_id, now_ms)
         return dict.fromkeys(attempt.subjects, route)
 
     def go(self, attempt: Attempt, now_ms: int, decided_ms: int = 0) -> Mapping[str, Route]:
-        """Send the clients to the target; ``decided_ms`` is the broker's time, if unplanned."""
+        """Return the routes to the target; ``decided_ms`` is the broker's time, if unplanned."""
         route = Route(
             attempt.generation,
             attempt.target,
@@ -69,14 +69,14 @@ class RoutingRedirector:
 
 
 ROUTING: Final = RoutingRedirector()
-"""The redirector that every move has, before all others."""
+"""The redirector that every move has, as the first one."""
 
 
 def redirectors_of(context: MoveContext, request: MoveRequest) -> tuple[RedirectKind, ...]:
-    """Return who tells the clients of a move: as it asks for, or as configured."""
+    """Return the redirectors of a move: those of the request, or the configured ones."""
     return request.redirect or context.forward.config.redirect.kinds
 
 
 def fence_of(context: MoveContext, request: MoveRequest) -> FenceKind:
-    """Return what keeps others from writing to the source: as asked for, or as configured."""
+    """Return the fence of the source: that of the request, or the configured one."""
     return request.fence or context.forward.config.redirect.fence

@@ -1,7 +1,7 @@
-"""Call the redirectors of a move that are not routing records, when a step is durable.
+"""Calls of a move's redirectors other than routing records, after the commit of a step.
 
-A call is made at least once: what it has confirmed is in the move's progress, so that whoever
-repeats a step repeats only what is not confirmed. Nothing is assumed of the source: it may be away.
+Calls are made at least once. The move's progress holds the confirmations, so a repeated step
+repeats only unconfirmed calls. The source may be unavailable.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ log = logging.getLogger(__name__)
 
 _RENEW_S: Final = LEASE_MS / 3000
 _GRACE_S: Final = 10.0
-"""For a call that does not keep to its own limit."""
+"""Extra time for a call that exceeds its own limit."""
 
-_ASKED: Final = CallResult(done=True, said="people are asked")
+_ASKED: Final = CallResult(done=True, said="operators are prompted")
 
 
 def call_redirectors(
@@ -51,19 +51,19 @@ def call_redirectors(
     again_after_ms: int = 0,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> tuple[str, ...]:
-    """Tell the redirectors what is in force for the clients, in order, and keep what they confirm.
+    """Call the redirectors in order with the step in force, and store their confirmations.
 
-    A hold stops at the first one that fails; else all are called. An unplanned move
-    tells its go alone.
+    A hold stops at the first failure; for other steps all are called. An unplanned move sends only
+    its go.
 
     Args:
         context: the clusters.
         plan: of the move.
-        again_after_ms: leave one alone that has failed more recently than that.
-        meanwhile: called from time to time while one takes long: a hold has to be renewed.
+        again_after_ms: skip a redirector that has failed more recently than that.
+        meanwhile: called periodically during a long call, to renew the hold.
 
     Returns:
-        Of each that has not confirmed, how that is.
+        A message for each redirector that has not confirmed.
     """
     if len(plan.redirect) == 1:
         return ()
@@ -72,7 +72,7 @@ def call_redirectors(
         progress = MoveStore(context).progress(plan.move_id)
         step, attempt = step_in_force(progress.step), progress.attempt
         if step is None or (plan.request.is_unplanned and step != "go"):
-            return ()  # nobody is waited for, so nobody was told to hold
+            return ()  # an unplanned move waits for no client, so no hold was sent
         missing = to_call(plan.redirect, progress.calls, attempt, step)
         todo = [
             kind
@@ -89,7 +89,7 @@ def call_redirectors(
 def _call_while_in_force(
     context: MoveContext, plan: MovePlan, kind: RedirectKind, meanwhile: Callable[[], None]
 ) -> None:
-    """Call a redirector with what is in force; after a later move, have that one call it again."""
+    """Call a redirector with the step in force; call it again for a later move, if there is one."""
     called = False
 
     def make(now: InForce) -> None:
@@ -107,11 +107,11 @@ def _call_while_in_force(
 
 
 def _call_for_later(context: MoveContext, move_id: str, kind: RedirectKind) -> None:
-    """Make a call of a later move again: that of this one may have come after it."""
+    """Repeat a call of a later move: this move's call may have come after it."""
     plan, progress = MoveStore(context).load(move_id)
     between, step = between_same(context, plan), step_in_force(progress.step)
     if step is None or between is None:
-        log.warning("redirector %s was called late: see what move %s needs of it", kind, move_id)
+        log.warning("redirector %s was called late: check that it follows move %s", kind, move_id)
         return
     late = "a call of an earlier move came after this one"
     _keep(between, plan, (progress.attempt, step), kind, "failed", late)
@@ -119,7 +119,7 @@ def _call_for_later(context: MoveContext, move_id: str, kind: RedirectKind) -> N
 
 
 def order_of(context: MoveContext, plan: MovePlan, attempt: int, step: CallStep) -> RedirectOrder:
-    """Say what a redirector is told of a step."""
+    """Return the order of a step for a redirector."""
     request, config = plan.request, context.forward.config
     places = config.redirect.addresses
     return RedirectOrder(
@@ -153,7 +153,7 @@ def _call(
     if kind == "manual":
         answer = _ASKED
     elif caller is None:
-        answer = CallResult(done=False, said=f"it is not set up here for {plan.request.flow}")
+        answer = CallResult(done=False, said=f"it is not configured here for {plan.request.flow}")
     else:
         answer = _await(caller, order_of(context, plan, attempt, step), meanwhile)
     level = logging.INFO if answer.done else logging.WARNING
@@ -175,7 +175,7 @@ def _keep(
         def keep() -> None:
             known = registers.progress(plan.move_id)
             if asked != (known.attempt, step_in_force(known.step)):
-                return  # what is in force now is called after this
+                return  # the step now in force is called next
             ours = {k: one for k, one in known.calls.items() if k.startswith(f"{attempt}/")}
             calls = {**ours, call_key(attempt, step, kind): call}
             for side in SIDES if calls != known.calls else ():
@@ -186,7 +186,7 @@ def _keep(
 
 def _await(caller: Caller, order: RedirectOrder, meanwhile: Callable[[], None]) -> CallResult:
     cancelled, answers = threading.Event(), list[CallResult]()
-    within = copy_context()  # the span of the step, for whoever is called
+    within = copy_context()  # the span of the step, for the redirector
     thread = threading.Thread(
         target=lambda: answers.append(within.run(caller.call, order, cancelled)),
         name=f"srm-{order.key}",

@@ -26,7 +26,7 @@ from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableErro
 log = logging.getLogger(__name__)
 
 Around = Callable[[RunStep], AbstractContextManager[object]]
-"""Makes a context that a step is done in: a span of a trace, for one."""
+"""Returns a context manager to run a step in, for example a span of a trace."""
 
 _SENDING: Final[tuple[RunStep, ...]] = ("apply", "go")
 _POLL_S = 0.5
@@ -35,7 +35,7 @@ _LOOKS_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """What to show: the step that runs, and what was last seen of it."""
+    """Progress for display: the running step and its latest status."""
 
     step: RunStep
     sync: SyncStatus | None = None
@@ -53,14 +53,14 @@ def carry_out(
     poll_seconds: float = _POLL_S,
     around: Around = _alone,
 ) -> MoveReport:
-    """Run a planned move from hold to report; one that was interrupted continues.
+    """Run a planned move from hold to report; an interrupted move continues.
 
-    Whatever ends it before clients are sent away (an error, the time limit, Ctrl-C) releases the
-    hold. Groups that do not resume in time are in the report, not an error. Each step is done in a
-    context of the caller's, ``around`` it.
+    An error, the time limit or Ctrl-C before clients are redirected releases the hold. Groups that
+    do not resume in time are named in the report; they are not an error. Each step runs in the
+    caller's context manager ``around``.
 
     Raises:
-        NotFoundError: there is no such move.
+        NotFoundError: the move does not exist.
         ConflictError: something blocks it.
         GateClosedError: it was not synchronised within its time limit; clients were released.
     """
@@ -80,13 +80,13 @@ def carry_out(
 def apply_and_go(context: MoveContext, move_id: str, around: Around = _alone) -> MoveProgress:
     """Apply the offsets of a move that is ready and send its clients to the target.
 
-    A record that a slow writer adds at this moment closes the gate again: it is waited for, but
-    only as long as that takes to settle, twice the longest quiet time and a few looks.
+    A record that a slow writer adds now closes the gate again. The call waits for it to reopen for
+    at most twice the longest quiet time, plus a few looks.
 
     Raises:
-        NotFoundError: there is no such move.
-        GateClosedError: it does not open; clients stay where they are.
-        ConflictError: what was written is not what is there.
+        NotFoundError: the move does not exist.
+        GateClosedError: the gate does not open; clients stay where they are.
+        ConflictError: the offsets read back differ from those written.
     """
     plan = MoveStore(context).plan(move_id)
     quiet = max(plan.request.quiet_seconds, plan.request.slow_writer_seconds)
@@ -99,7 +99,7 @@ def apply_and_go(context: MoveContext, move_id: str, around: Around = _alone) ->
 
 
 class _Run:
-    """The steps of one move, and what each hands to the next."""
+    """The steps of one move, and the state between them."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class _Run:
         hold(self._context, self._plan.move_id)
 
     def _wait(self) -> None:
-        """Look until the move is ready; a cluster that is away for a moment only delays."""
+        """Look until the move is ready; a cluster that is briefly unavailable only delays it."""
         plan = self._plan
         if plan.request.is_unplanned:
             return
@@ -158,7 +158,7 @@ class _Run:
                 if status.timed_out or time.monotonic() > self._deadline:
                     raise GateClosedError(
                         f"move {plan.move_id} was not synchronised within "
-                        f"{plan.request.wait_seconds:g} s, clients stay on "
+                        f"{plan.request.wait_seconds:g} s; clients stay on "
                         f"{plan.request.source}: {'; '.join(few(status.blocking))}"
                     )
             self._pause.wait(self._poll_seconds)
@@ -182,9 +182,9 @@ class _Run:
         self._apply()
 
     def _until_open(self, call: Callable[[], None], wait: Callable[[], None]) -> None:
-        """Repeat what the gate refuses, after waiting again, while the hold and the time last.
+        """Wait and call again while the gate refuses, until the hold or the time limit ends.
 
-        The gate is asked at each step, and may close between two of them: a writer that is slow.
+        Each step checks the gate; a slow writer may close it between two steps.
         """
         while True:
             try:
@@ -210,7 +210,7 @@ class _Run:
 
 
 def _why(error: BaseException) -> str:
-    """Say what ended a move; empty where somebody interrupted it: what it waited for says more."""
+    """Return the error that ended a move; empty if interrupted, then its last wait says more."""
     if isinstance(error, SrmError):
         return str(error)
     return f"{type(error).__name__}: {error}" if isinstance(error, Exception) else ""

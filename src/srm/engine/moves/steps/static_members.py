@@ -1,4 +1,4 @@
-"""Static members (KIP-345) stay in their group when they leave, until their session times out."""
+"""Removal of static members (KIP-345), which stay in their group until their session times out."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from srm.errors import AuthorizationError
 log = logging.getLogger(__name__)
 
 _GRACE_MS = 5_000
-"""For members that do not say that they have left."""
+"""Time to commit for members that do not acknowledge the hold."""
 
 
 def remove_static_members(context: MoveContext, plan: MovePlan, look: Look) -> None:
-    """Take static members out of held groups, each once: the gate need not wait for their session.
+    """Remove static members from held groups, each once, so that the gate does not wait for them.
 
-    Only when they had time to commit: each has said that it is held, or some seconds have passed.
-    One that still runs joins again, and then the gate names it.
+    Only after they had time to commit: each has acknowledged the hold, or some seconds have passed.
+    A member that still runs joins again, and the gate reports it.
     """
     removed = set(look.seen.removed)
     waiting: dict[str, list[str]] = {}
@@ -41,7 +41,7 @@ def remove_static_members(context: MoveContext, plan: MovePlan, look: Look) -> N
         for group in sorted(held - done):
             _remove(context, group, waiting[group])
         for group in sorted(done - held):
-            log.warning("group %s was not held any more: its static members join again", group)
+            log.warning("group %s was no longer held: its static members join again", group)
         done.update(held)
 
     bring_about(context, plan, make)

@@ -1,6 +1,6 @@
-"""Wait and apply: the steps of a move between its hold and its go, and a look that writes nothing.
+"""Wait and apply, the steps of a move between its hold and its go, and a read-only status.
 
-Each takes a move id, looks at the clusters again and can be repeated after a crash at any point.
+Each takes a move id, reads the clusters again and can be repeated after a crash at any point.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _RENEWED_AFTER = 1 / 3  # of a lease
 
 
 def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
-    """Look once whether the move is synchronised, and renew the hold when it is time to.
+    """Check once if the move is synchronised, and renew the hold when due.
 
     ``ready`` means that :func:`apply` may be called. Repeat until then, or until ``timed_out``. A
-    move that has sent its clients to the target is ready.
+    decided move is ready.
 
     Raises:
-        NotFoundError: there is no such move.
-        ConflictError: it was released: nobody is held for it any more.
+        NotFoundError: the move does not exist.
+        ConflictError: it was released, so it no longer holds clients.
     """
     store = MoveStore(context)
     plan, progress = store.load(move_id)
@@ -50,7 +50,7 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
         return open_gate(plan)
     if progress.step == "released":
         raise ConflictError(
-            f"move {move_id} was released meanwhile, clients stay on {plan.request.source}: "
+            f"move {move_id} was released, clients stay on {plan.request.source}: "
             "hold it again, or plan another one"
         )
     if plan.request.is_unplanned:
@@ -68,10 +68,10 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
 
 
 def status(context: MoveContext, move_id: str) -> SyncStatus:
-    """Look once how far a move is; nothing is written, the hold is not renewed.
+    """Return the status of a move; nothing is written, the hold is not renewed.
 
     Raises:
-        NotFoundError: there is no such move.
+        NotFoundError: the move does not exist.
     """
     plan, progress = MoveStore(context).load(move_id)
     if progress.is_decided:
@@ -84,12 +84,12 @@ def status(context: MoveContext, move_id: str) -> SyncStatus:
 def apply(context: MoveContext, move_id: str) -> SyncStatus:
     """Write the translated offsets on the target, read them back, and return the gate's answer.
 
-    A move that has sent its clients to the target is left as it is.
+    A decided move is not changed.
 
     Raises:
-        NotFoundError: there is no such move.
+        NotFoundError: the move does not exist.
         GateClosedError: it is not synchronised; nothing was written.
-        ConflictError: what was written is not what is there, or the hold is over.
+        ConflictError: the offsets read back differ from those written, or the hold is over.
     """
     plan, progress = MoveStore(context).load(move_id)
     if progress.is_decided:
@@ -112,10 +112,10 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
 
 
 def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> SyncStatus:
-    """Set each group to its last known place, and note the groups that cannot be set.
+    """Set each group to its last known position, and record the groups that cannot be set.
 
-    A group that cannot be set (it has members on the target already, its coordinator refuses) does
-    not keep the others from continuing.
+    A group that cannot be set (it already has members on the target, or its coordinator refuses)
+    does not block the others.
     """
     if progress.step not in HELD:
         raise GateClosedError(f"move {plan.move_id} is {progress.step}: hold first")
@@ -151,10 +151,10 @@ def _keep(
     known = registers.progress(plan.move_id)
     if known.attempt != progress.attempt or known.step not in HELD:
         raise ConflictError(
-            f"move {plan.move_id} is {known.step} by now, its hold is over: look at "
+            f"move {plan.move_id} is now {known.step} and its hold is over: see "
             f"'srm failover status {plan.move_id}'"
         )
-    # What redirectors have confirmed since the clusters were looked at is not lost.
+    # Keep confirmations of redirectors since the look at the clusters.
     renew(registers, plan, context.now_ms(), replace(progress, calls=known.calls))
 
 
@@ -176,17 +176,17 @@ def apply_positions(
     attempt: int,
     positions: Mapping[str, Iterable[PartitionMove]],
 ) -> tuple[SyncDecision, ...]:
-    """Write where the groups of an attempt continue; what became of each place is returned.
+    """Write the offsets where groups of an attempt continue; return the result for each partition.
 
-    Also of what is in place: a run that was killed may have left its ledger unsettled. Where
-    another process decides the move at the same time, its offsets count. A group that a later move
-    leads is left alone; what came too late is srm's own by the ledger: the next sync replaces it.
+    Offsets already in place are included: a killed run may have left its ledger unsettled. If
+    another process decides the move concurrently, its offsets count. A group that follows a later
+    move is skipped. The ledger marks late writes as srm's own, so the next sync replaces them.
 
     Args:
         context: the clusters.
         plan: of the move, whose id the ledger gets.
         attempt: its attempt.
-        positions: by group; those without an offset to write are left out.
+        positions: by group; positions without an offset to write are left out.
 
     Raises:
         SrmError: the target does not answer.
@@ -225,9 +225,9 @@ def _outcome(one: SyncDecision) -> str:
 
 
 def _is_due(plan: MovePlan, seen: Look, now_ms: int) -> bool:
-    """Whether a third of the lease has passed on any cluster, by the writers' clocks.
+    """Return True if a third of the lease has passed on any cluster, by the writers' clocks.
 
-    A clock that is wrong makes for early or late renewals; go has a renewal of its own.
+    A wrong clock causes early or late renewals; go renews by itself.
     """
     times = [
         route.time_ms
@@ -239,9 +239,9 @@ def _is_due(plan: MovePlan, seen: Look, now_ms: int) -> bool:
 
 
 def _noting_forecast(seen: Look, now_ms: int) -> MoveProgress:
-    """Remember what applying will cost, while it can be seen: afterwards all offsets are ours.
+    """Record the records to read again or skip before applying, and the end of the wait.
 
-    The wait is over: that is noted with it.
+    After applying they are not visible: all offsets are srm's own.
     """
     before, groups = seen.progress, seen.facts.groups
     return before.noting(

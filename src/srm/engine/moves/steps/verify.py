@@ -1,4 +1,4 @@
-"""After go: look whether the groups work on the target, and what is still written to the source."""
+"""Verification after go: groups that work on the target, and writes to the source."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from srm.errors import ConflictError, UnavailableError
 log = logging.getLogger(__name__)
 
 _FIRST_RECORD_MS: Final = 10_000
-"""For so long a group that has members is waited for until it has processed something. Twice what
-a plain consumer waits before it commits by itself; what comes later is found by the watch."""
+"""How long to wait for a group with members to process a record: twice the default of
+auto.commit.interval.ms. The residue watch finds later ones."""
 
 _CALL_AGAIN_MS: Final = 5_000
 _MOST_MEMBERS: Final = 20
@@ -41,12 +41,13 @@ _MOST_MEMBERS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class VerifyStatus:
-    """What one look after go has found.
+    """Result of one look after go.
 
-    ``done``: every group that had members at the hold has resumed, and has processed something
-    where there is something to process, or was given the time to. ``waiting`` says for what the
-    others are waited. ``residue`` are records written to the source after go, by topic. ``asks``
-    are what people have still to do for clients that nothing redirects.
+    ``done``: every group with members at the hold has resumed. It has also processed a record,
+    unless there is none or the time limit is over.
+    ``waiting``: what the move still waits for.
+    ``residue``: records written to the source after go, by topic.
+    ``asks``: what operators still have to do for clients without a redirector.
     """
 
     move_id: str
@@ -60,30 +61,30 @@ class VerifyStatus:
 
 
 def verify(context: MoveContext, move_id: str) -> VerifyStatus:
-    """Look once whether the groups resumed where planned, and what was written to the source.
+    """Check once that the groups resumed where planned, and count writes to the source.
 
     Redirectors that have not confirmed the go are called again. Repeat until ``done`` or
-    ``timed_out``; what was seen is remembered.
+    ``timed_out``; the findings are stored.
 
     Raises:
-        NotFoundError: there is no such move.
+        NotFoundError: the move does not exist.
         ConflictError: its clients have not been sent to the target.
     """
     plan, progress = MoveStore(context).load(move_id)
     if not progress.is_decided:
         raise ConflictError(
-            f"move {move_id} is at step {progress.step}: there is nothing to verify before go"
+            f"move {move_id} is at step {progress.step}; verify works only after go"
         )
     unconfirmed = call_redirectors(context, plan, again_after_ms=_CALL_AGAIN_MS)
     if len(plan.redirect) > 1:
-        progress = MoveStore(context).progress(move_id)  # with what they have confirmed
+        progress = MoveStore(context).progress(move_id)  # with their confirmations
     now = context.now_ms()
     seen = observe(context, plan, progress, plan.group_names)
     noted = seen.progress
     elapsed = max(0, now - noted.times_ms.get("gone", now)) / 1000
     in_time = elapsed <= plan.request.resume_seconds
     absent = tuple(_absent(plan, noted))
-    # Who is there and has nothing to show when the time is over is no failure of the move.
+    # A group that is present but has processed nothing in time is not a failure of the move.
     waiting = absent + ((*_idling(plan, seen), *unconfirmed) if in_time else ())
     if not waiting or not in_time:
         noted = look_for_stragglers(context, plan, seen)
@@ -105,7 +106,7 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
 
 @dataclass(frozen=True, slots=True)
 class _AtBroker:
-    """What the target's broker says of groups: which have members, and their offsets."""
+    """Groups as the target's broker reports them: those with members, and all offsets."""
 
     active: frozenset[str]
     offsets: Mapping[str, Mapping[str, int]]
@@ -124,10 +125,10 @@ class _AtBroker:
 
 @dataclass(frozen=True)
 class VerifyLook:
-    """One look after go: the progress with what is new, or as it was, and the time of the look.
+    """One look after go: the progress, updated if there is news, and the time of the look.
 
-    ``clock_ms`` is by the clock that stamped the hold. ``ours`` are the groups that no later move
-    has routed.
+    ``clock_ms``: by the clock that stamped the hold.
+    ``ours``: groups that no later move has routed.
     """
 
     progress: MoveProgress
@@ -139,13 +140,13 @@ def observe(
     context: MoveContext, plan: MovePlan, progress: MoveProgress, groups: Collection[str]
 ) -> VerifyLook:
     """Look at some groups of a move after go, and at its source; nothing is written."""
-    # Before the routes: what was written while they were still this move's is residue. And before
-    # the clock is read and the clients are heard: what is seen here was there at that time.
+    # Before the routes: records written while they were still this move's are residue. And before
+    # the clock and the acknowledgements: findings here existed at that time.
     ends = _source_ends(context, plan)
     there = _AtBroker.read(context, groups)
     arrivals = Arrivals(context, plan, progress, ask_clock=bool(groups))
     now = context.now_ms()
-    # What a source that was given up has got since is found when it returns.
+    # Records written to an abandoned source since are found when it returns.
     watched = not plan.request.is_unplanned and not progress.residue_over
     ours = arrivals.producers_are_ours and watched
     found: dict[str, Any] = {
@@ -166,9 +167,9 @@ def observe(
 
 
 def look_for_stragglers(context: MoveContext, plan: MovePlan, seen: VerifyLook) -> MoveProgress:
-    """Look who reads on the source after go: members, and commits that moved but for srm's own.
+    """Find readers on the source after go: members, and changed commits except srm's own.
 
-    Group offset sync writes there for idle groups while they work on the target.
+    Group offset sync writes commits there for groups that work on the target.
     """
     progress, found = seen.progress, dict(seen.progress.stragglers)
     topics = {pair.topic for pair in topic_pairs(context, plan.topics)}
@@ -177,7 +178,7 @@ def look_for_stragglers(context: MoveContext, plan: MovePlan, seen: VerifyLook) 
         committed, unread = per_group(context.source.commits_of(seen.ours))
         ledger = read_ledger(context.source, context.source.topics())
     except UnavailableError as error:
-        log.log(loudness(error), "who reads on %s is not seen: %s", context.source.alias, error)
+        log.log(loudness(error), "readers on %s are unknown: %s", context.source.alias, error)
         return progress
     for group, reason in unread.items():
         log.warning("commits of group %s on %s: %s", group, context.source.alias, reason.text)
@@ -197,7 +198,7 @@ def look_for_stragglers(context: MoveContext, plan: MovePlan, seen: VerifyLook) 
 
 
 def _news(progress: MoveProgress) -> MoveProgress:
-    """What is worth a record; a group that works commits all the time."""
+    """Return the progress without commits, which change all the time and are not worth a record."""
     resumed = {group: replace(seen, committed={}) for group, seen in progress.resumed.items()}
     return replace(progress, revision=0, resumed=resumed)
 
@@ -246,7 +247,7 @@ def _read_resumed(
 ) -> dict[str, GroupResume]:
     commits = there.offsets
     result = {group: progress.resumed.get(group, GroupResume()) for group in commits}
-    # What a group does after a later move is none of this one's.
+    # After a later move a group's commits do not count for this one.
     ours = [group for group in commits if arrivals.is_ours(group)]
     records = TargetRecords(
         context,
@@ -296,7 +297,7 @@ def _earliest(*times_ms: int | None) -> int | None:
 
 
 def _source_ends(context: MoveContext, plan: MovePlan) -> Mapping[TopicPartition, int] | None:
-    """High watermarks of the source; None where it is away."""
+    """Return the high watermarks of the source; None if it is unavailable."""
     try:
         return context.source.high_watermarks(partitions(context.source.topics(), plan.topics))
     except UnavailableError as error:
@@ -309,7 +310,7 @@ def _residue(
     progress: MoveProgress,
     ends: Mapping[TopicPartition, int] | None,
 ) -> dict[str, int]:
-    """Count what was written to the source after go; as before where the source is away."""
+    """Count records written to the source after go; unchanged if the source is unavailable."""
     if ends is None:
         return dict(progress.residue)
     starts = progress.log_ends_at_go

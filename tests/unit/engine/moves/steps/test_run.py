@@ -68,7 +68,7 @@ def test_a_move_that_somebody_else_releases_ends_at_once_and_says_so(world: Worl
             moves.release(world.context(), "m1", "somebody changed his mind")
 
     moves.plan(world.context(), REQUEST, "m1")
-    with pytest.raises(ConflictError, match="m1 was released meanwhile, clients stay on P"):
+    with pytest.raises(ConflictError, match="m1 was released, clients stay on P"):
         moves.carry_out(world.context(), "m1", show, poll_seconds=0.001)
 
     found = MoveStore(world.context()).progress("m1")
