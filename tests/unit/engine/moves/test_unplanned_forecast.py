@@ -107,7 +107,7 @@ def test_what_stands_behind_a_transaction_that_is_open_on_the_source_is_not_copi
     assert forecast is not None
     assert forecast.not_copied == 507
     assert forecast.topics[0].unknown == (
-        "Payments-0 is not copied: 500 offsets stood behind an open transaction",
+        "Payments-0 is not copied: 500 offsets held back by an open transaction",
     )
 
 

@@ -1,7 +1,7 @@
-"""Who approved a move, when, how, and with which numbers in view.
+"""Approvals of a move, with the numbers that the approver saw.
 
-Kept as one document for each move, ``approval:<move id>`` in ``srm-moves.internal``: a move may be
-approved more than once, when its first attempt was released, say.
+One document per move, ``approval:<move id>`` in ``srm-moves.internal``. A move may be approved more
+than once, for example after its first attempt was released.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from srm.errors import UsageError
 class Approval:
     """One approval.
 
-    ``by`` is who: ``user@host`` from a shell, the name Airflow knows from a form. ``how`` says by
-    which act: ``--yes``, ``typed failover``, ``Airflow``. ``time_ms`` is when, in epoch
-    milliseconds by the clock of where it was given. ``text`` is what was shown, as a person has
-    read it, and ``numbers`` are those in it by name: records, seconds; None is "not known".
+    ``by``: the approver, ``user@host`` from a shell, or the name of the Airflow user from a form.
+    ``how``: the act of approval: ``--yes``, ``typed failover``, ``Airflow``.
+    ``time_ms``: epoch milliseconds by the clock of the host where it was given.
+    ``text``: the text as shown to the approver.
+    ``numbers``: the numbers in that text by name, in records or seconds; None if not known.
 
     Raises:
-        UsageError: nobody is named, or a number is not finite.
+        UsageError: ``by`` is empty, or a number is not finite.
     """
 
     by: str
@@ -35,19 +36,19 @@ class Approval:
 
     def __post_init__(self) -> None:
         if not self.by:
-            raise UsageError("an approval without a name is none: say who approves")
+            raise UsageError("the approval has no name: give the name of the approver")
         for name, number in self.numbers.items():
             if number is not None and not math.isfinite(number):
                 raise UsageError(f"approval by {self.by}: {name} is {number}: use None for unknown")
 
 
 def approval_key(move_id: str) -> str:
-    """Key of the approvals of a move in the moves topic."""
+    """Return the key of the approvals of a move in the moves topic."""
     return f"approval:{move_id}"
 
 
 def join_approvals(*some: Iterable[Approval]) -> tuple[Approval, ...]:
-    """Join what several clusters, or calls, know: each approval once, the oldest first."""
+    """Join approvals from several clusters or calls: each one once, the oldest first."""
     found: list[Approval] = []
     for approval in (one for approvals in some for one in approvals):
         if approval not in found:
@@ -61,9 +62,9 @@ def encode_approvals(approvals: Iterable[Approval]) -> bytes:
 
 
 def decode_approvals(value: bytes) -> tuple[Approval, ...]:
-    """Decode what :func:`encode_approvals` wrote.
+    """Decode the output of :func:`encode_approvals`.
 
     Raises:
-        IntegrityError: these are no approvals.
+        IntegrityError: the value does not hold approvals.
     """
     return decode(tuple[Approval, ...], "stored approval of a move", value)

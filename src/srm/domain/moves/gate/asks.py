@@ -1,6 +1,6 @@
-"""What people are asked to do for clients that no program redirects: who, where, and whereto.
+"""Manual tasks for clients that no program redirects: which client, where, and whereto.
 
-Each line goes by itself when the brokers show that it is done.
+A task disappears when the brokers show that it is done.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ def asks_at_hold(
     members: Mapping[str, Sequence[str]],
     writers: Mapping[str, int],
 ) -> Iterator[str]:
-    """Say who has still to be stopped on the source.
+    """Yield a task for each client that must still be stopped on the source.
 
     Args:
         request: of the move.
         address: bootstrap servers of the target.
-        members: by group, those that no hold reaches, as ``client id@host``.
-        writers: by topic that is still written to, how many producers follow no route.
+        members: members that the hold cannot reach, as ``client id@host``, by group.
+        writers: number of producers that follow no route, by topic; 0 if it is not known.
     """
     later = f"prepare {_settings(request, address)}, do not start there yet"
     for group, some in sorted(members.items()):
@@ -37,7 +37,7 @@ def asks_at_hold(
         yield (
             f"stop {amount(count, 'producer')} of topic {topic} on {request.source}; {later}"
             if count
-            else f"stop whoever writes to topic {topic} on {request.source}; {later}"
+            else f"stop all producers of topic {topic} on {request.source}; {later}"
         )
 
 
@@ -47,13 +47,13 @@ def asks_at_go(
     absent: Mapping[str, Sequence[str]],
     residue: Mapping[str, int],
 ) -> Iterator[str]:
-    """Say who has still to be started on the target.
+    """Yield a task for each group or topic whose clients must still be started on the target.
 
     Args:
         request: of the move.
         address: bootstrap servers of the target.
-        absent: groups without members on the target, with those they had when it was planned.
-        residue: records that were written to the source after go, by topic.
+        absent: groups without members on the target, with their members in the plan.
+        residue: number of records written to the source after go, by topic.
     """
     there = _settings(request, address)
     for group, before in sorted(absent.items()):

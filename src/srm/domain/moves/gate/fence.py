@@ -1,4 +1,4 @@
-"""Which topics srm has denied everybody to write to, and why: kept on the cluster that has them."""
+"""Fences: topics that srm has denied all clients to write to, kept on the topics' own cluster."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _PREFIX: Final = b"fence:"
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """One topic of a cluster, in ``srm-moves.internal`` there under ``fence:<topic>``.
+    """One fenced topic, in ``srm-moves.internal`` of its cluster under ``fence:<topic>``.
 
-    Written before anything is denied, so that whoever finds it can lift what a crash has left;
-    ``lifted_ms`` is when that was done, 0 before.
+    The record is written before the deny ACL, so a later run can lift a fence that a crash has
+    left. ``lifted_ms`` is when the fence was lifted, 0 before.
     """
 
     topic: str
@@ -27,7 +27,7 @@ class Fence:
 
     @property
     def stands(self) -> bool:
-        """Whether writes may be denied because of it."""
+        """Return whether writes may still be denied because of it."""
         return not self.lifted_ms
 
     def key(self) -> bytes:
@@ -44,7 +44,7 @@ def fences_in(
 ) -> dict[str, Fence]:
     """Decode the fences among the records of one cluster's moves topic, by topic.
 
-    One that cannot be read is handed to ``damaged``: it must not stop the moves of everybody else.
+    An unreadable record is passed to ``damaged``: it must not stop other moves.
     """
     found = {}
     for key, value in records.items():

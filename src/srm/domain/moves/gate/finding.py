@@ -1,4 +1,4 @@
-"""A finding: one condition that a look at a flow or a move found, in words."""
+"""Finding: one condition of a flow or a move, in words."""
 
 from __future__ import annotations
 
@@ -44,15 +44,14 @@ FindingId = Literal[
     "unsettled",
     "way-back",
 ]
-"""Stable names of conditions: the same condition has the same name wherever it is evaluated."""
+"""Stable names of conditions: a condition has the same name wherever it is evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A condition, and the one thing to do about it, if there is one.
+    """A condition, with one action against it if there is one.
 
-    ``blocks``: while it lasts no move starts, or nothing of the flow is copied. Otherwise it is a
-    warning.
+    ``blocks``: it prevents a move, or the replication of the flow. Otherwise it is a warning.
     """
 
     id: FindingId
@@ -65,10 +64,10 @@ class Finding:
         return self.reason.text
 
     def as_warning(self) -> Finding:
-        """Return the same condition as one that keeps no move from starting."""
+        """Return the same condition as one that does not block."""
         return replace(self, blocks=False)
 
 
 def warning(name: FindingId, text: str) -> Finding:
-    """Return a condition that keeps no move from starting."""
+    """Return a condition that does not block."""
     return Finding(name, Reason(text), blocks=False)

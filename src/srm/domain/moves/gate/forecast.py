@@ -1,9 +1,9 @@
-"""What an unplanned failover costs, before anything is done: from what the target knows, pure.
+"""Forecast of the data loss of an unplanned failover, from data on the target; pure.
 
-A move does not ask the source. What that had and the copy has not is known as of when it last
-answered (:attr:`.SlotReport.source_heard_ms`): exactly where it died at that moment. What it may
-have taken after that is estimated by the rate of the copy's last records, as an upper bound. Where
-a source still answers, the forecast is made with where its logs end now.
+A move does not query the source. The records that the copy lacks are known as of the source's last
+answer (:attr:`.SlotReport.source_heard_ms`). That number is exact if the source failed at that
+moment. Records that the source took later are estimated from the rate of the copy's last records,
+as an upper bound. If a source still answers, the forecast uses its present log end offsets.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from srm.domain.offset_map.offset_map import Position
 from srm.domain.text.amount import amount, duration
 
 RATE_MS = 10_000
-"""The rate of a topic is that of its last records, over so long by their own timestamps."""
+"""Window for the rate of a topic: its last records, by their own timestamps."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionKnown:
-    """What the target knows of one partition of the source.
+    """One partition of the source, as known on the target.
 
-    ``position`` is None where nobody has ever reported one. ``heard_ms`` is when the source last
-    answered for it, epoch milliseconds by the slot's clock; 0: not known. ``recent`` are the
-    records of its copy in the last :data:`RATE_MS` of the topic, none where the source was heard
-    long after those. ``stopped`` says why it is not copied, if it is not, or not all of it. What is
-    not copied was written at ``since_ms`` or later, epoch milliseconds; None: not known.
+    ``position``: None if none was ever reported.
+    ``heard_ms``: last answer of the source, epoch milliseconds by the slot's clock; 0 if not known.
+    ``recent``: records of its copy in the topic's last :data:`RATE_MS`; 0 if the source answered
+    long after them.
+    ``stopped``: reason why it is not copied, or not completely.
+    ``since_ms``: earliest time of the uncopied records, epoch milliseconds; None if not known.
     """
 
     topic: str
@@ -40,37 +41,38 @@ class PartitionKnown:
 
     @property
     def not_copied(self) -> int:
-        """Offsets that were on the source when it last answered, and are not on the target."""
+        """Offsets on the source at its last answer that the target lacks."""
         at = self.position
         return 0 if at is None else max(0, at.source_end - at.source_next)
 
 
 def with_held_back(known: PartitionKnown, end: int) -> PartitionKnown:
-    """Count what stands behind a transaction that was open on the source as not copied.
+    """Count records that an open transaction on the source held back as not copied.
 
-    Some of it was acknowledged to producers of their own: all readers but those that read
-    committed records had seen it.
+    Some of them were acknowledged to other producers. All consumers had seen those, except the ones
+    with isolation.level=read_committed.
 
     Args:
-        known: what is known of the partition.
-        end: where the source's log ended, 0 where nothing was held back.
+        known: the partition.
+        end: log end offset on the source, 0 if nothing was held back.
     """
     at = known.position
     if at is None or end <= at.source_end:
         return known
-    held = f"{amount(end - at.source_end, 'offset')} stood behind an open transaction"
+    held = f"{amount(end - at.source_end, 'offset')} held back by an open transaction"
     stopped = f"{known.stopped}; {held}" if known.stopped else held
     return replace(known, position=replace(at, source_end=end), stopped=stopped)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicForecast:
-    """What is lost of one topic; counts are offsets, markers of transactions among them.
+    """Forecast loss of one topic; counts are offsets, including transaction markers.
 
-    ``not_copied`` were on the source when it last answered, ``age_ms`` ago; ``at_most`` adds what
-    it may have taken since, by the copy's own rate. ``seconds`` is how old the oldest of them was
-    then, as well as that is known. None where it cannot be known; ``unknown`` says of which
-    partitions.
+    ``not_copied``: offsets on the source at its last answer that the target lacks.
+    ``at_most``: the same, plus records taken since then at the copy's rate; None if not known.
+    ``seconds``: age of the oldest uncopied record at that answer; None if not known.
+    ``age_ms``: time since that answer; None if not known.
+    ``unknown``: partitions that lack a number, with the reason.
     """
 
     topic: str
@@ -84,15 +86,15 @@ class TopicForecast:
 
 @dataclass(frozen=True, slots=True)
 class GroupForecast:
-    """What happens to one group.
+    """Forecast for one group.
 
-    ``partitions`` are those with a checkpoint, or a commit of its own on the target: it continues
-    there. ``re_read`` records at most are read again: all that is on the target after that, which
-    it may or may not have read before.
-    ``skipped`` are those that the target does not hold any more. ``age_ms`` is how long ago its
-    place was known: its newest checkpoint, or the last emission that found it unchanged. None
-    where there is none. ``stood_still``: that emission had found its place as it was before. It is
-    no bound: in the time since then it may have read as much as one that did not.
+    ``partitions``: number with a checkpoint or an own commit on the target; it continues there.
+    ``re_read``: upper bound of records read again: all records on the target after those offsets.
+    ``skipped``: records that the target does not hold any more.
+    ``age_ms``: age of the newest checkpoint, or of the last emission that found the group's place
+    unchanged; None if there is neither.
+    ``stood_still``: that emission found the place unchanged. This is not a bound: the group may
+    have read since then.
     """
 
     group: str
@@ -105,12 +107,13 @@ class GroupForecast:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What an unplanned move is expected to cost.
+    """Forecast cost of an unplanned move.
 
-    ``unseen`` are groups that are known by name only: where they start is left to their clients.
-    ``transactions`` are those open on the target in topics that move; until somebody ends them
-    groups with isolation.level=read_committed read nothing behind them. ``notes`` are for people.
-    ``rate`` is the most that all topics together took a second, when the source last answered.
+    ``unseen``: groups known by name only; their clients decide where they start.
+    ``transactions``: open transactions on the target in topics that move. Until an operator ends
+    them, groups with isolation.level=read_committed read nothing after them.
+    ``notes``: remarks for operators.
+    ``rate``: highest rate of all topics together at the source's last answer, records per second.
     """
 
     made_ms: int
@@ -123,47 +126,45 @@ class Forecast:
 
     @property
     def not_copied(self) -> int:
-        """Offsets that were on the source when it last answered, and are not on the target."""
+        """Offsets on the source at its last answer that the target lacks."""
         return sum(topic.not_copied for topic in self.topics)
 
     @property
     def at_most(self) -> int | None:
-        """The same with what the source may have taken since; None where that is not known."""
+        """The same, plus the records that the source may have taken since; None if not known."""
         bounds = [topic.at_most for topic in self.topics]
         known = [bound for bound in bounds if bound is not None]
         if len(known) < len(bounds):
             return None
-        # Each topic may have had all of the growth, but not each at the same time.
+        # Any topic may have had all of the growth, but not all topics at the same time.
         together = self.not_copied + math.ceil(self.rate * (self.age_ms or 0) / 1000)
         return min(sum(known), together) if self.rate else sum(known)
 
     @property
     def seconds(self) -> float | None:
-        """The age of the oldest record that is lost, of any topic."""
+        """Age of the oldest lost record of all topics."""
         return max((t.seconds for t in self.topics if t.seconds is not None), default=None)
 
     @property
     def age_ms(self) -> int | None:
-        """How long ago the source last answered, for the topic of which that is longest."""
+        """Time since the source's last answer, the longest of all topics."""
         ages = [topic.age_ms for topic in self.topics]
         known = [age for age in ages if age is not None]
         return max(known, default=None) if len(known) == len(ages) else None
 
     @property
     def re_read(self) -> int:
-        """Records that groups read again at most, together."""
+        """Upper bound of records that all groups together read again."""
         return sum(group.re_read for group in self.groups)
 
     @property
     def still(self) -> str:
-        """Say behind that how much of it groups would read that were not reading; else empty."""
+        """Say how many of these records idle groups would read; empty for none."""
         count = sum(group.re_read for group in self.groups if group.stood_still)
-        return (
-            f", {count:,} of that by groups that stood still when last looked at" if count else ""
-        )
+        return f", {count:,} of that by groups that were idle when last checked" if count else ""
 
     def numbers(self) -> dict[str, int | float | None]:
-        """Return what is approved with it, by name: records, seconds."""
+        """Return the numbers to approve by name, in records or seconds."""
         return {
             "records_not_copied": self.not_copied,
             "records_lost_at_most": self.at_most,
@@ -174,12 +175,12 @@ class Forecast:
         }
 
     def line(self, source: str) -> str:
-        """Say it in one line: what would be, or is, lost with a source."""
+        """Summarise in one line the loss with a source."""
         lost = amount(self.not_copied, "record")
         seconds = "" if self.seconds is None else f" ({duration(self.seconds)})"
         bound = ""
         if self.at_most is None:
-            bound = ", how many since nobody knows"
+            bound = ", the number since then is not known"
         elif self.at_most > self.not_copied:
             bound = f", {self.at_most:,} at most"
         known = "never" if self.age_ms is None else f"{duration(self.age_ms / 1000)} ago"
@@ -196,13 +197,13 @@ def _in_seconds(time_ms: int | None) -> float | None:
 def forecast_topics(
     known: Collection[PartitionKnown], now_ms: int, growth: int = 0
 ) -> tuple[TopicForecast, ...]:
-    """Forecast what is lost of each topic, by name.
+    """Forecast the loss of each topic, by name.
 
     Args:
         known: all partitions.
         now_ms: epoch milliseconds.
-        growth: offsets a second that the source grew by, all topics together, when it last
-            answered: a burst that has just begun is in it, and not yet in the copy.
+        growth: growth of all topics on the source at its last answer, in offsets per second. It
+            includes a burst that has just begun and is not yet in the copy.
     """
     by_topic: dict[str, list[PartitionKnown]] = {}
     for one in known:
@@ -211,7 +212,7 @@ def forecast_topics(
 
 
 def rate_of(known: Iterable[PartitionKnown]) -> float:
-    """Return how many records a second the copies of some partitions last got."""
+    """Return the last rate of the copies of some partitions, in records per second."""
     return sum(one.recent for one in known) * 1000 / RATE_MS
 
 
@@ -236,7 +237,7 @@ def _topic(
 
 
 def _seconds(known: Iterable[PartitionKnown]) -> float | None:
-    """Return how old the oldest record is that was not copied when the source last answered."""
+    """Return the age of the oldest uncopied record at the source's last answer, in seconds."""
     late = [one for one in known if one.not_copied]
     ages = [
         max(0, one.heard_ms - one.since_ms) / 1000
@@ -252,4 +253,4 @@ def _unknown(known: Collection[PartitionKnown]) -> Iterator[str]:
         if one.stopped:
             yield f"{name} is not copied: {one.stopped}"
         elif one.position is None:
-            yield f"{name}: nobody has ever said how far it is copied"
+            yield f"{name}: its replication position was never reported"

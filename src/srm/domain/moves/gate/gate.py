@@ -1,11 +1,11 @@
-"""The gate of a move: may clients be sent to the other cluster now? A pure decision over facts.
+"""Gate of a move: the pure decision whether clients may be sent to the other cluster now.
 
-Two questions. *Ready*: all clients have left the source, replication has nothing left to copy, and
-every group's last commit is decided and translated, so offsets may be applied on the target.
-*Open*: in addition the offsets on the target are the intended ones, so clients may go there.
+*Ready*: all clients have left the source, replication has nothing left to copy, and every group's
+last commit is decided and translated. Offsets may be applied on the target.
+*Open*: the offsets on the target are also the intended ones. Clients may go there.
 
-What is written is counted to the high watermark: the last stable offset stands still while any
-transaction is open, whoever else writes.
+Writes are counted up to the high watermark: an open transaction of one producer stops the last
+stable offset for all.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from srm.domain.text.amount import ago, amount
 class GroupFacts:
     """One group on both clusters, read after the hold.
 
-    The reasons say why a state is unknown. ``pending`` are partitions of which a transaction has
-    still to decide what the group committed; ``unreadable`` says why offsets cannot be read.
+    ``source_reason``, ``target_reason``: reason why that state is unknown.
+    ``pending``: partitions whose commit is part of a transaction that is not decided.
+    ``unreadable``: reason why offsets cannot be read.
     """
 
     group: str
@@ -48,15 +49,16 @@ class GroupFacts:
 
 @dataclass(frozen=True)
 class GateFacts:
-    """Everything the gate looks at, read from the clusters themselves.
+    """Input of the gate, read from the clusters themselves.
 
-    ``moving`` maps topics that were written to on the source within the quiet time to the number of
-    offsets since the hold; it is longer for those ``doubted``, to which somebody who follows no
-    route has lately written, or may have. ``unheld`` are reasons by announced producers that have
-    not stopped, ``unconfirmed`` those of redirectors that have not confirmed the hold, and of
-    a fence that is open; ``asks`` are what people have still to do. ``samples`` are (epoch ms,
-    remaining) of earlier looks. ``report_age_ms`` is the age of the newest sign of life of the
-    replicator, None where there is none.
+    ``moving``: offsets since the hold, by topic written to on the source within the quiet time.
+    ``report_age_ms``: age of the replicator's newest heartbeat, None if there is none.
+    ``samples``: (epoch ms, remaining) of earlier looks.
+    ``doubted``: topics with a longer quiet time: a producer that follows no route has recently
+    written to them, or may have.
+    ``unheld``: reasons by announced producers that have not stopped.
+    ``unconfirmed``: reasons by redirectors that have not confirmed the hold, or by an open fence.
+    ``asks``: manual tasks still open.
     """
 
     move_id: str
@@ -78,9 +80,10 @@ class GateFacts:
 
 @dataclass(frozen=True, slots=True)
 class GroupSync:
-    """How far one group is.
+    """Progress of one group.
 
-    ``synchronised``: gone from the source and translated, ``applied``: on the target.
+    ``synchronised``: the group has left the source and is translated.
+    ``applied``: its offsets are on the target.
     """
 
     group: str
@@ -94,11 +97,13 @@ class GroupSync:
 class SyncStatus:
     """Answer of the gate.
 
-    ``blocking`` are the reasons why offsets may not be applied yet, ``unapplied`` those why clients
-    may not go although the move is ready. ``eta_seconds`` is None where no forecast is possible.
-    ``rpo_records`` counts all records that the target would lack if clients went now, None where
-    the source is not read, and ``missing`` names them by partition. ``asks`` are what people have
-    still to do for clients that nothing redirects.
+    ``blocking``: reasons why offsets may not be applied yet.
+    ``unapplied``: reasons why clients may not go although the move is ready.
+    ``eta_seconds``: None if a forecast is not possible.
+    ``rpo_records``: records that the target would lack if clients went now; None if the source is
+    not read.
+    ``missing``: these records by partition.
+    ``asks``: manual tasks for clients that nothing redirects.
     """
 
     move_id: str
@@ -118,7 +123,7 @@ class SyncStatus:
 
     @property
     def open(self) -> bool:
-        """Whether clients may be sent to the target now."""
+        """Return whether clients may be sent to the target now."""
         return self.ready and self.applied
 
 
@@ -159,7 +164,7 @@ def decide(facts: GateFacts) -> SyncStatus:
 
 
 def decide_after_loss(plan: MovePlan, progress: MoveProgress, now_ms: int) -> SyncStatus:
-    """Decide for a move without its source: it waits for nothing, so its hold makes it ready."""
+    """Decide for a move without its source: it is ready once it holds."""
     held, applied = progress.step in HELD, progress.step in {"applied", "going"}
     return _of_plan(
         plan,
@@ -171,7 +176,7 @@ def decide_after_loss(plan: MovePlan, progress: MoveProgress, now_ms: int) -> Sy
 
 
 def open_gate(plan: MovePlan) -> SyncStatus:
-    """Answer for a move whose clients were sent to the target: its gate was open then."""
+    """Return the answer for a move after go: its gate was open."""
     return _of_plan(plan, notes=(f"clients have been sent to {plan.request.target}",))
 
 
@@ -202,14 +207,14 @@ def _of_plan(
 
 
 def waiting_reasons(facts: GateFacts) -> Iterator[str]:
-    """Say what is not copied, left or translated yet, whether or not anybody is held."""
+    """Yield what is not copied, left or translated yet, with or without a hold."""
     yield from _replication_reasons(facts)
     for group in facts.groups:
         yield from _group_reasons(group, facts)
 
 
 def eta_seconds(samples: tuple[tuple[int, int], ...], now_ms: int, remaining: int) -> float | None:
-    """Forecast when nothing remains to be copied, from the rate since the oldest sample."""
+    """Forecast the time until all is copied, from the rate since the oldest sample."""
     if remaining == 0 or not samples:
         return None
     since_ms, then = samples[0]
@@ -236,8 +241,7 @@ def _writer_reasons(facts: GateFacts) -> tuple[str, ...]:
         f"topic {topic} is still written to on {facts.request.source} "
         f"({amount(offsets, 'offset')} since the hold): stop its producers"
         if offsets
-        else f"topic {topic} has to stand still on {facts.request.source} for "
-        f"{_quiet(topic, facts)}"
+        else f"topic {topic} must be idle on {facts.request.source} for {_quiet(topic, facts)}"
         for topic, offsets in sorted(facts.moving.items())
     )
 
@@ -247,11 +251,11 @@ def _quiet(topic: str, facts: GateFacts) -> str:
     if topic not in facts.doubted:
         return f"{request.quiet_seconds:g} s"
     longer = max(request.quiet_seconds, request.slow_writer_seconds)
-    return f"{longer:g} s: somebody who follows no route wrote to it lately"
+    return f"{longer:g} s: a producer that follows no route wrote to it recently"
 
 
 def _missing(facts: GateFacts) -> Iterator[tuple[str, int]]:
-    """Name what the target lacks, with the number of records (or offsets that may be markers)."""
+    """Yield the gaps of the target, with records (or offsets that may be markers)."""
     target = facts.request.target
     for each in facts.replication:
         yield from each.missing(target)

@@ -1,9 +1,9 @@
-"""Who is still there: which clients follow routes, which have obeyed a hold, and who else writes.
+"""Presence of clients: followers of routes, their answer to a hold, and other writers.
 
-A client of ``srm.client`` announces itself when it starts and repeats that (an :class:`Ack`), so
-the plan knows whom the hold reaches. Everybody else is only seen by what the brokers know: members
-of groups, and producer ids that wrote to a partition (DescribeProducers, KIP-664). A producer
-without idempotence is not even seen there: it is found by the growth of the log alone.
+A client of ``srm.client`` announces itself at its start and repeats that (:class:`Ack`), so the
+plan knows the clients that the hold reaches. The brokers show other clients: as members of groups,
+and as producer ids that wrote to a partition (DescribeProducers, KIP-664). A producer without
+idempotence shows only by the growth of the log.
 
 All times are the broker's: records of the routing topic carry its clock (LogAppendTime).
 """
@@ -19,16 +19,16 @@ from srm.domain.moves.routing.routes import Ack, group_subject, topic_subject
 from srm.domain.names.topics import TopicPartition
 
 ANNOUNCED_MS = 90_000
-"""A client that has not repeated its announcement, made every 30 s, for so long is gone."""
+"""Expiry of a client after its last announcement; clients repeat it every 30 s."""
 
 
 SUPERVISOR: Final = "srm-follow-"
-"""How the client ids begin under which ``srm follow`` announces the programs it runs."""
+"""Prefix of the client ids under which ``srm follow`` announces the programs it runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class StampedAck:
-    """What a client said last of one subject, and when, by the broker's clock."""
+    """The last message of a client about one subject, with its time by the broker's clock."""
 
     ack: Ack
     stamped_ms: int
@@ -43,9 +43,9 @@ class Presence:
 
     @classmethod
     def of(cls, acks: Iterable[StampedAck], now_ms: int) -> Presence:
-        """Keep what each client said last, whichever cluster it said it to.
+        """Keep the last message of each client, on whichever cluster.
 
-        A later generation is later, whatever the brokers' clocks say: those of two clusters differ.
+        The generation decides first, because the brokers' clocks of two clusters differ.
         """
         newest: dict[tuple[str, str], StampedAck] = {}
         for one in sorted(acks, key=lambda a: (a.ack.generation, a.stamped_ms)):
@@ -61,11 +61,11 @@ class Presence:
         return alive
 
     def followers(self, subject: str) -> tuple[Ack, ...]:
-        """Clients that follow the route of a subject and have lately said so."""
+        """Return the clients that follow the route of a subject and have not expired."""
         return tuple(one.ack for one in self._alive.get(subject, ()))
 
     def not_held(self, subject: str, generation: int) -> tuple[StampedAck, ...]:
-        """Followers that have not acknowledged the hold of this generation."""
+        """Return the followers that have not acknowledged the hold of this generation."""
         return tuple(
             one
             for one in self._alive.get(subject, ())
@@ -77,7 +77,7 @@ class Presence:
 class ProducerPresence:
     """One producer id on one partition, as the broker remembers it.
 
-    ``last_timestamp_ms`` is that of its newest record: the producer's own clock, unless the topic
+    ``last_timestamp_ms``: timestamp of its newest record, by the producer's clock unless the topic
     has LogAppendTime.
     """
 
@@ -96,8 +96,8 @@ class ProducerPresence:
 class Writers:
     """Producer ids on the topics that move.
 
-    ``at_hold`` are the last sequences at the hold, by :attr:`ProducerPresence.name`. Who wrote
-    within ``recent_ms`` before the hold may well write again.
+    ``at_hold``: last sequences at the hold, by :attr:`ProducerPresence.name`.
+    ``recent_ms``: a producer that wrote within this time before the hold may write again.
     """
 
     now: tuple[ProducerPresence, ...] = ()
@@ -106,7 +106,7 @@ class Writers:
     recent_ms: int = 0
 
     def wrote_since_hold(self, topic: str) -> frozenset[int]:
-        """Producer ids that have written to a topic since the hold, however slowly."""
+        """Return the producer ids that have written to a topic since the hold, however slowly."""
         return frozenset(
             w.producer_id
             for w in self.now
@@ -114,7 +114,7 @@ class Writers:
         )
 
     def recent(self, topic: str) -> frozenset[int]:
-        """Producer ids that wrote to a topic shortly before the hold, or since."""
+        """Return the producer ids that wrote to a topic shortly before the hold, or since."""
         return self.wrote_since_hold(topic) | {
             w.producer_id
             for w in self.now
@@ -123,24 +123,24 @@ class Writers:
 
 
 def strangers(group: str, members: Collection[str], presence: Presence) -> tuple[str, ...]:
-    """Members of a group, ``client id@host``, that the hold cannot reach."""
+    """Return the members of a group, ``client id@host``, that the hold cannot reach."""
     known = [ack.client for ack in presence.followers(group_subject(group))]
     return tuple(one for one in members if not any(is_member_of(client, one) for client in known))
 
 
 def is_member_of(client: str, member: str) -> bool:
-    """Whether a member of a group, ``client id@host``, is of a client that announced itself.
+    """Return whether a member of a group, ``client id@host``, belongs to an announced client.
 
-    A program under ``srm follow`` may have several members, with additions to the id it was given.
+    A program under ``srm follow`` may have several members, with suffixes to its client id.
     """
     name = member.rpartition("@")[0]
     return name == client or (client.startswith(SUPERVISOR) and name.startswith(f"{client}-"))
 
 
 def unknown_writers(topic: str, writers: Writers, presence: Presence) -> int:
-    """Count producer ids that lately wrote to a topic beyond the producers that follow its route.
+    """Count producer ids that recently wrote to a topic, minus the producers that follow its route.
 
-    Kafka does not say which client a producer id belongs to, so this is a count, not names.
+    This is a count without names: Kafka does not map a producer id to a client.
     """
     return max(0, len(writers.recent(topic)) - len(presence.followers(topic_subject(topic))))
 
@@ -150,15 +150,14 @@ def unheld_producers(topics: Collection[str], generation: int, presence: Presenc
 
     Args:
         topics: the topics that move.
-        generation: that of the hold.
-        presence: who announced themselves.
+        generation: of the hold.
+        presence: the announced clients.
     """
     for topic in topics:
         for one in presence.not_held(topic_subject(topic), generation):
             host = f" on {one.ack.host}" if one.ack.host else ""
             left = (ANNOUNCED_MS - (presence.now_ms - one.stamped_ms)) / 1000
             yield (
-                f"producer {one.ack.client}{host} of topic {topic} has not stopped yet: it "
-                f"flushes, has a transaction to finish, or is dead and counts as gone in "
-                f"{left:.0f} s"
+                f"producer {one.ack.client}{host} of topic {topic} has not stopped yet: it is "
+                f"flushing, is finishing a transaction, or is dead and expires in {left:.0f} s"
             )

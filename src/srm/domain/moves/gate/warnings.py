@@ -1,4 +1,4 @@
-"""Warnings about the surroundings of a move: none blocks, each says what to do about it."""
+"""Warnings about the surroundings of a move: none blocks, each names an action."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from srm.domain.moves.records.request import MoveRequest
 from srm.domain.text.amount import ago, some
 
 SKEW_MS = 2_000
-"""Clocks that differ by less are of no consequence here."""
+"""Difference of clocks up to which it is ignored."""
 
 
 @dataclass(frozen=True)
@@ -21,17 +21,17 @@ class Surroundings:
     Attributes:
         opposite_enabled: whether the flow from the target back to the source is on.
         opposite_topics: topics of the move that the opposite flow copies.
-        report_age_ms: age of the replicator's last sign of life, None where there is none.
+        report_age_ms: age of the replicator's last heartbeat, None if there is none.
         staying: groups outside the move, with the topics of the move they have offsets on.
         strays: groups of the move, with topics they have offsets on that do not move.
-        retention_ms: retention of each replicated topic on (source, target); None is for ever.
+        retention_ms: retention of each replicated topic on (source, target); None is unlimited.
         skew_ms: a cluster's clock minus that of a client's host, by cluster and host.
-        plain_members: by group, the members that the hold cannot reach.
-        plain_writers: by topic, how many producer ids lately wrote that no client announced.
-        shared_ids: by partition, ids of such producers that the target remembers there too.
-        state: by group, the changelogs of a Kafka Streams application.
-        absent: topics of the move that the target has only as copies, with their partitions.
-        alone: clusters that keep one replica of their transactions, though they could keep more.
+        plain_members: members that the hold cannot reach, by group.
+        plain_writers: number of producer ids that wrote recently without a client, by topic.
+        shared_ids: ids of such producers that the target also remembers, by partition.
+        state: changelogs of a Kafka Streams application, by group.
+        absent: topics of the move that the target has only as copies, with their partition counts.
+        alone: clusters with one replica of their transaction log, though more are possible.
     """
 
     opposite_enabled: bool = True
@@ -52,7 +52,7 @@ class Surroundings:
 def surrounding_warnings(
     request: MoveRequest, topics: Collection[str], around: Surroundings
 ) -> Iterator[Finding]:
-    """Yield the warnings of a plan, in the order in which an operator would deal with them."""
+    """Yield the warnings of a plan, in the order in which an operator would handle them."""
     parts: tuple[tuple[FindingId, Iterator[str]], ...] = (
         ("replicator", _replication(request, around)),
         ("way-back", _way_back(request, topics, around)),
@@ -73,7 +73,7 @@ def _replication(request: MoveRequest, around: Surroundings) -> Iterator[str]:
         seen = "has never reported" if age is None else f"last reported {ago(age)}"
         yield (
             f"the replicator of {request.flow} {seen}: start it (srm replicate --flow "
-            f"'{request.flow}'), or the move waits for what is not copied"
+            f"'{request.flow}'), or the move waits for records that are not copied"
         )
 
 
@@ -81,23 +81,24 @@ def _way_back(request: MoveRequest, topics: Collection[str], around: Surrounding
     back = request.flow.reverse
     if not around.opposite_enabled:
         yield (
-            f"flow {back} is off, so what is written on {request.target} after the move is not "
-            f"copied and there is no way back: set {back}.enabled=true"
+            f"flow {back} is off, so records written on {request.target} after the move are not "
+            f"copied and no move back is possible: set {back}.enabled=true"
         )
         return
     missing = sorted(set(topics) - around.opposite_topics)
     if missing:
         yield (
-            f"flow {back} does not copy {', '.join(missing)}, so there is no way back: srm-control "
-            f"topics --source {back.source} --target {back.target} --add {','.join(missing)}"
+            f"flow {back} does not copy {', '.join(missing)}, so no move back is possible: "
+            f"srm-control topics --source {back.source} --target {back.target} --add "
+            f"{','.join(missing)}"
         )
 
 
 def _absent(request: MoveRequest, around: Surroundings) -> Iterator[str]:
     for topic, count in sorted(around.absent.items()):
         yield (
-            f"topic {topic} does not exist on {request.target}: producers that are sent there "
-            f"fail, or write to what the brokers create for them; create it first: kafka-topics.sh "
+            f"topic {topic} does not exist on {request.target}, producers sent there fail or write "
+            f"to a topic with the brokers' defaults: create it first with kafka-topics.sh "
             f"--bootstrap-server HOST:PORT --create --topic {topic} --partitions {count}"
         )
 
@@ -106,28 +107,28 @@ def _clients(request: MoveRequest, around: Surroundings) -> Iterator[str]:
     for group, members in sorted(around.plain_members.items()):
         yield (
             f"group {group}: {', '.join(members)} does not follow routes, the hold cannot reach "
-            f"it: stop it when the move says hold, start it on {request.target} after go; an "
-            f"address that changes under it is not enough, until it has joined again it reads on "
-            f"at {request.source}'s offsets"
+            f"it: stop it when the move says hold, start it on {request.target} after go; a new "
+            f"address alone is not enough, until it rejoins it continues at {request.source}'s "
+            f"offsets"
         )
     for topic, count in sorted(around.plain_writers.items()):
         yield (
-            f"topic {topic}: {count} of the producers that wrote to it lately follow no route: "
-            f"stop them when the move says hold, start them on {request.target} after go; one that "
-            f"only follows a changed address keeps its producer id, which {request.target} may "
-            f"have given to another: its batches can be acknowledged and never written"
+            f"topic {topic}: {count} of the producers that wrote to it recently follow no route: "
+            f"stop them when the move says hold, start them on {request.target} after go; with a "
+            f"new address alone a producer keeps its id, which {request.target} may have given to "
+            f"another, so that its batches can be acknowledged and never written"
         )
     for partition, ids in sorted(around.shared_ids.items()):
         yield (
             f"{partition}: producer {'id' if len(ids) == 1 else 'ids'} "
             f"{some([str(number) for number in ids])} of {request.source} "
-            f"{'is' if len(ids) == 1 else 'are'} another's on {request.target}: restart whoever "
-            f"writes there, do not just change its address"
+            f"{'is' if len(ids) == 1 else 'are'} used by another producer on {request.target}: "
+            f"restart the producers of the partition, a new address alone is not enough"
         )
     for group, changelogs in sorted(around.state.items()):
         yield (
             f"group {group} is a Kafka Streams application with state ({some(changelogs)}), which "
-            f"does not move: its stores begin empty on {request.target}; delete its local state "
+            f"does not move: its stores are empty on {request.target}; delete its local state "
             f"directories before it starts there, they hold {request.source}'s offsets, and "
             f"rebuild the stores from their input"
         )
@@ -142,7 +143,7 @@ def _groups(request: MoveRequest, around: Surroundings) -> Iterator[str]:
         yield (
             f"{'group' if one else f'{len(groups)} groups:'} {some(groups)} "
             f"{'reads' if one else 'read'} {', '.join(topics)} on {request.source} and "
-            f"{'does' if one else 'do'} not move: {'it gets' if one else 'they get'} what is "
+            f"{'does' if one else 'do'} not move: {'it gets' if one else 'they get'} records "
             f"written after the move only through {request.target}'s replicas; name "
             f"{'it' if one else 'them'} with --group to move {'it' if one else 'them'}"
         )
@@ -156,10 +157,11 @@ def _groups(request: MoveRequest, around: Surroundings) -> Iterator[str]:
 def _retention(request: MoveRequest, around: Surroundings) -> Iterator[str]:
     for topic, (source, target) in sorted(around.retention_ms.items()):
         if target is not None and (source is None or target < source):
-            kept = "for ever" if source is None else f"{source} ms"
+            kept = "without limit" if source is None else f"{source} ms"
             yield (
                 f"{topic} keeps records {target} ms on {request.target} but {kept} on "
-                f"{request.source}: a group far behind may find them gone; raise retention.ms there"
+                f"{request.source}: a group with a large lag may miss some; raise retention.ms "
+                f"there"
             )
 
 
@@ -176,7 +178,7 @@ def _clocks(around: Surroundings) -> Iterator[str]:
 def _transaction_logs(around: Surroundings) -> Iterator[str]:
     for alias in around.alone:
         yield (
-            f"topic __transaction_state of cluster {alias} has one replica: a broker that is "
-            f"frozen can publish the decision of a move after clients have lapsed; raise it to 3 "
+            f"topic __transaction_state of cluster {alias} has one replica: a frozen broker can "
+            f"publish the decision of a move after the clients' leases expired; raise it to 3 "
             f"replicas with kafka-reassign-partitions.sh"
         )

@@ -34,7 +34,7 @@ def test_approvals_that_two_clusters_know_are_joined_without_repeating_any(
 
 
 def test_an_approval_names_somebody_and_only_numbers_that_are_some() -> None:
-    with pytest.raises(UsageError, match="say who approves"):
+    with pytest.raises(UsageError, match="the approval has no name"):
         Approval("", "--yes", 1, "")
     with pytest.raises(UsageError, match="at_most is inf: use None"):
         Approval("ada", "--yes", 1, "", {"at_most": float("inf")})

@@ -83,7 +83,7 @@ def test_the_gate_is_open_when_everything_is_as_it_has_to_be():
             "would skip 4 records it has still to read (as",
         ),
         (replace(OPEN, moving={"T": 7}), "still written to on P (7 offsets since the hold)"),
-        (replace(OPEN, moving={"T": 0}), "has to stand still on P"),
+        (replace(OPEN, moving={"T": 0}), "must be idle on P"),
         (replace(OPEN, routes={"group:g": HELD}), "topic:T is not held by this move"),
         (
             replace(OPEN, routes={"topic:T": HELD, "group:g": replace(HELD, move_id="m2")}),

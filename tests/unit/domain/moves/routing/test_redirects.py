@@ -97,7 +97,7 @@ def test_people_are_told_whom_to_stop_where_and_what_to_prepare():
     assert asks == [
         f"stop client app-1 of group audit on host 10.0.0.3, which reads P; {later}",
         f"stop 2 producers of topic Payments on P; {later}",
-        f"stop whoever writes to topic Refunds on P; {later}",
+        f"stop all producers of topic Refunds on P; {later}",
     ]
 
 

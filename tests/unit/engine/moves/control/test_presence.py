@@ -62,7 +62,7 @@ def test_a_slow_writer_that_follows_no_route_keeps_the_gate_closed(world: World)
     context = held(world)
 
     [reason] = moves.wait_status(context, "m1").blocking
-    assert "Payments has to stand still on P for 5 s: somebody who follows no route" in reason
+    assert "Payments must be idle on P for 5 s: a producer that follows no route" in reason
     world.passing(2_000)
     world.p.produce("Payments", producer_id=7, timestamp_ms=world.clock())
     world.copy("P", "B")
@@ -119,7 +119,7 @@ def test_a_host_whose_clock_is_ahead_does_not_make_a_topic_stand_still(world: Wo
     ahead = replace(context.forward, now_ms=lambda: world.clock() + 8_000)
     other = replace(world.context(), forward=ahead, host="elsewhere")
 
-    assert "has to stand still" in moves.wait_status(other, "m1").blocking[0]
+    assert "must be idle" in moves.wait_status(other, "m1").blocking[0]
 
 
 def test_a_plan_names_the_clients_that_a_hold_cannot_reach(world: World) -> None:
@@ -234,8 +234,8 @@ def test_a_plan_names_producer_ids_that_are_anothers_on_the_target(world: World)
 
     found = warnings_of(world)
 
-    assert "topic Payments: 2 of the producers that wrote to it lately follow no route" in found
-    assert "Payments-0: producer id 8 of P is another's on B" in found
+    assert "topic Payments: 2 of the producers that wrote to it recently follow no route" in found
+    assert "Payments-0: producer id 8 of P is used by another" in found
 
 
 def test_ids_of_producers_that_have_long_stopped_are_nobodys_danger(world: World) -> None:
