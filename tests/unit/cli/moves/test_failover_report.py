@@ -127,7 +127,7 @@ def test_the_revisions_of_a_move_are_checked_as_a_chain(folder: Path) -> None:
     assert verify(folder, revision(folder, 1)).exit_code == 0, "alone it is what was signed"
     error = verify(folder, revision(folder, 1), revision(folder, 3)).exception
     assert isinstance(error, IntegrityError)
-    assert "revision 3 follows from another revision 1 than this one" in str(error)
+    assert "revision 3 follows from a different revision 1" in str(error)
 
 
 def blocks(language: str) -> str:

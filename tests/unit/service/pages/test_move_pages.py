@@ -169,7 +169,7 @@ def test_a_move_that_its_plan_keeps_from_beginning_says_so_everywhere() -> None:
     assert "blocked group billing is active on B" in words(client.get("/ui/moves").text)
     page = words(client.get(f"/ui/moves/{plan.move_id}").text)
     assert "blocked planned, begun" in page
-    assert "Hold not reached clients are told" in page
+    assert "Hold not reached clients finish and leave" in page
     assert "planned only" not in page
     lately = words(client.get("/ui").text)
     assert f"planned ({plan.move_id}), blocked: group billing is active on B" in lately

@@ -1,7 +1,7 @@
-"""What a disaster really cost, known once the old source is back: beside its forecast.
+"""Outcome of a disaster: its real losses, measured when the old source has returned.
 
-Kept under ``outcome:<move id>`` in the moves topic, on both clusters; what is too much for a record
-continues under ``outcome:<move id>:<number>``.
+Kept under ``outcome:<move id>`` in the moves topic, on both clusters. An outcome that exceeds one
+record continues under ``outcome:<move id>:<number>``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Final, Literal
 from srm.domain.text.documents import decode, encode
 
 Choice = Literal["merge", "keep", "discard"]
-"""What becomes of the residue of a topic: copied after all; left on the source, where groups that
-go back read it; left there, and stepped over by them."""
+"""Treatment of a topic's residue: *merge* copies it. *keep* leaves it on the source, where groups
+that move back read it. *discard* leaves it there, and they skip it."""
 
 OUTCOME_PREFIX = "outcome:"
 _LARGEST: Final = 500_000
@@ -25,9 +25,11 @@ _LARGEST: Final = 500_000
 class PartitionOutcome:
     """One source partition: offsets are source offsets, ranges [from, to), times epoch ms.
 
-    ``residue_from`` to ``residue_to`` hold ``records`` that had not been copied when the source
-    died. ``cut_from`` to ``cut_to`` had been copied, and the source has lost them: ``only_copied``
-    counts those. ``gone`` counts offsets that retention took before they could be copied.
+    ``residue_from``, ``residue_to``: range not copied when the source failed.
+    ``records``: records in that range.
+    ``cut_from``, ``cut_to``: range that was copied and that the source has lost.
+    ``only_copied``: records in that range.
+    ``gone``: offsets that retention deleted before they could be copied.
     """
 
     topic: str
@@ -45,9 +47,10 @@ class PartitionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcome:
-    """What a group had read of the residue before the disaster, by its commits on the source.
+    """Part of the residue that a group had read before the disaster, by its commits on the source.
 
-    ``already_read`` counts records by ``topic-partition``; ``commits`` are the offsets.
+    ``already_read``: records by ``topic-partition``.
+    ``commits``: the committed offsets.
     """
 
     already_read: Mapping[str, int]
@@ -55,16 +58,17 @@ class GroupOutcome:
 
     @property
     def records(self) -> int:
-        """All of them."""
+        """Sum of ``already_read``."""
         return sum(self.already_read.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was found when the source of a flow returned, and what was chosen, by topic.
+    """Findings at the return of a flow's source, and the choices by topic.
 
-    ``source_return`` is the kind of return, ``time_ms`` when it was settled. ``unread`` names
-    partitions and groups that could not be looked at, with the reason: their records are not in it.
+    ``source_return``: kind of the return.
+    ``time_ms``: epoch milliseconds of the settlement.
+    ``unread``: partitions and groups that could not be read, with the reason; not counted here.
     """
 
     move_id: str
@@ -79,12 +83,12 @@ class Outcome:
 
     @property
     def records(self) -> int:
-        """All records that had not been copied."""
+        """Sum of the records that had not been copied."""
         return sum(entry.records for entry in self.partitions)
 
     @property
     def is_whole(self) -> bool:
-        """Whether the source still had all that had not been copied, and all of it was read."""
+        """Return whether the source still had all uncopied records, and all were read."""
         return (
             self.source_return in {"same", "new"}
             and not self.unread
@@ -92,25 +96,25 @@ class Outcome:
         )
 
     def to_records(self) -> dict[bytes, bytes | None]:
-        """Encode as JSON, cut into records of bounded size; the first part is written last."""
+        """Encode as JSON, split into records of bounded size; the first part is written last."""
         text = encode(self)
         cuts = [text[start : start + _LARGEST] for start in range(0, len(text), _LARGEST)]
-        # The tombstone ends it, where an earlier one was longer.
+        # A tombstone follows the last part, because an earlier outcome may be longer.
         parts = zip(_names(self.move_id), (*cuts, None), strict=False)
         return {name.encode(): part for name, part in reversed([*parts])}
 
     @classmethod
     def decode(cls, value: bytes) -> Outcome:
-        """Decode what :func:`stored_outcome` returns.
+        """Decode the result of :func:`stored_outcome`.
 
         Raises:
-            IntegrityError: it is not an outcome.
+            IntegrityError: the value is not an outcome.
         """
         return decode(Outcome, "stored outcome of a disaster", value)
 
 
 def stored_outcome(documents: Mapping[str, bytes], move_id: str) -> bytes | None:
-    """Join the parts of an outcome, None where there is none."""
+    """Return the joined parts of an outcome, None if there is none."""
     parts = takewhile(None.__ne__, map(documents.get, _names(move_id)))
     return b"".join(part for part in parts if part) or None
 

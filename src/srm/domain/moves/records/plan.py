@@ -20,7 +20,7 @@ from srm.domain.text.documents import decode, encode
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """Plan for one group; ``members`` are those active on the source when it was planned."""
+    """Plan for one group; ``members``: those active on the source at planning."""
 
     group: str
     members: tuple[str, ...]
@@ -28,30 +28,31 @@ class GroupPlan:
 
     @property
     def lag(self) -> int:
-        """Records the group has still to read on the source."""
+        """Records that the group has not read on the source yet."""
         return sum(position.lag for position in self.positions)
 
     @property
     def re_read(self) -> int:
-        """Forecast of records it will read a second time."""
+        """Forecast of records that it reads a second time."""
         return sum(position.re_read for position in self.positions)
 
     @property
     def total_skipped(self) -> int:
-        """Forecast of records it will not read at all."""
+        """Forecast of records that it skips."""
         return sum(position.skipped for position in self.positions)
 
 
 @dataclass(frozen=True, slots=True)
 class MovePlan:
-    """What a move will do, computed once and shown before anything is done.
+    """Plan of a move, computed once and shown before its start.
 
-    ``blocking`` are reasons that waiting cannot remove: while there is one the move does not
-    start. ``warnings`` may pass by themselves (replication that has still to catch up).
-    ``fingerprint`` identifies the settings of both flows it was computed with. ``forecast`` is what
-    an unplanned move is expected to cost. ``redirect`` are the redirectors in their order,
-    ``fence`` what keeps others from writing to the source: as asked for, or as configured.
-    ``homes`` are clusters: clients at home there that no route names go to the target.
+    ``blocking``: reasons that waiting cannot remove; the move does not start while one remains.
+    ``warnings``: these may resolve by themselves, such as replication lag.
+    ``fingerprint``: identifies the settings of both flows that the plan was computed with.
+    ``redirect``: redirectors in their order, from the request or the configuration.
+    ``fence``: fence against other writers on the source, from the request or the configuration.
+    ``forecast``: expected cost of an unplanned move.
+    ``homes``: clusters whose clients without a route go to the target.
     """
 
     move_id: str
@@ -73,7 +74,7 @@ class MovePlan:
         return tuple(group.group for group in self.groups)
 
     def numbers(self) -> dict[str, int | float | None]:
-        """Return what is approved with the plan, by name: records, seconds."""
+        """Return the numbers to approve by name, in records or seconds."""
         if self.forecast is not None:
             return self.forecast.numbers()
         return {
@@ -85,7 +86,7 @@ class MovePlan:
         }
 
     def summary(self) -> str:
-        """Say in one line what is approved with the plan."""
+        """Summarise in one line the plan to approve."""
         if self.forecast is not None:
             return self.forecast.line(self.request.source)
         lag = sum(group.lag for group in self.groups)
@@ -103,12 +104,12 @@ class MovePlan:
     @classmethod
     @lru_cache(maxsize=4)
     def decode(cls, value: bytes) -> MovePlan:
-        """Decode what :meth:`value` wrote.
+        """Decode the output of :meth:`value`.
 
-        Each step of a move reads its plan several times, and that of many groups is large.
+        Cached: each step reads its plan several times, and a plan of many groups is large.
 
         Raises:
-            IntegrityError: it is not a plan.
+            IntegrityError: the value is not a plan.
         """
         return decode(MovePlan, "stored move plan", value)
 
@@ -122,21 +123,21 @@ _REMEDIES: Mapping[PositionState, str] = {
 
 
 def fingerprint(*settings: Any) -> str:
-    """Identify the settings (dataclasses) a plan was computed with: 16 hexadecimal digits."""
+    """Return a digest of the settings (dataclasses) of a plan, 16 hexadecimal digits."""
     text = json.dumps([asdict(one) for one in settings], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def state_remedy(state: str, flow: Flow) -> str:
-    """Say what ends a state of a position that no waiting ends; empty for the others."""
+    """Return the remedy for a state of a position that waiting cannot end, else empty."""
     found = {str(name): text for name, text in _REMEDIES.items()}.get(state, "")
     return found.format(flow=flow)
 
 
 def position_problem(group: str, position: PartitionMove, request: MoveRequest) -> str | None:
-    """Say why a group's position cannot be moved as it stands, None where it can.
+    """Return why a group's position cannot be moved as it is, None if it can.
 
-    A position that is not copied yet is no problem of the plan: it is what the move waits for.
+    A position that is not copied yet is not a problem: the move waits for it.
     """
     where = f"group {group}, {position.name}"
     commit = f"committed offset {position.committed} on {request.source}"
@@ -145,12 +146,12 @@ def position_problem(group: str, position: PartitionMove, request: MoveRequest) 
         return f"{where}: {commit} cannot be translated, {position.reason}; {remedy}"
     if position.state == "conflict" and not request.overwrite:
         return (
-            f"{where}: a consumer of its own committed {position.target_committed} of "
+            f"{where}: its own consumer committed {position.target_committed} of "
             f"{position.target_topic} on {request.target}, ahead of the translated "
             f"{position.resume}: reset that offset, or replace it with --overwrite "
             f"(in the form: overwrite)"
         )
-    # Where the source is given up nobody catches up on it: what is skipped is in the forecast.
+    # Groups cannot catch up on an abandoned source: the forecast counts the skipped records.
     if position.skipped and not request.accept_skips and not request.is_unplanned:
         return (
             f"{where}: the group would skip {amount(position.skipped, 'record')} "

@@ -1,14 +1,13 @@
-"""The place of one group in one partition, and the place where it continues after a move.
+"""Positions of one group in one partition: its place, and where it continues after a move.
 
-Pictured for the topic ``Payments`` and a move from the source P to the target B::
+For the topic ``Payments`` and a move from the source P to the target B::
 
     on the source                 on the target
     Payments    --- forward --->  P.Payments    through the map of P->B
     B.Payments  --- reverse --->  Payments      through the map of B->P, read backwards
 
-:mod:`srm.domain.groups.translation` decides what a commit means. Where the source does not answer,
-the last known place of the group counts instead of its commit. Added here is what the group has
-committed on the target already.
+:mod:`srm.domain.groups.translation` translates a commit. If the source is unavailable, the group's
+last known place replaces its commit. This module also considers its commits on the target.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from srm.domain.names.topics import TopicPartition
 PositionState = State | Literal["conflict", "own-commit"]
 """States of a translation, and two for a consumer's own, later commit on the target.
 
-A ``conflict`` needs a decision. An ``own-commit`` is kept: the source is lost, and does not decide.
+A ``conflict`` needs a decision. An ``own-commit`` is kept, because the source is lost.
 """
 
 _NOTHING = LogRange(0, 0, 0)
@@ -39,10 +38,11 @@ _NOTHING = LogRange(0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class LastPlace:
-    """The last known place of a group in one partition; both offsets are next to read.
+    """The last known place of a group in one partition; offsets are next-to-read.
 
-    ``upstream_offset`` is the place on the source, None where it is not known. ``by_srm``: a former
-    move or sync wrote it on the target. The group has not confirmed it on the source since.
+    ``upstream_offset``: place on the source, None if not known.
+    ``by_srm``: a former move or sync wrote it on the target, and the group has not confirmed it on
+    the source since.
     """
 
     offset: int
@@ -54,11 +54,12 @@ class LastPlace:
 class GroupPosition:
     """Facts about one group in one partition, on both clusters.
 
-    ``committed`` is the commit on the source; ``last`` replaces it where the source is lost (its
-    log is then :data:`~srm.domain.groups.translation.UNKNOWN_LOG`). ``target_is_ours``: srm itself
-    wrote the offset committed on the target (ledger), not a consumer. ``accept_open_transactions``:
-    the move does not wait for records that an open transaction holds back. ``overwrite``: the
-    group's place on the source replaces its own, later commit on the target.
+    ``committed``: commit on the source.
+    ``target_is_ours``: srm wrote the offset committed on the target (ledger), not a consumer.
+    ``accept_open_transactions``: do not wait for records that an open transaction holds back.
+    ``overwrite``: the group's place on the source replaces its own, later commit on the target.
+    ``last``: replaces ``committed`` if the source is lost; the source's log is then
+    :data:`~srm.domain.groups.translation.UNKNOWN_LOG`.
     """
 
     facts: PartitionFacts
@@ -71,7 +72,7 @@ class GroupPosition:
 
     @property
     def is_away(self) -> bool:
-        """Whether the source is lost."""
+        """Return whether the source is lost."""
         return self.facts.upstream_log is UNKNOWN_LOG
 
 
@@ -79,11 +80,12 @@ class GroupPosition:
 class PartitionMove:
     """Plan for one group in one partition; counts are records, offsets are next-to-read.
 
-    ``resume`` is the offset on the target to write, None where nothing is to be written.
-    ``remaining`` are source offsets still to be copied before it is known. ``uncopied`` is the part
-    of ``skipped`` that is from before the first copied record. ``passed_kept`` are offsets of the
-    target that were kept there when it returned, and that the group passes over, as it has read
-    later records in the copy. ``reason`` explains the state and what is skipped.
+    ``resume``: offset to write on the target, None if nothing is to be written.
+    ``remaining``: source offsets to copy before ``resume`` is known.
+    ``uncopied``: part of ``skipped`` from before the first copied record.
+    ``reason``: explains the state and the skipped records.
+    ``passed_kept``: offsets that the target kept at its return and that the group skips, because
+    it has read later records in the copy.
     """
 
     topic: str
@@ -104,7 +106,7 @@ class PartitionMove:
 
     @property
     def is_applied(self) -> bool:
-        """Whether the target already holds the intended offset, or nothing is to be written."""
+        """Return whether the target holds the intended offset, or nothing is to be written."""
         return self.resume is None or self.resume == self.target_committed
 
     @property
@@ -119,9 +121,9 @@ class PartitionMove:
 
     @property
     def left_to_reset(self) -> bool:
-        """Whether auto.offset.reset of the clients decides about records of this partition.
+        """Return whether the clients' auto.offset.reset decides about records of this partition.
 
-        In reverse it always does: an empty copy would have had an exact position.
+        In reverse it always does, because an empty copy would have an exact position.
         """
         undecided = self.state == "no-commit" and self.committed is None
         records = self.lag > 0 or self.direction == "reverse"
@@ -131,8 +133,8 @@ class PartitionMove:
 def partition_move(group: GroupPosition) -> PartitionMove:
     """Decide where the group continues in this partition.
 
-    Where the source is lost, ``lag`` of the result counts the offsets on the target from there on:
-    the group may have read any of them on the source.
+    If the source is lost, ``lag`` of the result counts the offsets on the target from there on. The
+    group may have read any of them on the source.
     """
     facts, log = group.facts, group.facts.upstream_log or _NOTHING
     found = _after_loss(group) if group.is_away else translate(facts, group.committed)
@@ -171,7 +173,7 @@ def partition_move(group: GroupPosition) -> PartitionMove:
 def _after_loss(group: GroupPosition) -> Translation:
     """Return where the group continues without its source: at its last place, within the log.
 
-    Without a known place that is its own commit; an empty log has one exact place, its end.
+    Without a known place, its own commit counts, or the end of an empty log.
     """
     facts, last, theirs = group.facts, group.last, group.target_committed
     log = facts.downstream_log
@@ -190,22 +192,22 @@ def _after_loss(group: GroupPosition) -> Translation:
     elif last.offset < log.start:
         reason = f"the log of {facts.downstream} begins at {log.start}: earlier records are deleted"
     elif last.offset > log.end:
-        reason = f"the log of {facts.downstream} has lost its end, it is at {log.end}"
+        reason = f"the log of {facts.downstream} was truncated to {log.end}"
     dropped = max(0, resume - last.offset)
     return Translation("translated", resume, last.upstream_offset, dropped=dropped, reason=reason)
 
 
 def _to_read_there(log: LogRange | None, offset: int | None) -> int:
-    """Count the offsets of a log on the target from an offset on, without one from its start."""
+    """Count the offsets of a log on the target from an offset on, by default from its start."""
     if log is None or log is UNKNOWN_LOG:
         return 0
     return log.end - (log.start if offset is None else offset)
 
 
 def _passed_kept(group: GroupPosition, resume: int) -> int:
-    """Count what was kept on the target in front of where a group continues.
+    """Count the kept offsets on the target before the offset where a group continues.
 
-    Who has been behind it there, or was put there, is done with it.
+    Offsets before the group's commit on the target do not count.
     """
     facts = group.facts
     log, been = facts.downstream_log, group.target_committed or 0
@@ -221,7 +223,7 @@ def _passed_kept(group: GroupPosition, resume: int) -> int:
 def _without_waiting(
     row: PartitionMove, group: GroupPosition, found: Translation, log: LogRange
 ) -> PartitionMove:
-    """Continue where the copy ends, if an open transaction is all that keeps it from continuing."""
+    """Continue at the end of the copy if only an open transaction holds back the rest."""
     if found.offset is None or found.reached is None or found.reached < log.stable_end:
         return row
     again = group.facts.records_upstream(found.reached, found.reached + found.remaining)
@@ -238,7 +240,7 @@ def _beside_theirs(row: PartitionMove, group: GroupPosition) -> PartitionMove:
         return row
     again = group.facts.records_downstream(resume, theirs) if theirs > resume else 0
     if theirs > resume and not again:
-        row = replace(row, resume=theirs)  # whoever committed it, it is the same place
+        row = replace(row, resume=theirs)  # the same place, whether srm or a consumer committed it
     elif not group.target_is_ours:
         row = _beside_consumers(row, group, theirs, again)
     return row
@@ -249,16 +251,16 @@ def _beside_consumers(
 ) -> PartitionMove:
     """Compare the place with a commit of a consumer on the target, ``again`` records further."""
     if group.is_away:
-        # A commit of the group is newer than srm's own write, or than nothing.
+        # A commit of the group is newer than srm's own write, or the only one.
         is_newer = again > 0 or group.last is None or group.last.by_srm
         if is_newer and not group.overwrite:
             return _with_own_commit(row, group, theirs)
     elif group.facts.never_copied:
-        return replace(row, state="no-commit", resume=None)  # it knows better
+        return replace(row, state="no-commit", resume=None)  # the consumer's commit counts
     return replace(row, state="conflict", re_read=again) if again else row
 
 
 def _with_own_commit(row: PartitionMove, group: GroupPosition, theirs: int) -> PartitionMove:
-    """Keep the group's own commit on the target: no knowledge of the lost source replaces it."""
+    """Keep the group's own commit on the target: the lost source does not replace it."""
     lag = max(0, _to_read_there(group.facts.downstream_log, theirs))
     return replace(row, state="own-commit", resume=theirs, lag=lag, skipped=0, reason="")

@@ -1,4 +1,4 @@
-"""How far a move is: one record per move, kept in ``srm-moves.internal`` on both clusters."""
+"""Progress of a move: one record per move, kept in ``srm-moves.internal`` on both clusters."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ _SAMPLES = 30
 _LONGEST_REASON: Final = 500
 WAIT_PREFIX: Final = "wait:"
 
-# Steps after the decision for the target: there is no way back but another move. "going" is not
-# one of them: it is the intent, and the target may have decided or not.
+# Steps after the decision for the target: only another move leads back. "going" is not one of
+# them: it is the intent, and the target may have decided or not.
 DECIDED: frozenset[MoveStep] = frozenset({"gone", "verified", "reported"})
 HELD: frozenset[MoveStep] = frozenset({"holding", "held", "applied", "going"})
-"""Steps of an attempt that is open: it holds clients, and gets one end, go or release."""
+"""Steps of an open attempt: it holds clients, and ends once, with go or release."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepRule:
-    """What a run does to a move, once and in order.
+    """One step of a run, taken once and in order.
 
-    ``ended`` is the step of the progress, or the name of a time, by which it has ended, and
-    ``intent`` the step that is recorded before it. ``releases``: a failure in it ends the hold.
+    ``ended``: step of the progress, or name of a time, that marks its end.
+    ``intent``: step recorded before it.
+    ``releases``: a failure in it ends the hold.
     """
 
     name: RunStep
@@ -52,7 +53,7 @@ class StepRule:
 STEPS: Final = (
     StepRule("plan", "planned", "Planned", "where every group is and where it would continue"),
     StepRule(
-        "hold", "held", "Hold", "clients are told to finish and leave", "holding", releases=True
+        "hold", "held", "Hold", "clients finish and leave the source", "holding", releases=True
     ),
     StepRule("wait", "ready", "Wait", "until all is copied and translated", releases=True),
     StepRule("apply", "applied", "Apply", "the target has the offsets, read back", releases=True),
@@ -61,22 +62,24 @@ STEPS: Final = (
     StepRule("report", "reported", "Reported", "measured and kept"),
 )
 RUN_STEPS: Final = STEPS[1:]
-"""All steps after the plan."""
+"""Steps after the plan."""
 
 
 @dataclass(frozen=True)
 class GroupResume:
-    """What was seen of one group on the target after go; offsets are keyed ``topic-partition``.
+    """One group on the target after go; offsets are keyed ``topic-partition``.
 
-    Times are those of the target's brokers where the hold has been stamped by them
-    (:attr:`MoveProgress.hold_stamp_ms`), else those of whoever looked. ``resumed_ms`` is None until
-    it has members there, ``processed_ms`` until one of them said that it has processed a record,
-    ``first_commit_ms`` until a commit was seen that is not the one the move wrote. ``idle``: when
-    it was first seen with members there was nothing for it to read.
+    Times are by the target's brokers if these stamped the hold
+    (:attr:`MoveProgress.hold_stamp_ms`), else by the process that looked.
 
-    ``started`` are the first offsets its members said they started at, ``committed`` its latest
-    commits. ``uncommitted`` counts by client and partition the records that a member processed on
-    the source before it left and could not commit there.
+    ``resumed_ms``: None until it has members there.
+    ``first_commit_ms``: None until a commit other than the move's own is seen.
+    ``started``: first offsets that its members reported to have started at.
+    ``committed``: its latest commits.
+    ``uncommitted``: records by client and partition that a member processed on the source before it
+    left, and could not commit there.
+    ``processed_ms``: None until a member reports a processed record.
+    ``idle``: it had nothing to read when it was first seen with members.
     """
 
     resumed_ms: int | None = None
@@ -91,13 +94,13 @@ class GroupResume:
 
     @property
     def worked_ms(self) -> int | None:
-        """When it first processed or committed something, None before that."""
+        """Time of the first processed record or commit, None before that."""
         known = [at for at in (self.processed_ms, self.first_commit_ms) if at is not None]
         return min(known, default=None)
 
     @property
     def has_settled(self) -> bool:
-        """Whether it works on the target, as far as there is anything to work on."""
+        """Return whether it works on the target, or has nothing to read there."""
         return self.resumed_ms is not None and (self.idle or self.worked_ms is not None)
 
 
@@ -105,15 +108,15 @@ class GroupResume:
 class Straggler:
     """A group that was read on the source after go, as far as the source shows.
 
-    ``members`` are ``client id@host``, ``commits`` those that moved, by ``topic-partition``: from
-    where they were at go to where they were first seen after it.
+    ``members``: ``client id@host``.
+    ``commits``: commits that moved, by ``topic-partition``: offset at go, first other offset seen.
     """
 
     members: tuple[str, ...] = ()
     commits: Mapping[str, tuple[int | None, int]] = field(default_factory=dict)
 
     def line(self, group: str, source: str) -> str:
-        """Say which group it is, by whom it was read, and what to do."""
+        """Describe the group, its readers and the remedy in one line."""
         moved = [f"{name} from {a} to {b}" for name, (a, b) in sorted(self.commits.items())]
         by = some(self.members) or "a consumer that assigns partitions by itself"
         commits = f", its commits moved: {some(moved)}" if moved else ""
@@ -122,17 +125,19 @@ class Straggler:
 
 @dataclass(frozen=True)
 class Observation:
-    """The looks of one waiting process, in memory: another process begins with its own.
+    """Observations of one waiting process, in memory: another process begins with its own.
 
-    Seconds are those of a clock that is never set. ``marks`` are, by routing subject, the offsets
-    that have to rest: log ends of the topics, and commits of groups without members.
-    ``moved`` says by subject and partition when one was last seen to move, ``began`` when the watch
-    began: minus infinity where another process has watched for long enough. ``samples`` are pairs
-    of epoch milliseconds and source offsets still to be copied. ``removed`` are static members
-    (``group/instance id``) that were taken out of their groups.
+    Seconds are by a monotonic clock.
 
-    ``settled`` are topics whose followers had all stopped, ``strangers`` those that grew after
-    that: their writer follows no route. ``sequences`` are those of producers at the first look.
+    ``began``: start of the watch; minus infinity if another process has watched for long enough.
+    ``marks``: offsets that must stay unchanged, by routing subject: log end offsets of the topics,
+    and commits of groups without members.
+    ``moved``: time of the last seen change of a mark, by subject and partition.
+    ``samples``: pairs of epoch milliseconds and source offsets still to be copied.
+    ``removed``: static members (``group/instance id``) that were removed from their groups.
+    ``settled``: topics whose followers had all stopped.
+    ``strangers``: topics that grew after that: a producer that follows no route writes to them.
+    ``sequences``: sequences of producers at the first look.
     """
 
     began: float
@@ -154,8 +159,8 @@ class Observation:
         """Return the observation after one more look.
 
         Args:
-            clock: seconds of the clock that is never set.
-            marks: offsets that have to rest, by routing subject.
+            clock: seconds of the monotonic clock.
+            marks: offsets that must stay unchanged, by routing subject.
             sample: epoch milliseconds, and the source offsets still to be copied.
             settled: topics whose followers had all stopped when the log ends were read.
         """
@@ -177,23 +182,25 @@ class Observation:
         )
 
     def rested_s(self, subject: str, clock: float) -> float:
-        """Seconds for which a subject is known to have rested."""
+        """Return the seconds since the last known change of a subject's marks."""
         return clock - max(self.moved.get(subject, {}).values(), default=self.began)
 
     @property
     def fingerprint(self) -> str:
-        """Digest of all marks: while it is the same, nothing has moved."""
+        """Digest of all marks, the same while none changes."""
         rows = {subject: sorted(offsets.items()) for subject, offsets in self.marks.items()}
         return sha256(repr(sorted(rows.items())).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class WaitNote:
-    """A few words of the process that waits, in ``srm-moves.internal`` on the target.
+    """Short note of the waiting process, in ``srm-moves.internal`` on the target.
 
-    For people, and for the process that takes over. Losing it only delays. ``waits`` are the first
-    reasons why the gate is closed, ``sample`` is the oldest one of the observation. ``still`` is
-    the fingerprint of marks that have rested for long enough, empty before they have.
+    For operators, and for the process that takes over. Its loss only causes a delay.
+
+    ``waits``: first reasons why the gate is closed.
+    ``sample``: oldest sample of the observation.
+    ``still``: fingerprint of marks that were unchanged for long enough, else empty.
     """
 
     move_id: str
@@ -213,7 +220,7 @@ class WaitNote:
         *,
         rested: bool,
     ) -> WaitNote:
-        """Say in a few bytes what a move waits for."""
+        """Summarise in a few bytes the reasons why a move waits."""
         waits = tuple(reason[:_LONGEST_REASON] for reason in few(reasons))
         still, sample = seen.fingerprint if rested else "", next(iter(seen.samples), None)
         return cls(progress.move_id, progress.attempt, now_ms, waits, sample, still)
@@ -224,10 +231,10 @@ class WaitNote:
 
     @classmethod
     def decode(cls, value: bytes) -> WaitNote:
-        """Decode what :meth:`value` wrote.
+        """Decode the output of :meth:`value`.
 
         Raises:
-            IntegrityError: it is not a note.
+            IntegrityError: the value is not a note.
         """
         return decode(WaitNote, "stored note of a waiting move", value)
 
@@ -236,28 +243,28 @@ class WaitNote:
 class MoveProgress:
     """State of one move; of several records the one of the highest rank is the state.
 
-    ``attempt`` is the generation of the routes that the present attempt has written, 0 before the
-    first hold. Within an attempt a later step has the higher rank, released after going and gone
-    after released, and within a step the higher ``revision``: two clusters that have seen different
-    steps are merged rightly whichever has counted further.
+    In an attempt a later step has the higher rank: released after going, gone after released. The
+    ``revision`` decides within a step only, so records of different steps merge correctly.
 
-    ``times_ms`` has the epoch milliseconds at which a step was first completed, and as ``ready``
-    when the gate first had nothing to wait for any more. Log ends are high
-    watermarks on the source by ``topic-partition``. ``intended`` are the offsets on the target at
-    go, by group; ``missing`` says which records the target lacked then; ``skipped`` and ``re_read``
-    are the records by group that applying the offsets was seen to cost. ``commits_at_go`` are those
-    of each group on the source, ``stragglers`` the groups that were read there since.
-
-    ``hold_stamp_ms`` and ``gone_stamp_ms`` are when the first hold and the go were written, as the
-    target's broker stamped them; None where it did not. ``renewed_stamp_ms`` is the same of the
-    last renewal before go, and ``late_ms`` how long after that lease the decision was first seen:
-    0 or less where clients cannot have lapsed. ``residue_seen_ms`` is when the source was
-    last looked at for residue, as far as that was noted, and ``residue_over`` says that nobody
-    looks any more. ``calls`` are what redirectors beside routing have said in this attempt.
-
-    ``forecast`` is what an unplanned move is expected to cost, made once nothing is copied any
-    more: it replaces that of the plan. ``reason`` says of an attempt that was given up why.
-    ``superseded`` has the later move that led clients already when go was decided, by subject.
+    ``attempt``: generation of the present attempt's routes, 0 before the first hold.
+    ``times_ms``: first completion of each step, epoch milliseconds; ``ready``: the gate was ready.
+    ``log_ends_at_hold``, ``log_ends_at_go``: high watermarks on the source by ``topic-partition``.
+    ``intended``: offsets on the target at go, by group.
+    ``commits_at_go``: commits on the source, by group.
+    ``stragglers``: groups that were read on the source after go.
+    ``skipped``, ``re_read``: observed cost of applying the offsets, in records by group.
+    ``missing``: records that the target lacked at go.
+    ``hold_stamp_ms``, ``gone_stamp_ms``: timestamps of the first hold and of go by the target's
+    broker; None if it did not stamp them.
+    ``renewed_stamp_ms``: the same for the last renewal before go.
+    ``late_ms``: time from the end of that lease until the decision was first seen; 0 or less if
+    clients cannot have lapsed.
+    ``residue_seen_ms``: last noted check of the source for residue.
+    ``residue_over``: these checks have ended.
+    ``calls``: answers of redirectors other than routing in this attempt.
+    ``forecast``: cost of an unplanned move, made once replication has ended; replaces the plan's.
+    ``reason``: reason why an attempt was abandoned.
+    ``superseded``: later move that already led clients when go was decided, by subject.
     """
 
     move_id: str
@@ -292,19 +299,19 @@ class MoveProgress:
 
     @property
     def is_decided(self) -> bool:
-        """Whether clients were, or are being, sent to the target."""
+        """Return whether clients were, or are being, sent to the target."""
         return self.step in DECIDED
 
     @property
     def had_members(self) -> bool:
-        """Whether any group had members at the hold; without them nobody has to come back."""
+        """Return whether any group had members at the hold, which must resume after go."""
         return any(self.members_at_hold.values())
 
     @property
     def held_seconds(self) -> float | None:
-        """How long a move that was given up held its clients; None where it is not, or held none.
+        """Time that a released move held its clients; None for other moves.
 
-        By the clocks of those who ran it; clients go on within moments of the release.
+        By the clocks of the processes that ran it; clients resume within moments of the release.
         """
         if self.step != "released" or not {"holding", "released"} <= self.times_ms.keys():
             return None
@@ -316,7 +323,7 @@ class MoveProgress:
         return (self.attempt, _ORDER[self.step], self.revision)
 
     def at(self, step: MoveStep, now_ms: int, **changes: Any) -> MoveProgress:
-        """Return the next revision at a step, remembering when the step was first completed."""
+        """Return the next revision at a step, with the time of its first completion."""
         times = {step: now_ms, **self.times_ms}
         return replace(self, revision=self.revision + 1, step=step, times_ms=times, **changes)
 
@@ -330,9 +337,9 @@ class MoveProgress:
 
     @classmethod
     def decode(cls, value: bytes) -> MoveProgress:
-        """Decode what :meth:`value` wrote.
+        """Decode the output of :meth:`value`.
 
         Raises:
-            IntegrityError: it is not the progress of a move.
+            IntegrityError: the value is not the progress of a move.
         """
         return decode(MoveProgress, "stored progress of a move", value)

@@ -1,4 +1,4 @@
-"""How far one partition is copied, and what keeps the rest of it from being copied."""
+"""Replication state of one partition, and the reasons why the rest is not copied."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from srm.domain.text.reason import Reason
 
 @dataclass(frozen=True, slots=True)
 class ReplicationFacts:
-    """How far one partition of an original topic is copied from the source to the target.
+    """Replication state of one partition of an original topic from the source to the target.
 
-    ``source_next`` is None where no position is known. ``log_end`` is the high watermark on the
-    source read now, ``stable_end`` the last stable offset: what is between them is held back by
-    ``transactions``, whatever producer wrote it (they are empty where srm may not see them, then
-    ``hidden`` says why). ``stopped`` is the reason of a stopped partition, ``action`` what ends
-    that, ``damage`` the reason of a map that cannot be used. ``lost`` are source offsets, still in
-    the log, that were noted as never copied.
+    ``source_next``: None if no position is known.
+    ``log_end``: present high watermark on the source.
+    ``stopped``: reason why the partition is stopped.
+    ``stable_end``: last stable offset; ``transactions`` hold back the records from there on.
+    ``transactions``: empty if srm may not see them.
+    ``hidden``: reason why srm may not see them.
+    ``damage``: reason why the offset map cannot be used.
+    ``lost``: source offsets still in the log that were noted as never copied.
+    ``action``: remedy for ``stopped``.
     """
 
     topic: str
@@ -42,29 +45,29 @@ class ReplicationFacts:
 
     @property
     def copied_to(self) -> int:
-        """Source offset up to which the partition is copied."""
+        """Source offset up to which it is copied."""
         return self.log_start if self.source_next is None else self.source_next
 
     @property
     def remaining(self) -> int:
-        """Source offsets still to be copied; never data counted from log ends: markers."""
+        """Source offsets still to be copied, including transaction markers."""
         return max(0, self.log_end - self.copied_to)
 
     @property
     def held_back(self) -> int:
-        """The part of ``remaining`` that cannot be copied before transactions have ended."""
+        """Part of ``remaining`` that open transactions hold back."""
         end = self.log_end if self.stable_end is None else self.stable_end
         return max(0, self.log_end - max(end, self.copied_to))
 
     @property
     def halt_reason(self) -> Reason | None:
-        """Why it is not copied further until somebody helps, None where it is, or has no need."""
+        """Reason why it stays uncopied until an operator acts; None if it is or will be copied."""
         if self.stopped is None or not self.remaining or self.damage:
             return None
         return Reason(f"replication of {self.name} is stopped: {self.stopped}", self.action)
 
     def missing(self, target: str) -> Iterator[tuple[str, int]]:
-        """Name what the target lacks of it, with the number of records, upper bounds."""
+        """Yield the gaps of the target with upper bounds of their records."""
         if self.remaining:
             why = f", {self.held_back} held back by open transactions" if self.held_back else ""
             lacking = f"{self.name}: {amount(self.remaining, 'record')} missing on {target}"
@@ -74,7 +77,7 @@ class ReplicationFacts:
             yield lost, self.lost
 
     def transaction_reasons(self, source: str) -> Iterator[str]:
-        """Say which transactions hold it back, and how they are ended."""
+        """Yield the transactions that hold it back, with the command that ends them."""
         held = f"{amount(self.held_back, 'record')} of {self.name} on {source} cannot be copied"
         accept = (
             "or move without them: --accept-open-transactions (in the form: "
@@ -88,7 +91,7 @@ class ReplicationFacts:
         if not self.transactions:
             why = f" ({self.hidden})" if self.hidden else ""
             yield (
-                f"{held}: a transaction is open from offset {self.stable_end} on, whose cannot be "
-                f"seen{why}: 'kafka-transactions.sh --bootstrap-server HOST:PORT find-hanging' on "
-                f"{source} helps, {accept}"
+                f"{held}: a transaction is open from offset {self.stable_end} on, its owner is not "
+                f"visible{why}: find it with 'kafka-transactions.sh --bootstrap-server HOST:PORT "
+                f"find-hanging' on {source}, {accept}"
             )

@@ -1,6 +1,6 @@
-"""Request for a move of groups and producers, from a cluster (source) to another (target).
+"""Request for a move of groups and producers, from one cluster (source) to another (target).
 
-Failover and failback are the same algorithm; the words tell people which way is home.
+Failover and failback are the same algorithm; the names show operators the direction home.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _NOT_IN_ID: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 @dataclass(frozen=True, slots=True)
 class MoveRequest:
-    """The move that is wanted: the settings of a move, as commands, forms and documents have them.
+    """Settings of a requested move, as in commands, forms and documents.
 
-    An unplanned move gives the source up: srm reads nothing from it, waits for no client, and
-    groups continue at their last known places. Where a client that follows no route has lately
-    written, or may have, ``slow_writer_seconds`` apply instead of ``quiet_seconds``.
+    An unplanned move abandons the source: srm does not read it or wait for clients, and groups
+    continue at their last known places. ``slow_writer_seconds`` replace ``quiet_seconds`` if a
+    client that follows no route has recently written, or may have.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -80,7 +80,7 @@ class MoveRequest:
             "Mode. Unplanned shows what is lost, and waits for an approval of that.",
             {
                 "planned": "both clusters live, nothing is lost",
-                "unplanned": "the source is given up and not read",
+                "unplanned": "the source is abandoned and not read",
             },
         ),
     ] = "planned"
@@ -98,8 +98,8 @@ class MoveRequest:
         limit(
             0,
             3_600,
-            "Quiet time where producers follow no route. Who writes more rarely, and does not use "
-            "srm.client, is not seen before go.",
+            "Quiet time where producers follow no route. A producer that writes more rarely, "
+            "without srm.client, is not seen before go.",
         ),
     ] = 5.0
     residue_seconds: Annotated[
@@ -110,7 +110,7 @@ class MoveRequest:
         detail(
             "How clients are redirected, in order. By default as configured.",
             routing="clients follow srm-routing.internal, always first",
-            manual="the move says whom to stop and start, and waits for that",
+            manual="the move lists clients to stop and start, and waits for that",
         ),
     ] = ()
     fence: Annotated[
@@ -139,7 +139,7 @@ class MoveRequest:
         Flow.parse(f"{self.source}->{self.target}")
         require_bounds(self)
         if self.reroute and not self.is_unplanned:
-            raise UsageError("reroute of the move is for an unplanned one: add --mode unplanned")
+            raise UsageError("reroute needs an unplanned move: add --mode unplanned")
         for name in ("topics", "groups"):
             values = getattr(self, name)
             if len(set(values)) != len(values) or not all(values):
@@ -147,12 +147,12 @@ class MoveRequest:
 
     @property
     def is_unplanned(self) -> bool:
-        """Whether the source is given up."""
+        """Return whether the source is abandoned."""
         return self.mode == "unplanned"
 
     @property
     def flow(self) -> Flow:
-        """The flow from the side that is left to the side that takes over."""
+        """The flow from the source to the target."""
         return Flow(self.source, self.target)
 
     @classmethod
@@ -167,7 +167,7 @@ class MoveRequest:
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """Settings of a run that are not its move's."""
+    """Settings of a run that do not belong to its move."""
 
     dry_run: Annotated[
         bool, MoveSetting("Dry run. Only plan and show: nothing changes anywhere.")
@@ -186,19 +186,19 @@ class RunSettings:
 
 SETTINGS: Final = settings_of(MoveRequest)
 FORM: Final = {each.name: each for each in (*SETTINGS, *settings_of(RunSettings))}
-"""What forms have: the settings of a move, and those of its run."""
+"""Fields of a form: the settings of a move and of its run."""
 
 
 def ends(
     clusters: Sequence[str], operation: str, source: str | None, target: str | None
 ) -> tuple[str, str]:
-    """Return the cluster that clients leave, and the one that they go to.
+    """Return the source and the target of a move.
 
-    A failover leaves the first of two clusters, a failback the second. A cluster that is named
-    comes before that, and the other end follows from it.
+    A failover leaves the first of two clusters, a failback the second. A named cluster takes
+    precedence and determines the other end.
 
     Raises:
-        UsageError: there are not two clusters, and both ends are not named.
+        UsageError: an end is not named, and the number of clusters is not two.
     """
     if len(clusters) != 2 and not (source and target):
         raise UsageError(
@@ -214,8 +214,8 @@ def ends(
 def run_move_id(operation: str, clusters: Sequence[str], run_id: str) -> str:
     """Derive the id of a move from an Airflow run, so that a repeated task finds the same move.
 
-    A digest keeps apart runs whose ids differ only in characters that no move id has, and runs of
-    the same id of DAGs for other clusters.
+    A digest separates runs whose ids differ only in characters not allowed in a move id, and runs
+    with the same id of DAGs for other clusters.
     """
     digest = sha256(repr([*clusters, run_id]).encode()).hexdigest()[:6]
     return f"{operation}-{_NOT_IN_ID.sub('-', run_id).strip('-')}-{digest}"

@@ -1,4 +1,4 @@
-"""Revisions of a report: when one more is written, what it remembers of those before it."""
+"""Revisions of a report: conditions for the next one, and its record of earlier ones."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KeptReport:
-    """A report as it is kept: its fields, and the bytes they were read from."""
+    """A stored report: its fields, and the bytes they were read from."""
 
     report: MoveReport
     signed: Signed
 
     @classmethod
     def decode(cls, value: bytes) -> KeptReport:
-        """Decode the value of a record, or the file that it was exported to.
+        """Decode the value of a record, or an exported file.
 
         Raises:
-            IntegrityError: it is not a report.
+            IntegrityError: the value is not a report.
         """
         signed = Signed.decode(value)
         return cls(MoveReport.decode(signed.document), signed)
 
     @classmethod
     def made(cls, report: MoveReport, key: SigningKey | None) -> KeptReport:
-        """Encode a report, and sign it where there is a key."""
+        """Encode a report, and sign it if there is a key."""
         document = report.value()
         return cls(report, Signed(document, key.sign(document) if key else None))
 
 
 def report_key(move_id: str) -> str:
-    """Key of the report of a move in the moves topic."""
+    """Return the key of a move's report in the moves topic."""
     return f"report:{move_id}"
 
 
 def newest(reports: Iterable[KeptReport]) -> KeptReport | None:
-    """Return the one of the highest revision, of equals one that is signed, then the first."""
+    """Return the report of the highest revision; of equal ones a signed one, then the first."""
     return max(
         reports,
         key=lambda kept: (kept.report.revision, kept.signed.signature is not None),
@@ -56,18 +56,17 @@ def newest(reports: Iterable[KeptReport]) -> KeptReport | None:
 def next_revision(
     kept: KeptReport | None, report: MoveReport, now_ms: int, key: SigningKey | None
 ) -> KeptReport:
-    """Return what is to be kept: the next revision, or what is kept where there is no news.
+    """Return the next revision, or the stored one if the report has not changed.
 
-    What was true when the first revision was written and may not be seen again stays: followers,
-    the ids of clusters, who carried the move out. A report without a signature gets one without
-    becoming another revision. Nothing is taken from one that was changed after it was signed, and
-    the next one names that as a problem.
+    Facts of earlier revisions that may not be visible again are kept: followers, cluster ids, and
+    versions of the programs. Signing an unsigned report does not create a revision. A revision that
+    was changed after it was signed contributes nothing, and the next one names it as a problem.
 
     Args:
-        kept: the newest revision there is, None before the first one.
-        report: what there is to say now.
+        kept: the newest stored revision, None before the first one.
+        report: the present report.
         now_ms: epoch milliseconds.
-        key: what to sign with, None where there is no key.
+        key: signing key, None if there is none.
     """
     if kept is None:
         return KeptReport.made(replace(report, revision=1, written_ms=now_ms), key)
@@ -104,7 +103,7 @@ def next_revision(
 
 
 def _was_changed(kept: KeptReport, key: SigningKey | None) -> bool:
-    """Whether it is not what was signed with this key any more; with another one: not known."""
+    """Return whether it was changed after signing; False if another key signed it."""
     signature = kept.signed.signature
     if kept.signed.damage:
         return True
@@ -128,7 +127,7 @@ def _join_reports(report: MoveReport, before: MoveReport) -> MoveReport:
 
 
 def _naming_changes(report: MoveReport, previous: Iterable[EarlierRevision]) -> MoveReport:
-    """Say of each revision that was changed that it was: that is a problem of the report."""
+    """Add a problem to the report for each changed revision."""
     problems = tuple(
         f"revision {one.revision} of this report was changed after it was signed"
         for one in previous
@@ -140,14 +139,14 @@ def _naming_changes(report: MoveReport, previous: Iterable[EarlierRevision]) -> 
 
 
 def chain_break(earlier: KeptReport, later: KeptReport) -> str | None:
-    """Say why a revision does not follow from another one of the same move, None where it does."""
+    """Return why a revision does not follow from another of the same move, None if it does."""
     old, new = earlier.report.revision, later.report.revision
     if old == new:
         same = earlier.signed.document == later.signed.document
-        return None if same else f"there are two different revisions {new} of it"
+        return None if same else f"two different revisions {new} exist"
     listed = [one for one in later.report.previous if one.revision == old]
     if not listed:
-        return f"revision {new} does not name revision {old} among those before it"
+        return f"revision {new} does not name revision {old} as an earlier one"
     if listed[0].sha256 != earlier.signed.sha256:
-        return f"revision {new} follows from another revision {old} than this one"
+        return f"revision {new} follows from a different revision {old}"
     return None

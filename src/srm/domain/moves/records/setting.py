@@ -1,4 +1,4 @@
-"""Settings of a move, each declared once: commands, forms, pages and documents derive from it."""
+"""Settings of a move, each declared once; commands, forms, pages and documents derive from it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ _D = TypeVar("_D")
 
 @dataclass(frozen=True, slots=True)
 class MoveSetting:
-    """One setting as people see it, which annotates the field of its value.
+    """One setting as shown to operators, as an annotation of the field of its value.
 
-    The first sentence of ``text`` is its title. ``choices`` are the values that the type of the
-    field lists, with what a form shows for each: its meaning, where it is declared with one.
-    ``bounds`` are the lowest and the highest number of seconds. ``option`` is its name in commands,
-    derived where it is empty, None where no command has it. ``name`` and ``default`` are those of
-    the field; a required one has its first choice, or an empty text, as default.
+    ``text``: its first sentence is the title.
+    ``choices``: values that the field's type lists, with the text that a form shows for each.
+    ``bounds``: lowest and highest number of seconds.
+    ``option``: name in commands; derived if empty, None if commands do not have it.
+    ``name``: name of the field.
+    ``default``: default of the field; its first choice or an empty text if it is required.
     """
 
     text: str
@@ -39,7 +40,7 @@ class MoveSetting:
 
     @property
     def kind(self) -> Kind:
-        """The kind of its values: ``list`` has choices and an order, ``names`` are free."""
+        """The kind of its values: ``list`` has choices and an order, ``names`` are free text."""
         if isinstance(self.default, bool):
             return "switch"
         if isinstance(self.default, float):
@@ -60,7 +61,7 @@ class MoveSetting:
 
     @property
     def meanings(self) -> dict[str, str]:
-        """Those choices that do not say themselves what they mean."""
+        """Choices with a label other than their value."""
         return {value: label for value, label in self.choices.items() if label != value}
 
 
@@ -71,7 +72,7 @@ def limit(lowest: float, highest: float, text: str, option: str | None = "") -> 
 
 
 def detail(text: str, **choices: str) -> MoveSetting:
-    """Declare what few moves need."""
+    """Declare a setting that few moves need."""
     return MoveSetting(text, choices, section="Details")
 
 
@@ -80,16 +81,16 @@ def _settings(of: type) -> tuple[MoveSetting, ...]:
     return tuple(_of_field(each, hints[each.name]) for each in fields(of))
 
 
-# A type is hashable, which mypy does not believe.
+# A type is hashable, but mypy rejects it.
 settings_of: Final[Callable[[Any], tuple[MoveSetting, ...]]] = cache(_settings)
 """Return the settings that a dataclass declares, in the order of its fields."""
 
 
 def require_bounds(of: Any) -> None:
-    """Check the numbers of a dataclass of settings.
+    """Check the bounds of a dataclass of settings.
 
     Raises:
-        UsageError: one is out of its bounds.
+        UsageError: a number is out of bounds.
     """
     for setting in settings_of(type(of)):
         value, (lowest, highest) = getattr(of, setting.name), setting.bounds

@@ -115,7 +115,7 @@ def test_the_gate_is_open_when_everything_is_as_it_has_to_be():
         ),
         (
             replace(OPEN, replication=(replace(HELD_BACK, transactions=(), hidden="no right"),)),
-            "open from offset 60 on, whose cannot be seen (no right)",
+            "open from offset 60 on, its owner is not visible (no right)",
         ),
         (
             replace(OPEN, replication=(ReplicationFacts("T", 0, 1, 0, 9),), report_age_ms=60_000),

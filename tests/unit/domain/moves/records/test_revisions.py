@@ -45,7 +45,7 @@ def test_a_revision_that_was_replaced_by_another_one_breaks_the_chain() -> None:
     second = next_revision(first, replace(MADE, residue={}), 20, KEY)
     forged = KeptReport.made(replace(first.report, rto_seconds=0.1), KEY)
 
-    assert "follows from another revision 1" in (chain_break(forged, second) or "")
+    assert "follows from a different revision 1" in (chain_break(forged, second) or "")
     assert "two different revisions 1" in (chain_break(first, forged) or "")
     alone = KeptReport.made(replace(second.report, previous=()), KEY)
     assert "does not name revision 1" in (chain_break(first, alone) or "")

@@ -133,7 +133,7 @@ def test_rights_that_hide_the_transactions_do_not_open_the_gate(
     context = held(world)
 
     [reason] = waiting(world, context)
-    assert "whose cannot be seen (grant Read on topic Payments)" in reason
+    assert "its owner is not visible (grant Read on topic Payments)" in reason
 
 
 def test_offsets_in_an_undecided_transaction_are_waited_for(world: World) -> None:
