@@ -1,8 +1,8 @@
-"""Who tells the clients of a move, what they are told, and what has been confirmed of it.
+"""Redirectors of a move: their kinds, their orders to clients, and the confirmations.
 
 ``routing`` writes records that clients follow; it is part of each step's transaction. The others
-are *called* when the step is durable: at least once, each with an idempotency key. ``manual`` asks
-people: its call is only that they are asked, and the brokers show when they are done.
+are *called* when the step is durable: at least once, each with an idempotency key. ``manual`` only
+shows tasks to operators; the brokers show when these are done.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _IN_FORCE: Final[Mapping[str, CallStep]] = {
 
 
 def in_order(names: Iterable[str]) -> tuple[RedirectKind, ...]:
-    """Check a list of redirectors; ``routing`` is always the first, whether it is named or not.
+    """Check a list of redirectors; ``routing`` is always the first, named or not.
 
     Raises:
-        UsageError: one is unknown or named twice, or routing is not the first.
+        UsageError: one is unknown or repeated, or routing is not the first.
     """
     given = tuple(names)
     known: tuple[RedirectKind, ...] = tuple(
@@ -51,13 +51,13 @@ def in_order(names: Iterable[str]) -> tuple[RedirectKind, ...]:
     if "routing" in known[1:]:
         others = ", ".join(kind for kind in known if kind != "routing")
         raise UsageError(
-            f"redirector routing comes first, a move holds clients by it: routing, {others}"
+            f"redirector routing must be first, a move holds clients by it: routing, {others}"
         )
     return known if "routing" in known or not known else (*ROUTING_ALONE, *known)
 
 
 def _split(value: Any) -> Any:
-    """Take a list, or text with commas, as forms and earlier versions have it."""
+    """Accept a list, or comma-separated text as in forms and earlier versions."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
     if isinstance(value, Sequence) and all(isinstance(name, str) for name in value):
@@ -73,9 +73,9 @@ RedirectNames = Annotated[tuple[RedirectKind, ...], BeforeValidator(_split)]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What became of one call of a redirector; ``said`` is its answer, or why there is none.
+    """Result of one call of a redirector; ``said``: its answer, or the reason if there is none.
 
-    A call is ``superseded`` where a later move leads some of the clients: it is not made any more.
+    A call is ``superseded``, and not made any more, when a later move leads some of the clients.
     """
 
     state: CallState
@@ -85,7 +85,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class ClusterAddress:
-    """A cluster by its alias, and the addresses that clients of it are given."""
+    """A cluster by its alias, and the addresses for its clients."""
 
     alias: str
     bootstrap_servers: str
@@ -93,15 +93,16 @@ class ClusterAddress:
 
 @dataclass(frozen=True, slots=True)
 class RedirectOrder:
-    """What a webhook or a command is told; the JSON of it is a documented, versioned format.
+    """Order to a webhook or a command; its JSON is a documented, versioned format.
 
-    ``step`` is what clients shall do: *hold* (stop, finish, leave the source), *release* (go on at
-    the source) or *go* (go on at the target). ``key`` is the same whenever the same is asked again.
-    ``order`` grows with each step and attempt of any move of these clients: who has obeyed a higher
-    one is to ignore a lower one, which was late. In ``mode`` unplanned the source is given up, and
-    *go* is all that is told. ``replicas`` are the copies of the topics on the
-    target. ``members`` are the members of the groups on the source when the move was planned, as
-    ``client id@host``.
+    ``key``: the same in every repetition of an order.
+    ``order``: grows with each step and attempt of any move of these clients. Ignore an order lower
+    than one already obeyed: it is late.
+    ``step``: *hold* (stop, finish, leave the source), *release* (resume on the source) or *go*
+    (resume on the target).
+    ``mode``: in unplanned the source is abandoned, and the only step is *go*.
+    ``replicas``: copies of the topics on the target.
+    ``members``: members of the groups on the source at planning, as ``client id@host``.
     """
 
     key: str
@@ -130,24 +131,24 @@ def order_schema() -> dict[str, Any]:
 
 
 def order_number(attempt: int, step: CallStep) -> int:
-    """Number a step of an attempt: later ones are higher."""
+    """Return the order number of a step of an attempt, higher for later ones."""
     return attempt * len(_PHASES) + _PHASES[step]
 
 
 def call_key(attempt: int, step: CallStep, kind: str) -> str:
-    """Key under which a move remembers a call."""
+    """Return the key under which a move stores a call."""
     return f"{attempt}/{step}/{kind}"
 
 
 def step_in_force(move_step: str) -> CallStep | None:
-    """Say what clients of a move at this step have been told last, None before the first hold."""
+    """Return the last order to clients of a move at this step, None before the first hold."""
     return _IN_FORCE.get(move_step)
 
 
 def to_call(
     kinds: Sequence[RedirectKind], calls: Mapping[str, Call], attempt: int, step: CallStep
 ) -> tuple[RedirectKind, ...]:
-    """Return the redirectors that have still to confirm a step, in their order."""
+    """Return the redirectors that have not confirmed a step, in their order."""
     return tuple(
         kind
         for kind in kinds
@@ -159,7 +160,7 @@ def to_call(
 def missing_confirmations(
     kinds: Sequence[RedirectKind], calls: Mapping[str, Call], attempt: int, step: CallStep
 ) -> Iterator[str]:
-    """Say of each redirector that has not confirmed a step how that is."""
+    """Yield a reason for each redirector that has not confirmed a step."""
     for kind in to_call(kinds, calls, attempt, step):
         known = calls.get(call_key(attempt, step, kind))
         why = "it was not called yet" if known is None else known.said

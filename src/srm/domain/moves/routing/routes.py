@@ -1,4 +1,4 @@
-"""Routing records: which cluster the clients of a group or topic shall use, or that they hold.
+"""Routing records: the cluster that clients of a group or topic use, or their hold.
 
 Kept in the compacted topic ``srm-routing.internal`` on every cluster, partition 0, JSON values:
 
@@ -8,19 +8,19 @@ key                        written by                   value
 group:<group>              a move                       :class:`Route` for consumers of the group
 topic:<topic>              a move                       :class:`Route` for producers to the topic
 home:<cluster>             a move of everything         :class:`Route` for clients at home there
-ack:<subject>:<client id>  a client                     :class:`Ack`: that it is there, what it did
-clock                      who looks at a move          nothing: the broker stamps what time it is
+ack:<subject>:<client id>  a client                     :class:`Ack`: its presence and its progress
+clock                      a reader of a move           nothing: it takes the broker's timestamp
 =========================  ===========================  ==========================================
 
-A client reads the topic on all clusters it can reach and takes the record of the **highest rank**
-among all that it has ever seen of a subject, on whatever cluster and in whatever order. Each
-attempt of a move has a generation of its own, higher than any before it; within one attempt *hold*
-is followed by *released* or by *gone*, and *gone* is the highest: it follows a decision. A cluster
-that was away when clients were sent elsewhere cannot send them back with its old record. No record
-means: the route of the home cluster; without one, the home cluster, go.
+A client reads the topic on all reachable clusters. It follows the record of the **highest rank** of
+a subject that it has ever seen, on any cluster and in any order. Each attempt of a move has its own
+generation, higher than all before. Within an attempt *released* or *gone* follows *hold*; *gone* is
+the highest, because it follows a decision. Thus a cluster that was unavailable at a move cannot
+send clients back with its old record. Without a record the route of the home cluster applies;
+without that, the home cluster, go.
 
-An unplanned move takes the next multiple of 2^32 as its generation, so it is above all that the
-cluster may have seen that it does not ask, and clients can tell that they need not ask it either
+An unplanned move takes the next multiple of 2^32 as its generation. It is above all generations on
+the cluster that the move does not query, and clients see that they need not query it either
 (:meth:`Route.gives_up`). Read generations as 64-bit integers.
 
 ``group:<group>`` and ``topic:<topic>`` are called *subjects* below.
@@ -51,37 +51,34 @@ _rank = attrgetter("rank")
 
 
 def group_subject(group: str) -> str:
-    """Subject of the route that consumers of the group follow."""
+    """Return the subject of the route that consumers of the group follow."""
     return f"group:{group}"
 
 
 def topic_subject(topic: str) -> str:
-    """Subject of the route that producers to the topic follow."""
+    """Return the subject of the route that producers to the topic follow."""
     return f"topic:{topic}"
 
 
 def home_subject(cluster: str) -> str:
-    """Subject of the route for clients at home on a cluster that no other route names."""
+    """Return the subject of the route for clients at home on a cluster, without another route."""
     return f"home:{cluster}"
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where the clients of one subject belong.
+    """Route of the clients of one subject.
 
-    ``cluster`` is the alias to use on ``go`` and the alias the clients leave on ``hold``.
-    ``generation`` is the number of the attempt that wrote it: 1 or more, not always consecutive;
-    0 is the route that follows from the absence of a record. ``decided`` tells a ``go`` that
-    follows the decision of a move from one that ends a hold.
-
-    A generation is a number of 64 bits. A multiple of :data:`ERA`, other than 0, was made by an
-    unplanned move: the cluster that clients leave is given up, see :meth:`gives_up`.
-
-    A hold counts for ``lease_ms`` from when a client has first seen its newest ``beat``, by the
-    client's own monotonic clock; after that the client works on ``cluster`` again. 0 is no limit.
-    ``time_ms`` is the epoch time of the writer, for people and for whoever renews.
-    ``decided_ms`` is the broker's time of an unplanned decision, 0 in all other routes: only
-    unplanned moves to different clusters can have one generation, and the later decision wins.
+    ``generation``: number (64 bits) of the attempt that wrote it, 1 or more, not always
+    consecutive; 0 if there is no record. A multiple of :data:`ERA`, other than 0, is by an
+    unplanned move: the cluster that clients leave is abandoned, see :meth:`gives_up`.
+    ``cluster``: alias to use on ``go``, and to leave on ``hold``.
+    ``time_ms``: epoch milliseconds of the writer, for operators and for renewals.
+    ``decided``: a ``go`` that follows the decision of a move; otherwise it ends a hold.
+    ``lease_ms``: duration of a hold after a client first saw its newest ``beat``, by the client's
+    monotonic clock; then the client works on ``cluster`` again. 0 is unlimited.
+    ``decided_ms``: broker's time of an unplanned decision, 0 in all other routes. Only unplanned
+    moves to different clusters can share a generation, and the later decision wins.
     """
 
     generation: int
@@ -96,7 +93,7 @@ class Route:
 
     @property
     def phase(self) -> int:
-        """Order of what one attempt writes: 0 hold, 1 released, 2 gone."""
+        """Order of the records of one attempt: 0 hold, 1 released, 2 gone."""
         if self.state == "hold":
             return 0
         return 2 if self.decided else 1
@@ -105,8 +102,7 @@ class Route:
     def rank(self) -> tuple[int, int, int, int, str, str, int, int, bool]:
         """Order of precedence: generation, phase, beat, time of the decision.
 
-        The rest only makes the order total, so that all clients decide alike whatever they read
-        first.
+        The rest makes the order total, so that clients decide alike in any order of reading.
         """
         return (
             self.generation,
@@ -122,14 +118,14 @@ class Route:
 
     @property
     def era(self) -> int:
-        """How many unplanned moves, at least, were begun up to this one."""
+        """Lower bound of the number of unplanned moves up to this one."""
         return self.generation // ERA
 
     def gives_up(self, cluster: str) -> bool:
-        """Whether it follows from an unplanned move that has given this cluster up.
+        """Return whether it follows from an unplanned move that has abandoned this cluster.
 
-        Its clients leave at once: nothing is waited for that only that cluster could answer. A
-        route that ends such a hold gives nothing up any more.
+        Its clients leave at once, without waiting for answers of that cluster. A route that ends
+        such a hold abandons nothing.
         """
         if self.generation == 0 or self.generation % ERA:
             return False
@@ -138,11 +134,11 @@ class Route:
         return self.decided and cluster != self.cluster
 
     def is_hold_of(self, move_id: str, generation: int) -> bool:
-        """Whether it holds clients for this attempt of this move."""
+        """Return whether it holds clients for this attempt of this move."""
         return (self.state, self.move_id, self.generation) == ("hold", move_id, generation)
 
     def expire(self) -> Route:
-        """Return what a hold counts as when its lease has run out: go, where the clients were."""
+        """Return the route after the lease of a hold has expired: go, on the same cluster."""
         return replace(self, state="go", beat=0, time_ms=0)
 
     def value(self) -> bytes:
@@ -152,23 +148,22 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """What one client did about generation ``generation`` of a subject's route, and that it lives.
+    """Acknowledgement of a route's generation by one client, and its heartbeat.
 
-    A client writes one when it starts, whatever the generation (0: nobody ever set a route), after
-    each step below, and again every half minute; a tombstone when it is closed. So the records are
-    also the list of the clients that follow the routes of a subject: one whose record is older
-    than a few such intervals has died without a word.
+    A client writes it at its start, even without a route (generation 0), after each step below, and
+    every half minute; it writes a tombstone when closed. The records thus list the clients that
+    follow a subject's routes. A client whose record is older than a few intervals has died.
 
-    ``held``: it has flushed or committed, has no transaction open, and has left. ``resumed``: it
-    works on ``cluster``; ``positions`` maps ``topic-partition`` to the offset it started at.
-    ``processed``: a consumer has processed its first record of this generation.
-
-    ``kind`` is empty in records of older clients. ``host`` is where it runs. ``uncommitted`` counts
-    by ``topic-partition`` the records that a consumer processed before and could not commit, which
-    somebody reads again. ``ages_ms`` says how long before this record was written each state of
-    this generation was reached, by the client's monotonic clock: the broker's timestamp of the
-    record less the age is the time by the broker's clock. ``time_ms`` is when ``state`` was reached
-    by the client's clock.
+    ``state``: *held*: it has flushed or committed, has no open transaction, and has left.
+    *resumed*: it works on ``cluster``. *processed*: a consumer has processed its first record of
+    this generation.
+    ``time_ms``: time of ``state`` by the client's clock.
+    ``positions``: offset it started at, by ``topic-partition``.
+    ``kind``: empty in records of older clients.
+    ``uncommitted``: records by ``topic-partition`` that a consumer processed before and could not
+    commit; they are read again.
+    ``ages_ms``: age of each state of this generation when this was written, by the client's
+    monotonic clock. The record's timestamp minus the age is the broker's time of that state.
     """
 
     subject: str
@@ -185,7 +180,7 @@ class Ack:
 
     @property
     def written_ms(self) -> int:
-        """When this was written, by the client's clock: repeated, it is older than its state."""
+        """Time of writing by the client's clock; in a repetition it is later than the state's."""
         return self.time_ms + self.ages_ms.get(self.state, 0)
 
     def key(self) -> bytes:
@@ -214,27 +209,27 @@ def merge_tables(tables: Iterable[Mapping[str, Route]]) -> dict[str, Route]:
 
 
 def home_route(cluster: str) -> Route:
-    """Route of a subject without a record: its home cluster, go."""
+    """Return the route of a subject without a record: its home cluster, go."""
     return Route(0, cluster, "go")
 
 
 def next_generation(routes: Iterable[Route | None], *attempts: int, unplanned: bool = False) -> int:
-    """Return a generation above all the routes given, and above the attempts.
+    """Return a generation above those of the given routes and attempts.
 
-    That of an ``unplanned`` move is the next multiple of :data:`ERA`: above all that a cluster
-    which was not asked can have, as planned moves count one by one.
+    For an ``unplanned`` move it is the next multiple of :data:`ERA`. That is above all generations
+    on a cluster that was not queried, because planned moves count one by one.
     """
     highest = max([0, *(route.generation for route in routes if route is not None), *attempts])
     return (highest // ERA + 1) * ERA if unplanned else highest + 1
 
 
 def is_subject(key: bytes) -> bool:
-    """Whether a record of the topic is a route."""
+    """Return whether a record of the topic is a route."""
     return key.startswith((b"group:", b"topic:", b"home:"))
 
 
 def is_ack(key: bytes) -> bool:
-    """Whether a record of the topic is what a client says."""
+    """Return whether a record of the topic is an acknowledgement."""
     return key.startswith(_ACK.encode())
 
 
@@ -259,11 +254,11 @@ def decode_route(key: bytes, value: bytes) -> Route:
 def fold_routes(
     history: Mapping[bytes, Sequence[bytes]], damaged: Callable[[IntegrityError], None]
 ) -> dict[str, Route]:
-    """Take the route of the highest rank of each subject from all that the log still holds.
+    """Return the route of the highest rank of each subject in the whole log.
 
-    The last record is not always the highest: an older version of srm, or somebody's own tool, may
-    have written without a fence. A record that cannot be read is handed to ``damaged`` and passed
-    over: it must not stop the moves of everybody else.
+    The last record is not always the highest: an older version of srm, or another tool, may have
+    written without a fence. An unreadable record is passed to ``damaged`` and skipped: it must not
+    stop other moves.
     """
     routes: dict[str, Route] = {}
     for key, values in history.items():
@@ -285,7 +280,7 @@ def acks_of(
     """Decode the acknowledgements among the records of one cluster's routing topic.
 
     Raises:
-        IntegrityError: a value is not an acknowledgement, and nobody takes it as ``damaged``.
+        IntegrityError: a value is not an acknowledgement, and ``damaged`` is None.
     """
     acks = []
     for key, value in records.items():

@@ -41,7 +41,7 @@ def test_routing_is_the_first_whether_it_is_named_or_not():
     [
         (["pigeon"], "redirector 'pigeon' is unknown: there are routing, webhook, command, manual"),
         (["manual", "manual"], "named twice"),
-        (["webhook", "routing"], "routing comes first.*: routing, webhook"),
+        (["webhook", "routing"], "routing must be first.*: routing, webhook"),
     ],
 )
 def test_a_list_that_cannot_be_meant_is_refused(names, message):
