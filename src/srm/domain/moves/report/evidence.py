@@ -1,4 +1,4 @@
-"""What a report holds beside the numbers of a move: partitions, followers, revisions."""
+"""Evidence in a report: partitions, followers, calls and revisions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,17 @@ from srm.domain.moves.routing.routes import Ack, AckState, ClientKind
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """One group in one partition: what was planned, and what came of it; offsets are next-to-read.
+    """One group in one partition: plan and result; offsets are next-to-read, None is not known.
 
-    ``topic`` and ``partition`` are those on the source, ``target_topic`` is where the group goes
-    on. Of the plan: ``committed`` on the source, ``lag``, ``re_read`` and ``skipped`` in records,
-    ``planned``, the offset on the target, and the ``state`` of that translation. Of the move:
-    ``applied`` at go, ``started``, the first offset its members said they started at, and
-    ``last_commit``, the latest commit that was seen on the target. None is "not known".
+    ``topic``, ``partition``: on the source.
+    ``target_topic``: where the group continues.
+    ``state``: state of the planned translation.
+    ``committed``: planned from this commit on the source.
+    ``lag``, ``re_read``, ``skipped``: planned numbers of records.
+    ``planned``: planned offset on the target.
+    ``applied``: offset applied at go.
+    ``started``: first offset that its members reported to have started at.
+    ``last_commit``: latest commit seen on the target.
     """
 
     topic: str
@@ -42,7 +46,7 @@ class PartitionReport:
 
     @property
     def as_planned(self) -> bool:
-        """Whether the group goes on where the plan said, and nothing is read again or skipped."""
+        """Return whether the group continues as planned, without records re-read or skipped."""
         return (
             self.applied == self.planned
             and self.started in {None, self.applied}
@@ -52,13 +56,16 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """One client of the move, and how far it followed.
+    """One client of the move, and its progress.
 
-    ``subject`` is ``group:<group>`` for a consumer, ``topic:<topic>`` for a producer.
-    ``redirector`` is what told it: ``routing``, or the others of the move for a ``member`` that
-    only the target's broker names, empty where there were no others. The times are seconds from
-    the hold by the clock of the target's broker: when it had left the source, worked on the target,
-    and had processed a record there; None where it did not say so.
+    Times are seconds from the hold by the clock of the target's broker, None if not reported.
+
+    ``subject``: ``group:<group>`` for a consumer, ``topic:<topic>`` for a producer.
+    ``redirector``: ``routing``, or for a ``member`` that only the target's broker names the other
+    redirectors of the move; empty if there were none.
+    ``left_seconds``: it had left the source.
+    ``resumed_seconds``: it worked on the target.
+    ``processed_seconds``: it had processed a record there.
     """
 
     subject: str
@@ -74,9 +81,10 @@ class Follower:
 
 @dataclass(frozen=True, slots=True)
 class CallReport:
-    """What became of one call of a redirector beside routing, in the last attempt of the move.
+    """Result of one call of a redirector other than routing, in the last attempt of the move.
 
-    ``said`` is its answer, or why there is none; ``time_ms`` is by the clock of who called.
+    ``time_ms``: epoch milliseconds by the caller's clock.
+    ``said``: its answer, or the reason if there is none.
     """
 
     redirector: str
@@ -88,10 +96,11 @@ class CallReport:
 
 @dataclass(frozen=True, slots=True)
 class EarlierRevision:
-    """A revision that this one replaces; ``sha256`` is of its exact bytes, in hexadecimal.
+    """A revision that this one replaces.
 
-    ``key_id`` is that of its signature, empty where it had none. ``changed``: it was not what had
-    been signed any more when the next one was written.
+    ``sha256``: hash of its exact bytes, in hexadecimal.
+    ``key_id``: key of its signature, empty without a signature.
+    ``changed``: it had been changed after it was signed when the next one was written.
     """
 
     revision: int
@@ -103,11 +112,13 @@ class EarlierRevision:
 
 @dataclass(frozen=True)
 class Beside:
-    """What is known of a move beside its plan and its progress.
+    """Facts about a move that are not in its plan or its progress.
 
-    ``clusters`` are Kafka's ids by alias, ``versions`` those of the programs that carry the move
-    out, ``config_sha256`` the hash of their configuration. ``outcome`` is what was found when the
-    source of an unplanned move returned. ``problems`` are those that other moves make.
+    ``clusters``: Kafka's cluster ids by alias.
+    ``versions``: versions of the programs that run the move.
+    ``config_sha256``: hash of their configuration.
+    ``outcome``: findings at the return of an unplanned move's source.
+    ``problems``: problems that other moves cause.
     """
 
     approvals: tuple[Approval, ...] = ()
@@ -120,11 +131,11 @@ class Beside:
 
 
 Said = tuple[Ack, int | None]
-"""What a client said, and when by the broker's clock; None where the broker did not stamp it."""
+"""A client's message with its broker timestamp, None if the broker did not stamp it."""
 
 
 def partition_reports(group: GroupPlan, progress: MoveProgress) -> tuple[PartitionReport, ...]:
-    """Set plan against outcome, for the partitions in which the group had anything to move."""
+    """Compare plan and result, for the partitions in which the group had anything to move."""
     applied = progress.intended.get(group.group, {})
     seen = progress.resumed.get(group.group, GroupResume())
     return tuple(
@@ -149,10 +160,10 @@ def partition_reports(group: GroupPlan, progress: MoveProgress) -> tuple[Partiti
 
 
 def call_reports(calls: Mapping[str, Call]) -> tuple[CallReport, ...]:
-    """Return what became of the calls of a move, the oldest first.
+    """Return the results of a move's calls, the oldest first.
 
     Args:
-        calls: as the progress of a move has them, by attempt, step and redirector.
+        calls: from the progress of a move, by attempt, step and redirector.
     """
     found = []
     for key, call in calls.items():
@@ -167,13 +178,13 @@ def followers_of(
     redirector: str,
     hold_stamp_ms: int | None,
 ) -> tuple[Follower, ...]:
-    """Say of each client that acknowledged the routes of one attempt how far it followed.
+    """Return the progress of each client that acknowledged the routes of one attempt.
 
     Args:
-        target: what was said on the target about this attempt.
-        source: what was said on the source about it.
-        redirector: what wrote the routes.
-        hold_stamp_ms: when the hold was written, by the clock that stamps the target's records.
+        target: messages on the target about this attempt.
+        source: messages on the source about it.
+        redirector: the writer of the routes.
+        hold_stamp_ms: timestamp of the hold, by the clock that stamps the target's records.
     """
     found: dict[tuple[str, str], Follower] = {}
     for ack, _ in source:
@@ -197,13 +208,13 @@ def followers_of(
 def members_of(
     group_subject: str, members: Iterable[str], known: Iterable[Follower], redirector: str = ""
 ) -> list[Follower]:
-    """Return the members that a broker names and that said nothing themselves.
+    """Return the members that a broker names and that sent no message.
 
     Args:
         group_subject: ``group:<group>``.
         members: ``client id@host`` on the target.
-        known: those who have said something.
-        redirector: what may have told them, as they follow no route.
+        known: clients that sent a message.
+        redirector: the possible redirector of members that follow no route.
     """
     said = {one.client for one in known if one.subject == group_subject}
     named = sorted({tuple(member.rpartition("@")[::2]) for member in members})
@@ -215,7 +226,7 @@ def members_of(
 
 
 def join_followers(before: Iterable[Follower], now: Iterable[Follower]) -> tuple[Follower, ...]:
-    """Join what was known and what is seen now: who was seen once stays, with the first times."""
+    """Join earlier and present followers: each client stays, with its first times."""
     found = {(one.subject, one.client): one for one in before}
     for one in now:
         known = found.get((one.subject, one.client))

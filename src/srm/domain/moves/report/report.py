@@ -1,4 +1,4 @@
-"""What a move did, measured: the record that is left of it."""
+"""Report of a move: its measured results, kept as a record."""
 
 from __future__ import annotations
 
@@ -27,27 +27,29 @@ from srm.domain.text.amount import amount, some
 from srm.domain.text.documents import adapter, decode, encode
 
 SCHEMA: Final = "srm.move-report/1"
-"""Version of the fields; another one follows when a field changes its meaning or goes."""
+"""Version of the fields, raised when a field changes its meaning or is removed."""
 
 _READABLE: Final = 2_000
-"""So many partitions may stand one value a line: more would become larger than a record may be."""
+"""Most partitions for one value per line: more would exceed the size of a record."""
 
 RtoEnd = Literal["processed", "committed", "assigned"]
-"""What ended a group's time without service: its first record processed or first commit on the
-target, or, where it had nothing to process, that its members were there."""
+"""End of a group's time without service: its first processed record or commit on the target, or
+the assignment of its members if there was nothing to process."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupReport:
     """One group in the report; counts are records.
 
-    ``rto_seconds`` is the time from the hold until the group has processed or committed its first
-    record on the target; where there was none for it, until its members were assigned partitions
-    (``rto_end`` says which). ``assigned_seconds`` is the time until that assignment. Both are None
-    where it has not come to that, or the group had no members. ``uncommitted`` is the part of
-    ``re_read`` that its members say they processed on the source and could not commit, by
-    ``topic-partition``. ``planned_re_read`` and ``planned_skipped`` are what the plan said of
-    ``re_read`` and ``skipped``; ``partitions`` sets plan against outcome.
+    ``rto_seconds``: time from the hold until it processed or committed its first record on the
+    target, or until the assignment of its members if there was none; None if it has not resumed or
+    had no members.
+    ``assigned_seconds``: time until that assignment; None likewise.
+    ``rto_end``: event that ended ``rto_seconds``.
+    ``uncommitted``: part of ``re_read`` that its members reported as processed on the source but
+    could not commit, by ``topic-partition``.
+    ``planned_re_read``, ``planned_skipped``: planned numbers for ``re_read`` and ``skipped``.
+    ``partitions``: plan and result by partition.
     """
 
     lag_at_hold: int
@@ -67,27 +69,28 @@ class GroupReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveReport:
-    """Report of one move; docs/formats.md says of each field what it means.
+    """Report of one move; docs/formats.md explains each field.
 
-    ``rpo_records`` counts records on the source that the target did not have at go, None while
-    that is not known: an unplanned move does not read its source. They are between
-    ``rpo_at_least`` and ``rpo_at_most`` (None: no bound is known): by the ``forecast`` until the
-    source has returned, then by the ``outcome``. ``rto_seconds`` is the time from the hold until
-    the last group that had members worked on the target (or until go, where no group had members),
-    ``assigned_seconds`` until the last one was assigned partitions (None where no group had
-    members); None while one of them does not. Both are differences of timestamps by the target's
-    broker, so clocks of clients and operators play no part.
-
-    ``residue`` are records written to the source after go, by topic: watched until
-    ``residue_until_ms``, or until another move begins (``residue_over``); ``residue_seen_ms`` is
-    the latest look that was noted. ``ok``: decided, nothing lost, skipped or re-read, and every
-    group that had members resumed; in an unplanned move what the forecast says is lost is no
-    problem. ``notes`` explain numbers and are no problems.
-
-    A report is written again, as the next ``revision``, when there is more to say; ``previous``
-    are those before it. ``times_ms`` are by the clocks of those who ran the steps, the stamps by
-    that of the target's broker. ``versions`` and ``config_sha256`` are of those who wrote the
-    first revision, ``fingerprint`` is that of the settings the move was planned with.
+    ``revision``: raised when the report changes; ``previous`` lists the earlier ones.
+    ``ok``: decided, nothing lost, skipped or re-read, and every group that had members resumed. A
+    loss within the forecast of an unplanned move is not a problem.
+    ``notes``: explanations of numbers, not problems.
+    ``rpo_records``: records on the source that the target lacked at go; None while not known,
+    because an unplanned move does not read its source.
+    ``rpo_at_least``, ``rpo_at_most``: bounds of these records, by the ``forecast`` until the source
+    has returned, then by the ``outcome``; None if not known.
+    ``rto_seconds``: time from the hold until the last group with members worked on the target, or
+    until go without such groups; None while one does not. By timestamps of the target's broker.
+    ``assigned_seconds``: the same until the last group was assigned partitions; None without
+    members.
+    ``times_ms``: by the clocks of the processes that ran the steps.
+    ``hold_stamp_ms``, ``gone_stamp_ms``: by the clock of the target's broker.
+    ``residue``: records written to the source after go, by topic.
+    ``residue_until_ms``: end of the watch for residue.
+    ``residue_seen_ms``: last noted check for residue.
+    ``residue_over``: another move has ended the watch.
+    ``versions``, ``config_sha256``: from the writer of the first revision.
+    ``fingerprint``: digest of the settings of the plan.
     """
 
     schema: Literal["srm.move-report/1"] = SCHEMA
@@ -135,16 +138,16 @@ class MoveReport:
     previous: tuple[EarlierRevision, ...] = ()
 
     def value(self) -> bytes:
-        """Encode as JSON: for people to read, where it is not too much for that."""
+        """Encode as JSON, indented unless it is too large."""
         rows = sum(len(group.partitions) for group in self.groups.values())
         return encode(self, indent=None if rows > _READABLE else 2)
 
     @classmethod
     def decode(cls, value: bytes) -> MoveReport:
-        """Decode what :meth:`value` wrote.
+        """Decode the output of :meth:`value`.
 
         Raises:
-            IntegrityError: it is not a report.
+            IntegrityError: the value is not a report.
         """
         return decode(MoveReport, "stored move report", value)
 
@@ -158,7 +161,7 @@ def report_schema() -> dict[str, Any]:
     }
 
 
-# Consecutive spans of the time clients were without service: name, from, to.
+# Consecutive spans of the clients' time without service: name, from, to.
 _SPANS = (
     ("hold", "holding", "held"),
     ("wait and apply", "held", "applied"),
@@ -172,7 +175,7 @@ _SWITCHES: Final = [setting.name for setting in SETTINGS if setting.kind == "swi
 def build_report(
     plan: MovePlan, progress: MoveProgress, beside: Beside | None = None
 ) -> MoveReport:
-    """Compute the report of a move from its plan, its progress and what is known beside them."""
+    """Compute the report of a move from its plan, its progress and further facts."""
     beside = beside or Beside()
     groups = {group.group: _group_report(group, progress) for group in plan.groups}
     problems = (*_problems(plan, progress, groups), *beside.problems)
@@ -225,7 +228,7 @@ def build_report(
 
 
 def residue_until_ms(plan: MovePlan, progress: MoveProgress) -> int:
-    """Until when the source is watched for residue, in epoch milliseconds; 0 before go."""
+    """Return the end of the watch for residue on the source, epoch milliseconds; 0 before go."""
     gone_ms = progress.times_ms.get("gone")
     return 0 if gone_ms is None else gone_ms + round(plan.request.residue_seconds * 1000)
 
@@ -257,7 +260,7 @@ def _group_report(planned: GroupPlan, progress: MoveProgress) -> GroupReport:
 def _rpo(
     plan: MovePlan, progress: MoveProgress, outcome: Outcome | None
 ) -> tuple[int | None, int | None]:
-    """Bound the records of the source that the target did not have at go."""
+    """Return the bounds of the records on the source that the target lacked at go."""
     if not plan.request.is_unplanned:
         return progress.rpo_records, progress.rpo_records
     if progress.forecast is None:
@@ -299,7 +302,7 @@ def _until_go(progress: MoveProgress) -> float | None:
     gone_ms = progress.gone_stamp_ms if progress.hold_stamp_ms is not None else None
     if gone_ms is not None:
         return _since_hold(progress, gone_ms)
-    times = progress.times_ms  # both by the clocks of those who ran the steps
+    times = progress.times_ms  # both by the clocks of the processes that ran the steps
     if "holding" not in times or "gone" not in times:
         return None
     return max(0, times["gone"] - times["holding"]) / 1000
@@ -310,7 +313,7 @@ def _until_last(
     groups: Mapping[str, GroupReport],
     seconds: Callable[[GroupReport], float | None],
 ) -> float | None:
-    """Seconds from the hold until the last group that had members is so far."""
+    """Return the seconds from the hold until the last group with members has reached an event."""
     until_go = _until_go(progress)
     if until_go is None:
         return None
@@ -402,7 +405,7 @@ def _problems(
 
 
 def _costs(name: str, group: GroupReport) -> Iterator[str]:
-    """Say what a group did not read, or read twice; an unplanned move expects that."""
+    """Yield the records that a group skipped or re-read; an unplanned move expects them."""
     if group.skipped:
         yield f"group {name} skipped {amount(group.skipped, 'record')}"
     if group.re_read:

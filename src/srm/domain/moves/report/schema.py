@@ -14,12 +14,12 @@ DEFAULT_PATH: Final = Path("docs/report.schema.json")
 
 
 def render() -> str:
-    """Return the file."""
+    """Return the content of the file."""
     return json.dumps(_for_readers(report_schema()), indent=2, ensure_ascii=False) + "\n"
 
 
 def _for_readers(part: Any) -> Any:
-    """Leave out titles, which repeat the names, and what of descriptions is for programmers."""
+    """Remove titles, which repeat the names, and the ``Raises`` sections of descriptions."""
     if isinstance(part, list):
         return [_for_readers(item) for item in part]
     if not isinstance(part, dict):

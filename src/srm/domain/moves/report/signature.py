@@ -1,7 +1,7 @@
-"""Signatures of reports: Ed25519 over the exact bytes, with what is needed to check them.
+"""Signatures of reports: Ed25519 over the exact bytes, with the data to verify them.
 
-A signature is JSON on one line. In a topic it follows the document it belongs to, on the last line
-of the same record, so that the two are never apart; in a folder it is a file beside it.
+A signature is JSON on one line. In a topic it is the last line of its document's record, so that
+they stay together. In a folder it is a file next to the document.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _SHOWN: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What signs one document.
+    """Signature of one document.
 
-    ``key_id`` is the SHA-256 of the public key in DER (SubjectPublicKeyInfo), in hexadecimal;
-    ``public_key`` is that key in PEM. It is there to be compared: whoever checks a signature needs
-    the key from somewhere else. ``signature`` are the 64 bytes of Ed25519 in base64.
+    ``key_id``: SHA-256 of the public key in DER (SubjectPublicKeyInfo), in hexadecimal.
+    ``public_key``: that key in PEM, only for comparison: verify with a key from another source.
+    ``signature``: the 64 bytes of Ed25519 in base64.
     """
 
     key_id: str
@@ -36,15 +36,15 @@ class Signature:
     schema: Literal["srm.signature/1"] = "srm.signature/1"
 
     def value(self) -> bytes:
-        """Encode as one line of JSON, without its end."""
+        """Encode as one line of JSON, without a newline."""
         return encode(self)
 
     @classmethod
     def decode(cls, value: bytes) -> Signature:
-        """Decode what :meth:`value` wrote; an end of the line is passed over.
+        """Decode the output of :meth:`value`; a final newline is skipped.
 
         Raises:
-            IntegrityError: it is no signature, or not byte for byte as it was written.
+            IntegrityError: the value is not a signature, or not byte for byte as it was written.
         """
         try:
             found = adapter(Signature).validate_json(value)
@@ -58,10 +58,10 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A document as it is kept: JSON over several lines, then its signature on one more.
+    """A stored document: JSON on several lines, then its signature on one more.
 
-    ``signature`` is None where nobody could sign it, and ``damage`` says what is wrong with one
-    that cannot be read.
+    ``signature``: None if there was no key to sign it.
+    ``damage``: defect of an unreadable signature, else empty.
     """
 
     document: bytes
@@ -81,7 +81,7 @@ class Signed:
 
     @classmethod
     def decode(cls, value: bytes) -> Self:
-        """Take document and signature apart; the document is not read."""
+        """Split document and signature, without reading the document."""
         document, _, last = value.rpartition(b"\n")
         if last == b"}" or not document:
             return cls(value)
@@ -89,7 +89,7 @@ class Signed:
 
     @classmethod
     def beside(cls, content: bytes, signature: bytes | None) -> Self:
-        """Take a document whose signature, if there is one, is kept beside it."""
+        """Return a document whose signature, if there is one, is a file next to it."""
         return cls.decode(content) if signature is None else cls._of(content, signature)
 
     @classmethod
@@ -100,11 +100,11 @@ class Signed:
             return cls(document, damage=str(error))
 
     def check(self, key: PublicKey) -> None:
-        """Check that the document is exactly what was signed, with this key.
+        """Check that the document is unchanged since it was signed with this key.
 
         Raises:
-            NotFoundError: it is not signed.
-            IntegrityError: document or signature were changed, or it was signed with another key.
+            NotFoundError: the document is not signed.
+            IntegrityError: document or signature were changed, or another key signed it.
         """
         if self.damage:
             raise IntegrityError(self.damage)

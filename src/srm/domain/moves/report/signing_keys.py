@@ -1,6 +1,6 @@
-"""Keys of Ed25519 that reports are signed with and checked.
+"""Ed25519 keys that sign and verify reports.
 
-They are apart from the signatures they make: only who signs or checks loads the library for it.
+A module of its own, so that only programs that sign or verify load the cryptography library.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAKE: Final = "make one with: openssl genpkey -algorithm ed25519 -out FILE"
 
 
 class PublicKey:
-    """A key that signatures are checked with."""
+    """A key that verifies signatures."""
 
     def __init__(self, key: Ed25519PublicKey) -> None:
         self._key = key
@@ -43,7 +43,7 @@ class PublicKey:
         """Read a key in PEM.
 
         Raises:
-            UsageError: it is no public key of Ed25519.
+            UsageError: the key is not an Ed25519 public key.
         """
         try:
             key = load_pem_public_key(pem)
@@ -54,11 +54,11 @@ class PublicKey:
         return cls(key)
 
     def check(self, document: bytes, signature: Signature | None) -> None:
-        """Check that a document is exactly what was signed, with this key.
+        """Check that a document is unchanged since it was signed with this key.
 
         Raises:
-            NotFoundError: it is not signed.
-            IntegrityError: it was changed, or it was signed with another key.
+            NotFoundError: the document is not signed.
+            IntegrityError: the document was changed, or another key signed it.
         """
         if signature is None:
             raise NotFoundError("it is not signed")
@@ -74,12 +74,12 @@ class PublicKey:
 
 
 class SigningKey:
-    """A private key; as text it shows its id alone."""
+    """A private key; its text shows only its id."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
         self.public: PublicKey = PublicKey(key.public_key())
-        """What its signatures are checked with."""
+        """The key that verifies its signatures."""
 
     def __repr__(self) -> str:
         return f"SigningKey({short(self.public.key_id)})"
@@ -89,7 +89,7 @@ class SigningKey:
         """Read a key in PEM (PKCS#8).
 
         Raises:
-            UsageError: it is no private key of Ed25519, or the password does not open it.
+            UsageError: the key is not an Ed25519 private key, or the password does not open it.
         """
         try:
             key = load_pem_private_key(pem, password.encode() if password else None)
