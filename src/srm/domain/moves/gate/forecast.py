@@ -25,8 +25,7 @@ class PartitionKnown:
 
     ``position``: None if none was ever reported.
     ``heard_ms``: last answer of the source, epoch milliseconds by the slot's clock; 0 if not known.
-    ``recent``: records of its copy in the topic's last :data:`RATE_MS`; 0 if the source answered
-    long after them.
+    ``recent``: records in the last :data:`RATE_MS` of the topic's copy; 0 if these are long past.
     ``stopped``: reason why it is not copied, or not completely.
     ``since_ms``: earliest time of the uncopied records, epoch milliseconds; None if not known.
     """
@@ -49,8 +48,7 @@ class PartitionKnown:
 def with_held_back(known: PartitionKnown, end: int) -> PartitionKnown:
     """Count records that an open transaction on the source held back as not copied.
 
-    Some of them were acknowledged to other producers. All consumers had seen those, except the ones
-    with isolation.level=read_committed.
+    Some were acknowledged to other producers, and consumers without read_committed had seen them.
 
     Args:
         known: the partition.
@@ -93,8 +91,7 @@ class GroupForecast:
     ``skipped``: records that the target does not hold any more.
     ``age_ms``: age of the newest checkpoint, or of the last emission that found the group's place
     unchanged; None if there is neither.
-    ``stood_still``: that emission found the place unchanged. This is not a bound: the group may
-    have read since then.
+    ``stood_still``: that emission found the place unchanged; the group may have read since then.
     """
 
     group: str

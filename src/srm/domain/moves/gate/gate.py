@@ -4,8 +4,7 @@
 last commit is decided and translated. Offsets may be applied on the target.
 *Open*: the offsets on the target are also the intended ones. Clients may go there.
 
-Writes are counted up to the high watermark: an open transaction of one producer stops the last
-stable offset for all.
+Writes count up to the high watermark: an open transaction stops the last stable offset for all.
 """
 
 from __future__ import annotations
@@ -54,8 +53,7 @@ class GateFacts:
     ``moving``: offsets since the hold, by topic written to on the source within the quiet time.
     ``report_age_ms``: age of the replicator's newest heartbeat, None if there is none.
     ``samples``: (epoch ms, remaining) of earlier looks.
-    ``doubted``: topics with a longer quiet time: a producer that follows no route has recently
-    written to them, or may have.
+    ``doubted``: topics that a producer without a route has recently written to, or may have.
     ``unheld``: reasons by announced producers that have not stopped.
     ``unconfirmed``: reasons by redirectors that have not confirmed the hold, or by an open fence.
     ``asks``: manual tasks still open.
@@ -100,8 +98,7 @@ class SyncStatus:
     ``blocking``: reasons why offsets may not be applied yet.
     ``unapplied``: reasons why clients may not go although the move is ready.
     ``eta_seconds``: None if a forecast is not possible.
-    ``rpo_records``: records that the target would lack if clients went now; None if the source is
-    not read.
+    ``rpo_records``: records that the target would lack now; None if the source is not read.
     ``missing``: these records by partition.
     ``asks``: manual tasks for clients that nothing redirects.
     """

@@ -82,15 +82,14 @@ def _way_back(request: MoveRequest, topics: Collection[str], around: Surrounding
     if not around.opposite_enabled:
         yield (
             f"flow {back} is off, so records written on {request.target} after the move are not "
-            f"copied and no move back is possible: set {back}.enabled=true"
+            f"copied and a return is impossible: set {back}.enabled=true"
         )
         return
     missing = sorted(set(topics) - around.opposite_topics)
     if missing:
         yield (
-            f"flow {back} does not copy {', '.join(missing)}, so no move back is possible: "
-            f"srm-control topics --source {back.source} --target {back.target} --add "
-            f"{','.join(missing)}"
+            f"flow {back} does not copy {', '.join(missing)}, a return is impossible: srm-control "
+            f"topics --source {back.source} --target {back.target} --add {','.join(missing)}"
         )
 
 
@@ -108,8 +107,7 @@ def _clients(request: MoveRequest, around: Surroundings) -> Iterator[str]:
         yield (
             f"group {group}: {', '.join(members)} does not follow routes, the hold cannot reach "
             f"it: stop it when the move says hold, start it on {request.target} after go; a new "
-            f"address alone is not enough, until it rejoins it continues at {request.source}'s "
-            f"offsets"
+            f"address alone is not enough, until it rejoins it reads at {request.source}'s offsets"
         )
     for topic, count in sorted(around.plain_writers.items()):
         yield (

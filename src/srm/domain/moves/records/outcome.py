@@ -25,10 +25,8 @@ _LARGEST: Final = 500_000
 class PartitionOutcome:
     """One source partition: offsets are source offsets, ranges [from, to), times epoch ms.
 
-    ``residue_from``, ``residue_to``: range not copied when the source failed.
-    ``records``: records in that range.
-    ``cut_from``, ``cut_to``: range that was copied and that the source has lost.
-    ``only_copied``: records in that range.
+    ``residue_from``, ``residue_to``: range of ``records`` not copied when the source failed.
+    ``cut_from``, ``cut_to``: range of ``only_copied`` records that the source has lost.
     ``gone``: offsets that retention deleted before they could be copied.
     """
 

@@ -49,8 +49,7 @@ class MovePlan:
     ``blocking``: reasons that waiting cannot remove; the move does not start while one remains.
     ``warnings``: these may resolve by themselves, such as replication lag.
     ``fingerprint``: identifies the settings of both flows that the plan was computed with.
-    ``redirect``: redirectors in their order, from the request or the configuration.
-    ``fence``: fence against other writers on the source, from the request or the configuration.
+    ``redirect``, ``fence``: redirectors in order, and write fence; requested or configured.
     ``forecast``: expected cost of an unplanned move.
     ``homes``: clusters whose clients without a route go to the target.
     """

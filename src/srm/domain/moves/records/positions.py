@@ -41,8 +41,7 @@ class LastPlace:
     """The last known place of a group in one partition; offsets are next-to-read.
 
     ``upstream_offset``: place on the source, None if not known.
-    ``by_srm``: a former move or sync wrote it on the target, and the group has not confirmed it on
-    the source since.
+    ``by_srm``: written on the target by a former move or sync, unconfirmed on the source since.
     """
 
     offset: int
@@ -58,8 +57,7 @@ class GroupPosition:
     ``target_is_ours``: srm wrote the offset committed on the target (ledger), not a consumer.
     ``accept_open_transactions``: do not wait for records that an open transaction holds back.
     ``overwrite``: the group's place on the source replaces its own, later commit on the target.
-    ``last``: replaces ``committed`` if the source is lost; the source's log is then
-    :data:`~srm.domain.groups.translation.UNKNOWN_LOG`.
+    ``last``: replaces ``committed`` if the source is lost (its log is :data:`.UNKNOWN_LOG`).
     """
 
     facts: PartitionFacts

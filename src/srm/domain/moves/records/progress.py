@@ -71,13 +71,10 @@ class GroupResume:
 
     Times are by the target's brokers if these stamped the hold
     (:attr:`MoveProgress.hold_stamp_ms`), else by the process that looked.
-
     ``resumed_ms``: None until it has members there.
     ``first_commit_ms``: None until a commit other than the move's own is seen.
-    ``started``: first offsets that its members reported to have started at.
-    ``committed``: its latest commits.
-    ``uncommitted``: records by client and partition that a member processed on the source before it
-    left, and could not commit there.
+    ``started``, ``committed``: start offsets reported by its members, and its latest commits.
+    ``uncommitted``: records by client and partition, processed on the source without a commit.
     ``processed_ms``: None until a member reports a processed record.
     ``idle``: it had nothing to read when it was first seen with members.
     """
@@ -128,7 +125,6 @@ class Observation:
     """Observations of one waiting process, in memory: another process begins with its own.
 
     Seconds are by a monotonic clock.
-
     ``began``: start of the watch; minus infinity if another process has watched for long enough.
     ``marks``: offsets that must stay unchanged, by routing subject: log end offsets of the topics,
     and commits of groups without members.
@@ -197,7 +193,6 @@ class WaitNote:
     """Short note of the waiting process, in ``srm-moves.internal`` on the target.
 
     For operators, and for the process that takes over. Its loss only causes a delay.
-
     ``waits``: first reasons why the gate is closed.
     ``sample``: oldest sample of the observation.
     ``still``: fingerprint of marks that were unchanged for long enough, else empty.
@@ -249,8 +244,7 @@ class MoveProgress:
     ``attempt``: generation of the present attempt's routes, 0 before the first hold.
     ``times_ms``: first completion of each step, epoch milliseconds; ``ready``: the gate was ready.
     ``log_ends_at_hold``, ``log_ends_at_go``: high watermarks on the source by ``topic-partition``.
-    ``intended``: offsets on the target at go, by group.
-    ``commits_at_go``: commits on the source, by group.
+    ``intended``, ``commits_at_go``: target offsets and source commits at go, by group.
     ``stragglers``: groups that were read on the source after go.
     ``skipped``, ``re_read``: observed cost of applying the offsets, in records by group.
     ``missing``: records that the target lacked at go.
@@ -259,8 +253,7 @@ class MoveProgress:
     ``renewed_stamp_ms``: the same for the last renewal before go.
     ``late_ms``: time from the end of that lease until the decision was first seen; 0 or less if
     clients cannot have lapsed.
-    ``residue_seen_ms``: last noted check of the source for residue.
-    ``residue_over``: these checks have ended.
+    ``residue_seen_ms``: last noted check for residue; ``residue_over``: the checks have ended.
     ``calls``: answers of redirectors other than routing in this attempt.
     ``forecast``: cost of an unplanned move, made once replication has ended; replaces the plan's.
     ``reason``: reason why an attempt was abandoned.

@@ -16,13 +16,11 @@ class ReplicationFacts:
 
     ``source_next``: None if no position is known.
     ``log_end``: present high watermark on the source.
-    ``stopped``: reason why the partition is stopped.
+    ``stopped``, ``action``: reason why the partition is stopped, and the remedy.
     ``stable_end``: last stable offset; ``transactions`` hold back the records from there on.
-    ``transactions``: empty if srm may not see them.
-    ``hidden``: reason why srm may not see them.
+    ``hidden``: reason why srm may not see ``transactions``, which are empty then.
     ``damage``: reason why the offset map cannot be used.
     ``lost``: source offsets still in the log that were noted as never copied.
-    ``action``: remedy for ``stopped``.
     """
 
     topic: str

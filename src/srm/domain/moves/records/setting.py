@@ -25,7 +25,6 @@ class MoveSetting:
     ``choices``: values that the field's type lists, with the text that a form shows for each.
     ``bounds``: lowest and highest number of seconds.
     ``option``: name in commands; derived if empty, None if commands do not have it.
-    ``name``: name of the field.
     ``default``: default of the field; its first choice or an empty text if it is required.
     """
 

@@ -19,14 +19,11 @@ from srm.domain.moves.routing.routes import Ack, AckState, ClientKind
 class PartitionReport:
     """One group in one partition: plan and result; offsets are next-to-read, None is not known.
 
-    ``topic``, ``partition``: on the source.
-    ``target_topic``: where the group continues.
-    ``state``: state of the planned translation.
-    ``committed``: planned from this commit on the source.
+    ``topic``, ``partition``: on the source; the group continues in ``target_topic``.
+    ``state``, ``committed``: planned translation, and the commit on the source.
     ``lag``, ``re_read``, ``skipped``: planned numbers of records.
-    ``planned``: planned offset on the target.
-    ``applied``: offset applied at go.
-    ``started``: first offset that its members reported to have started at.
+    ``planned``, ``applied``: offset on the target in the plan, and at go.
+    ``started``: first offset reported by its members.
     ``last_commit``: latest commit seen on the target.
     """
 
@@ -58,14 +55,11 @@ class PartitionReport:
 class Follower:
     """One client of the move, and its progress.
 
-    Times are seconds from the hold by the clock of the target's broker, None if not reported.
-
     ``subject``: ``group:<group>`` for a consumer, ``topic:<topic>`` for a producer.
     ``redirector``: ``routing``, or for a ``member`` that only the target's broker names the other
     redirectors of the move; empty if there were none.
-    ``left_seconds``: it had left the source.
-    ``resumed_seconds``: it worked on the target.
-    ``processed_seconds``: it had processed a record there.
+    ``left_seconds``, ``resumed_seconds``, ``processed_seconds``: from the hold until it left the
+    source, worked on the target, processed a record; broker's clock, None if not reported.
     """
 
     subject: str
@@ -115,8 +109,7 @@ class Beside:
     """Facts about a move that are not in its plan or its progress.
 
     ``clusters``: Kafka's cluster ids by alias.
-    ``versions``: versions of the programs that run the move.
-    ``config_sha256``: hash of their configuration.
+    ``versions``, ``config_sha256``: of the programs that run the move.
     ``outcome``: findings at the return of an unplanned move's source.
     ``problems``: problems that other moves cause.
     """

@@ -45,11 +45,9 @@ class GroupReport:
     target, or until the assignment of its members if there was none; None if it has not resumed or
     had no members.
     ``assigned_seconds``: time until that assignment; None likewise.
-    ``rto_end``: event that ended ``rto_seconds``.
     ``uncommitted``: part of ``re_read`` that its members reported as processed on the source but
     could not commit, by ``topic-partition``.
     ``planned_re_read``, ``planned_skipped``: planned numbers for ``re_read`` and ``skipped``.
-    ``partitions``: plan and result by partition.
     """
 
     lag_at_hold: int
@@ -75,16 +73,14 @@ class MoveReport:
     ``ok``: decided, nothing lost, skipped or re-read, and every group that had members resumed. A
     loss within the forecast of an unplanned move is not a problem.
     ``notes``: explanations of numbers, not problems.
-    ``rpo_records``: records on the source that the target lacked at go; None while not known,
-    because an unplanned move does not read its source.
+    ``rpo_records``: records on the source that the target lacked at go; None while not known:
+    an unplanned move does not read its source.
     ``rpo_at_least``, ``rpo_at_most``: bounds of these records, by the ``forecast`` until the source
     has returned, then by the ``outcome``; None if not known.
     ``rto_seconds``: time from the hold until the last group with members worked on the target, or
     until go without such groups; None while one does not. By timestamps of the target's broker.
-    ``assigned_seconds``: the same until the last group was assigned partitions; None without
-    members.
-    ``times_ms``: by the clocks of the processes that ran the steps.
-    ``hold_stamp_ms``, ``gone_stamp_ms``: by the clock of the target's broker.
+    ``assigned_seconds``: until the last group was assigned partitions; None without members.
+    ``times_ms``: by the clocks of the processes that ran the steps; stamps are by the broker's.
     ``residue``: records written to the source after go, by topic.
     ``residue_until_ms``: end of the watch for residue.
     ``residue_seen_ms``: last noted check for residue.

@@ -30,7 +30,7 @@ def test_a_move_in_good_surroundings_has_no_warning():
         ({"plain_members": {"g": ("c@h",)}}, "group g: c@h does not follow routes"),
         ({"plain_writers": {"T": 2}}, "topic T: 2 of the producers that wrote"),
         ({"plain_writers": {"T": 1}}, "its batches can be acknowledged and never written"),
-        ({"plain_members": {"g": ("c@h",)}}, "until it rejoins it continues at P's offsets"),
+        ({"plain_members": {"g": ("c@h",)}}, "until it rejoins it reads at P's offsets"),
         ({"shared_ids": {"T-0": (7, 9)}}, "T-0: producer ids 7, 9 of P are used by another"),
         ({"state": {"g": ("g-s-changelog",)}}, "g is a Kafka Streams application with state (g-s"),
         ({"staying": {"other": ("T",)}}, "group other reads T on P and does not move"),
