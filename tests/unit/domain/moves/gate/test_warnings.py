@@ -59,5 +59,5 @@ def test_groups_that_stay_are_one_warning_for_the_topics_they_read_however_many_
     many, one = warned(staying=staying)
 
     assert many.startswith("20 groups: g0, g1, g10, g11, g12, g13, g14, g15 and 12 more read T on")
-    assert "they get what is written after the move" in many
+    assert "they get records written after the move" in many
     assert one.startswith("group other reads T, U on P and does not move: it gets")
