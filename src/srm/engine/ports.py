@@ -1,4 +1,4 @@
-"""What the engine needs of the outside world; srm.kafka fulfils it, srm_lab.testing fakes it."""
+"""Ports of the engine; srm.kafka implements them, srm_lab.testing fakes them."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ from srm.errors import SrmError
 
 _T = TypeVar("_T")
 ByGroup = tuple[dict[str, _T], dict[str, SrmError]]
-"""Answers by group, and the errors of the groups that have none."""
+"""Results by group, and the errors of the groups without a result."""
 
 GroupState = Literal["dead", "empty", "active", "unknown"]
 GroupKind = Literal["classic", "consumer", "streams", "share", "other"]
 """Group protocol: classic, ``consumer`` (KIP-848), ``streams`` (KIP-1071), ``share`` (KIP-932);
-``other`` is a classic group that is not made of consumers, a cluster of Connect workers say."""
+``other`` is a classic group of other clients than consumers, for example Connect workers."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """One topic as its cluster describes it; ``leaderless`` are partitions that no broker serves.
+    """One topic as its cluster describes it.
 
-    That, and the least number of ``replicas`` of a partition, makes no other topic of it.
+    ``leaderless`` are partitions without a leader, ``replicas`` is the least number of replicas of
+    a partition. Neither counts when descriptions are compared.
     """
 
     name: str
@@ -65,9 +66,9 @@ class GroupDescription:
     """One group: only ``empty`` and ``dead`` (absent) groups may be written to.
 
     ``members`` are client ids with hosts, for messages; ``instance_ids`` those of static members
-    (KIP-345). ``reason`` says why the state is ``unknown``: a missing right, a coordinator that
-    does not answer, offsets of a group that is nowhere, or a kind that srm does not write to
-    (``share`` and ``other`` always are ``unknown``); ``action`` is what to do about it.
+    (KIP-345). ``reason`` explains the state ``unknown``: a missing right, an unavailable
+    coordinator, offsets of an absent group, or a kind that srm does not write to (``share`` and
+    ``other`` are always ``unknown``). ``action`` is the remedy.
     """
 
     name: str
@@ -80,16 +81,16 @@ class GroupDescription:
 
 
 Place = tuple[TopicPartition, int]
-"""A partition and an offset in it."""
+"""A partition and an offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
-    """An idempotent or transactional producer that a partition's leader remembers (KIP-664).
+    """An idempotent or transactional producer that a partition's leader tracks (KIP-664).
 
-    The leader forgets it ``producer.id.expiration.ms`` (a day) after its last record. Producers
-    without idempotence leave no trace. ``last_timestamp_ms`` is the timestamp of its last batch:
-    the producer's clock, or the broker's where the topic has LogAppendTime.
+    The leader drops it ``producer.id.expiration.ms`` (a day) after its last record, and does not
+    track producers without idempotence. ``last_timestamp_ms`` is the timestamp of its last batch,
+    by the producer's clock, or the broker's where the topic has LogAppendTime.
     """
 
     partition: TopicPartition
@@ -100,7 +101,7 @@ class ActiveProducer:
 
 
 class Cluster(Protocol):
-    """One Kafka cluster. Every call raises UnavailableError or AuthorizationError as they occur."""
+    """One Kafka cluster. Every call may raise UnavailableError or AuthorizationError."""
 
     @property
     def alias(self) -> str:
@@ -116,7 +117,7 @@ class Cluster(Protocol):
         ...
 
     def partition_counts(self) -> dict[str, int]:
-        """Return all topics with their partition counts: a tenth of the cost of topics()."""
+        """Return the partition counts of all topics, at a tenth of the cost of topics()."""
         ...
 
     def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
@@ -124,29 +125,29 @@ class Cluster(Protocol):
         ...
 
     def create_topics(self, specs: Collection[TopicSpec]) -> None:
-        """Create topics; one that exists is left as it is."""
+        """Create topics; existing topics are not changed."""
         ...
 
     def creation_problem(self, spec: TopicSpec) -> SrmError | None:
-        """Say why a topic could not be created now, None where it could; nothing is created."""
+        """Return why the topic cannot be created now, None if it can; nothing is created."""
         ...
 
     def topic_rights(
         self, topics: Collection[str], client: ClientKind = "admin"
     ) -> dict[str, frozenset[str]]:
-        """Return what srm may do with topics: operations as kafka-acls.sh calls them, ``Read`` say.
+        """Return srm's rights on topics, as operations of kafka-acls.sh such as ``Read``.
 
-        Everything where the brokers have no authorizer. Topics that do not exist are left out; one
-        that may not even be described has none, whether or not it exists.
+        All operations where the brokers have no authorizer. Missing topics are omitted; a topic
+        without the right to describe it has no operations, whether or not it exists.
 
         Args:
             topics: their names.
-            client: as whom: those that read, write and administer may log in as different users.
+            client: the client to check; clients may log in as different users.
         """
         ...
 
     def create_partitions(self, counts: Mapping[str, int]) -> None:
-        """Grow topics to the given partition counts."""
+        """Increase topics to the given partition counts."""
         ...
 
     def alter_topic_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
@@ -154,58 +155,58 @@ class Cluster(Protocol):
         ...
 
     def log_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the first offset each partition still holds; unknown partitions are left out."""
+        """Return the log start offset of each partition; unknown partitions are omitted."""
         ...
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the last stable offset of each partition; unknown partitions are left out.
+        """Return the last stable offset of each partition; unknown partitions are omitted.
 
-        It stands still while a transaction is open, whatever other producers write meanwhile.
+        An open transaction holds it back, even while other producers write.
         """
         ...
 
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset after each partition's last record; unknown ones are left out.
+        """Return the high watermark of each partition; unknown partitions are omitted.
 
-        Records of open transactions, and those behind them, are counted.
+        Records of open transactions, and those after them, are counted.
         """
         ...
 
     def newest_times(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the largest timestamp of each partition's records, in epoch milliseconds.
 
-        Partitions without records, and unknown ones, are left out.
+        Partitions without records, and unknown ones, are omitted.
         """
         ...
 
     def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the offset of the first record with that timestamp (epoch ms) or a later one.
 
-        Partitions without such a record, and unknown ones, are left out.
+        Partitions without such a record, and unknown ones, are omitted.
         """
         ...
 
     def first_records(
         self, places: Collection[Place], *, committed: bool = True
     ) -> dict[Place, ComparedRecord | None]:
-        """Return the first record that a reader from each offset on gets; None: there is none.
+        """Return the first record at or after each offset; None without one.
 
-        An offset before the log's start counts as that start. Left out are partitions that do not
-        exist, offsets beyond the end of the log, and those behind which so much is to be passed
-        over (markers, aborted records) that no record was found in a bounded number of requests.
+        An offset before the log start counts as the log start. Missing partitions and offsets
+        beyond the end of the log are omitted. So are offsets followed by too many markers and
+        aborted records to find a record in a bounded number of requests.
 
         Args:
-            places: where to read; scattered ones at little cost.
-            committed: as a reader with isolation.level=read_committed, which sees nothing behind
-                the last stable offset; else also what is of transactions not (yet) committed.
+            places: where to read; scattered places cost little.
+            committed: read as isolation.level=read_committed, up to the last stable offset; else
+                records of open and aborted transactions are returned too.
         """
         ...
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return up to which offset each log holds a leader epoch (KIP-320).
+        """Return the end offset of a leader epoch in each log (KIP-320).
 
-        -1 where it does not hold it: nothing of it is left, nobody wrote under it, or what was
-        written under it was lost. Unknown partitions are left out.
+        -1 where the log does not hold the epoch: its records were deleted or lost, or nothing was
+        written in it. Unknown partitions are omitted.
         """
         ...
 
@@ -218,24 +219,24 @@ class Cluster(Protocol):
     def active_producers(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
-        """Return the producers that leaders remember, by id, of the partitions that have any."""
+        """Return the producers that leaders track, by id, of the partitions that have any."""
         ...
 
     def transactional_topics(self) -> tuple[frozenset[str], ...] | None:
-        """Return the sets of topics that one transaction was seen to write together.
+        """Return the sets of topics that one transaction has written together.
 
-        Of sets within each other only the largest; internal topics are left out. None where it
-        cannot be known: ``__transaction_state`` may not be read, or not whole within the time.
-        What the log has been compacted to is all there is to see: some transactions left no trace.
+        Subsets of another set and internal topics are omitted. None if ``__transaction_state`` may
+        not be read, or not completely within the time. Transactions that compaction has removed
+        from it are missing.
         """
         ...
 
     def no_fence_reason(self) -> str:
-        """Say why srm cannot deny writes here: no authorizer, no right; empty where it can."""
+        """Return why srm cannot deny writes here (no authorizer, no right); empty if it can."""
         ...
 
     def write_denials(self, topics: Collection[str]) -> frozenset[str]:
-        """Return those of the topics to which everybody is denied to write.
+        """Return the topics to which all users are denied to write.
 
         Raises:
             ConfigError: the brokers have no authorizer.
@@ -243,7 +244,7 @@ class Cluster(Protocol):
         ...
 
     def deny_writes(self, topics: Collection[str]) -> None:
-        """Deny everybody but super users to write to topics; returns when that is in force.
+        """Deny all users but super users to write to topics; return when that is in force.
 
         Raises:
             ConfigError: the brokers have no authorizer.
@@ -251,7 +252,7 @@ class Cluster(Protocol):
         ...
 
     def allow_writes(self, topics: Collection[str]) -> None:
-        """Remove what :meth:`deny_writes` has set, and nothing else; returns when it is gone.
+        """Remove only the ACLs of :meth:`deny_writes`; return when they are gone.
 
         Raises:
             ConfigError: the brokers have no authorizer.
@@ -261,39 +262,38 @@ class Cluster(Protocol):
     def groups(self, names: Collection[str] | None = None) -> dict[str, GroupDescription]:
         """Describe all groups of all kinds, or the named ones (an absent group is ``dead``).
 
-        A group that cannot be described is ``unknown``, with the reason; the others are described
-        all the same. An absent group that has committed offsets is ``unknown`` too.
+        A group that cannot be described is ``unknown`` with the reason, and does not affect the
+        others. An absent group with committed offsets is ``unknown`` too.
         """
         ...
 
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
         """Return the committed offsets of a group; an absent group has none.
 
-        Where a transaction is still undecided they are those before it: :meth:`pending_commits`
-        says of which partitions.
+        Commits of open transactions do not count; :meth:`pending_commits` returns their partitions.
         """
         ...
 
     def commits_of(self, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
-        """Return the same of many groups, with a request for many of them.
+        """Return the committed offsets of many groups, many in one request.
 
         Raises:
-            UnavailableError: not one group was answered for.
+            UnavailableError: the cluster answered for none of the groups.
         """
         ...
 
     def pending_commits(
         self, groups: Collection[str], also: Collection[TopicPartition] = ()
     ) -> ByGroup[frozenset[TopicPartition]]:
-        """Return the partitions for which a transaction that commits offsets is undecided.
+        """Return the partitions with a pending offset commit of an open transaction.
 
-        Brokers answer for the partitions of which the group has committed offsets already. Of
-        others, of which the first commit may be pending, they have to be asked by name: ``also``.
+        Brokers answer for partitions of which the group has committed offsets. ``also`` names
+        others, whose first commit may be pending.
         """
         ...
 
     def remove_static_members(self, group: str, instance_ids: Collection[str]) -> None:
-        """Remove static members from a group at once; those that are gone already do not matter.
+        """Remove static members from a group at once; absent members are ignored.
 
         A client that still runs with such an instance id is fenced, or joins again.
         """
@@ -308,7 +308,7 @@ class Cluster(Protocol):
         ...
 
     def delete_groups(self, groups: Collection[str]) -> None:
-        """Delete groups without members, with their offsets; absent ones do not matter.
+        """Delete groups without members, with their offsets; absent groups are ignored.
 
         Raises:
             GroupActiveError: one has members; the others are deleted.
@@ -318,29 +318,29 @@ class Cluster(Protocol):
     def read_as_member(
         self, group: str, partitions: Collection[TopicPartition], limit_s: float
     ) -> dict[TopicPartition, ComparedRecord | None]:
-        """Join a group, as a consumer of it would, and read what its committed offsets lead to.
+        """Join a group as a consumer and read from its committed offsets.
 
-        Nothing is committed, and the member has left when this returns.
+        Nothing is committed, and the member has left on return.
 
         Args:
-            group: the group; its only member gets all partitions of the topics.
+            group: the group; the only member is assigned all partitions of the topics.
             partitions: those to read.
-            limit_s: seconds that this may take.
+            limit_s: time limit in seconds.
 
         Returns:
-            The first record of each partition, None where its log ends before one; what was not
-            reached within the time, or has no committed offset, is left out.
+            The first record of each partition, None where its log ends before one. Partitions not
+            reached in time, or without a committed offset, are omitted.
         """
         ...
 
     def compacted_topic(self, topic: str, partition: int = 0) -> CompactedTopic:
-        """Give access to one partition of a compacted topic (not created by this call)."""
+        """Return one partition of a compacted topic as a table; the topic is not created."""
         ...
 
     def control_writer(self, transactional_id: str) -> ControlWriter:
-        """Open the writer of control records: every older one of this id is shut out from now on.
+        """Open the writer of control records and fence every older writer of this id.
 
-        Everything that was committed before is seen by reads after this call.
+        Later reads see everything that was committed before this call.
         """
         ...
 
@@ -349,9 +349,9 @@ class Cluster(Protocol):
 class FlowMaps:
     """The offset maps of one flow, by partition of the source topic.
 
-    A partition whose map cannot be trusted is not in ``maps`` but, with the reason, in ``errors``.
-    ``gaps`` say of maps what of them is lost: only what is in it cannot be translated. ``notes``
-    are those that slots keep of what they could not copy.
+    ``errors`` holds the reason for each partition whose map is not usable; ``maps`` omits it.
+    ``gaps`` describe lost ranges of maps: only offsets in them cannot be translated. ``notes`` are
+    the slots' notes about records that they could not copy.
     """
 
     maps: Mapping[TopicPartition, OffsetMap]
@@ -362,7 +362,7 @@ class FlowMaps:
     gaps: Mapping[TopicPartition, str] = field(default_factory=dict)
 
     def get(self, partition: TopicPartition) -> OffsetMap:
-        """Return the map of one source partition, an empty one where nothing is known."""
+        """Return the map of one source partition, or an empty map."""
         return self.maps.get(partition, OffsetMap())
 
 
@@ -374,90 +374,90 @@ class MapReader(Protocol):
 
         Args:
             topics: whose positions, statuses and notes are wanted.
-            wanted: the offsets that the maps will be asked for, by source partition; others may
-                raise NotLoadedError. Of partitions that it does not name, maps hold no more than
-                the position. Without it the maps are loaded whole.
+            wanted: the offsets to translate, by source partition; others may raise NotLoadedError.
+                Maps of partitions that it does not name hold only the position. Without it the maps
+                are loaded completely.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """How a call ended, and what was said: one line for people."""
+    """Result of a call; ``said`` is one line for the operator."""
 
     done: bool
     said: str
 
 
 class Caller(Protocol):
-    """Tells clients by other means than routing records: a webhook, a command."""
+    """Notifies clients by other means than routing records: a webhook, a command."""
 
     @property
     def limit_s(self) -> float:
-        """Seconds within which a call ends, all its attempts included."""
+        """Time limit of a call in seconds, all its attempts included."""
         ...
 
     def call(self, order: RedirectOrder, cancelled: threading.Event) -> CallResult:
-        """Tell what an order says, however often it takes; the same order may come again.
+        """Deliver an order, with retries; the same order may be delivered again.
 
-        Ends soon after ``cancelled`` is set. Raises nothing: what went wrong is the answer.
+        Returns soon after ``cancelled`` is set. Raises nothing; the result holds the error.
         """
         ...
 
 
 class FlowSwitch(Protocol):
-    """Stops the copying of one flow and lets it go on, by what is on its target alone."""
+    """Pauses and resumes the copying of one flow, through its target alone."""
 
     def pause(self, wanted: Pause, request: str | None = None) -> None:
-        """Keep anything from being assigned to anybody until :meth:`resume`; safe to repeat.
+        """Stop assigning partitions to slots until :meth:`resume`; safe to repeat.
 
-        A pause that stands already is joined. One without a request id is given one.
+        An existing pause is joined. A pause without a request id is given one.
 
         Args:
             wanted: the pause.
-            request: of the pause that is to be joined; any, or none, without it.
+            request: id of the pause to join; without it any pause, or a new one.
 
         Raises:
             ConflictError: that pause is over, or another one has replaced it.
-            NotFoundError: the flow has never copied anything: its target has no state topic.
-            UnavailableError: the target does not answer, or somebody else takes over; repeat it.
+            NotFoundError: the flow has never copied anything, so its target has no state topic.
+            UnavailableError: the target does not answer, or another writer takes over; repeat it.
         """
         ...
 
     def seal(self, copies: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """Shut out whoever may still be writing to copies; call it after :meth:`pause`.
+        """Fence all producers that may still write to copies; call it after :meth:`pause`.
 
-        After that nothing is added to them while the pause stands.
+        After that the copies receive no records during the pause.
 
         Returns:
-            Those that could not be sealed, with the reason.
+            Copies that could not be sealed, with the reason.
         """
         ...
 
     def resume(
         self, decided: Mapping[bytes, bytes] = MappingProxyType({}), request: str | None = None
     ) -> bool:
-        """End the pause: partitions are given out again; safe to repeat.
+        """End the pause, so that partitions are assigned again; safe to repeat.
 
         Args:
-            decided: records for the partition of commands that are in force from then on: written
-                in the same transaction, and not at all where no pause stands.
-            request: of the pause that is meant; any without it.
+            decided: records for the partition of commands, written in the same transaction. They
+                are not written if the flow is not paused.
+            request: id of the pause to end; without it any pause.
 
         Returns:
-            Whether a pause stood.
+            Whether the flow was paused.
 
         Raises:
-            ConflictError: another one stands than that which is meant.
-            UnavailableError: the target does not answer, or somebody else takes over; repeat it.
+            ConflictError: the flow is paused by another request.
+            UnavailableError: the target does not answer, or another writer takes over; repeat it.
         """
         ...
 
     def leave(self, move_id: str) -> None:
-        """Take a move off the pause, which ends where no other relies on it; safe to repeat.
+        """Release a move from the pause, and end it if no other move needs it; safe to repeat.
 
         Raises:
-            UnavailableError: the target does not answer, or somebody else takes over; repeat it.
+            UnavailableError: the target does not answer, or another writer takes over; repeat it.
         """
         ...
 
@@ -466,10 +466,10 @@ class FlowSwitch(Protocol):
 class FlowContext:
     """One flow as the engine sees it: settings, both clusters, both maps, the clock.
 
-    ``maps`` belongs to this flow (its records are on the target), ``reverse_maps`` to the opposite
-    flow (its records are on this flow's source). ``now_ms`` is epoch milliseconds. ``switch``
-    pauses and resumes this flow. ``callers`` are the redirectors of moves in this direction, beside
-    routing, that can be called. ``opposite`` are the settings of the opposite flow.
+    ``maps`` reads this flow's records on the target, ``reverse_maps`` the opposite flow's on the
+    source. ``now_ms`` is epoch milliseconds. ``switch`` pauses and resumes this flow. ``callers``
+    are the redirectors of moves in this direction, other than routing, that can be called.
+    ``opposite`` are the settings of the opposite flow.
     """
 
     config: FlowConfig

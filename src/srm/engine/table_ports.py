@@ -1,4 +1,4 @@
-"""Tables and control records of a cluster, as the engine needs them; a part of its ports."""
+"""Ports of the engine for the tables and control records of a cluster."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Final, Protocol
 class Stamped:
     """A value with its record's timestamp in epoch milliseconds.
 
-    ``by_broker``: by the broker's clock, as the topic had ``message.timestamp.type=LogAppendTime``;
-    else by the writer's.
+    ``by_broker``: the broker's clock (``message.timestamp.type=LogAppendTime``), else the writer's.
     """
 
     value: bytes
@@ -28,34 +27,34 @@ class CompactedTopic(Protocol):
     """One compacted topic as a table."""
 
     def read(self) -> dict[bytes, bytes]:
-        """Return the latest value of each key up to the end at call time; no topic reads empty."""
+        """Return the latest value of each key up to the current end; empty without the topic."""
         ...
 
     def read_stamped(self) -> dict[bytes, Stamped]:
-        """Return what :meth:`read` returns, with timestamps."""
+        """Return the result of :meth:`read` with timestamps."""
         ...
 
     def read_history(self) -> dict[bytes, tuple[Stamped, ...]]:
         """Return all values of each key that the log still holds, oldest first.
 
-        A tombstone ends a row: what was before it is not returned. Records of transactions that
-        are open, or were aborted, are not seen by any read.
+        Values before a tombstone are not returned. No read returns records of open or aborted
+        transactions.
         """
         ...
 
     def scan(self, visit: Callable[[int, bytes, bytes | None], None]) -> None:
-        """Show all records up to the end at call time: offset, key, and value (None: tombstone).
+        """Visit all records up to the current end: offset, key, and value (None: tombstone).
 
-        In the order of the log, and without keeping them; what breaks off begins again, so a record
-        may be shown twice. No topic has none.
+        Records come in log order and are not kept. An interrupted scan restarts, so a record may be
+        visited twice. A missing topic has no records.
         """
         ...
 
     def at(self, offsets: Collection[int]) -> dict[int, Row]:
-        """Return the records that stand at these offsets, scattered ones too, at little cost.
+        """Return the records at these offsets; scattered offsets cost little.
 
-        An offset where none stands (compacted away, not written yet, a marker's) is left out, as
-        all are while the topic does not exist.
+        Offsets without a record (compacted, not written yet, a marker) are omitted, as are all
+        while the topic does not exist.
 
         Raises:
             IntegrityError: the log is damaged there.
@@ -66,17 +65,17 @@ class CompactedTopic(Protocol):
         """Write in the given order and wait for all acknowledgements; None is a tombstone.
 
         Returns:
-            When the last record was written by the clock of the broker, in epoch milliseconds;
-            None where the topic does not have ``message.timestamp.type=LogAppendTime``.
+            Broker time of the last record, in epoch milliseconds; None where the topic does not
+            have ``message.timestamp.type=LogAppendTime``.
         """
         ...
 
 
 class ControlWriter(Protocol):
-    """The one writer of control records between two clusters, on one of them.
+    """The only writer of control records between two clusters, on one of them.
 
-    Opening it has shut out every older one of the same transactional id, and ended what they had
-    begun, so whatever is read after that is not overtaken by them.
+    Opening it fences every older writer with the same transactional id and ends their transactions.
+    Older writers cannot change what is read after that.
     """
 
     def write(
@@ -86,23 +85,22 @@ class ControlWriter(Protocol):
     ) -> Mapping[str, int]:
         """Write records by topic, partition 0, in one transaction; None is a tombstone.
 
-        That this succeeds proves that no other writer was opened since this one was, and all reads
-        that begin after it see what was written. The brokers
-        abort a transaction that is not committed within :data:`CONTROL_TRANSACTION_S`.
+        Success proves that no other writer was opened after this one. All later reads see the
+        records. Brokers abort a transaction that is not committed within
+        :data:`CONTROL_TRANSACTION_S`.
 
         Args:
             tables: the records, in their order.
-            before_commit: called when brokers have all records and the transaction's time runs;
-                what it raises ends the call, and nothing was written.
+            before_commit: called when brokers have all records and before the commit; an exception
+                ends the call, and nothing was written.
 
         Returns:
-            When the last record of each topic was written by the clock of the broker, in epoch
-            milliseconds; only of topics with ``message.timestamp.type=LogAppendTime``.
+            Broker time of the last record of each topic, in epoch milliseconds; only of topics with
+            ``message.timestamp.type=LogAppendTime``.
 
         Raises:
-            FencedError: another one was opened since; nothing was written. This one is of no more
-                use.
-            UnavailableError: it is not known whether it was written; who opens next finds out.
+            FencedError: a newer writer was opened; nothing was written. Drop this one.
+            UnavailableError: the outcome is unknown; the next writer to open finds it out.
         """
         ...
 
@@ -112,8 +110,8 @@ class ControlWriter(Protocol):
 
 
 CONTROL_TRANSACTION_S: Final = 5.0
-"""Seconds a control transaction may stay open: until then a paused process can still commit."""
+"""Seconds that a control transaction may stay open; a paused process can commit until then."""
 
 CONTROL_ABORT_S: Final = 10.0
-"""Seconds until a broker notices that: transaction.abort.timed.out.transaction.cleanup.interval.ms,
-by default."""
+"""Seconds until a broker aborts it after that: the default of
+``transaction.abort.timed.out.transaction.cleanup.interval.ms``."""

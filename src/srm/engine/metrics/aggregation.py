@@ -1,7 +1,7 @@
-"""The metrics aggregation without Spark: for as many raw records as one process counts in seconds.
+"""Metrics aggregation without Spark, for raw records that one process can count in seconds.
 
-Where the replicator computes windows itself (:mod:`srm.replication.driver.windows`) this finds them
-stored and writes nothing, so it is also how anybody looks whether there is something to do.
+The replicator can compute windows itself (:mod:`srm.replication.driver.windows`). The aggregation
+then finds them stored and writes nothing, so it also serves as a check for missing windows.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ logger = logging.getLogger(__name__)
 Engine = Literal["plain", "spark"]
 
 ReadRaw = Callable[[int], list[bytes] | None]
-"""Returns the raw records since a time in epoch milliseconds, None: they are too many."""
+"""Returns the raw records since a time in epoch milliseconds, None if there are too many."""
 
 
 @dataclass(frozen=True, slots=True)
 class AggregationSummary:
-    """What one aggregation of a flow read and wrote.
+    """Records read and windows written by one aggregation of a flow.
 
     Attributes:
         raw_records: measurements of one partition, or of one topic's checkpoints, in an interval.
-        engine: whether Spark computed the windows or a plain loop; the windows are the same.
-        silence: why nobody copies the flow, None where somebody does.
+        engine: ``spark`` or the loop of this module (``plain``); both compute the same windows.
+        silence: why no replicator copies the flow, None where one does.
     """
 
     flow: Flow
@@ -52,18 +52,18 @@ class AggregationSummary:
 def aggregate(
     context: FlowContext, read_raw: ReadRaw, spec: WindowSpec | None = None
 ) -> AggregationSummary | None:
-    """Compute the windows of the look-back again and store those that are new or different.
+    """Recompute the windows of the look-back and store those that are new or different.
 
     Args:
         context: the flow; its target holds both topics.
         read_raw: reads its raw records.
-        spec: sizes; one minute sliding by ten seconds, a quarter of an hour back, by default.
+        spec: sizes; by default one minute, sliding by ten seconds, over the last 15 minutes.
 
     Returns:
-        What was done, None where the raw records are too many: nothing was done then.
+        A summary, or None if there are too many raw records; nothing is written then.
 
     Raises:
-        UnavailableError, AuthorizationError: as the target answers.
+        UnavailableError, AuthorizationError: from the target.
     """
     spec = spec or WindowSpec()
     now_ms = context.now_ms()
@@ -91,9 +91,9 @@ def aggregate(
 
 
 def settle_bounds(wanted: WindowBounds, spec: WindowSpec, silence: Silence | None) -> WindowBounds:
-    """Return which windows to compute: of a flow that nobody copies, up to the present slide.
+    """Return the windows to compute; of a flow without a replicator, up to the present slide.
 
-    Nobody is expected to add anything to them; whoever does, computes them again.
+    No raw records are expected for these windows; a replicator that adds some recomputes them.
     """
     if silence is None:
         return wanted
@@ -106,10 +106,10 @@ def keep(
     found: Iterable[WindowMetric],
     summary: AggregationSummary,
 ) -> AggregationSummary:
-    """Store computed windows and complete the summary of how they were computed.
+    """Store computed windows and complete their summary.
 
     Raises:
-        UnavailableError, AuthorizationError: as the target answers.
+        UnavailableError, AuthorizationError: from the target.
     """
     complete = [window for window in found if summary.bounds.hold(window)]
     ensure_compacted(
@@ -121,5 +121,5 @@ def keep(
     written, expired = store(context.target, summary.flow, complete, keeping)
     if summary.malformed_records:
         topic = internal_topics.raw_metrics(summary.flow.source)
-        logger.warning("%s holds %d records that are no metrics", topic, summary.malformed_records)
+        logger.warning("%s holds %d records that are not metrics", topic, summary.malformed_records)
     return replace(summary, windows=len(complete), written=written, expired=expired)

@@ -1,4 +1,4 @@
-"""The windows of one flow as they follow from the raw records of the last minutes."""
+"""Windows of one flow, computed from the raw records of the last minutes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from srm.errors import IntegrityError
 
 
 class KeptWindows:
-    """Takes in raw records and gives windows that have ended, again and again or once.
+    """Adds raw records and returns windows that have ended, once or repeatedly.
 
-    Memory is bounded by the look-back: what is older is dropped, and what a clock that runs ahead
-    claims to have measured in the future, by more than the look-back, is not taken in.
+    The look-back bounds the memory. Older records are dropped; so are measurements from a clock
+    that runs ahead by more than the look-back.
 
     Attributes:
-        measured: how many measurements were taken in, records that are none included.
-        malformed: how many records were none.
-        told_ms: when the newest of the lags that were taken in was told, 0: none was.
+        measured: number of measurements added, malformed records included.
+        malformed: number of records that are not metrics.
+        told_ms: when the newest added lag was measured, 0 without one.
     """
 
     def __init__(self, config: FlowConfig, spec: WindowSpec) -> None:
@@ -34,11 +34,11 @@ class KeptWindows:
         self._windows = Windows(config.flow, spec.window_ms, spec.slide_ms)
 
     def bounds(self, now_ms: int) -> WindowBounds:
-        """Return which windows are complete at a time."""
+        """Return the bounds of the windows that are complete at a time."""
         return bounds(self._spec, now_ms, self._interval_ms)
 
     def add(self, values: Iterable[bytes], now_ms: int) -> None:
-        """Take in record values."""
+        """Add record values."""
         latest_ms = now_ms + self._spec.look_back_ms
         for value in values:
             try:
@@ -56,7 +56,7 @@ class KeptWindows:
                     self.told_ms = max(self.told_ms, metric.time_ms)
 
     def take(self, now_ms: int) -> list[WindowMetric]:
-        """Return the complete windows that something was added to since they were taken last."""
+        """Return the complete windows that have received records since the last call."""
         wanted = self.bounds(now_ms)
         self._windows.forget(wanted.first_start_ms)
         return self._windows.take(wanted.first_start_ms, wanted.last_end_ms)

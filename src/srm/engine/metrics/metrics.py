@@ -1,4 +1,4 @@
-"""The table of metrics windows on a cluster: which to compute, storing them, reading them back."""
+"""The table of metrics windows on a cluster: bounds to compute, writes and reads."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from srm.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """Size and slide of the windows, how far back to compute, how long to keep; milliseconds.
+    """Size, slide, look-back and retention of the windows; milliseconds.
 
-    For ``keep_all_ms`` all are kept, after that those that touch each other (:class:`.Keeping`).
-    None is kept of a time that is further ahead than the look-back goes back.
+    After ``keep_all_ms`` only windows that do not overlap are kept (:class:`.Keeping`). Windows
+    further in the future than the look-back are not kept.
     """
 
     window_ms: int = 60_000
@@ -27,39 +27,39 @@ class WindowSpec:
     keep_all_ms: int = 900_000
 
     def keeping(self, now_ms: int) -> Keeping:
-        """Return which windows are kept at a time."""
+        """Return the windows to keep at a time."""
         return Keeping(now_ms - self.keep_ms, now_ms - self.keep_all_ms, now_ms + self.look_back_ms)
 
     def __post_init__(self) -> None:
-        """Refuse windows that cannot be cut into slides."""
+        """Reject a size that is not a multiple of the slide, or exceeds the look-back."""
         if self.slide_ms <= 0 or self.window_ms <= 0 or self.window_ms % self.slide_ms:
             raise UsageError(
-                f"a window of {self.window_ms} ms is not a multiple of its slide of "
+                f"invalid window of {self.window_ms} ms; use a multiple of the slide of "
                 f"{self.slide_ms} ms"
             )
         if self.look_back_ms < self.window_ms:
             raise UsageError(
-                f"looking back {self.look_back_ms} ms holds no window of {self.window_ms} ms"
+                f"look-back of {self.look_back_ms} ms is less than a window: {self.window_ms} ms"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class WindowBounds:
-    """Windows to compute: those that start at or after one time and end at or before another."""
+    """Windows to compute: they start at or after one time and end at or before another."""
 
     first_start_ms: int
     last_end_ms: int
 
     def hold(self, window: WindowMetric) -> bool:
-        """Whether the window is one of these."""
+        """Return whether the window is within these bounds."""
         return window.start_ms >= self.first_start_ms and window.end_ms <= self.last_end_ms
 
 
 def bounds(spec: WindowSpec, now_ms: int, metrics_interval_ms: int) -> WindowBounds:
-    """Decide which windows can be computed completely now.
+    """Return the windows that can be computed completely now.
 
-    A window that started before the look-back misses raw records; one that ended less than a
-    metrics interval ago may still get some.
+    A window that started before the look-back misses raw records. One that ended less than a
+    metrics interval ago may still receive some.
     """
     first = -(-(now_ms - spec.look_back_ms) // spec.slide_ms) * spec.slide_ms
     return WindowBounds(max(0, first), now_ms - metrics_interval_ms)
@@ -68,10 +68,10 @@ def bounds(spec: WindowSpec, now_ms: int, metrics_interval_ms: int) -> WindowBou
 def store(
     cluster: Cluster, flow: Flow, computed: Iterable[WindowMetric], keeping: Keeping
 ) -> tuple[int, int]:
-    """Write what differs from the stored windows, drop what is not kept any more.
+    """Write windows that differ from the stored ones, and drop expired ones.
 
     Returns:
-        How many windows were written and how many dropped.
+        Numbers of windows written and dropped.
     """
     table = cluster.compacted_topic(internal_topics.METRICS_WINDOWS)
     written = changes(table.read(), computed, flow, keeping)
@@ -84,12 +84,12 @@ def store(
 def stored_windows(
     cluster: Cluster, flow: Flow | None = None, topic: str | None = None
 ) -> tuple[WindowMetric, ...]:
-    """Read the stored windows by start time, of all flows into the cluster or of one.
+    """Return the stored windows by start time, of all flows into the cluster or of one.
 
     Args:
         cluster: the flows' target.
         flow: only this flow.
-        topic: only this source topic; the empty name stands for the cluster level.
+        topic: only this source topic; the empty name is the cluster level.
     """
     table = cluster.compacted_topic(internal_topics.METRICS_WINDOWS).read()
     found = [WindowMetric.decode(value) for value in table.values()]
@@ -102,5 +102,5 @@ def stored_windows(
 def latest_windows(
     cluster: Cluster, flow: Flow | None = None, topic: str | None = None
 ) -> tuple[WindowMetric, ...]:
-    """Read the newest window of each topic and flow; arguments as :func:`stored_windows`."""
+    """Return the newest window of each topic and flow; arguments as :func:`stored_windows`."""
     return latest(stored_windows(cluster, flow, topic))

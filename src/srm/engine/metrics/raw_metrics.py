@@ -1,4 +1,4 @@
-"""What others than slots add to the raw metrics of a flow: a few records at a time, best effort."""
+"""Raw metrics that components other than slots write: a few records at a time, best effort."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def raw_metrics_spec(config: FlowConfig) -> TopicSpec:
 
 
 def tell(context: FlowContext, teller: str, values: Collection[bytes]) -> bool:
-    """Write raw records; that they cannot be written is logged and is nobody's failure.
+    """Write raw records; a failure is logged and not raised.
 
     Args:
         context: the flow.
-        teller: key of the records: who measured.
+        teller: key of the records, the name of the component that measured.
         values: encoded records.
 
     Returns:
-        Whether they are written; also False for none.
+        Whether records were written; False for an empty collection.
     """
     if not values:
         return False
     spec = raw_metrics_spec(context.config)
     try:
-        # No replicator may have run yet; a producer would wait long for a topic that is not there.
+        # A replicator may never have run; a producer would wait long for a missing topic.
         context.target.create_topics([spec])
         table = context.target.compacted_topic(spec.name)
         for value in values:
