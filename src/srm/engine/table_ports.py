@@ -45,8 +45,8 @@ class CompactedTopic(Protocol):
     def scan(self, visit: Callable[[int, bytes, bytes | None], None]) -> None:
         """Visit all records up to the current end: offset, key, and value (None: tombstone).
 
-        Records come in log order and are not kept. An interrupted scan restarts, so a record may be
-        visited twice. A missing topic has no records.
+        Records are visited in log order and not kept. An interrupted scan restarts, so a record may
+        be visited twice. A missing topic has no records.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""A cluster that is given up: nothing is asked of it, whatever it might still answer."""
+"""Placeholder for an abandoned cluster, which gets no requests even if it would answer."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from srm.errors import GivenUpError, SrmError
 
 
 def away_cluster(alias: str, why: str = "") -> Cluster:
-    """Return a cluster of which every call raises GivenUpError, at once.
+    """Return a cluster of which every call raises GivenUpError at once.
 
-    The source of an unplanned move: the move decides the same, and takes as long, whether that
-    cluster is dead, swallows what is sent to it, or lives and is condemned.
+    An unplanned move uses it as its source. Its decisions and duration are then the same for a dead
+    cluster, one that hangs and one that still runs.
 
     Args:
         alias: its alias.
-        why: what the error says; by default that the move has given it up.
+        why: message of the error; by default that the move has abandoned the cluster.
     """
     return cast("Cluster", _Away(alias, why))
 
 
 def loudness(error: SrmError) -> int:
-    """Return the level to log at that a cluster was done without: it is no news of one given up."""
+    """Return the log level for a failed call: DEBUG for an abandoned cluster, else WARNING."""
     return logging.DEBUG if isinstance(error, GivenUpError) else logging.WARNING
 
 
 class _Away:
-    """Has every call of the port, and of the tables that it gives access to."""
+    """Implements every call of the port, and of the tables that it returns."""
 
     def __init__(self, alias: str, why: str) -> None:
         self.alias = alias
-        self._why = why or f"cluster {alias} is given up by this move: not asked"
+        self._why = why or f"this move has abandoned cluster {alias}: no request was sent"
 
     def compacted_topic(self, *_which: object) -> _Away:
         return self

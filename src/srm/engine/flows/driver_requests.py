@@ -1,4 +1,4 @@
-"""Ask whoever drives flows to end, and wait, for a bounded time, for what becomes of it."""
+"""Request drivers of flows to end, and wait a bounded time for the outcome."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ Outcome = Literal["asked", "ended", "restarted", "not-running", "unreachable"]
 
 @dataclass(frozen=True, slots=True)
 class DriverAnswer:
-    """What became of a request.
+    """Outcome of a request; ``application`` and ``host`` name the latest driver.
 
-    ``asked``: the driver is alive and has not ended yet. ``ended``: it has, in good order.
-    ``restarted``: an application has started after the request. ``not-running``: no driver has
-    shown a sign of life. ``unreachable``: the target does not answer, and no driver that can be
-    read names the flow. ``application`` and ``host`` are those of the latest driver.
+    ``asked``: the driver is alive and has not ended yet.
+    ``ended``: the driver has ended cleanly.
+    ``restarted``: an application has started after the request.
+    ``not-running``: no driver has sent a heartbeat.
+    ``unreachable``: the target does not answer, and no readable driver names the flow.
     """
 
     flow: Flow
@@ -38,20 +39,20 @@ class DriverAnswer:
 
     @property
     def done(self) -> bool:
-        """Whether there is nothing to wait for."""
+        """True when the outcome is final."""
         finished = {"restarted"} if self.action == "restart" else {"ended", "not-running"}
         return self.outcome in {*finished, "restarted"}
 
 
 def request_end(topics: StateTopics, action: Action, by: str, now_ms: int) -> DriverRequest:
-    """Ask the applications that drive the flows to end, in one record per flow; wait for nothing.
+    """Request the applications that drive the flows to end, one record per flow; do not wait.
 
     Raises:
-        SrmError: a target does not answer, or has no state topic of the flow. The other flows have
-            been asked: one of them is enough for an application that copies several.
+        SrmError: a target does not answer, or has no state topic of the flow. The other requests
+            were written; an application that copies several flows needs only one.
     """
     request = DriverRequest(uuid.uuid4().hex, action, by, now_ms)
-    # All at once: a target that does not answer delays no request to another application.
+    # In parallel: a target that does not answer must not delay requests to other applications.
     with ThreadPoolExecutor(len(topics) or 1, thread_name_prefix="srm-requests") as pool:
         record = {REQUEST_KEY: request.value()}
         asked = [pool.submit(topic.write, record) for topic in topics.values()]
@@ -71,20 +72,20 @@ def ask(
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> tuple[DriverAnswer, ...]:
-    """Ask the applications that drive the flows to end and wait for what becomes of it.
+    """Request the applications that drive the flows to end, and wait for the outcome.
 
-    Flows that no replicator has ever driven are left out of the request. So are those whose target
-    does not answer: their application reads it of another flow. It can be repeated at any time.
+    Flows without any driver so far get no request. Neither do flows whose target does not answer;
+    their application may read it from another flow. The call is safe to repeat.
 
     Args:
         topics: state topics of the flows.
-        action: "stop", or "restart" where supervision shall start another application.
-        by: who asks, for people.
+        action: "stop", or "restart" to let supervision start another application.
+        by: name of the requester, for display.
         now_ms: epoch milliseconds.
         wait_s: seconds after which the answers are returned as they are.
-        show: called with the answers after each look.
+        show: called with the answers after each poll.
         clock: monotonic seconds.
-        pause: waits for so many seconds.
+        pause: sleeps for a number of seconds.
 
     Raises:
         SrmError: no target answers, or one refuses the record.
@@ -113,7 +114,7 @@ def _answers(
         flow: answer(flow, seen.signs, request, now - (seen.changed or watch.began))
         for flow, seen in watch.flows.items()
     }
-    # The flows of an application end together: one that cannot be read ends as the others do.
+    # The flows of an application end together, so a readable flow answers for an unreadable one.
     named = {
         name: known[flow]
         for flow, seen in watch.flows.items()
@@ -128,7 +129,7 @@ def _answers(
 def answer(
     flow: Flow, signs: FlowSigns | None, request: DriverRequest, silent_s: float
 ) -> DriverAnswer:
-    """Say what became of a request; ``silent_s`` are seconds without a change of the heartbeat."""
+    """Return the outcome of a request; ``silent_s`` is the time without a new heartbeat."""
     driver = signs.driver if signs else None
     if driver is None:
         return DriverAnswer(flow, request.action, "not-running")

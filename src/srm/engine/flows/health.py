@@ -1,14 +1,14 @@
-"""Is a flow well, and if not, what is to be done: one answer for the CLI, DAGs, REST and pages.
+"""Health of a flow with reasons and remedies, the same for CLI, DAGs, REST and pages.
 
 =========  =====================================================================================
 state      meaning
 =========  =====================================================================================
-RUNNING    somebody copies, and nothing is in the way
-DEGRADED   somebody copies, but not everything, or something else is wrong
-STOPPED    nothing is copied that should be
-PAUSED     nothing is copied because somebody decided so
-IDLE       there is nothing to copy: the source has no topic that is selected
-OFF        the configuration has switched it off
+RUNNING    the replicator copies everything
+DEGRADED   the replicator copies only a part, or another problem exists
+STOPPED    nothing is copied, although it should be
+PAUSED     nothing is copied, by a decision of an operator or a move
+IDLE       nothing to copy: the source has no selected topic
+OFF        the configuration disables the flow
 =========  =====================================================================================
 """
 
@@ -37,19 +37,19 @@ State = Literal["RUNNING", "DEGRADED", "STOPPED", "PAUSED", "IDLE", "OFF"]
 
 
 _STATES: Final[Mapping[FindingId, State]] = {"off": "OFF", "paused": "PAUSED", "no-topic": "IDLE"}
-"""States that one condition decides; any other that blocks makes STOPPED."""
+"""States that one condition decides; any other blocking condition means STOPPED."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The state of a flow or topic, with what keeps it from running; the worst comes first."""
+    """State of a flow or topic, with the reasons; the worst is first."""
 
     state: State
     reasons: tuple[Reason, ...] = ()
 
     @classmethod
     def of(cls, findings: Iterable[Finding]) -> Health:
-        """Judge by findings: the first that blocks decides."""
+        """Return the health by findings; the first blocking one decides."""
         found = tuple(findings)
         blocking = (_STATES.get(one.id, "STOPPED") for one in found if one.blocks)
         state = next(blocking, "DEGRADED" if found else "RUNNING")
@@ -57,7 +57,7 @@ class Health:
 
 
 def topic_health(topic: TopicStatus, found: FlowStatus) -> Health:
-    """Judge one topic of a flow: of one that nobody copies none runs."""
+    """Return the health of one topic; STOPPED if its flow is not copied."""
     if topic.state == "stopped":
         return Health("STOPPED", (Reason(topic.reason or "stopped", topic.action),))
     if (idle := next(_not_copied(found), None)) is not None:
@@ -70,12 +70,12 @@ def topic_health(topic: TopicStatus, found: FlowStatus) -> Health:
 
 
 def flow_health(found: FlowStatus) -> Health:
-    """Judge a flow."""
+    """Return the health of a flow."""
     return Health.of(flow_findings(found))
 
 
 def signs_health(signs: FlowSigns) -> Health:
-    """Judge a flow by its state topic alone, as whoever supervises its replicator sees it."""
+    """Return the health of a flow by its state topic alone, as a supervisor sees it."""
     if signs.driver is None or signs.has_ended:
         return Health.of([Finding("replicator", Reason("no replicator drives it"))])
     if not signs.partitions and not signs.stopped:
@@ -85,7 +85,7 @@ def signs_health(signs: FlowSigns) -> Health:
 
 
 def signs_line(signs: FlowSigns) -> str:
-    """Say for a log how a flow is doing, and what is wrong."""
+    """Return a log line with the state of a flow and its problems."""
     health = signs_health(signs)
     why = f": {'; '.join(reason.text for reason in health.reasons)}" if health.reasons else ""
     return f"{signs.line()}, {health.state}{why}"
@@ -101,17 +101,17 @@ def document(found: FlowStatus) -> dict[str, Any]:
 
 
 def off_reason(flow: Flow) -> Reason:
-    """Say that a flow is switched off."""
+    """Return the reason for a flow that is switched off."""
     return Reason("switched off", f"set {flow}.enabled=true")
 
 
 def pause_reason(flow: Flow, pause: Pause) -> Reason:
-    """Say why a flow is paused."""
+    """Return the reason for a paused flow."""
     return Reason(pause.reason, f"srm return status --flow '{flow}'")
 
 
 def flow_findings(found: FlowStatus) -> Iterator[Finding]:
-    """Say what is wrong with a flow; where it is off or paused, that alone."""
+    """Yield the problems of a flow; if it is off or paused, only that."""
     down = tuple(_not_copied(found))
     if down and down[0].id != "replicator":
         yield down[0]
@@ -145,7 +145,7 @@ def flow_findings(found: FlowStatus) -> Iterator[Finding]:
 
 
 def _not_copied(found: FlowStatus) -> Iterator[Finding]:
-    """Say why nothing of a flow is copied."""
+    """Yield why nothing of a flow is copied."""
     if not found.enabled:
         yield Finding("off", off_reason(found.flow))
     if found.pause is not None:
@@ -184,18 +184,18 @@ def _waiting(topic: TopicStatus) -> str:
     if topic.state == "not-created":
         return "the copy is not created yet"
     if topic.reported < topic.partitions:
-        return f"{topic.reported} of {topic.partitions} partitions are copied by somebody"
-    return "nobody copies it now"
+        return f"{topic.reported} of {topic.partitions} partitions are copied"
+    return "no replicator copies it now"
 
 
 def hints(
     config: FlowConfig, found: FlowStatus, outcomes: Sequence[CheckpointOutcome]
 ) -> Iterator[Reason]:
-    """Say what keeps a flow from doing its work, each with the command or key that helps; pure."""
+    """Yield the obstacles of a flow, each with the command or key that removes it; pure."""
     flow = found.flow
     if found.pause is not None:
         yield Reason(
-            f"nothing is copied until it is decided what becomes of {flow.source}, when it answers",
+            f"nothing is copied until {flow.source} answers and its records are settled",
             f"srm return status --flow '{flow}', or, rebuilt and empty, "
             f"srm restore --from {flow.target} --to {flow.source}",
         )
@@ -206,7 +206,7 @@ def hints(
         yield from _group_hints(config, found, outcomes)
     elif found.pause is None:
         yield Reason(
-            f"{flow.source} does not answer: this is what {flow.target} knows; to go on without it",
+            f"{flow.source} does not answer, values are from {flow.target}; to continue without it",
             f"srm failover run --mode unplanned --source {flow.source} --target {flow.target}",
         )
 
@@ -232,13 +232,13 @@ def _group_hints(
     if standing is not None and missing:
         yield Reason(
             f"no checkpoint yet of {some(missing)}: if {flow.source} died now, auto.offset.reset "
-            "would decide where to begin",
+            "would decide where they start",
             f"srm checkpoints emit --flow '{flow}', or the DAG srm_checkpoints",
         )
 
 
 def group_proof(group: str, proof: FlowProof | None) -> tuple[bool | None, str]:
-    """Say whether the last emission proved a group, and why not; None: not known."""
+    """Return whether the last emission proved a group, None if unknown, and why not."""
     if proof is None:
         return None, "not proven yet"
     if wrong := next((one for one in proof.disproved if one.group == group), None):
@@ -249,7 +249,7 @@ def group_proof(group: str, proof: FlowProof | None) -> tuple[bool | None, str]:
 
 
 def without_groups(config: FlowConfig) -> Reason:
-    """Say of a flow without groups why it has none, and what to do where there is something."""
+    """Return why a flow has no groups, with the remedy if any."""
     if config.groups:
         return Reason("no selected group has committed offsets on a selected topic")
     ends = f"--source {config.flow.source} --target {config.flow.target}"

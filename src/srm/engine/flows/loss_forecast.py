@@ -1,7 +1,7 @@
-"""What it would cost if the source of a flow died now: at any moment, also when it has.
+"""Forecast of the loss if the source of a flow died now; works before and after its death.
 
-Made from what the target knows. While the source answers it says itself how far it is: what it has
-now and the target has not would be lost for certain.
+The forecast uses the records on the target. While the source answers, its log end offsets are
+exact, and all records that the target does not have would be lost.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from srm.errors import SrmError
 log = logging.getLogger(__name__)
 
 _GROUPS = 50
-"""Groups that one look asks for on the source: it is repeated every few seconds."""
+"""Groups that one poll reads on the source; polls repeat every few seconds."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """The standing forecast of a flow; ``line`` says it to people."""
+    """The current forecast of a flow; ``line`` is its text for operators."""
 
     line: str
     forecast: Forecast
@@ -41,9 +41,9 @@ class Standing:
 
 
 def with_commits(context: FlowContext, known: Outlook) -> Outlook:
-    """Add what groups have committed on the source that nobody runs, of the first that matter.
+    """Add the source commits of idle groups, of those with most records to read again.
 
-    Such a group may be far behind for good: what it has not read it would not read again.
+    An idle group may lag far for good; records that it has not read do not count as read again.
     """
     counts = {plan.group: known.read_again(plan) for plan in known.plans}
     late = (group for group, count in counts.items() if count)
@@ -60,13 +60,13 @@ def with_commits(context: FlowContext, known: Outlook) -> Outlook:
 
 
 def read_known(context: FlowContext, also: Collection[str] = ()) -> Outlook:
-    """Read what the target knows of a flow.
+    """Read the state of a flow from its target.
 
-    No request for each group: it stays cheap with thousands of them.
+    It makes no request per group, so it stays cheap with thousands of groups.
 
     Args:
         context: the flow.
-        also: topics whose positions are wanted with it, though they do not move: heartbeats.
+        also: more topics whose positions are read, such as heartbeats, which do not move.
 
     Raises:
         SrmError: the target does not answer.
@@ -85,22 +85,22 @@ def standing_of(context: FlowContext, known: Outlook, source: SourceLook | None)
 
     Args:
         context: the flow.
-        known: what the target knows.
-        source: how far the source says that it is, None where it does not answer.
+        known: the state read from the target.
+        source: the log end offsets of the source, None where it does not answer.
     """
-    now_ms = context.now_ms() if source is None else source.time_ms  # it is as of then
+    now_ms = context.now_ms() if source is None else source.time_ms  # the forecast is as of then
     forecast = known.forecast(now_ms, source)
     line = _line(context.config.flow.source, forecast, known.proof, now_ms)
     return Standing(line, forecast, known.proof)
 
 
 def without_source(context: FlowContext) -> MoveContext:
-    """Return the flow and its opposite as an unplanned move has them: the source is not asked."""
+    """Return the flow and its opposite for an unplanned move, with an abandoned source."""
     return as_move(replace(context, source=away_cluster(context.config.flow.source)))
 
 
 def as_move(context: FlowContext) -> MoveContext:
-    """Return a flow and its opposite as a move along it has them."""
+    """Return a flow and its opposite for a move along it."""
     opposite = context.opposite or replace(context.config, flow=context.config.flow.reverse)
     back = replace(
         context,
@@ -131,7 +131,7 @@ def _lost(source: str, forecast: Forecast) -> str:
     seconds = "" if forecast.seconds is None else f" ({duration(forecast.seconds)})"
     lost = f"{amount(forecast.not_copied, 'record')}{seconds} lost"
     if forecast.at_most is None:
-        lost += " as far as is known"
+        lost += " as far as known"
     elif forecast.at_most > forecast.not_copied:
         lost += f", {forecast.at_most:,} at most"
     return lost

@@ -1,7 +1,7 @@
-"""The one look at a flow: fetches what both clusters know of it, once.
+"""One poll of a flow on both clusters.
 
-It makes requests for a bounded number of groups, so it can be repeated every few seconds: groups
-are where their checkpoints say, see :mod:`.outlook`. Only :func:`flow_status` reads every group.
+It sends requests for a bounded number of groups, so it can be repeated every few seconds. Offsets
+of groups are taken from checkpoints (:mod:`.outlook`); only :func:`flow_status` reads every group.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from srm.errors import SrmError, UnavailableError
 
 @dataclass(frozen=True)
 class FlowState:
-    """A flow at one moment: its status, its partitions and what is known of its groups.
+    """A flow at one moment: its status, its partitions and the known state of its groups.
 
-    ``standing`` is the forecast of a paused flow too, which its status does not report.
+    ``standing`` is the forecast, also of a paused flow, for which the status has none.
     """
 
     status: FlowStatus
@@ -59,17 +59,17 @@ class FlowState:
 
     @property
     def proof(self) -> FlowProof | None:
-        """What the last emission has proven, None where there was none."""
+        """The proof of the last emission of checkpoints, or None."""
         return None if self.outlook is None else self.outlook.proof
 
     @property
     def groups(self) -> tuple[GroupPlan, ...]:
-        """The place of each group on the target, were the source given up now."""
+        """The place of each group on the target if the source were abandoned now."""
         return self.outlook.plans if self.outlook is not None else ()
 
 
 def flow_status(context: FlowContext) -> FlowStatus:
-    """Look at a flow once, with all its groups and with hints; errors as :func:`observe`."""
+    """Poll a flow with all its groups and with hints; errors as :func:`observe`."""
     status = _look(context, with_groups=True).status
     if status.standing is None or status.source_error:
         return status
@@ -78,10 +78,10 @@ def flow_status(context: FlowContext) -> FlowStatus:
 
 
 def read_standing(context: FlowContext) -> Standing:
-    """Forecast the loss of a flow's source, with what was last proven of its checkpoints.
+    """Forecast the loss of a flow's source, with the last proof of its checkpoints.
 
     Raises:
-        SrmError: the target does not answer, or refuses what the forecast is made from.
+        SrmError: the target does not answer, or refuses a read that the forecast needs.
     """
     state = observe(context)
     if state.standing is None:
@@ -90,7 +90,7 @@ def read_standing(context: FlowContext) -> Standing:
 
 
 def observe(context: FlowContext) -> FlowState:
-    """Look at a flow once; a source that does not answer leaves what the target knows.
+    """Poll a flow once; if its source does not answer, by the state on the target alone.
 
     Raises:
         SrmError: the target does not answer.
@@ -131,7 +131,7 @@ def _look(context: FlowContext, *, with_groups: bool) -> FlowState:
 
 
 def _ask_topics(context: FlowContext) -> tuple[dict[str, TopicDescription], str]:
-    """Ask which topics are copied; those with copies, and why, where the source is silent."""
+    """Return the copied topics; if the source is unavailable, those with copies, and the error."""
     try:
         return topics_of_source(context), ""
     except UnavailableError as error:
@@ -141,7 +141,7 @@ def _ask_topics(context: FlowContext) -> tuple[dict[str, TopicDescription], str]
 def _read_known(
     context: FlowContext, topics: Collection[str]
 ) -> tuple[Outlook | None, dict[str, str]]:
-    """Read what the forecast is made from; the rest is reported without it, with the reason."""
+    """Read the input of the forecast; a failure other than unavailable is reported, not raised."""
     try:
         return read_known(context, also=topics), {}
     except UnavailableError:
@@ -156,7 +156,7 @@ def _copy_starts(
     on_target: Mapping[str, TopicDescription],
     known: Outlook | None,
 ) -> dict[TopicPartition, int]:
-    """Return where the logs of copies begin, heartbeats among them, which do not move."""
+    """Return the log start offsets of copies, including heartbeats, which do not move."""
     policy, source = context.config.policy, context.config.flow.source
     remotes = [policy.format_remote_topic(source, name) for name in topics]
     starts = {} if known is None else dict(known.copy_starts)
@@ -173,7 +173,7 @@ def _copy_starts(
 def _with_groups(
     context: FlowContext, status: FlowStatus, known: Outlook | None, surveyed: Survey | None
 ) -> FlowStatus:
-    """Add all groups, by their commits if the source answers, else by their checkpoints."""
+    """Add all groups by their commits, or by their checkpoints if the source is unavailable."""
     outcomes = () if surveyed is None else surveyed.outcomes
     groups = _groups(context, outcomes)
     if status.source_error and known is not None:

@@ -1,4 +1,4 @@
-"""Who runs this: the name that goes into requests, pauses and approvals."""
+"""Name of the operator for requests, pauses and approvals."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import socket
 
 
 def operator(host: str = "") -> str:
-    """Return ``user@host``; a number where the user has no name.
+    """Return ``user@host``; the user id where the user has no name.
 
-    In a container a user may have none: no reason to stop on the worst day.
+    A user in a container may have no name; that must not stop an operation.
 
     Args:
-        host: this machine's name, where the caller knows it already.
+        host: this machine's name, if known.
     """
     try:
         user = getpass.getuser()

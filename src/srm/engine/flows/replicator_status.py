@@ -1,4 +1,4 @@
-"""Who copies a flow, and is anybody there: its driver and its slots, by their signs of life."""
+"""Driver and slots of a flow, and whether they are alive, by their heartbeats and reports."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from srm.errors import IntegrityError
 class DriverStatus:
     """The replicator application, by its latest heartbeat.
 
-    ``request`` is a standing request that it end, which it was not started after; ``obeyed`` the
-    one that ended an application before it, or None. ``stopped_by`` is who has stopped it by a
-    request in the state topic of the flow ``stopped_flow``, which may be another that it copied.
-    ``started_ms`` is when it began, epoch milliseconds; 0: not told.
+    ``request`` is the pending request to end it, newer than its start, or None. ``obeyed`` is the
+    one that ended the application before it, or None. ``stopped_by`` is the user who stopped it, by
+    a request in the state topic of ``stopped_flow``, which may be another of its flows.
+    ``started_ms`` is its start in epoch milliseconds, 0 if unknown.
     """
 
     driver: str
@@ -57,9 +57,9 @@ class SlotStatus:
 def driver_status(
     records: Mapping[bytes, bytes], flow: Flow, now_ms: int
 ) -> tuple[DriverStatus | None, dict[str, str]]:
-    """Say who drives a flow by the commands in its state topic, and what of them is damaged; pure.
+    """Return the driver by the commands in a flow's state topic, and errors of damaged ones; pure.
 
-    None: no replicator ever drove it.
+    None if no replicator ever drove the flow.
     """
     value = records.get(DRIVER_KEY)
     if value is None:
@@ -91,9 +91,9 @@ def driver_status(
 
 
 def slot_statuses(reports: Sequence[SlotReport], now_ms: int) -> tuple[SlotStatus, ...]:
-    """Say how long ago each slot was heard from; pure.
+    """Return the slots with the age of their last reports; pure.
 
-    What has only left positions behind, as a restore does, never was one that copies.
+    A report without a time only holds positions, as a restore writes them; it is not a slot.
     """
     return tuple(
         SlotStatus(
@@ -111,7 +111,7 @@ def slot_statuses(reports: Sequence[SlotReport], now_ms: int) -> tuple[SlotStatu
 def down_reasons(
     flow: Flow, driver: DriverStatus | None, slots: Sequence[SlotStatus]
 ) -> Iterator[Reason]:
-    """Say why nobody copies; slots that are heard of do, with or without a driver."""
+    """Yield why the flow is not copied; live slots copy it, with or without a live driver."""
     if any(slot.alive for slot in slots) and not (driver and driver.ended):
         return
     if driver is None:

@@ -1,7 +1,7 @@
-"""The lag of a flow that nobody copies: whoever would tell it is down.
+"""Lag of a flow whose replicator is down or paused.
 
-Slots tell the lag of what they copy. Once none is alive, or none may copy, their raw records cease
-while the source goes on; then this asks the source and writes the raw records in their place.
+Slots report the lag of the partitions that they copy. When no slot is alive or may copy, their raw
+records cease while the source grows. This module then queries the source and writes raw records.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from srm.engine.ports import FlowContext
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Why nobody copies a flow, and how far behind that leaves it at ``time_ms``.
+    """Lag of a flow at ``time_ms``, and why no replicator copies it.
 
-    ``lag_records`` is None where the source does not answer: it is not known then, and nothing is
-    told. ``source_heard_ms`` is when the source last answered a slot, 0: never or not known;
-    ``driver_age_ms`` how long the driver has said nothing, None: there never was one.
+    ``lag_records`` is None while the source does not answer; no lag is written then.
+    ``source_heard_ms`` is when the source last answered a slot, 0 if never or unknown.
+    ``driver_age_ms`` is the age of the driver's last heartbeat, None without one.
     """
 
     time_ms: int
@@ -37,16 +37,15 @@ class Silence:
 def tell_silence(
     context: FlowContext, told_ms: int | None = None
 ) -> tuple[Silence | None, list[bytes]]:
-    """Write the lag of a flow that nobody copies, as raw metrics in which nothing was copied.
+    """Write the lag of a flow without a replicator, as raw metrics with 0 copied records.
 
     Args:
         context: the flow.
-        told_ms: up to when its lag was told before; None: not known. What is told now is of the
-            time since then, or since nobody copies it: so that no time without a number is left,
-            which would look like one without lag.
+        told_ms: end of the last reported lag, None if unknown. The new lag covers the time since
+            then, or since the replicator stopped; a gap would look like a time without lag.
 
     Returns:
-        What was found, None for a flow that is copied or switched off; and the records written.
+        The lag, None for a flow that is copied or switched off, and the written records.
 
     Raises:
         SrmError: the target does not answer.
@@ -73,7 +72,7 @@ def tell_silence(
 
 
 def is_silent(view: FlowState) -> bool:
-    """Whether nobody copies a flow that is switched on, so that nobody tells its lag."""
+    """Return whether an enabled flow has no replicator, so that no slot reports its lag."""
     status = view.status
     if not status.enabled:
         return False
@@ -82,7 +81,7 @@ def is_silent(view: FlowState) -> bool:
 
 
 def _interval_ms(context: FlowContext, view: FlowState, told_ms: int | None) -> int:
-    """Return of how long a time the lag is told that was found now."""
+    """Return the time that the current lag covers."""
     status = view.status
     if told_ms is None:
         return context.config.metrics_interval // timedelta(milliseconds=1)
@@ -95,7 +94,7 @@ def _interval_ms(context: FlowContext, view: FlowState, told_ms: int | None) -> 
 
 
 def lags(context: FlowContext, view: FlowState, interval_ms: int) -> Iterator[RawMetric]:
-    """Give a raw metric for each partition that lags; none where the source does not answer."""
+    """Yield a raw metric for each partition with lag; none while the source does not answer."""
     if view.status.source_error:
         return
     config = context.config

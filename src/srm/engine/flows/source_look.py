@@ -1,7 +1,7 @@
-"""What the source of a flow says now of how far it is: asked by whoever shows a flow, not by moves.
+"""Current log end offsets of a flow's source, for displays and forecasts, not for moves.
 
-A move that gives the source up goes by what the target knows. While the source answers, what it has
-and the copy has not is no estimate.
+A move that abandons the source uses the state on the target. While the source answers, the lag of
+the copy is exact.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from srm.errors import SrmError
 log = logging.getLogger(__name__)
 
 MOST_READ: Final = 20
-"""Records that one look reads: it is repeated every few seconds, and any flow lags a little."""
+"""Records that one poll reads; polls repeat every few seconds, and any flow lags a little."""
 
 
 @dataclass(frozen=True)
 class SourceLook:
-    """What the source said at ``time_ms``, epoch milliseconds, or why it said nothing.
+    """State of the source at ``time_ms``, epoch milliseconds, or ``error``.
 
-    ``topics`` are those that the flow copies, ``ends`` where their logs end. ``starts`` are asked
-    for where nobody has told a position: all from there on is to be copied. ``oldest_ms`` is the
-    timestamp of the first record that is not copied, of some partitions. ``uncounted`` are topics
-    that are copied and not missed by anybody: heartbeats.
+    ``topics`` are the topics that the flow copies, ``ends`` their log end offsets.
+    ``starts`` are log start offsets of partitions without a position, copied from there.
+    ``oldest_ms`` is the timestamp of the first record that is not copied, of some partitions.
+    ``uncounted`` are copied topics whose loss does not count: heartbeats.
     """
 
     topics: Mapping[str, TopicDescription] = field(default_factory=dict)
@@ -48,22 +48,22 @@ class SourceLook:
     def of_reports(
         cls, topics: Mapping[str, TopicDescription], maps: FlowMaps, error: str
     ) -> SourceLook:
-        """Return the ends that slots reported last, of a source that does not answer."""
+        """Return the last ends that slots reported, for a source that does not answer."""
         positions = {place: maps.get(place).position for place in partitions_of(topics, topics)}
         ends = {place: at.source_end for place, at in positions.items() if at is not None}
         return cls(topics, ends, error=error)
 
     def brought_up_to_date(self, known: PartitionKnown) -> PartitionKnown:
-        """Say of a partition how far its source is now, instead of when it last told a slot."""
+        """Return a partition with the current source end instead of the last reported one."""
         place = TopicPartition(known.topic, known.partition)
         end = self.ends.get(place)
-        if end is None:  # the flow copies it no more: what it takes now is not missed
+        if end is None:  # no longer copied: its new records do not count
             return replace(known, heard_ms=self.time_ms)
         if known.position is None:
             return self._not_begun(place, end)
         since = self.oldest_ms.get(place, known.since_ms)
         if known.heard_ms and not known.not_copied and not known.stopped:
-            since = max(since or 0, known.heard_ms)  # it was caught up then, whatever records say
+            since = max(since or 0, known.heard_ms)  # it was caught up then
         return replace(
             known,
             position=replace(known.position, source_end=end),
@@ -72,7 +72,7 @@ class SourceLook:
         )
 
     def without_copy(self, copied: Collection[TopicPartition]) -> Iterator[PartitionKnown]:
-        """Name the partitions with records of which the target has no copy yet."""
+        """Yield the partitions with records that have no copy on the target yet."""
         for place, end in sorted(self.ends.items()):
             is_missed = place not in copied and place.topic not in self.uncounted
             if is_missed and end > self.starts.get(place, end):
@@ -98,13 +98,13 @@ def partitions_of(
 
 
 def partitions_with_leader(topic: TopicDescription) -> list[TopicPartition]:
-    """Return the partitions of a topic that have a leader: no broker could answer for the rest."""
+    """Return the partitions of a topic that have a leader; requests for others would fail."""
     numbers = (n for n in range(topic.partitions) if n not in topic.leaderless)
     return [TopicPartition(topic.name, number) for number in numbers]
 
 
 def topics_of_source(context: FlowContext) -> dict[str, TopicDescription]:
-    """Ask which topics are copied.
+    """Return the topics that the flow copies.
 
     Raises:
         SrmError: the source does not answer.
@@ -114,9 +114,9 @@ def topics_of_source(context: FlowContext) -> dict[str, TopicDescription]:
 
 
 def topics_by_copies(context: FlowContext) -> dict[str, TopicDescription]:
-    """Say which topics of those that are selected the source had, by the copies on the target.
+    """Return the selected topics by their copies on the target, for an unavailable source.
 
-    For when the source does not answer. One of which the copy was not created yet is not known.
+    Topics whose copies are not created yet are missing.
 
     Raises:
         SrmError: the target does not answer.
@@ -133,12 +133,12 @@ def topics_by_copies(context: FlowContext) -> dict[str, TopicDescription]:
 def look_at_source(
     context: FlowContext, topics: Mapping[str, TopicDescription], maps: FlowMaps
 ) -> SourceLook:
-    """Ask how far the source is.
+    """Query the log end offsets of the source.
 
     Args:
         context: the flow.
-        topics: those that it copies.
-        maps: their positions, read before.
+        topics: the topics that it copies.
+        maps: their positions, read before the call.
 
     Raises:
         SrmError: the source does not answer.
@@ -154,7 +154,7 @@ def look_at_source(
 def bounds(
     context: FlowContext, wanted: Collection[TopicPartition], maps: FlowMaps
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Query the ends of logs of the source, and the starts of those without a position."""
+    """Query log end offsets of the source, and log start offsets without a position."""
     ends = context.source.log_ends(wanted) if wanted else {}
     unknown = [place for place in wanted if maps.get(place).position is None]
     return ends, context.source.log_starts(unknown) if unknown else {}
@@ -167,7 +167,7 @@ def _oldest(
     ends: Mapping[TopicPartition, int],
     starts: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """Read the time of the first record that is not copied, where most is: what stands first."""
+    """Read the time of the first record not copied, of partitions that stopped or lag most."""
     late = list[tuple[bool, int, TopicPartition, int]]()
     for place in places:
         position = maps.get(place).position
@@ -177,14 +177,14 @@ def _oldest(
     first = sorted(late, reverse=True)[:MOST_READ]
     try:
         found = context.source.first_records([one[2:] for one in first], committed=False)
-    except SrmError as error:  # without the right to read, say: then the target's times are used
-        log.debug("%s: what is not copied is not read: %s", context.config.flow, error)
+    except SrmError as error:  # such as a missing right: the target's times are used
+        log.debug("%s: cannot read records that are not copied: %s", context.config.flow, error)
         return {}
     return times_of(found)
 
 
 def times_of(found: Mapping[Place, ComparedRecord | None]) -> dict[TopicPartition, int]:
-    """Return the timestamps of the records that were found and have one, by partition."""
+    """Return the timestamps of the found records by partition, without missing ones."""
     times = {place: record.timestamp_ms for (place, _), record in found.items() if record}
     return {place: time_ms for place, time_ms in times.items() if time_ms > 0}
 

@@ -14,15 +14,15 @@ class StateTable(Protocol):
     """The records of a flow's state topic, by key."""
 
     def read(self) -> dict[bytes, bytes]:
-        """Return everything: what the driver says, and what the slots report."""
+        """Return all records: commands, the driver's heartbeat and the slots' reports."""
         ...
 
     def read_commands(self) -> dict[bytes, bytes]:
-        """Return what the driver says and is asked."""
+        """Return the driver's heartbeat and the requests to it."""
         ...
 
     def write(self, records: Mapping[bytes, bytes | None]) -> None:
-        """Write to the partition of commands, and wait for the acknowledgement."""
+        """Write to the partition of commands and wait for the acknowledgement."""
         ...
 
 
@@ -40,13 +40,13 @@ class StateTopic:
         self._reports = target.compacted_topic(topic, REPORTS)
 
     def read(self) -> dict[bytes, bytes]:
-        """Return everything; a topic, or a partition of it, that does not exist reads empty."""
+        """Return all records; a missing topic or partition reads empty."""
         return {**self._commands.read(), **self._reports.read()}
 
     def read_commands(self) -> dict[bytes, bytes]:
-        """Return what the driver says and is asked."""
+        """Return the driver's heartbeat and the requests to it."""
         return self._commands.read()
 
     def write(self, records: Mapping[bytes, bytes | None]) -> None:
-        """Write to the partition of commands, and wait for the acknowledgement."""
+        """Write to the partition of commands and wait for the acknowledgement."""
         self._commands.write(records)

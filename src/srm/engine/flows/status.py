@@ -1,4 +1,4 @@
-"""The state of a flow at one moment: one pure function over what a look has fetched."""
+"""State of a flow at one moment, computed by a pure function from the fetched facts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from srm.engine.flows.source_look import SourceLook
 from srm.engine.ports import FlowMaps, TopicDescription
 
 PartitionState = ReportedState | Literal["unknown"]
-"""That of a partition; unknown: no slot has ever reported it."""
+"""State of a partition; ``unknown`` if no slot has ever reported it."""
 GOING_ON: Final[frozenset[PartitionState]] = frozenset({"claiming", "copying"})
 IN_TROUBLE: Final[frozenset[PartitionState]] = AT_REST
 TopicState = Literal["copying", "caught-up", "waiting", "stopped", "not-created"]
@@ -34,10 +34,10 @@ TopicState = Literal["copying", "caught-up", "waiting", "stopped", "not-created"
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition: the position of its copy, its state with the reason, and what to do.
+    """One partition: the position of its copy, its state with the reason, and the remedy.
 
-    ``source_next``, ``target_next`` are None where no slot has reported a position. ``lag`` are
-    source offsets still to copy. ``since_ms`` is when the state began, 0: not known.
+    ``source_next`` and ``target_next`` are None until a slot reports a position. ``lag`` is the
+    number of source offsets to copy. ``since_ms`` is when the state began, 0 if unknown.
     """
 
     topic: str
@@ -59,11 +59,11 @@ class TopicStatus:
 
     Attributes:
         partitions: partitions on the source; ``reported`` of them have a known position.
-        copied: offsets of the remote topic that the copy has filled and its log still holds, those
-            of the markers of claims among them.
-        remaining: source offsets not passed yet; of a partition that nobody has reported, all.
-        state: ``copying`` only while a replicator is alive, ``caught-up`` only as the source says.
-        reason: why it is stopped or waiting, or what was lost; ``action`` is what to do about it.
+        copied: copied offsets that the log of the remote topic still holds, including the markers
+            of claims.
+        remaining: source offsets to copy; all offsets of a partition without a report.
+        state: ``copying`` only with a live replicator, ``caught-up`` only while the source answers.
+        reason: why it is stopped or waiting, or what was lost; ``action`` is the remedy.
     """
 
     topic: str
@@ -81,7 +81,7 @@ class TopicStatus:
 class GroupStatus:
     """One selected group: its state on both clusters and its partitions by checkpoint state.
 
-    ``skipped`` are records it has still to read on the source and would not find on the target.
+    ``skipped`` is the number of its unread source records that are missing on the target.
     """
 
     group: str
@@ -94,12 +94,12 @@ class GroupStatus:
 
 @dataclass(frozen=True)
 class FlowStatus:
-    """One flow at one moment; ``hints`` say what to type where something is missing.
+    """One flow at one moment; ``hints`` name problems with the commands that solve them.
 
-    ``standing`` is what it would cost if the source died now, None where it is given up already:
-    ``pause`` says why nothing is copied. ``source_error`` says why the source could not be asked:
-    then all this is what the target knows, and what is still to copy is as of ``heard_ms``, when
-    the source last answered a slot (epoch milliseconds; 0: never, or not known).
+    ``standing`` is the forecast if the source died now, None for a paused flow. ``pause`` explains
+    why nothing is copied. With ``source_error`` the source is unavailable; all values are from the
+    target then, and the lag is as of ``heard_ms``, when the source last answered a slot (epoch
+    milliseconds, 0 if never or unknown).
     """
 
     flow: Flow
@@ -119,20 +119,20 @@ class FlowStatus:
 
     @property
     def idle(self) -> str:
-        """Why nothing is copied, for one partition or topic; empty where a replicator copies."""
+        """Reason why a partition or topic is not copied; empty while a replicator copies."""
         if self.source_error:
             return f"{self.flow.source} does not answer"
         down = any(down_reasons(self.flow, self.driver, self.slots))
-        return "nobody copies it now" if down else ""
+        return "no replicator copies it now" if down else ""
 
 
 @dataclass(frozen=True)
 class FlowFacts:
-    """What one look has fetched of a flow.
+    """Facts about a flow that one poll has fetched.
 
-    ``commands`` are the records of the state topic that drivers write and obey. ``source`` is what
-    the source says of itself, or its last reported ends. ``copy_starts`` are the first offsets that
-    the copies still hold.
+    ``commands`` are the records of the state topic that drivers write and obey. ``source`` holds
+    current log end offsets, or the last reported ones. ``copy_starts`` are the log start offsets of
+    the copies.
     """
 
     config: FlowConfig
@@ -145,7 +145,7 @@ class FlowFacts:
 
 
 def status_of(facts: FlowFacts) -> tuple[FlowStatus, dict[str, tuple[PartitionView, ...]]]:
-    """Judge the replicator, topics and reported partitions of a flow; no groups, no forecast."""
+    """Return the status of replicator and topics, and partitions; no groups, no forecast."""
     config, maps = facts.config, facts.maps
     driver, errors = driver_status(facts.commands, config.flow, facts.time_ms)
     status = FlowStatus(
@@ -179,7 +179,7 @@ def as_waiting(status: FlowStatus, views: Sequence[PartitionView]) -> tuple[Part
 
 
 def _partitions(topic: TopicDescription, facts: FlowFacts) -> Iterator[PartitionView]:
-    """Describe each partition as it was last reported."""
+    """Yield each partition as last reported."""
     maps, source = facts.maps, facts.source
     for number in range(topic.partitions):
         place = TopicPartition(topic.name, number)
@@ -204,7 +204,7 @@ def _partitions(topic: TopicDescription, facts: FlowFacts) -> Iterator[Partition
 def _topic_status(
     name: str, views: Sequence[PartitionView], facts: FlowFacts, state: TopicState
 ) -> TopicStatus:
-    """Sum up one topic from its partitions; ``state`` is that of one with records to copy."""
+    """Sum up one topic from its partitions; ``state`` applies if it has records to copy."""
     config, starts = facts.config, facts.copy_starts
     remote = config.policy.format_remote_topic(config.flow.source, name)
     copied = reported = 0

@@ -1,8 +1,7 @@
-"""Supervision of the replicator: who drives a flow, is it alive, and what is to be done about it.
+"""Supervision of the replicator: the driver of a flow, its liveness and the next step.
 
-All of it is in the flow's state topic, ``srm-replication.<SOURCE>.internal`` on the target, so that
-it can be judged from any host. :func:`look` reads the topics, the rest decides over what it found;
-asking a driver to end is :mod:`srm.engine.flows.driver_requests`.
+Its input is the flow's state topic, ``srm-replication.<SOURCE>.internal`` on the target, so any
+host can supervise. :func:`look` reads the topics, the other functions decide on its result.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ NextStep = Literal["look", "start", "supervise", "stay-stopped"]
 
 @dataclass(frozen=True, slots=True)
 class FlowSigns:
-    """What the state topic of one flow says: who drives it and how far its slots are.
+    """Driver of a flow and progress of its slots, by its state topic.
 
-    ``remaining`` counts source offsets not copied yet, markers included. ``stopped`` names
-    partitions with the reason.
+    ``remaining`` counts source offsets to copy, markers included. ``stopped`` holds the reasons of
+    stopped partitions.
     """
 
     flow: str
@@ -54,29 +53,29 @@ class FlowSigns:
 
     @property
     def beat(self) -> tuple[str, int, bool]:
-        """What changes with each sign of life."""
+        """Key that changes with each heartbeat."""
         driver = self.driver
         return (driver.driver, driver.time_ms, driver.ended) if driver else ("", 0, False)
 
     @property
     def has_ended(self) -> bool:
-        """Whether the last driver said that it ended in good order."""
+        """True when the last driver has reported a clean end."""
         return self.driver is not None and self.driver.ended
 
     @property
     def asked_to_end(self) -> bool:
-        """Whether the standing request is meant for the last driver."""
+        """True when the pending request applies to the last driver."""
         started_after = self.driver.started_after if self.driver else ""
         return self.request is not None and self.request.request != started_after
 
     @property
     def stopped_by(self) -> DriverRequest | None:
-        """The request that keeps the flow stopped: nobody has started it since."""
+        """The stop request that no driver was started after, or None."""
         request = self.request
         return request if request and request.action == "stop" and self.asked_to_end else None
 
     def summary(self) -> dict[str, Any]:
-        """Return plain JSON for people who look at a task."""
+        """Return plain JSON for display in a task."""
         return {
             "flow": self.flow,
             "application_id": self.driver.application_id if self.driver else "",
@@ -90,7 +89,7 @@ class FlowSigns:
         }
 
     def line(self) -> str:
-        """Return one line for a log, without what is wrong: that is a matter of its health."""
+        """Return one log line without problems, which are part of the health."""
         return (
             f"{self.flow}: {amount(self.slots, 'slot')}, {amount(self.partitions, 'partition')}, "
             f"{amount(self.remaining, 'offset')} to copy"
@@ -98,13 +97,13 @@ class FlowSigns:
 
 
 Signs = Mapping[Flow, FlowSigns | SrmError]
-"""What one look found; an error for a flow whose state topic cannot be read."""
+"""Result of one look, with an error for each flow whose state topic cannot be read."""
 
 
 def read_signs(flow: Flow, records: Mapping[bytes, bytes]) -> FlowSigns:
-    """Interpret the current records of a flow's state topic; damaged ones are passed over."""
+    """Interpret the current records of a flow's state topic; damaged ones are skipped."""
     driver = read_driver(records)
-    # Reports that are older than this belong to slots of an earlier application.
+    # Older reports belong to slots of an earlier application.
     oldest = driver.time_ms - SILENT_S * 1000 if driver else 0
     state = decode_state(records)
     reports = [report for report in state.reports if report.time_ms >= oldest]
@@ -125,16 +124,16 @@ def read_signs(flow: Flow, records: Mapping[bytes, bytes]) -> FlowSigns:
 
 
 def read_driver(records: Mapping[bytes, bytes]) -> DriverHeartbeat | None:
-    """Return the last heartbeat of a driver; a damaged one is none, the next one replaces it."""
+    """Return the last heartbeat of a driver, None if damaged; the next one replaces it."""
     try:
         return DriverHeartbeat.decode(records[DRIVER_KEY]) if DRIVER_KEY in records else None
     except IntegrityError as error:
-        _logger.warning("passed over: %s", error)
+        _logger.warning("skipped: %s", error)
         return None
 
 
 def read_request(records: Mapping[bytes, bytes]) -> DriverRequest | None:
-    """Return the standing request; a damaged one is none, as drivers take it too."""
+    """Return the pending request, None if damaged; drivers ignore a damaged one too."""
     try:
         return DriverRequest.decode(records[REQUEST_KEY]) if REQUEST_KEY in records else None
     except IntegrityError:
@@ -147,7 +146,7 @@ def state_topic(context: FlowContext) -> StateTable:
 
 
 def topic_on(target: Cluster, flow: Flow) -> StateTable:
-    """Return the state topic of a flow, on its target."""
+    """Return the state topic of a flow on its target."""
     return StateTopic(target, flow.source)
 
 
@@ -161,16 +160,16 @@ def standing_pause(context: FlowContext) -> Pause | None:
 
 
 def paused_text(context: FlowContext) -> str:
-    """Say why nothing of a flow is carried over, empty where it is not paused.
+    """Return the pause of a flow as text, empty if it is not paused.
 
-    What its source says of groups is of no more account then: they have gone on without it.
+    Offsets of groups on the source do not count during a pause, as the groups may have moved.
     """
     pause = standing_pause(context)
     return "" if pause is None else f"{context.config.flow} is paused: {pause.reason}"
 
 
 def look(topics: StateTopics) -> dict[Flow, FlowSigns | SrmError]:
-    """Read the state topic of each flow once; where that fails the error takes its place."""
+    """Read the state topic of each flow once; return the error of each failed read."""
     found: dict[Flow, FlowSigns | SrmError] = {}
     for flow, topic in topics.items():
         try:
@@ -182,9 +181,9 @@ def look(topics: StateTopics) -> dict[Flow, FlowSigns | SrmError]:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """One flow: its latest signs, when they were first read, when its heartbeat last changed.
+    """One flow: its latest signs, time of the first read, and of the last new heartbeat.
 
-    ``error`` says why it cannot be read now.
+    ``error`` is the error of the last read, if it failed.
     """
 
     signs: FlowSigns | None = None
@@ -194,26 +193,26 @@ class _Seen:
 
     @property
     def readable(self) -> FlowSigns | None:
-        """The signs of a flow that can be read now."""
+        """The signs, None while the flow cannot be read."""
         return self.signs if self.error is None else None
 
     def silence(self, now: float) -> float:
-        """Return the seconds since the heartbeat changed, endless where it never did."""
+        """Return the seconds since the heartbeat changed, infinity if it never did."""
         return float("inf") if self.changed is None else now - self.changed
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Judges the heartbeats of all flows by when they change, on this host's monotonic clock.
+    """Liveness of drivers by changes of their heartbeats, on this host's monotonic clock.
 
     The record of a dead driver stays in the topic, so its presence proves nothing. Each heartbeat
-    names all flows of its application: one that beats speaks for them all. Nothing is concluded
-    from a flow whose target does not answer: the driver cannot write there either.
+    names all flows of its application, so one new heartbeat is enough for all of them. A flow whose
+    target does not answer proves nothing, as the driver cannot write there either.
 
     Args:
-        began: when watching began. All times are monotonic seconds.
-        flows: what was seen of each flow.
-        driver: id of the driver that is supervised, where it is known.
+        began: start of the watch. All times are monotonic seconds.
+        flows: the state of each flow.
+        driver: id of the supervised driver, if known.
     """
 
     began: float
@@ -222,11 +221,11 @@ class Watch:
 
     @classmethod
     def over(cls, flows: StateTopics, now: float, driver: str = "") -> Watch:
-        """Begin to watch the flows."""
+        """Start a watch of the flows."""
         return cls(now, {flow: _Seen() for flow in flows}, driver)
 
     def after(self, found: Signs, now: float) -> Watch:
-        """Return what is known after one more look."""
+        """Return the watch after one more look."""
         flows = {flow: _update(seen, found[flow], now) for flow, seen in self.flows.items()}
         return replace(self, flows=flows)
 
@@ -237,11 +236,11 @@ class Watch:
 
     @property
     def errors(self) -> dict[Flow, SrmError]:
-        """The flows that cannot be read, and why."""
+        """The errors of flows that cannot be read."""
         return {flow: seen.error for flow, seen in self.flows.items() if seen.error is not None}
 
     def verdict(self, now: float) -> Verdict:
-        """Say how the application is that drives all flows, as far as they could be read."""
+        """Return the state of the application that drives all flows, by the readable ones."""
         seen = self.flows.values()
         if any(self._has_ended(one) for one in seen):
             return "ended"
@@ -252,14 +251,14 @@ class Watch:
         return "starting" if left or all(one.changed is None for one in seen) else "running"
 
     def next_step(self, now: float) -> NextStep:
-        """Say what a supervisor does that has no application yet: call until it is not "look"."""
+        """Return the next step of a supervisor without an application; repeat after "look"."""
         if self.stopped_by is not None:
             return "stay-stopped"
         driven = self._driven(now)
         asked = any(one.asked_to_end for one in self.signs)
         if not asked and driven.issuperset(map(str, self.flows)):
             return "supervise"
-        # A clean end is worth waiting for; without it the new application fences the old one.
+        # Wait for a clean end; without it the new application fences the old one.
         patience = LOST_S if asked and driven else LOOK_S
         waits = any(
             one.readable.driver and not one.readable.has_ended and now - one.first < patience
@@ -270,11 +269,11 @@ class Watch:
 
     @property
     def stopped_by(self) -> DriverRequest | None:
-        """The request that keeps a flow stopped, None where there is none."""
+        """The request that keeps a flow stopped, or None."""
         return next((one.stopped_by for one in self.signs if one.stopped_by), None)
 
     def living(self, now: float) -> tuple[DriverHeartbeat, ...]:
-        """Return the heartbeats that are seen to change."""
+        """Return the heartbeats that still change."""
         alive = (one.readable for one in self.flows.values() if one.silence(now) <= LOST_S)
         return tuple(s.driver for s in alive if s is not None and s.driver and not s.has_ended)
 
@@ -292,7 +291,7 @@ def _update(before: _Seen, found: FlowSigns | SrmError, now: float) -> _Seen:
         return replace(before, error=found)
     first, changed = before.first, before.changed
     if before.readable is None:
-        # While it could not be read it could not be written either: time to begin again.
+        # While the topic was unreadable the driver could not write either, so the time restarts.
         first, changed = now, None if changed is None else now
     elif found.beat != before.readable.beat:
         changed = now

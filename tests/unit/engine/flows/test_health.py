@@ -121,9 +121,9 @@ def test_slots_that_are_heard_of_copy_even_while_their_driver_is_away() -> None:
         (
             replace(TOPIC, state="waiting", reported=1),
             "DEGRADED",
-            "1 of 2 partitions are copied by somebody",
+            "1 of 2 partitions are copied",
         ),
-        (replace(TOPIC, state="waiting", remaining=5), "DEGRADED", "nobody copies it now"),
+        (replace(TOPIC, state="waiting", remaining=5), "DEGRADED", "no replicator copies it now"),
     ],
 )
 def test_a_topic_says_why_it_is_not_copied(topic: TopicStatus, state: str, text: str) -> None:

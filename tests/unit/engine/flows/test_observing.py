@@ -47,7 +47,7 @@ def test_of_partitions_that_nobody_copies_now_what_was_said_last_is_not_told(
 
     [partition] = observe(world.forward).partitions["Topic"]
 
-    assert (partition.state, partition.reason) == ("waiting", "nobody copies it now")
+    assert (partition.state, partition.reason) == ("waiting", "no replicator copies it now")
     assert partition.since_ms == 0, "that is when the replicator was last heard of"
 
 

@@ -61,7 +61,7 @@ def test_a_driver_that_has_ended_copies_nothing_though_its_slots_were_heard_of_j
 
     status = flow_status(sites.flow("P->B"))
 
-    assert status.idle == "nobody copies it now"
+    assert status.idle == "no replicator copies it now"
     assert status.topics[0].state == "waiting"
 
 

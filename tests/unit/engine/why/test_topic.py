@@ -224,7 +224,7 @@ def test_where_nobody_copies_no_slot_is_alive_and_no_partition_goes_on(flow: Run
     assert wrong(answer) == ["replicator", "partitions"]
     assert step(answer, "assigned").ok is None
     assert step(answer, "assigned").answer == "given to slot 0, which nobody runs"
-    assert step(answer, "partitions").answer == "partition 0 waiting: nobody copies it now"
+    assert step(answer, "partitions").answer == "partition 0 waiting: no replicator copies it now"
     assert answer.action == "srm replicate --flow 'P->B'"
 
 
