@@ -26,18 +26,18 @@ class Answers:
             WhyStep.yes("allowed", f"does an allow list name the {kind}?", f".* of {flow}.{kind}s"),
             WhyStep.yes("exists", f"does {flow.source} have the {kind}?", "active, 1 member"),
             WhyStep.yes(
-                "translated", "is its place known there?", "partitions 0, 1, 2 of P.orders"
+                "translated", "is its offset known there?", "partitions 0, 1, 2 of P.orders"
             ),
             WhyStep.yes("movable", f"could a planned move to {flow.target} start now?"),
             WhyStep.unknown(
                 "ready",
-                "would it have nothing to wait for?",
+                "would it run without a wait?",
                 "it would wait: 48,163 records to copy; copying takes at most about 28 s",
             ),
             WhyStep.no(
                 "follows",
                 "do its members follow routes?",
-                f"{name}-1 does not: somebody has to stop it there and start it on the other side",
+                f"{name}-1 does not: stop it there and start it on the other cluster",
                 "run it under srm follow, or see docs/redirect.md",
             ),
         )

@@ -138,4 +138,4 @@ def test_a_topic_that_srm_may_not_even_see_is_no_topic_that_does_not_exist(
     answer = why_with(srm_with(secured, hidden))
 
     assert answer.known
-    assert rights_step(answer, "exists").answer == "P does not let srm see whether there is one"
+    assert rights_step(answer, "exists").answer == "P does not let srm see whether the topic exists"

@@ -19,7 +19,7 @@ from srm.engine.ports import FlowContext
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Lag of a flow at ``time_ms``, and why no replicator copies it.
+    """Lag of a flow at ``time_ms``, and why no slot copies it.
 
     ``lag_records`` is None while the source does not answer; no lag is written then.
     ``source_heard_ms`` is when the source last answered a slot, 0 if never or unknown.
@@ -37,7 +37,7 @@ class Silence:
 def tell_silence(
     context: FlowContext, told_ms: int | None = None
 ) -> tuple[Silence | None, list[bytes]]:
-    """Write the lag of a flow without a replicator, as raw metrics with 0 copied records.
+    """Write the lag of a flow that no slot copies, as raw metrics with 0 copied records.
 
     Args:
         context: the flow.
@@ -72,7 +72,7 @@ def tell_silence(
 
 
 def is_silent(view: FlowState) -> bool:
-    """Return whether an enabled flow has no replicator, so that no slot reports its lag."""
+    """Return whether an enabled flow is paused or without live slots, so without reported lag."""
     status = view.status
     if not status.enabled:
         return False

@@ -1,4 +1,4 @@
-"""Why is this topic not copied, this group not translated, not able to move: the whole chain."""
+"""Explain why a topic is (not) copied, or a group (not) translated and able to move."""
 
 from __future__ import annotations
 

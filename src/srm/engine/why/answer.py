@@ -1,4 +1,4 @@
-"""The value that answers "why": a chain of questions, each answered, and the one thing to do."""
+"""Result of ``srm why``: a chain of questions with answers, and the next action."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from srm.domain.names.topics import Flow
 Kind = Literal["topic", "group"]
 
 _NEAR: Final = 0.6
-"""How alike names are that might have been meant, by :func:`difflib.get_close_matches`."""
+"""Cutoff for similar names, of :func:`difflib.get_close_matches`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,11 @@ class WhyStep:
     """One question of the chain and its answer.
 
     Attributes:
-        name: what the question is about in one word, the same in all releases: for programs.
-        question: the question as people ask it; the good answer is yes.
-        ok: whether it is as it should be; None: not known, or not decided by anything yet.
-        answer: what was found, with names and numbers.
-        action: what to do about it, a command or a key with its value; empty: nothing.
+        name: key of the question in one word, for programs; stable over releases.
+        question: the question for display; yes is the good answer.
+        ok: True if all is well, False if not, None if unknown or undecided.
+        answer: the result with names and numbers.
+        action: the remedy, a command or a key with its value; empty without one.
     """
 
     name: str
@@ -35,17 +35,17 @@ class WhyStep:
 
     @classmethod
     def yes(cls, name: str, question: str, answer: str = "yes") -> WhyStep:
-        """Return a step that is as it should be."""
+        """Return a step without a problem."""
         return cls(name, question, ok=True, answer=answer)
 
     @classmethod
     def no(cls, name: str, question: str, answer: str, action: str = "") -> WhyStep:
-        """Return a step that is wrong: the answer says how, and holds as a reason."""
+        """Return a step with a problem; the answer is its reason."""
         return cls(name, question, ok=False, answer=answer, action=action)
 
     @classmethod
     def unknown(cls, name: str, question: str, answer: str, action: str = "") -> WhyStep:
-        """Return a step of which it is not known, or not decided, how it is."""
+        """Return a step that is unknown or undecided."""
         return cls(name, question, ok=None, answer=answer, action=action)
 
 
@@ -54,17 +54,17 @@ class Why:
     """Why a topic is (not) copied by a flow, or a group (not) translated and able to move.
 
     Attributes:
-        flow: the flow that was asked.
-        kind: what the name was taken for.
-        subject: its name on the flow's source.
-        asked: the name that was asked for, where that is another one: that of the copy.
-        known: whether there is such a topic or group on either cluster, as far as can be seen.
-        ok: whether all is as it should be; None: that cannot be said.
+        flow: the flow.
+        kind: interpretation of the name, topic or group.
+        subject: the name on the flow's source.
+        asked: the requested name if it differs, as the name of the copy does.
+        known: whether either cluster shows such a topic or group.
+        ok: True if all is well, False if not, None if unknown.
         verdict: the answer in one line.
-        steps: the chain, in the order in which one thing keeps the next from mattering.
-        action: the one thing to do; empty: nothing, or nothing that srm knows of.
-        similar: names that might have been meant, where there is no such name.
-        works_here: whether the flow's source is where the group works now, as far as can be seen.
+        steps: the chain; a problem in one step makes later steps irrelevant.
+        action: the next action; empty without one.
+        similar: similar names, if the name is not known.
+        works_here: whether the group works on the flow's source now, as far as known.
     """
 
     flow: Flow
@@ -81,22 +81,22 @@ class Why:
 
 
 def in_order(answers: Iterable[Why]) -> list[Why]:
-    """Sort by kind and flow; of a group first the way that it can go from where it works now."""
+    """Sort by kind and flow; for a group, the flow from the cluster where it works is first."""
     return sorted(answers, key=lambda why: (why.kind != "topic", not why.works_here, why.flow))
 
 
 def first_wrong(steps: Iterable[WhyStep]) -> WhyStep | None:
-    """Return the first step that is not as it should be, None where all are or may be."""
+    """Return the first step with a problem, or None."""
     return next((step for step in steps if step.ok is False), None)
 
 
 def first_unknown(steps: Iterable[WhyStep]) -> WhyStep | None:
-    """Return the first step of which it is not known how it is."""
+    """Return the first step that is unknown, or None."""
     return next((step for step in steps if step.ok is None), None)
 
 
 def action_of(steps: Iterable[WhyStep]) -> str:
-    """Return what to do first: of what is wrong before what is not known."""
+    """Return the first action; problems come before unknown steps."""
     return next(_actions(tuple(steps)), "")
 
 
@@ -106,7 +106,7 @@ def _actions(steps: tuple[WhyStep, ...]) -> Iterator[str]:
 
 
 def near(name: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Return names that may have been meant: alike, or the same but for upper and lower case."""
+    """Return similar names, including those that differ only in case."""
     by_lower: dict[str, list[str]] = {}
     for one in names:
         by_lower.setdefault(one.lower(), []).append(one)

@@ -1,4 +1,4 @@
-"""One name, taken for a topic and for a group: for commands, routes and pages."""
+"""Explanations of one name as a topic and as a group, for commands, routes and pages."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _ASK: Final[Mapping[Kind, Callable[[FlowContext, str], Why]]] = {
 
 
 def ask(context: FlowContext, name: str, kinds: Collection[Kind] = tuple(_ASK)) -> tuple[Why, ...]:
-    """Ask why of a name, once for each kind that it may be; see :attr:`.Why.known`.
+    """Explain a name, once for each kind that it may be; see :attr:`.Why.known`.
 
     Raises:
-        SrmError: the target does not answer, or something else is wrong.
+        SrmError: the target does not answer, or another error.
     """
     return tuple(_ASK[kind](context, name) for kind in kinds)
 
 
 def not_found(name: str, asked: Collection[Why]) -> NotFoundError:
-    """Return the error where nothing of that name is known, with names that may be meant."""
+    """Return the error for an unknown name, with similar names."""
     what = " or ".join(dict.fromkeys(answer.kind for answer in asked))
     where = sorted({alias for why in asked for alias in (why.flow.source, why.flow.target)})
     similar = dict.fromkeys(

@@ -1,4 +1,4 @@
-"""The questions about a flow itself that every chain begins with."""
+"""Questions about the flow itself, the start of every chain."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from srm.engine.why.answer import WhyStep
 
 
 def flow_steps(flow: Flow, *, enabled: bool, pause: Pause | None) -> Iterator[WhyStep]:
-    """Ask whether a flow is on, and not paused; the words and actions are those of its health."""
+    """Yield whether a flow is on, and not paused, with the texts and actions of its health."""
     question = f"is the flow {flow} on?"
     if enabled:
         yield WhyStep.yes("enabled", question)
     else:
         off = off_reason(flow)
         yield WhyStep.no("enabled", question, f"{flow} is {off.text}", off.action)
-    question = "may it go on?"
+    question = "is the flow not paused?"
     if pause is None:
-        yield WhyStep.yes("not-paused", question, "nobody has paused it")
+        yield WhyStep.yes("not-paused", question, "not paused")
         return
     reason = pause_reason(flow, pause)
     by = f" by {pause.by}" if pause.by else ""

@@ -1,4 +1,4 @@
-"""Why a group is (not) translated by a flow, and (not) able to move along it."""
+"""Explain why a group is (not) translated by a flow, and (not) able to move along it."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from srm.engine.why.group_moving import moving_steps
 _BEFORE: Final = frozenset(
     {"enabled", "not-paused", "exists", "kind", "allowed", "not-denied", "offsets"}
 )
-"""Questions of which a wrong answer keeps a group from being translated at all."""
+"""Steps whose problem prevents the translation of a group."""
 _BESIDE: Final = frozenset({"written", "follows", "way-back"})
-"""Questions of which a wrong answer keeps a group from neither."""
+"""Steps whose problem prevents neither translation nor move."""
 
 
 def why_group(context: FlowContext, name: str) -> Why:
-    """Say why a group is translated, or not, and whether it can move: the chain and what to do.
+    """Explain why a group is (not) translated and can (not) move, with the next action.
 
     Args:
         context: the flow, the lists of srm-control merged into its settings.
         name: the group.
 
     Raises:
-        SrmError: the target does not answer, or something else is wrong.
+        SrmError: the target does not answer, or another error.
     """
     return answer(read_group(context, name))
 
 
 def answer(look: GroupLook) -> Why:
-    """Answer from what was found; pure."""
+    """Explain from the facts; pure."""
     steps = (*group_steps(look), *moving_steps(look))
     wrong = first_wrong(steps)
     return Why(
@@ -52,9 +52,9 @@ def answer(look: GroupLook) -> Why:
 
 
 def works_on_source(look: GroupLook) -> bool:
-    """Say whether a group works on the flow's source: its members, else its route, else commits.
+    """Return whether a group works on the flow's source, by members, else route, else commits.
 
-    Commits say it last, and those of originals alone: group sync writes those of copies.
+    Only commits on original topics count, as group sync writes those on copies.
     """
     if look.found is not None and look.found.members:
         return True
@@ -66,7 +66,7 @@ def works_on_source(look: GroupLook) -> bool:
 
 
 def _ok(look: GroupLook) -> bool | None:
-    """Say whether all is well where nothing is wrong: translations may still be on their way."""
+    """Return True if all is well, None while translations are pending."""
     if look.source_error or any(outcome.state in UNFINISHED for outcome in look.outcomes):
         return None
     return True
@@ -93,7 +93,7 @@ def _translation_answer(look: GroupLook, steps: tuple[WhyStep, ...]) -> str:
         part = "translated in part" if some_are and wrong.name == "translated" else "not translated"
         return f"{'translated, but' if wrong.name == 'emitted' else part}: {wrong.answer}"
     if any(outcome.state in UNFINISHED for outcome in look.outcomes):
-        return "translated up to where the copy is"
+        return "translated up to the end of the copy"
     return "translated"
 
 

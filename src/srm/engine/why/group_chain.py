@@ -1,4 +1,4 @@
-"""Why a group is (not) translated: the chain of questions, over what was found; pure."""
+"""Chain of questions that explains why a group is (not) translated; pure."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from srm.engine.why.lists import SelectionLists
 
 _LEFT_ALONE: Final[Mapping[SyncAction, str]] = {
     "group-active": "it is in use there",
-    "consumer-ahead": "it is further there",
-    "rewind-respected": "somebody rewound it there",
+    "consumer-ahead": "its offset is ahead there",
+    "rewind-respected": "it was rewound there",
     "failed": "writing failed",
-    "not-written": "writing was given up",
+    "not-written": "the write was abandoned",
 }
-"""Decisions of group sync that leave a group where it is, and why."""
+"""Decisions of group sync that leave a group unchanged, with their reasons."""
 
 
 def group_steps(look: GroupLook) -> Iterator[WhyStep]:
-    """Ask what leads to checkpoints, and to offsets on the target."""
+    """Yield the steps to checkpoints, and to offsets on the target."""
     config = look.config
     yield from flow_steps(config.flow, enabled=config.enabled, pause=look.pause)
     yield _exists(look)
@@ -38,7 +38,7 @@ def group_steps(look: GroupLook) -> Iterator[WhyStep]:
     names = look.selection.groups
     yield from SelectionLists(config.flow, "groups", names, look.lists.groups).steps(look.group)
     if look.unread is not None:
-        question = "can its offsets be read, and translated?"
+        question = "can its offsets be read and translated?"
         yield WhyStep.no("offsets", question, look.unread.text, look.unread.action)
     elif look.found is not None and look.committed:
         yield _offsets(look)
@@ -66,20 +66,20 @@ def _exists(look: GroupLook) -> WhyStep:
 
 
 def _kind(look: GroupLook) -> WhyStep:
-    found, question = look.found, "is it a kind of group that srm can carry over?"
+    found, question = look.found, "can srm translate this kind of group?"
     if found is None or found.kind not in {"share", "other"}:
         return WhyStep.yes("kind", question, found.kind if found else "")
     why = (
-        "share groups have no committed offsets (KIP-932): start it on the other side by hand"
+        "share groups have no committed offsets (KIP-932): start it on the other cluster by hand"
         if found.kind == "share"
-        else "it is not made of consumers (Connect workers, say): its progress is kept elsewhere"
+        else "its members are not consumers (such as Connect workers): its progress is elsewhere"
     )
     return WhyStep.no("kind", question, f"{found.kind}: {why}")
 
 
 def _offsets(look: GroupLook) -> WhyStep:
-    """Ask whether any commit is in a topic that the flow translates; what is not, and why."""
-    question = "has it committed offsets in topics that the flow selects?"
+    """Return whether any commit is in a topic that the flow translates, and why not."""
+    question = "has it committed offsets in selected topics?"
     topics = sorted({place.topic for place in look.committed})
     chosen = [topic for topic in topics if look.selection.direction(topic) is not None]
     if chosen:
@@ -89,7 +89,7 @@ def _offsets(look: GroupLook) -> WhyStep:
 
 
 def _translations(look: GroupLook) -> Iterator[WhyStep]:
-    """Ask of each topic, for what became of the commits in it."""
+    """Yield a step for each topic and outcome of its commits."""
     found = defaultdict[tuple[str, str, str], list[CheckpointOutcome]](list)
     for outcome in look.outcomes:
         found[outcome.upstream.topic, outcome.state, outcome.reason].append(outcome)
@@ -99,17 +99,17 @@ def _translations(look: GroupLook) -> Iterator[WhyStep]:
 
 def _translation(look: GroupLook, topic: str, outcomes: list[CheckpointOutcome]) -> WhyStep:
     first, target = outcomes[0], look.config.flow.target
-    question = f"is its place in {topic} known on {target}?"
+    question = f"is its offset in {topic} known on {target}?"
     where = _numbers(outcomes)
     downstream = first.downstream.topic if first.downstream else ""
     if first.state == "translated":
         told = f"{where} of {downstream}"
         if skipped := sum(outcome.total_skipped for outcome in outcomes):
-            told += f"; {amount(skipped, 'record')} it has still to read are not there"
+            told += f"; {amount(skipped, 'record')} still to read are missing there"
         return WhyStep.yes("translated", question, told)
     if first.state in UNFINISHED:
         left = amount(sum(outcome.remaining for outcome in outcomes), "record")
-        told = f"{where} up to where the copy is, {left} before its commit are not copied yet"
+        told = f"{where} up to the end of the copy, {left} before its commit are not copied yet"
         action = f"srm why {first.upstream.topic} --flow '{look.config.flow}' --kind topic"
         return WhyStep.unknown("translated", question, told, action)
     if first.state == "not-selected":
@@ -159,9 +159,9 @@ def _proven(look: GroupLook) -> WhyStep:
 
 
 def _written(look: GroupLook) -> WhyStep:
-    """Ask what group sync makes of it: an offset on the target before any move."""
+    """Return whether group sync has written its offsets on the target, before any move."""
     flow = look.config.flow
-    question = f"are its offsets written on {flow.target}, ahead of any move?"
+    question = f"are its offsets written on {flow.target} before any move?"
     if not look.config.sync_group_offsets_enabled:
         told = f"no, a move writes them: {flow}.sync.group.offsets.enabled is false"
         return WhyStep.unknown("written", question, told)
@@ -172,7 +172,7 @@ def _written(look: GroupLook) -> WhyStep:
     left = [decision for decision in look.decisions if decision.action in _LEFT_ALONE]
     if left:
         one = left[0]
-        told = f"{_LEFT_ALONE[one.action]}, so it is left alone: {one.reason}"
+        told = f"{_LEFT_ALONE[one.action]}, so group sync skips it: {one.reason}"
         action = f"stop it on {flow.target}" if one.action == "group-active" else ""
         return WhyStep.no("written", question, told, action)
     waits = [d for d in look.decisions if d.action not in {"unchanged", "own-write"}]
@@ -183,7 +183,7 @@ def _written(look: GroupLook) -> WhyStep:
 
 
 def _pending(decision: SyncDecision, flow: Flow) -> str:
-    """Say what has not come yet; of offsets that nobody has written, what they will be."""
+    """Return the reason of a pending decision, or the next offset to write."""
     if decision.action != "write":
         return decision.reason
     at = "no offset" if decision.current is None else f"offset {decision.current}"

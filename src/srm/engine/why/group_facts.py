@@ -1,4 +1,4 @@
-"""What is to be known to say why a group is (not) translated, and able to move: one look."""
+"""Facts that explain why a group is (not) translated and able to move, from one look."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ from srm.errors import AuthorizationError, SrmError, UnavailableError
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """What a planned move of the group would meet now.
+    """Obstacles to a planned move of the group now.
 
-    ``blocking`` keeps it from starting, ``waits`` is what it would wait for. ``members`` are those
-    on the source, ``strangers`` those of them that follow no route, ``members_there`` are on the
-    target. ``eta_s`` is how long the copying still takes at its best pace of late, None where that
-    is not known. ``error`` says why none of this could be found out.
+    ``blocking`` prevents its start, ``waits`` delays it. ``members`` are on the source,
+    ``strangers`` are those of them that do not follow routes, ``members_there`` are on the target.
+    ``eta_s`` is the time to copy the lag at the highest recent rate, None if unknown. ``error`` is
+    the reason why none of this is known.
     """
 
     blocking: tuple[Reason, ...] = ()
@@ -59,13 +59,13 @@ class Movement:
 
 @dataclass(frozen=True)
 class GroupLook:
-    """One look for one group.
+    """Facts about one group.
 
-    ``found`` describes it on the source, None where that does not answer (``source_error``).
-    ``committed`` are its offsets there, ``outcomes`` their translations; ``unread`` says why they
-    could not be read. ``emitted`` are its checkpoints by their partition on the target,
-    ``decisions`` what group sync would do now. ``similar`` are names of other groups.
-    ``routed_to`` is the cluster that its route says, of a source that is away that on the target.
+    ``found`` describes it on the source, None while that does not answer (``source_error``).
+    ``committed`` are its offsets there, ``outcomes`` their translations, ``unread`` the reason why
+    they could not be read. ``emitted`` are its checkpoints by partition of the target,
+    ``decisions`` the next ones of group sync. ``similar`` are names of other groups.
+    ``routed_to`` is the cluster of its route, by the target alone if the source is unavailable.
     """
 
     config: FlowConfig
@@ -89,14 +89,14 @@ class GroupLook:
 
     @property
     def selection(self) -> Selection:
-        """What the flow selects."""
+        """The topics and groups that the flow selects."""
         return selection_of(self.config)
 
     @property
     def is_there(self) -> bool:
-        """Whether the group works on the flow's target already, as its route says.
+        """True when the group works on the flow's target already, by its route.
 
-        One that has members on the source all the same does not follow it.
+        A group with members on the source does not follow its route.
         """
         if self.movement is not None and self.movement.members:
             return False
@@ -104,19 +104,19 @@ class GroupLook:
 
     @property
     def works_there(self) -> str:
-        """Say so, and which flow it would go along next."""
+        """Text for such a group, with the flow of its next move."""
         flow = self.config.flow
         return f"it works on {flow.target} already: see flow {flow.reverse}"
 
     @property
     def exists(self) -> bool:
-        """Whether either cluster knows of the group, as far as can be seen."""
+        """True when either cluster shows the group."""
         absent = self.found is None or (self.found.state == "dead" and not self.committed)
         return not absent or bool(self.emitted)
 
 
 def read_group(context: FlowContext, name: str) -> GroupLook:
-    """Look at both clusters for one group; a source that does not answer is left out.
+    """Read the facts about one group; a source that does not answer is skipped.
 
     Raises:
         SrmError: the target does not answer.
@@ -144,7 +144,7 @@ def read_group(context: FlowContext, name: str) -> GroupLook:
 
 
 def _of_source(context: FlowContext, look: GroupLook) -> GroupLook:
-    """Ask the source what the group is and where it stands."""
+    """Add the description and the committed offsets of the group on the source."""
     group = look.group
     look = replace(look, found=context.source.groups([group])[group])
     if look.found is not None and look.found.kind in WITHOUT_OFFSETS:
@@ -159,7 +159,7 @@ def _of_source(context: FlowContext, look: GroupLook) -> GroupLook:
 
 
 def _add_translation(context: FlowContext, look: GroupLook) -> GroupLook:
-    """Add what becomes of the group's offsets, and whether it can move."""
+    """Add the translation of the group's offsets, and whether it can move."""
     if not look.selection.selects_group(look.group, look.committed):
         return look
     surveyed = survey(context, [look.group])
@@ -208,7 +208,7 @@ def _with_movement(context: FlowContext, look: GroupLook) -> GroupLook:
 def _movement(
     context: FlowContext, look: GroupLook, request: MoveRequest, found: Findings
 ) -> Movement:
-    """Ask the gate what it would wait for, as if nobody had to be held first."""
+    """Return what the gate would wait for, without a hold."""
     facts, now_ms = found.facts, look.now_ms
     group = facts.group(look.group)
     gate = GateFacts(

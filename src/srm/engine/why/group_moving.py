@@ -1,4 +1,4 @@
-"""Can a group move now, and come back: the end of its chain; pure."""
+"""Steps about a move of a group and its way back, the end of its chain; pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from srm.engine.why.group_facts import GroupLook, Movement
 
 
 def moving_steps(look: GroupLook) -> Iterator[WhyStep]:
-    """Ask whether a planned move could start, what it would wait for, and about the way back."""
+    """Yield whether a planned move could start, what it would wait for, and the way back."""
     if look.source_error:
         yield _given_up(look)
         return
@@ -51,15 +51,15 @@ def _movable(look: GroupLook, movement: Movement) -> WhyStep:
 
 
 def _waits(movement: Movement) -> WhyStep:
-    question = "would it have nothing to wait for?"
+    question = "would it run without a wait?"
     if not movement.waits:
-        return WhyStep.yes("ready", question, "nothing")
+        return WhyStep.yes("ready", question, "nothing to wait for")
     eta = "" if not movement.eta_s else f"; copying takes at most about {movement.eta_s:,.0f} s"
     return WhyStep.unknown("ready", question, f"it would wait: {'; '.join(movement.waits)}{eta}")
 
 
 def _follows(look: GroupLook, movement: Movement) -> WhyStep:
-    """Ask whether a move can tell the members where to go: those on the source now."""
+    """Return whether a move can redirect the members that are on the source now."""
     question = "do its members follow routes?"
     if not movement.members:
         return WhyStep.unknown("follows", question, "it has no members now")
@@ -68,14 +68,14 @@ def _follows(look: GroupLook, movement: Movement) -> WhyStep:
     others = [kind for kind in look.config.redirect.kinds if kind != "routing"]
     told = f"{some(movement.strangers)} {'do' if len(movement.strangers) > 1 else 'does'} not"
     if others:
-        return WhyStep.unknown("follows", question, f"{told}: told by {', '.join(others)}")
-    told += ": somebody has to stop it there and start it on the other side"
+        return WhyStep.unknown("follows", question, f"{told}: redirected by {', '.join(others)}")
+    told += ": stop it there and start it on the other cluster"
     return WhyStep.no("follows", question, told, "run it under srm follow, or see docs/redirect.md")
 
 
 def _way_back(look: GroupLook) -> WhyStep:
-    """Ask whether what it reads of copies there comes back: the reverse list of the way back."""
-    flow, question = look.config.flow, "could it come back with all its progress?"
+    """Return whether progress on copies is carried back, by the reverse list of the way back."""
+    flow, question = look.config.flow, "could it fail back with all its progress?"
     if look.opposite is None:
         return WhyStep.unknown("way-back", question, f"{flow.reverse} is not configured")
     if not look.opposite.enabled:
@@ -90,15 +90,15 @@ def _way_back(look: GroupLook) -> WhyStep:
     left = sorted({topic for topic in copies if back.direction(topic) is None})
     if left:
         reason, action = back.obstacle(left[0])
-        told = f"what it reads of {some(left)} on {flow.target} is not carried back: {reason}"
+        told = f"its progress on {some(left)} on {flow.target} is not carried back: {reason}"
         return WhyStep.no("way-back", question, told, action)
     return WhyStep.yes("way-back", question, f"by reverse checkpoints of {flow.reverse}")
 
 
 def _given_up(look: GroupLook) -> WhyStep:
-    """Say what is left where the source does not answer."""
+    """Return the step about an unplanned move from a source that does not answer."""
     flow = look.config.flow
-    question = f"could it go on at {flow.target} without {flow.source}?"
+    question = f"could it continue on {flow.target} without {flow.source}?"
     if look.is_there:
         return WhyStep.unknown("movable", question, look.works_there)
     if not look.emitted:

@@ -1,4 +1,4 @@
-"""Which entry of which list decides about a name: as two questions of a chain."""
+"""List entry that selects or denies a name, as two questions of a chain."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _ONE: Final = {"topics": "topic", "groups": "group"}
 
 @dataclass(frozen=True, slots=True)
 class SelectionLists:
-    """What a flow selects of topics, or of groups: by its settings and the lists of srm-control.
+    """Topics or groups that a flow selects, by its settings and the lists of srm-control.
 
-    ``patterns`` has both together, ``listed`` what is from srm-control.
+    ``patterns`` holds all patterns, ``listed`` only those of srm-control.
     """
 
     flow: Flow
@@ -32,36 +32,36 @@ class SelectionLists:
     listed: ListPair
 
     def selection_step(self, subject: str) -> WhyStep:
-        """Say which pattern selects a name."""
+        """Return the step with the pattern that selects a name."""
         pattern = self.patterns.included_by(subject)
         question = f"does an allow list name the {_ONE[self.name]}?"
         if pattern is not None:
             return WhyStep.yes("allowed", question, self._where(pattern, self.listed.allow))
         count = len(self.patterns.include)
-        none = f"none of {amount(count, 'pattern')} matches all of it" if count else "nothing is"
+        none = f"none of {amount(count, 'pattern')} matches it" if count else "no pattern"
         told = f"not listed: {none} ({self._key()}, and the list of srm-control)"
         return WhyStep.no("allowed", question, told, self._command("--add", literal(subject)))
 
     def not_denied(self, subject: str) -> WhyStep:
-        """Say which pattern denies a name; that wins."""
+        """Return the step with the pattern that denies a name; deny lists win."""
         pattern = self.patterns.excluded_by(subject)
-        question = "does no deny list name it?"
+        question = "is it absent from deny lists?"
         if pattern is None:
-            return WhyStep.yes("not-denied", question, "none does")
+            return WhyStep.yes("not-denied", question, "no pattern matches")
         if self.name == "groups" and subject.startswith(SHADOW_PREFIX):
-            nobodys = f"groups {SHADOW_PREFIX}* are made by drills, and never carried over"
+            nobodys = f"groups {SHADOW_PREFIX}* are made by drills and never translated"
             return WhyStep.no("not-denied", question, nobodys)
-        told = f"denied, and that wins: {self._where(pattern, self.listed.deny, '.exclude')}"
+        told = f"denied, and deny lists win: {self._where(pattern, self.listed.deny, '.exclude')}"
         if pattern in self.listed.deny:
             return WhyStep.no(
                 "not-denied", question, told, self._command("--remove-denylist", pattern)
             )
         return WhyStep.no(
-            "not-denied", question, told, f"take {pattern} out of {self._key('.exclude')}"
+            "not-denied", question, told, f"remove {pattern} from {self._key('.exclude')}"
         )
 
     def steps(self, subject: str) -> Iterator[WhyStep]:
-        """Ask both."""
+        """Yield both steps."""
         yield self.selection_step(subject)
         yield self.not_denied(subject)
 

@@ -1,4 +1,4 @@
-"""How fast topics were copied of late, by the windows of their metrics."""
+"""Recent copy rates of topics, from the windows of their metrics."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from srm.engine.metrics.metrics import stored_windows
 from srm.engine.ports import FlowContext
 
 _FRESH_MS: Final = 5 * 60_000
-"""A window that is older than this says nothing of now."""
+"""Maximum age of a window that counts as current."""
 PACE_MS: Final = 15 * 60_000
-"""What topics were copied at in so long they can be copied at now."""
+"""Age up to which rates count as possible now."""
 
 
 def recent_rate(context: FlowContext, topics: Collection[str], now_ms: int) -> float | None:
-    """Return the most records a second that some topics together were copied at of late.
+    """Return the highest recent copy rate of some topics together, in records per second.
 
-    None where nobody has computed windows of late (the DAG srm_metrics_aggregation does), or
-    nothing was copied in them.
+    None without recent windows (the DAG srm_metrics_aggregation computes them) or copied records.
 
     Raises:
         SrmError: the target does not answer.
@@ -29,29 +28,29 @@ def recent_rate(context: FlowContext, topics: Collection[str], now_ms: int) -> f
 
 
 class Window(Protocol):
-    """What was copied in a time, epoch milliseconds."""
+    """Copied records in a time span, epoch milliseconds."""
 
     @property
     def start_ms(self) -> int:
-        """Its begin."""
+        """Start of the window."""
         ...
 
     @property
     def end_ms(self) -> int:
-        """Its end."""
+        """End of the window."""
         ...
 
     @property
     def records(self) -> int:
-        """So many records."""
+        """Number of copied records."""
         ...
 
 
 def rate_of(windows: Iterable[Window], now_ms: int) -> float | None:
-    """Return the most records a second of windows of late, those of one time together; pure.
+    """Return the highest rate of recent windows in records per second; pure.
 
-    A window of a copy that was caught up has what arrived, not what copying can do: that is at
-    least the best of them. None where none of them is of late, or nothing was copied in them.
+    Windows with the same start are added up. While a copy is caught up its rate is that of the
+    producers, so the highest rate is a lower bound. None without recent windows or copied records.
     """
     rates: defaultdict[int, float] = defaultdict(float)
     for window in windows:
@@ -62,12 +61,12 @@ def rate_of(windows: Iterable[Window], now_ms: int) -> float | None:
 
 
 def is_fresh(window: Window, now_ms: int) -> bool:
-    """Whether a window says something of now; one of a time to come was measured by no clock."""
+    """Return whether a window is current, neither old nor in the future."""
     return abs(now_ms - window.end_ms) <= _FRESH_MS
 
 
 def seconds_to_go(offsets: int, rate: float | None) -> float | None:
-    """Return how long so many offsets take at most, about, if nothing is added; None: no rate."""
+    """Return the approximate time to copy the offsets, at most; None without a rate."""
     if not offsets:
         return 0.0
     return offsets / rate if rate else None

@@ -1,4 +1,4 @@
-"""Why a flow copies a topic, or does not."""
+"""Explain why a flow copies a topic, or does not."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from srm.engine.why.topic_chain import topic_steps
 from srm.engine.why.topic_facts import Copying, TopicFacts, read_topic
 
 _BESIDE: Final = frozenset({"losses", "heard"})
-"""Questions of which a wrong answer does not keep a topic from being copied."""
+"""Steps whose problem does not prevent copying a topic."""
 _PARTLY: Final = frozenset({"assigned", "partitions"})
 
 
 def why_topic(context: FlowContext, name: str) -> Why:
-    """Say why a flow copies a topic, or does not: the whole chain, and the one thing to do.
+    """Explain why a flow copies a topic, or does not, with the whole chain and the next action.
 
     Args:
         context: the flow, the lists of srm-control merged into its settings.
         name: the topic's name on the source, or that of its copy on the target.
 
     Raises:
-        SrmError: the target does not answer, or something else is wrong.
+        SrmError: the target does not answer, or another error.
     """
     return answer(read_topic(context, name))
 
 
 def answer(facts: TopicFacts) -> Why:
-    """Answer from what was found; pure."""
+    """Explain from the facts; pure."""
     steps = tuple(topic_steps(facts))
     wrong = first_wrong(steps)
     known = facts.topic in facts.on_source or facts.hidden or facts.remote in facts.on_target
@@ -54,7 +54,7 @@ def _verdict(facts: TopicFacts, steps: tuple[WhyStep, ...], wrong: WhyStep | Non
         unknown = first_unknown(steps)
         return f"not known: {unknown.answer}" if unknown is not None else "not known"
     lag = facts.copying.status.remaining
-    return f"copied, {amount(lag, 'offset')} to go" if lag else "copied, and has caught up"
+    return f"copied, with a lag of {amount(lag, 'offset')}" if lag else "copied, and caught up"
 
 
 def _how_far(facts: TopicFacts, wrong: WhyStep) -> str:
@@ -66,7 +66,7 @@ def _how_far(facts: TopicFacts, wrong: WhyStep) -> str:
 
 
 def _is_partly(copying: Copying) -> bool:
-    """Whether a slot that is alive copies any of it."""
+    """Return whether a live slot copies any of its partitions."""
     return any(
         view.state == "copying" and copying.slots.get(view.partition) not in copying.silent
         for view in copying.partitions

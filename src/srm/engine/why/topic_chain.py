@@ -1,4 +1,4 @@
-"""Why a flow copies a topic, or does not: the chain of questions, over what was found; pure."""
+"""Chain of questions that explains why a flow copies a topic, or does not; pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GRANT = "grant {0} on topic {1} of {2} to srm's principal (docs/security.md)"
 
 
 def topic_steps(facts: TopicFacts) -> Iterator[WhyStep]:
-    """Ask all questions; what a topic that is not selected would need is left out."""
+    """Yield all steps; those for a selected topic are omitted for another one."""
     config = facts.config
     yield from flow_steps(config.flow, enabled=config.enabled, pause=facts.pause)
     yield _exists(facts)
@@ -30,7 +30,7 @@ def topic_steps(facts: TopicFacts) -> Iterator[WhyStep]:
 
 
 def _runtime(facts: TopicFacts, copying: Copying) -> Iterator[WhyStep]:
-    """Ask what a topic that is selected needs, and how it is doing."""
+    """Yield the requirements of a selected topic, and its state."""
     status = copying.status
     down = next(down_reasons(status.flow, status.driver, status.slots), None)
     yield _leaders(facts)
@@ -61,7 +61,7 @@ def _exists(facts: TopicFacts) -> WhyStep:
             "exists", question, f"{source} does not answer: {facts.source_error}"
         )
     if facts.hidden:
-        told = f"{source} does not let srm see whether there is one"
+        told = f"{source} does not let srm see whether the topic exists"
         action = _GRANT.format("Read", facts.topic, source)
         return WhyStep.no("exists", question, told, action)
     left = f", {facts.config.flow.target} still has its copy {facts.remote}"
@@ -70,15 +70,15 @@ def _exists(facts: TopicFacts) -> WhyStep:
 
 
 def _selection(facts: TopicFacts) -> Iterator[WhyStep]:
-    """Ask what names and lists say; an internal topic, or a copy, is asked no more."""
+    """Yield the steps by name and lists; they end at an internal topic or a copy."""
     policy, flow = facts.config.policy, facts.config.flow
-    question = "is it a topic of applications, no internal one?"
+    question = "is it an application topic, not an internal one?"
     if facts.refusal == "internal":
         told = "internal topics of Kafka, of MirrorMaker 2 and of srm are never copied"
         yield WhyStep.no("not-internal", question, told)
         return
     yield WhyStep.yes("not-internal", question)
-    question = f"is it no copy of a topic of {flow.target}?"
+    question = f"is it not a copy of a topic of {flow.target}?"
     if facts.refusal == "cycle":
         yield _cycle(facts, question)
         return
@@ -92,20 +92,20 @@ def _selection(facts: TopicFacts) -> Iterator[WhyStep]:
 
 
 def _cycle(facts: TopicFacts, question: str) -> WhyStep:
-    """Say what becomes of a copy: not its records go back, but where groups stand in it."""
+    """Return the step about a copy: its records do not go back, group offsets may."""
     config, topic = facts.config, facts.topic
     origin = config.policy.upstream_topic(topic) or topic
-    told = f"it is the copy of {origin} of {config.flow.target}, its records are there"
+    told = f"it is the copy of {origin} of {config.flow.target}, which has the records"
     selection = selection_of(config)
     if selection.direction(topic) == "reverse":
-        back = "where groups stand in it goes back by reverse checkpoints"
+        back = "group offsets in it go back by reverse checkpoints"
     else:
-        back = f"where groups stand in it does not go back ({selection.why_not(topic)})"
+        back = f"group offsets in it do not go back ({selection.why_not(topic)})"
     return WhyStep.no("no-cycle", question, f"{told}; {back}")
 
 
 def _leaders(facts: TopicFacts) -> WhyStep:
-    question = "does a broker lead each partition, on both sides?"
+    question = "do all partitions have leaders, on both sides?"
     flow = facts.config.flow
     sides = (
         (flow.source, facts.on_source.get(facts.topic)),
@@ -118,9 +118,9 @@ def _leaders(facts: TopicFacts) -> WhyStep:
         if topic is not None and topic.leaderless
     ]
     if left:
-        return WhyStep.no("served", question, f"no broker leads {' and '.join(left)} now")
+        return WhyStep.no("served", question, f"no leader for {' and '.join(left)}")
     if facts.source_error:
-        return WhyStep.unknown("served", question, f"{flow.source} was not asked")
+        return WhyStep.unknown("served", question, f"{flow.source} was not queried")
     return WhyStep.yes("served", question)
 
 
@@ -152,7 +152,7 @@ def _right(
         action = _GRANT.format(needed, topic, alias)
         return WhyStep.no(name, question, f"srm lacks {needed} on topic {topic}", action)
     if any(held is None for _, held in asked):
-        return WhyStep.unknown(name, question, f"{alias} was not asked")
+        return WhyStep.unknown(name, question, f"{alias} was not queried")
     return WhyStep.yes(name, question, ", ".join(operation for operation, _ in asked))
 
 
@@ -166,7 +166,7 @@ def _copy(facts: TopicFacts, copying: Copying) -> WhyStep:
             told = f"{remote} cannot be created: {copying.creation}"
             return WhyStep.no("copy", question, told, copying.creation.action)
         seconds = facts.config.refresh_topics_interval.total_seconds()
-        told = f"{remote} is not there yet; a replicator that runs looks every {seconds:g} s"
+        told = f"{remote} does not exist yet; a running replicator checks every {seconds:g} s"
         return WhyStep.unknown(
             "copy", question, told, f"srm topics sync --flow '{facts.config.flow}'"
         )
@@ -179,18 +179,18 @@ def _copy(facts: TopicFacts, copying: Copying) -> WhyStep:
 
 
 def _former(views: Collection[PartitionView]) -> str:
-    """Say of a topic that was created again where its copy begins, behind what was before."""
+    """Return where the copy of a recreated topic begins, after the records of the former topic."""
     begins = [(begin_of_copy(view.notes), view.partition) for view in views]
     told = [f"{begin} of partition {number}" for begin, number in begins if begin is not None]
-    again = "; the topic was created again: its copy begins at target offset"
-    return f"{again} {some(told)}, what stands before that is of the former topic" if told else ""
+    again = "; the topic was recreated: its copy begins at target offset"
+    return f"{again} {some(told)}, records before it are of the former topic" if told else ""
 
 
 def _assignment(facts: TopicFacts, copying: Copying, *, runs: bool) -> WhyStep:
-    question = "is every partition given to a slot that is alive?"
+    question = "is each partition assigned to a live slot?"
     left = [view.partition for view in copying.partitions if view.partition not in copying.slots]
     if left:
-        told = f"{amount(len(left), 'partition')} to nobody: {some([str(n) for n in left])}"
+        told = f"{amount(len(left), 'partition')} unassigned: {some([str(n) for n in left])}"
         if runs and facts.remote in facts.on_target:
             return WhyStep.no("assigned", question, told, "see the log of srm_replication")
         return WhyStep.unknown("assigned", question, told)
@@ -199,17 +199,17 @@ def _assignment(facts: TopicFacts, copying: Copying, *, runs: bool) -> WhyStep:
     named = f"slot{'s' * (len(slots) != 1)} {some(slots)}"
     if dead := [slot for slot in slots if slot in silent]:
         age_s = max(silent[slot] for slot in dead) / 1000
-        told = f"given to slot{'s' * (len(dead) != 1)} {some(dead)}, silent for {age_s:.0f} s"
+        told = f"assigned to slot{'s' * (len(dead) != 1)} {some(dead)}, silent for {age_s:.0f} s"
         if not runs:
             return WhyStep.unknown("assigned", question, told)
         return WhyStep.no("assigned", question, told, "see the log of srm_replication")
     if not runs:
-        return WhyStep.unknown("assigned", question, f"given to {named}, which nobody runs")
+        return WhyStep.unknown("assigned", question, f"assigned to {named}, not running")
     return WhyStep.yes("assigned", question, named)
 
 
 def _partitions(views: Collection[PartitionView]) -> WhyStep:
-    question = "does every partition go on?"
+    question = "is each partition copying?"
     wrong: dict[tuple[PartitionState, str, str], list[str]] = {}
     for view in views:
         if view.state not in GOING_ON:
@@ -237,7 +237,7 @@ def _state_text(state: PartitionState, reason: str) -> str:
 
 
 def _losses(views: Collection[PartitionView]) -> WhyStep:
-    question = "has all of it been copied that was to be?"
+    question = "was everything copied?"
     told = [
         f"{view.partition}: {note.text}"
         for view in views
@@ -248,7 +248,7 @@ def _losses(views: Collection[PartitionView]) -> WhyStep:
         return WhyStep.no("losses", question, "; ".join(told))
     if stopped := [str(view.partition) for view in views if view.state == "stopped"]:
         return WhyStep.unknown("losses", question, f"{_number_text(stopped)} stopped before it was")
-    return WhyStep.yes("losses", question, "as far as slots have noted")
+    return WhyStep.yes("losses", question, "no slot has noted a loss")
 
 
 def _heard(facts: TopicFacts, copying: Copying, *, runs: bool) -> WhyStep:
@@ -256,7 +256,7 @@ def _heard(facts: TopicFacts, copying: Copying, *, runs: bool) -> WhyStep:
     question = f"has {source} answered lately?"
     heard_ms = copying.status.heard_ms
     if not heard_ms:
-        return WhyStep.unknown("heard", question, "no slot has said so")
+        return WhyStep.unknown("heard", question, "no slot has reported it")
     age_ms = max(0, copying.status.time_ms - heard_ms)
     told = f"{source} last answered the slots {ago(age_ms)}"
     if not is_silent(age_ms):
@@ -272,18 +272,18 @@ def _lag(facts: TopicFacts, copying: Copying, *, runs: bool) -> WhyStep:
     lag = copying.status.remaining
     if not lag and facts.source_error:
         source = facts.config.flow.source
-        return WhyStep.unknown("lag", question, f"with all that {source} had when it last answered")
+        return WhyStep.unknown("lag", question, f"up to the end of {source} when it last answered")
     if not lag:
         return WhyStep.yes("lag", question)
-    told = f"{amount(lag, 'offset')} to go"
+    told = f"{amount(lag, 'offset')} to copy"
     stopped = [view for view in copying.partitions if view.state == "stopped" and view.lag]
     if stopped:
         held = amount(sum(view.lag for view in stopped), "offset")
         numbers = [str(view.partition) for view in stopped]
-        told += f", {held} of {_number_text(numbers)}, where it stopped"
+        told += f", {held} in stopped {_number_text(numbers)}"
         return WhyStep.no("lag", question, told)
     if (seconds := seconds_to_go(lag, copying.rate)) is not None:
-        pace = f"{copying.rate:,.0f} records/s, its best pace of late"
+        pace = f"{copying.rate:,.0f} records/s, the highest recent rate"
         told += f", at most about {seconds:,.0f} s at {pace}"
     if limit := facts.config.max_bytes_per_second:
         told += f"; {facts.config.flow} is limited to {limit:,} bytes a second"

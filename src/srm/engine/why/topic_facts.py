@@ -1,4 +1,4 @@
-"""What is to be known to say why a flow copies a topic, or does not: one look at both clusters."""
+"""Facts that explain why a flow copies a topic, or does not, from one look at both clusters."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from srm.errors import SrmError, UnavailableError
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What srm may do: ``reads`` on the original, ``asks`` on it, ``writes`` on the copy.
+    """Rights of srm: ``reads`` and ``asks`` on the original, ``writes`` on the copy.
 
-    None where it was not asked, as the cluster does not answer or there is no such topic.
+    They are those of consumer, admin client and producer; None without an answer or the topic.
     """
 
     reads: frozenset[str] | None = None
@@ -33,12 +33,11 @@ class Rights:
 
 @dataclass(frozen=True)
 class Copying:
-    """How the topic is copied: who does it, how far each partition is, what may be done.
+    """Copying of the topic: status, partitions with their slots, and rights.
 
-    ``status`` is that of the flow, with this one topic. ``slots`` are those that partitions are
-    assigned to. ``creation`` says why the copy, which is not there yet, could not be created.
-    ``rate`` are the most records a second that were copied lately, None where nobody has measured
-    that.
+    ``status`` is the flow's, with this topic alone. ``slots`` are the slots by assigned partition.
+    ``creation`` is the reason why the missing copy cannot be created. ``rate`` is the highest
+    recent rate in records per second, None without metrics.
     """
 
     status: FlowStatus
@@ -50,17 +49,17 @@ class Copying:
 
     @property
     def silent(self) -> dict[str, int]:
-        """For how many milliseconds slots have said nothing that are not alive."""
+        """Milliseconds since the last report, of the slots that are not alive."""
         return {slot.slot: slot.age_ms for slot in self.status.slots if not slot.alive}
 
 
 @dataclass(frozen=True)
 class TopicFacts:
-    """One look for one topic.
+    """Facts about one topic.
 
-    ``topic`` is its name on the source, ``asked`` the name of its copy if that was asked for.
-    ``source_error`` says why the source could not be asked. ``hidden``: it does not let srm see
-    whether there is such a topic. ``copying`` is None where nothing selects it, or nobody has it.
+    ``topic`` is its name on the source, ``asked`` the name of its copy if that was requested.
+    ``source_error`` is the reason why the source is unavailable. ``hidden``: srm has no right to
+    see whether the topic exists. ``copying`` is None for a topic not selected or not found.
     """
 
     config: FlowConfig
@@ -81,17 +80,17 @@ class TopicFacts:
 
     @property
     def names(self) -> NameFilter:
-        """The lists of topics."""
+        """The filter of topic names."""
         return NameFilter(self.config.topics, self.config.topics_exclude)
 
     @property
     def refusal(self) -> Refusal | None:
-        """Why the flow does not copy a topic of this name."""
+        """The reason why the flow does not copy a topic of this name, or None."""
         return refusal(self.topic, self.config, self.names)
 
 
 def read_topic(context: FlowContext, name: str) -> TopicFacts:
-    """Look at both clusters for one topic; a source that does not answer is left out.
+    """Read the facts about one topic; a source that does not answer is skipped.
 
     Args:
         context: the flow, the lists of srm-control merged into its settings.
@@ -128,7 +127,7 @@ def read_topic(context: FlowContext, name: str) -> TopicFacts:
 
 
 def original_name(name: str, config: FlowConfig, on_source: Mapping[str, TopicDescription]) -> str:
-    """Return the name on the source of what was named, perhaps by the name of its copy."""
+    """Return the name on the source, for a topic or the name of its copy."""
     policy, flow = config.policy, config.flow
     if name in on_source or policy.topic_source(name) != flow.source:
         return name
@@ -140,7 +139,7 @@ def _is_hidden(context: FlowContext, topic: str) -> bool:
 
 
 def _as_copied(facts: TopicFacts) -> TopicDescription | None:
-    """Describe the topic of a source that does not answer, as its copy shows it."""
+    """Describe a topic by its copy, while the source does not answer."""
     copy = facts.on_target.get(facts.remote) if facts.source_error else None
     return None if copy is None else TopicDescription(facts.topic, "", copy.partitions)
 
@@ -167,7 +166,7 @@ def _copying(
     views = reported[topic]
     return Copying(
         status,
-        # That a source does not answer is said once, and no partition's fault.
+        # An unavailable source is reported once, not for each partition.
         views if facts.source_error else as_waiting(status, views),
         _slots_by_partition(commands, known),
         _rights(context, facts),
@@ -181,7 +180,7 @@ def _spec(facts: TopicFacts, known: TopicDescription) -> TopicSpec:
 
 
 def _slots_by_partition(commands: Mapping[bytes, bytes], known: TopicDescription) -> dict[int, str]:
-    """Return the slots that the partitions of a topic are assigned to, of this topic id."""
+    """Return the slots by assigned partition of a topic, for this topic id."""
     assignments = decode_state(commands).assignments
     return {
         partition.partition: assignment.slot

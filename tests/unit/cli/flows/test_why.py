@@ -40,7 +40,7 @@ ANSWER = Why(
     steps=(
         WhyStep.yes("enabled", "is the flow P->B on?"),
         WhyStep.no("allowed", "does an allow list name the topic?", "not listed", "add it"),
-        WhyStep.unknown("heard", "has P answered lately?", "no slot has said so"),
+        WhyStep.unknown("heard", "has P answered lately?", "no slot has reported it"),
     ),
     action="add it",
 )
@@ -96,9 +96,7 @@ def test_the_page_shows_what_the_command_prints(flow: RunningFlow, config: Path)
 def test_where_nothing_is_wrong_there_is_nothing_to_do(flow: RunningFlow, config: Path) -> None:
     shown = run(config, "P.Topic", "-f", "P->B")
 
-    assert shown.output.startswith(
-        "P->B: topic Topic (P.Topic is its copy): copied, and has caught up"
-    )
+    assert shown.output.startswith("P->B: topic Topic (P.Topic is its copy): copied, and caught up")
     assert shown.output.endswith("to do: nothing\n")
     assert flow.p.alias == "P"
 

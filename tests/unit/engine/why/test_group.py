@@ -126,7 +126,7 @@ def test_a_pattern_that_denies_a_group_wins_and_is_named(flow: RunningFlow) -> N
 
     answer = why_group(flow.context, "audit")
 
-    assert "denied, and that wins: aud.* of the list of srm-control" in answer.verdict
+    assert "denied, and deny lists win: aud.* of the list of srm-control" in answer.verdict
     assert answer.action == "srm-control groups --source P --target B --remove-denylist 'aud.*'"
 
 
@@ -196,7 +196,7 @@ def test_a_commit_that_the_copy_has_not_reached_waits_for_the_topic(flow: Runnin
     answer = why_group(flow.context, "audit")
 
     assert answer.ok is None
-    assert answer.verdict == "translated up to where the copy is; can move, after a wait"
+    assert answer.verdict == "translated up to the end of the copy; can move, after a wait"
     assert step(answer, "translated").action == "srm why Topic --flow 'P->B' --kind topic"
     assert "replication of Topic from P is 2 records behind" in step(answer, "ready").answer
 
@@ -305,7 +305,7 @@ def test_a_group_that_is_further_on_the_target_is_not_taken_back(flow: RunningFl
 
     answer = why_group(flow.context, "audit")
 
-    assert "it is further there" in step(answer, "written").answer
+    assert "its offset is ahead there" in step(answer, "written").answer
     assert "movable" in wrong(answer)
 
 
@@ -349,7 +349,7 @@ def test_members_that_others_are_told_of_need_not_follow_routes(flow: RunningFlo
     flow.settings["redirect"] = RedirectSettings(("routing", "manual"))
     flow.p.join("audit", "app")
 
-    assert "told by manual" in step(why_group(flow.context, "audit"), "follows").answer
+    assert "redirected by manual" in step(why_group(flow.context, "audit"), "follows").answer
 
 
 def test_members_that_have_announced_themselves_follow(flow: RunningFlow) -> None:

@@ -27,7 +27,7 @@ def flow() -> RunningFlow:
 def test_where_everything_is_in_order_there_is_nothing_to_do(flow: RunningFlow) -> None:
     answer = why_topic(flow.context, "Topic")
 
-    assert (answer.ok, answer.verdict, answer.action) == (True, "copied, and has caught up", "")
+    assert (answer.ok, answer.verdict, answer.action) == (True, "copied, and caught up", "")
     assert {step.ok for step in answer.steps} == {True}
 
 
@@ -81,7 +81,7 @@ def test_a_topic_that_srm_may_not_see_is_not_called_absent(flow: RunningFlow) ->
     answer = why_topic(flow.context, "Topic")
 
     assert answer.known
-    assert step(answer, "exists").answer == "P does not let srm see whether there is one"
+    assert step(answer, "exists").answer == "P does not let srm see whether the topic exists"
     assert answer.action.startswith("grant Read on topic Topic of P")
 
 
@@ -103,7 +103,7 @@ def test_partitions_that_nobody_leads_are_named_instead_of_an_error(
     answer = why_topic(flow.context, "Topic")
 
     assert wrong(answer) == ["served"]
-    assert f"no broker leads partition 0 of {topic} on {alias} now" in answer.verdict
+    assert f"no leader for partition 0 of {topic} on {alias}" in answer.verdict
 
 
 def test_internal_topics_are_never_copied(flow: RunningFlow) -> None:
@@ -118,7 +118,7 @@ def test_internal_topics_are_never_copied(flow: RunningFlow) -> None:
 @pytest.mark.parametrize(
     ("listed", "said"),
     [
-        ((r"B\.Topic",), "goes back by reverse checkpoints"),
+        ((r"B\.Topic",), "go back by reverse checkpoints"),
         ((), "srm-control reverse-checkpointed-topics --source P --target B --add B.Topic"),
     ],
 )
@@ -162,8 +162,8 @@ def test_a_pattern_of_the_file_that_denies_wins_and_is_to_be_taken_out_of_its_ke
     answer = why_topic(flow.context, "Topic")
 
     assert wrong(answer) == ["not-denied"]
-    assert answer.verdict == "not copied: denied, and that wins: To.* of P->B.topics.exclude"
-    assert answer.action == "take To.* out of P->B.topics.exclude"
+    assert answer.verdict == "not copied: denied, and deny lists win: To.* of P->B.topics.exclude"
+    assert answer.action == "remove To.* from P->B.topics.exclude"
 
 
 def test_a_pattern_that_denies_by_default_is_called_that(flow: RunningFlow) -> None:
@@ -211,7 +211,7 @@ def test_without_a_replicator_the_command_is_the_one_that_starts_it(flow: Runnin
     assert "the replicator on host-7 was last heard of 1 min ago" in answer.verdict
     assert answer.action == "srm replicate --flow 'P->B'"
     told = step(answer, "assigned")
-    assert (told.ok, told.answer) == (None, "given to slot 0, silent for 60 s")
+    assert (told.ok, told.answer) == (None, "assigned to slot 0, silent for 60 s")
     assert step(answer, "heard").ok is None  # nobody asks P
 
 
@@ -223,7 +223,7 @@ def test_where_nobody_copies_no_slot_is_alive_and_no_partition_goes_on(flow: Run
 
     assert wrong(answer) == ["replicator", "partitions"]
     assert step(answer, "assigned").ok is None
-    assert step(answer, "assigned").answer == "given to slot 0, which nobody runs"
+    assert step(answer, "assigned").answer == "assigned to slot 0, not running"
     assert step(answer, "partitions").answer == "partition 0 waiting: no replicator copies it now"
     assert answer.action == "srm replicate --flow 'P->B'"
 
@@ -237,9 +237,7 @@ def test_what_a_stopped_partition_has_still_to_copy_has_no_eta_and_is_no_loss_ye
     answer = why_topic(flow.context, "Topic")
 
     assert wrong(answer) == ["partitions", "lag"]
-    assert step(answer, "lag").answer == (
-        "2 offsets to go, 2 offsets of partition 0, where it stopped"
-    )
+    assert step(answer, "lag").answer == ("2 offsets to copy, 2 offsets in stopped partition 0")
     assert (step(answer, "losses").ok, step(answer, "losses").answer) == (
         None,
         "partition 0 stopped before it was",
@@ -279,7 +277,7 @@ def test_partitions_that_no_slot_was_given_are_named(flow: RunningFlow) -> None:
 
     answer = why_topic(flow.context, "Topic")
 
-    assert answer.verdict == "copied in part: 1 partition to nobody: 1"
+    assert answer.verdict == "copied in part: 1 partition unassigned: 1"
     assert wrong(answer) == ["assigned"]
 
 
@@ -293,7 +291,7 @@ def test_a_slot_that_is_silent_copies_nothing_while_another_one_lives(flow: Runn
     answer = why_topic(flow.context, "Topic")
 
     assert wrong(answer)[:1] == ["assigned"]
-    assert answer.verdict == "not copied: given to slot 0, silent for 60 s"
+    assert answer.verdict == "not copied: assigned to slot 0, silent for 60 s"
 
 
 def test_a_former_topic_of_the_same_name_has_no_part_in_the_assignment(flow: RunningFlow) -> None:
@@ -337,8 +335,8 @@ def test_of_a_topic_that_was_created_again_it_is_said_where_its_copy_begins(
     answer = why_topic(flow.context, "Topic")
 
     assert step(answer, "copy").answer == (
-        "P.Topic with 1 partition; the topic was created again: its copy begins at target offset "
-        "7 of partition 0, what stands before that is of the former topic"
+        "P.Topic with 1 partition; the topic was recreated: its copy begins at target offset "
+        "7 of partition 0, records before it are of the former topic"
     )
     assert wrong(answer) == []
 
@@ -365,9 +363,9 @@ def test_what_is_left_to_copy_has_an_eta_from_the_rate_of_late(flow: RunningFlow
 
     answer = why_topic(flow.context, "Topic")
 
-    assert answer.verdict == "copied, 20 offsets to go"
+    assert answer.verdict == "copied, with a lag of 20 offsets"
     assert step(answer, "lag").answer == (
-        "20 offsets to go, at most about 10 s at 2 records/s, its best pace of late; "
+        "20 offsets to copy, at most about 10 s at 2 records/s, the highest recent rate; "
         "P->B is limited to 1,000 bytes a second"
     )
 
