@@ -1,4 +1,4 @@
-"""Prove the checkpoints of one emission, as many as its budget allows, and withhold wrong ones."""
+"""Proof of the checkpoints of one emission, within its budget; wrong ones are withheld."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from srm.engine.groups.proving import prove
 from srm.engine.ports import FlowContext
 
 Translations = tuple[Sequence[CheckpointOutcome], FactsOf]
-"""What commits were translated to, and with what."""
+"""Translations of commits, and the facts that they are based on."""
 _Where = tuple[str, TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class ProofShare:
-    """How much one run may look at: ``budget`` places, of the groups behind ``cursor`` first.
+    """Share of one run: ``budget`` places, starting with the groups after ``cursor``.
 
-    ``doubted`` are groups that are looked at in any case: they were wrong the last time.
+    ``doubted`` are groups with a wrong checkpoint in the last run; they are always included.
     """
 
     budget: int
@@ -31,13 +31,13 @@ class ProofShare:
 
     @classmethod
     def after(cls, budget: int, last: FlowProof | None) -> ProofShare:
-        """Go on where the emission before has stopped."""
+        """Return a share that continues after the last emission."""
         if last is None:
             return cls(budget)
         return cls(budget, last.cursor, frozenset(one.group for one in last.disproved))
 
     def of(self, groups: int, total: int) -> ProofShare:
-        """Return the share of some of all groups, at least one place."""
+        """Return the share of a part of all groups, at least one place."""
         if not self.budget or not total:
             return self
         part = max(1, self.budget * groups // total)
@@ -46,7 +46,7 @@ class ProofShare:
 
 @dataclass(frozen=True)
 class ProvenEmission:
-    """What was proven, and whose checkpoints are not to be emitted, by group and partition."""
+    """Proof of an emission, and withheld checkpoints by group and partition."""
 
     proof: FlowProof
     withheld: frozenset[_Where] = field(default_factory=frozenset)
@@ -62,17 +62,17 @@ def prove_emission(
 ) -> ProvenEmission:
     """Prove the translations of a sample of groups.
 
-    One that is found wrong is translated once more and looked at again before it is called so: a
-    log may have been cut or created again in between. Then all checkpoints of its partition are
-    withheld, but those that are proven.
+    A wrong translation is repeated and checked again before it counts as disproved, because a log
+    may have been truncated or recreated in between. Then all checkpoints of its partition are
+    withheld, except proven ones.
 
     Args:
         context: the flow.
-        translations: of all groups that are emitted.
+        translations: translations of all emitted groups.
         unread: groups that could not be read.
-        share: what may be looked at.
-        again: translates the commits of some groups anew.
-        began_ms: when commits began to be read, epoch milliseconds.
+        share: the places to check.
+        again: translates the commits of some groups again.
+        began_ms: start of the reads of commits, epoch milliseconds.
     """
     outcomes, facts_of = translations
     by_group = defaultdict[str, list[CheckpointOutcome]](list)
@@ -88,7 +88,7 @@ def prove_emission(
     if suspects:
         disproved = _look_again(context, suspects, again)
         for where in suspects - disproved.keys():
-            verdicts[where] = Verdict("unproven", "a second look did not find it wrong")
+            verdicts[where] = Verdict("unproven", "a second check did not find it wrong")
     wrong = {partition for _, partition in disproved}
     withheld = suspects | {
         (o.group, o.upstream)
@@ -116,7 +116,7 @@ def prove_emission(
 
 
 def claim_of(outcome: CheckpointOutcome, facts_of: FactsOf) -> TranslationClaim | None:
-    """Return what an outcome claims, None where it has no checkpoint."""
+    """Return the claim of an outcome, None without a checkpoint."""
     reached, offset = outcome.reached, outcome.downstream_offset
     if outcome.checkpoint is None or outcome.direction is None or reached is None or offset is None:
         return None
@@ -160,7 +160,7 @@ def _look_again(
 
 
 def _why_not(outcomes: Sequence[CheckpointOutcome], verdicts: dict[_Where, Verdict]) -> str:
-    """Say why a group is not proven, nothing where it is."""
+    """Return why a group is not proven, empty if it is."""
     for outcome in outcomes:
         if outcome.state == "not-selected":
             continue

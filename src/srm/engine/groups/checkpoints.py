@@ -1,8 +1,8 @@
-"""Compute and emit a flow's checkpoints: one bounded run over its groups.
+"""Compute and emit a flow's checkpoints in one bounded run over its groups.
 
-Everything is fetched first (commits, then maps around them, then logs: so a map is never older
-than the commits it translates), the rest is :mod:`srm.domain.groups.checkpoints`. A group that
-cannot be read is reported and does not hide the others.
+It fetches commits, then maps around them, then logs, so a map is never older than the commits that
+it translates. :mod:`srm.domain.groups.checkpoints` does the rest. A group that cannot be read is
+reported and does not affect the others.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def _no_facts(partition: TopicPartition, _direction: Direction) -> PartitionFact
 
 @dataclass(frozen=True)
 class Survey:
-    """The translations of all selected groups of a flow, and what could not be read, by group.
+    """Translations of all selected groups of a flow, and errors by group.
 
-    ``facts_of`` is what they were translated with, ``asked_ms`` when each group was asked.
-    ``on_source`` and ``on_target`` are the topics of both clusters, read before everything else.
+    ``facts_of`` returns the facts of a translation, ``asked_ms`` is when each group was read.
+    ``on_source`` and ``on_target`` are the topics of both clusters, read first.
     """
 
     outcomes: tuple[CheckpointOutcome, ...] = ()
@@ -75,13 +75,13 @@ class CheckpointSummary:
     """Result of one emission.
 
     Attributes:
-        groups: how many groups were translated.
-        written: checkpoint records written (with a dry run: that would be).
+        groups: number of translated groups.
+        written: checkpoint records written, or to be written in a dry run.
         unchanged: checkpoints that the topic held already.
         states: number of outcomes by state.
         errors: groups that could not be read, with the reason.
-        skipped: why nothing was done at all, else empty.
-        proof: what the records on both sides say of the translations, of a sample of the groups.
+        skipped: why the run did nothing, else empty.
+        proof: proof by records on both sides, for a sample of the groups.
     """
 
     flow: Flow
@@ -98,7 +98,7 @@ class CheckpointSummary:
 
 
 def selection_of(config: FlowConfig) -> Selection:
-    """Return which topics and groups a flow checkpoints."""
+    """Return the selection of topics and groups that a flow checkpoints."""
     return Selection(
         config.flow,
         config.policy,
@@ -116,18 +116,18 @@ def emit(
     dry_run: bool = False,
     share: ProofShare | None = None,
 ) -> CheckpointSummary:
-    """Write the checkpoints that changed to ``<SOURCE>.checkpoints.internal`` on the target.
+    """Write changed checkpoints to ``<SOURCE>.checkpoints.internal`` on the target.
 
-    Routes that a cluster has missed are written to it first, also while the flow is paused.
-    Before the checkpoints the records at the commits and at their translations are compared, of as
-    many groups as the flow's budget allows; what is wrong is not written. What was proven is kept
-    on the target, unless only some groups were asked for.
+    Routes that a cluster has missed are written to it first, also while the flow is paused. Before
+    the write, records at the commits and at their translations are compared, within the flow's
+    budget; wrong checkpoints are not written. The proof is stored on the target if ``groups`` is
+    not given.
 
     Args:
         context: the flow.
         groups: only these groups; all selected ones without it.
         dry_run: compute and compare, write nothing.
-        share: what may be looked at for proof; by the flow's settings without it.
+        share: the places to prove; by the flow's settings without it.
 
     Raises:
         SrmError: a cluster does not answer.
@@ -174,7 +174,7 @@ def emit(
     if groups is None and not dry_run:
         still = standing_still(existing.keys() - records.keys(), found)
         keep_proof(context, replace(proven.proof, unread=(*proven.proof.unread, *still)))
-    logger.info("%s: %d checkpoints written of %d", config.flow, len(changed), len(records))
+    logger.info("%s: wrote %d of %d checkpoints", config.flow, len(changed), len(records))
     return CheckpointSummary(
         flow=config.flow,
         time_ms=now_ms,
@@ -190,8 +190,8 @@ def emit(
 
 
 def _tidy(context: FlowContext) -> None:
-    """Remove what drills have left, and give a returned cluster the routes it has missed."""
-    # Moves read checkpoints, so this module cannot load before them.
+    """Remove leftovers of drills, and write missed routes to a recovered cluster."""
+    # Moves import this module, so it cannot import them at the top.
     from srm.engine.recovery.missed import try_to_level  # noqa: PLC0415
 
     try_to_level(context)
@@ -201,9 +201,9 @@ def _tidy(context: FlowContext) -> None:
 def _tell_latency(
     context: FlowContext, found: Survey, written: Collection[bytes], began_ms: int
 ) -> None:
-    """Tell how long the checkpoints took that were just acknowledged.
+    """Write the latency of the checkpoints that were just acknowledged.
 
-    One group's may have been acknowledged before another's; the target is asked for all at once.
+    All are written in one call, so groups acknowledged earlier share the same end time.
     """
     now_ms = context.now_ms()
     taken = [
@@ -220,7 +220,7 @@ def _tell_latency(
 
 
 def standing_still(keys: Iterable[bytes], found: Survey) -> tuple[str, ...]:
-    """Name the groups that have checkpoints under such keys and were not seen now."""
+    """Return the groups with checkpoints under these keys that the survey does not have."""
     seen = {*found.groups, *found.errors}
     groups: set[str] = set()
     for key in keys:
@@ -230,7 +230,7 @@ def standing_still(keys: Iterable[bytes], found: Survey) -> tuple[str, ...]:
 
 
 def proof_share(context: FlowContext) -> ProofShare:
-    """Return what the next emission may look at.
+    """Return the share of places that the next emission proves.
 
     Raises:
         SrmError: the target does not answer.
@@ -243,9 +243,9 @@ def proof_share(context: FlowContext) -> ProofShare:
 def survey(
     context: FlowContext, groups: Collection[str] | None = None, *, remember: bool = False
 ) -> Survey:
-    """Translate the commits of all selected (or the given) groups; errors are kept by group.
+    """Translate the commits of all selected (or the given) groups; return errors by group.
 
-    ``remember`` keeps the listing of groups for ``refresh.groups.interval.seconds``.
+    ``remember`` stores the listing of groups for ``refresh.groups.interval.seconds``.
 
     Raises:
         UnavailableError: a cluster does not answer.
@@ -253,7 +253,7 @@ def survey(
     selection = selection_of(context.config)
     listed = selected_groups(context, remember=remember) if groups is None else groups
     wanted = sorted(name for name in listed if selection.groups.matches(name))
-    # Read first: an offset that is read later is of a topic with this id, or of a later one.
+    # Read first: offsets that are read later belong to topics with these ids, or to newer ones.
     on_source = context.source.topics() if wanted else {}
     on_target = context.target.topics() if wanted else {}
 
@@ -282,13 +282,13 @@ def survey(
 
 
 def per_group(answers: ByGroup[_T]) -> tuple[dict[str, _T], dict[str, Reason]]:
-    """Return answers by group, and why others have none."""
+    """Return results by group, and reasons for groups without one."""
     results, errors = answers
     return results, {group: Reason.of(error) for group, error in errors.items()}
 
 
 def of_all(answers: ByGroup[_T]) -> dict[str, _T]:
-    """Return answers by group, or raise the error of a group that has none."""
+    """Return results by group, or raise the error of a group without one."""
     results, errors = answers
     for error in errors.values():
         raise error
@@ -296,12 +296,12 @@ def of_all(answers: ByGroup[_T]) -> dict[str, _T]:
 
 
 def texts(reasons: Mapping[str, Reason]) -> dict[str, str]:
-    """Return what reasons say, for people."""
+    """Return the texts of reasons, for display."""
     return {name: reason.text for name, reason in reasons.items()}
 
 
 def read_ledger(cluster: Cluster, topics: Topics) -> GroupLedger:
-    """Read what srm itself wrote to groups on a cluster, whose topics were read before.
+    """Read the ledger of srm's own group offsets on a cluster; ``topics`` are read before.
 
     Raises:
         SrmError: the cluster does not answer.
@@ -313,7 +313,7 @@ def read_ledger(cluster: Cluster, topics: Topics) -> GroupLedger:
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """A checkpoint that the target keeps, and when it was written (epoch milliseconds)."""
+    """A checkpoint on the target, and the time of its write in epoch milliseconds."""
 
     checkpoint: Checkpoint
     time_ms: int
@@ -322,17 +322,17 @@ class Emitted:
 def read_checkpoints(
     target: Cluster, topic: str, topics: Topics, group: str | None = None
 ) -> list[Emitted]:
-    """Read the checkpoints of a flow, as they count for the topics that the target has now.
+    """Return the checkpoints of a flow, for the current topics of the target.
 
-    One of a former life of its topic says that the group has read nothing of it, and so does one
-    of MM2, which names no topic, where its offset is after the end of the log. Checkpoints of
-    partitions that do not exist, and damaged ones, are passed over.
+    A checkpoint of a former topic with this name counts as offset 0. So does one of MM2, which has
+    no topic id, if its offset is after the end of the log. Checkpoints of missing partitions, and
+    damaged ones, are skipped.
 
     Args:
         target: the flow's target.
         topic: the flow's checkpoints topic.
-        topics: of the target, read before this is called.
-        group: of which group, of all without it.
+        topics: topics of the target, read before the call.
+        group: only this group; all groups without it.
 
     Raises:
         SrmError: the target does not answer.
@@ -368,19 +368,19 @@ def _decode_rows(
             if group is None or Checkpoint.group_of(key) == group:
                 yield Checkpoint.decode(key, row.value), row
         except IntegrityError as error:
-            logger.error("%s; it is passed over", error)  # noqa: TRY400 -- one line
+            logger.error("%s; skipped", error)  # noqa: TRY400 -- one line
 
 
 def forget_topics(cluster: Cluster, topic: str, gone: Collection[str]) -> None:
-    """Delete what a cluster keeps of the places of groups in topics that are gone.
+    """Delete the offsets of groups in deleted topics that a cluster stores.
 
-    Ledger entries are deleted. MM2's readers fail on a tombstone among checkpoints, so those are
-    set to the start, whatever topic has the name.
+    Ledger entries are deleted. Checkpoints are reset to the start, because MM2's readers fail on
+    tombstones.
 
     Args:
-        cluster: of the topics.
+        cluster: the cluster of the topics.
         topic: a checkpoints topic of the cluster.
-        gone: ids of the topics.
+        gone: ids of the deleted topics.
 
     Raises:
         SrmError: the cluster does not answer, or does not let srm write.
@@ -407,7 +407,7 @@ def _not_selected(group: str, flow: Flow) -> str:
 
 
 def _facts(context: FlowContext, selection: Selection, commits: Iterable[Commits]) -> FactsOf:
-    """Fetch the maps and logs of all partitions that will be asked for."""
+    """Fetch the maps and logs of all partitions with commits to translate."""
     offsets: dict[TopicPartition, set[int]] = defaultdict(set)
     for committed in commits:
         for partition, offset in committed.items():

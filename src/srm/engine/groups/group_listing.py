@@ -1,7 +1,7 @@
 """The source's groups that a flow selects, listed once in ``refresh.groups.interval.seconds``.
 
-Each run is a process of its own, so what the last listing found is kept beside the flow's other
-state, in the topic ``srm-replication.<SOURCE>.internal`` on the target.
+Each run is a separate process, so the last listing is stored with the flow's state, in the topic
+``srm-replication.<SOURCE>.internal`` on the target.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from srm.engine.ports import Cluster, FlowContext, GroupKind
 
 GROUPS_KEY: Final = b"groups"
 WITHOUT_OFFSETS: Final[frozenset[GroupKind]] = frozenset({"share", "other"})
-"""Kinds of groups that keep no committed offsets of the kind that srm carries over."""
+"""Kinds of groups without committed offsets that srm can translate."""
 
 _MS: Final = timedelta(milliseconds=1)
 _logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class GroupListing:
 
     @classmethod
     def decode(cls, value: bytes | None) -> GroupListing | None:
-        """Decode a record value; None where there is none, or none that can be read."""
+        """Decode a record value; None if it is missing or damaged."""
         try:
             raw = json.loads(value or b"")
             return cls(raw["time_ms"], tuple(raw["patterns"]), tuple(raw["groups"]))
@@ -51,11 +51,11 @@ class GroupListing:
 def selected_groups(context: FlowContext, *, remember: bool = False) -> tuple[str, ...]:
     """Return the source's groups that the flow's lists select, in order.
 
-    Changed lists count at once: they have the groups listed again before the interval is over.
+    Changed lists take effect at once, without waiting for the end of the interval.
 
     Args:
         context: the flow.
-        remember: keep what is listed for the runs that follow.
+        remember: store the listing for the next runs.
 
     Raises:
         SrmError: a cluster does not answer.
@@ -75,12 +75,12 @@ def selected_groups(context: FlowContext, *, remember: bool = False) -> tuple[st
         own = config.internal_replication_factor
         ensure_compacted(context.target, topic, STATE_PARTITIONS, own)
         table.write({GROUPS_KEY: GroupListing(now_ms, patterns, groups).value()})
-        _logger.info("%s: %d groups are known for the next %s", config.flow, len(groups), interval)
+        _logger.info("%s: listed %d groups, valid for %s", config.flow, len(groups), interval)
     return groups
 
 
 def groups_with_offsets(cluster: Cluster) -> tuple[str, ...]:
-    """List the groups of a cluster that keep committed offsets: share groups do not.
+    """Return the groups of a cluster with committed offsets, so without share groups.
 
     Raises:
         SrmError: the cluster does not answer.
@@ -90,6 +90,6 @@ def groups_with_offsets(cluster: Cluster) -> tuple[str, ...]:
 
 
 def _list_groups(context: FlowContext, wanted: NameFilter) -> tuple[str, ...]:
-    # A broker does not list groups that srm may not see: those with a name are asked for.
+    # A broker does not list groups that srm may not see, so groups selected by name are added.
     found = {*groups_with_offsets(context.source), *wanted.names}
     return tuple(sorted(name for name in found if wanted.matches(name)))

@@ -1,8 +1,8 @@
-"""Write translated offsets for groups on a flow's target, without ever harming a group.
+"""Write translated offsets of idle groups on a flow's target.
 
-For each group: decide from what is committed there now, write the ledger, look again, write the
-offsets, read them back, settle the ledger. The broker itself refuses the write while the group has
-members; a group that came alive in between is left alone and reported.
+Steps per group: decide by its current commits, write the ledger, read the commits again, write the
+offsets, read them back, settle the ledger. The broker refuses the write while the group has
+members. A group that became active in between is skipped and reported.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from srm.errors import GroupActiveError, SrmError
 
 logger = logging.getLogger(__name__)
 
-_GROUPS_AT_ONCE = 200  # one ledger write for so many; also how many a crash can leave unsettled
-_AT_A_TIME = 8  # writing a group's offsets costs a short request to its coordinator
+_GROUPS_AT_ONCE = 200  # groups per ledger write, and the most that a crash can leave unsettled
+_AT_A_TIME = 8  # parallel commits, each a short request to a coordinator
 
 
 @dataclass(frozen=True)
 class GroupSyncSummary:
-    """Result of one run: each (group, partition) with what was decided and done.
+    """Result of one run, with the decision for each group and partition.
 
     Attributes:
         actions: number of decisions by action.
-        applied: offsets written and read back (with a dry run: none).
+        applied: number of offsets written and read back, 0 in a dry run.
         errors: groups that could not be read, with the reason.
-        skipped: why nothing was done at all, else empty.
+        skipped: why the run did nothing, else empty.
     """
 
     flow: Flow
@@ -64,15 +64,15 @@ class GroupSyncSummary:
 def sync(
     context: FlowContext, groups: Collection[str] | None = None, *, dry_run: bool = False
 ) -> GroupSyncSummary:
-    """Bring idle groups on the target to where they stand on the source.
+    """Set idle groups on the target to their translated source offsets.
 
-    Offsets are translated again from the maps, which are newer than any checkpoint record, by the
-    same rules, so the numbers are those a checkpoint of this moment would hold.
+    Offsets are translated from the maps, which are newer than any checkpoint record. The rules are
+    those of checkpoints, so a checkpoint of this moment would hold the same offsets.
 
     Args:
         context: the flow.
         groups: only these groups; all selected ones without it.
-        dry_run: decide, write nothing.
+        dry_run: decide without writing.
 
     Raises:
         SrmError: a cluster does not answer.
@@ -102,18 +102,18 @@ def sync(
 def decisions_of(
     context: FlowContext, found: Survey, ledger: GroupLedger
 ) -> tuple[tuple[SyncDecision, ...], dict[str, Reason]]:
-    """Decide what is done about the groups of a survey; return why others could not be, by group.
+    """Return the decisions for the groups of a survey, and reasons for undecided groups.
 
     Args:
         context: the flow.
-        found: their commits, read before this is called.
-        ledger: that of the flow's target.
+        found: the survey, read before the call.
+        ledger: the ledger of the flow's target.
 
     Raises:
         SrmError: a cluster does not answer.
     """
     right, wrong = _without_disproved(context, found.outcomes)
-    # Read after the commits: they show no write of the opposite flow that is not in it.
+    # Read after the commits, so it holds every write of the opposite flow that they show.
     decisions, errors = _decide(
         context, right, ledger, read_ledger(context.source, found.on_source)
     )
@@ -123,7 +123,7 @@ def decisions_of(
 def _without_disproved(
     context: FlowContext, outcomes: Sequence[CheckpointOutcome]
 ) -> tuple[tuple[CheckpointOutcome, ...], dict[str, Reason]]:
-    """Leave out partitions in which the last emission of checkpoints found a wrong translation."""
+    """Omit partitions in which the last emission of checkpoints found a wrong translation."""
     proof = read_proof(context.target, context.config.flow)
     wrong = proof.wrong_partitions if proof is not None else frozenset()
     left = {o.group: o.upstream for o in outcomes if str(o.upstream) in wrong}
@@ -145,19 +145,18 @@ def apply_exact(
     seen: Mapping[str, Mapping[TopicPartition, int | None]] | None = None,
     operation: str = "",
 ) -> tuple[SyncDecision, ...]:
-    """Set groups on the target to exactly these offsets, with the ledger: what a move does.
+    """Set groups on the target to exactly these offsets, with the ledger; used by moves.
 
-    What was seen there is replaced, higher or lower; a move has decided that before. A group with
-    members, or whose offsets are others by now, is left alone, its decisions say ``group-active``.
-    All groups at once: the ledger of the whole cluster is read for it, while clients of all of them
-    wait.
+    Offsets in ``seen`` are replaced, higher or lower, as the move has decided. A group with members
+    or changed offsets is skipped with ``group-active``. All groups are written in one call, because
+    it reads the ledger of the whole cluster while their clients wait.
 
     Args:
-        context: the flow towards the cluster that is written to.
-        wanted: by group, the next offset to read by partition, as named on the target.
-        seen: by group, what was committed there when that was decided; without it whatever is
-            there now may be replaced.
-        operation: id of the move, kept in the ledger.
+        context: the flow to the cluster with the groups.
+        wanted: next offset to read by group and partition, as named on the target.
+        seen: offsets committed at the time of the decision, by group; without it any current offset
+            is replaced.
+        operation: id of the move, stored in the ledger.
 
     Raises:
         SrmError: the target does not answer, or a group's offsets may not be read.
@@ -193,21 +192,21 @@ def _exact(
     seen: int | None,
 ) -> SyncDecision:
     entry = ledger.entry(group.name, partition)
-    # An offset in place below an older intention would later pass for an operator's rewind.
+    # An offset below an older intention would later look like an operator's rewind.
     known = entry is None or entry.intended == offset
     action: SyncAction = "unchanged" if current == offset and known else "write"
     reason = ""
     if group.state not in IDLE:
         action, reason = "group-active", _members(group)
     elif current not in {seen, offset}:
-        action, reason = "group-active", f"its offset was {seen} and is {current} now"
+        action, reason = "group-active", f"its offset changed from {seen} to {current}"
     return SyncDecision(group.name, partition, action, current, offset, reason)
 
 
 def _members(group: GroupDescription) -> str:
     if group.state == "unknown":
         why = f" ({group.reason})" if group.reason else ""
-        return f"its state is not known{why}, so it may have members"
+        return f"its state is unknown{why}, so it may have members"
     return f"members: {', '.join(group.members) or 'unnamed'}"
 
 
@@ -253,7 +252,7 @@ def _state(states: Mapping[str, GroupDescription], group: str) -> GroupDescripti
 def _carry_out(
     context: FlowContext, decisions: Sequence[SyncDecision], ledger: GroupLedger, operation: str
 ) -> tuple[SyncDecision, ...]:
-    """Do what was decided, a bounded number of groups at a time; return what became of it."""
+    """Carry out decisions, a bounded number of groups at a time; return them with results."""
     writes = [decision for decision in decisions if decision.action == "write"]
     results = {(d.group, d.partition): d for d in decisions}
     if writes:
@@ -301,7 +300,7 @@ def _write(
         done.append(result)
     now = table.read() if unwritten else {}
     for entry in unwritten:
-        # Such an intention would pass for our own write. What another run has written since stays.
+        # Such an intention would look like our own write. Newer entries of other runs stay.
         if now.get(entry.key()) == entry.value():
             before = ledger.entry(entry.group, entry.topic_partition)
             settled[entry.key()] = None if before is None else before.value()
@@ -330,7 +329,7 @@ def _entry(
 def _write_groups(
     context: FlowContext, groups: Sequence[list[SyncDecision]]
 ) -> Iterator[SyncDecision]:
-    """Write the offsets of groups, unless they have changed since the decision."""
+    """Write the offsets of groups that have not changed since the decision."""
     names = [decisions[0].group for decisions in groups]
     now, unread = _commits_of(context, names)
     waiting: dict[str, list[SyncDecision]] = {}
@@ -338,8 +337,8 @@ def _write_groups(
         if name in unread:
             yield from _each(decisions, "not-written", unread[name])
         elif any(now[name].get(d.partition) != d.current for d in decisions):
-            # A consumer commits for this group at this moment: the next run decides again.
-            yield from _each(decisions, "group-active", "its offsets changed at this moment")
+            # A consumer commits for this group right now, so the next run decides again.
+            yield from _each(decisions, "group-active", "its offsets have just changed")
         else:
             waiting[name] = decisions
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="srm-groups") as pool:
@@ -359,7 +358,7 @@ def _write_groups(
 def _commits_of(
     context: FlowContext, groups: Sequence[str]
 ) -> tuple[Mapping[str, Commits], Mapping[str, str]]:
-    """Return the offsets of groups on the target, and why others cannot be read."""
+    """Return the offsets of groups on the target, and errors of other groups."""
     try:
         found, errors = context.target.commits_of(groups)
     except SrmError as error:
@@ -389,13 +388,13 @@ def _read_back(decision: SyncDecision, now: Commits, failure: str) -> SyncDecisi
     found = now.get(decision.partition)
     if found == decision.offset:
         return replace(decision, applied=True)
-    return replace(decision, action="failed", reason=failure or f"read back {found}")
+    return replace(decision, action="failed", reason=failure or f"read back {found} instead")
 
 
 def _settle_earlier(
     context: FlowContext, decisions: Iterable[SyncDecision], ledger: GroupLedger
 ) -> None:
-    """Settle entries that an interrupted run has left behind and whose offset is in place."""
+    """Settle entries of an interrupted run whose offset is in place."""
     settled: dict[bytes, bytes | None] = {}
     for decision in decisions:
         entry = ledger.entry(decision.group, decision.partition)

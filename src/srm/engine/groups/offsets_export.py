@@ -1,4 +1,4 @@
-"""Translated offsets out of the checkpoint topic, for Kafka's own kafka-consumer-groups tool.
+"""Translated offsets from the checkpoint topic, for Kafka's kafka-consumer-groups tool.
 
 Only the flow's target is read, so it works while the source is down.
 """
@@ -24,10 +24,10 @@ def checkpoints(
 ) -> tuple[Checkpoint, ...]:
     """Return the latest checkpoint of each group and partition, in that order.
 
-    They count as for a move: one of a former life of its topic is at the start of the log.
+    As for a move, a checkpoint of a former topic with this name is at the start of the log.
 
     Raises:
-        NotFoundError: there is none, or none of that group.
+        NotFoundError: no checkpoint, or none of that group.
     """
     topic = internal_topics.checkpoints(flow.source, separator)
     where = f"{topic} on cluster {target.alias}"
@@ -47,14 +47,14 @@ def checkpoints(
 def _name_known(found: Iterable[Checkpoint]) -> str:
     groups = list(dict.fromkeys(checkpoint.group for checkpoint in found))
     more = f" and {len(groups) - _SHOWN_GROUPS} more" if len(groups) > _SHOWN_GROUPS else ""
-    return f"it has those of {', '.join(groups[:_SHOWN_GROUPS])}{more}"
+    return f"it holds those of {', '.join(groups[:_SHOWN_GROUPS])}{more}"
 
 
 def to_csv(chosen: Iterable[Checkpoint], *, with_group: bool) -> str:
-    """Write the rows that ``kafka-consumer-groups --reset-offsets --from-file`` reads.
+    """Return the rows that ``kafka-consumer-groups --reset-offsets --from-file`` reads.
 
-    ``[group,]topic,partition,offset`` without a header line (tools' CsvUtils), the offset being
-    the one on the target.
+    Columns are ``[group,]topic,partition,offset`` without a header line (tools' CsvUtils). The
+    offset is the one on the target.
     """
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")

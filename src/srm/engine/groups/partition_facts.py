@@ -1,8 +1,8 @@
-"""Fetch and put together what :mod:`srm.domain.groups.translation` decides on.
+"""Facts that :mod:`srm.domain.groups.translation` decides on, read in a safe order.
 
-Read commits first, then where the logs start, then the maps, then where the logs end: what is
-written in between then counts as not copied yet, never the other way round. Starts are read before
-the maps because maps are read around them; they may grow at any moment, after the look too.
+The order is commits, log start offsets, maps, log end offsets. Records written in between then
+count as not copied yet, never as copied. Maps are loaded around the log start offsets, so those are
+read first; they may grow at any time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Starts = Mapping[TopicPartition, int]
 
 
 def starts_of(cluster: Cluster, partitions: Collection[TopicPartition]) -> Starts:
-    """Return the first offsets that the logs hold of the partitions that exist.
+    """Return the log start offsets of the existing partitions.
 
     Raises:
         SrmError: the cluster does not answer.
@@ -33,7 +33,7 @@ def starts_of(cluster: Cluster, partitions: Collection[TopicPartition]) -> Start
 def logs_of(
     cluster: Cluster, partitions: Collection[TopicPartition], known: Starts | None = None
 ) -> dict[TopicPartition, LogRange]:
-    """Return the logs of the partitions that exist, as far as their starts are known beforehand.
+    """Return the log ranges of the existing partitions; with ``known``, only of those in it.
 
     Raises:
         SrmError: the cluster does not answer.
@@ -42,7 +42,7 @@ def logs_of(
         return {}
     starts = starts_of(cluster, partitions) if known is None else known
     ends = cluster.high_watermarks(partitions)
-    # Asked last: what a plain producer writes meanwhile must not look like an open transaction.
+    # Read last: records that a plain producer adds must not look like an open transaction.
     stable = cluster.log_ends(partitions)
     return {
         p: LogRange(start, min(stable[p], ends[p]), ends[p])
@@ -52,7 +52,7 @@ def logs_of(
 
 
 class WantedMaps:
-    """Collects what will be translated, by the partition that the map is of."""
+    """Collects the offsets to translate, by source partition of the map."""
 
     def __init__(self) -> None:
         self._found: dict[TopicPartition, Wanted] = {}
@@ -65,14 +65,14 @@ class WantedMaps:
         offsets: Iterable[int | None],
         also: Iterable[int | None] = (),
     ) -> None:
-        """Add a partition and its counterpart, each with the starts of its cluster's logs.
+        """Add a partition and its counterpart, each with the log starts of its cluster.
 
         Args:
-            direction: of the translation.
-            upstream: the partition that is committed in.
+            direction: direction of the translation.
+            upstream: the partition with the commits.
             downstream: its counterpart.
-            offsets: to be translated.
-            also: offsets of the counterpart to count from or to.
+            offsets: offsets to translate.
+            also: offsets of the counterpart that bound counts of records.
         """
         original = upstream[0] if direction == "forward" else downstream[0]
         wanted = wanted_of(
@@ -83,13 +83,13 @@ class WantedMaps:
         self._found[original] = self._found.get(original, Wanted()) | wanted
 
     def load(self, reader: MapReader) -> FlowMaps:
-        """Load the maps; nothing is asked where nothing is wanted."""
+        """Load the maps; without offsets to translate, send no request."""
         topics = {partition.topic for partition in self._found}
         return reader.load(topics, self._found) if topics else FlowMaps({})
 
 
 def losses_of(maps: FlowMaps, original: TopicPartition) -> Losses:
-    """Return what the copy of a partition has noted as lost."""
+    """Return the losses that the copy of a partition has noted."""
     return Losses.of(maps.notes.get(original, ()), (maps.statuses or {}).get(original))
 
 
@@ -101,15 +101,15 @@ def partition_facts(
     target: str,
     transactions: tuple[OpenTransaction, ...] = (),
 ) -> PartitionFacts:
-    """Put together what is known of one partition.
+    """Assemble the facts about one partition.
 
     Args:
-        maps: of the flow that copies the partition; in reverse, that of the opposite flow.
-        direction: of the translation.
-        upstream: the partition that is committed in, and the logs of its cluster.
+        maps: maps of the flow that copies the partition; in reverse, of the opposite flow.
+        direction: direction of the translation.
+        upstream: the partition with the commits, and the logs of its cluster.
         downstream: its counterpart, and the logs of that cluster.
         target: alias of the counterpart's cluster.
-        transactions: open ones in ``upstream``.
+        transactions: open transactions in ``upstream``.
     """
     original = upstream[0] if direction == "forward" else downstream[0]
     return PartitionFacts(

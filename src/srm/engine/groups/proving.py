@@ -1,8 +1,8 @@
-"""Read the records that prove translations, and keep what was proven of a flow.
+"""Proof of translations by records, and storage of a flow's last proof.
 
-A bounded number of requests in all: the next record on both sides of each place, the copy's before
-the original's, so that what arrives in between is missing from the copy and not the other way
-round. What that leaves open is looked at once more, with the pairs that the map names.
+It sends a bounded number of requests. They read the next record on both sides of each place, the
+copy's before the original's. New records are then missing from the copy, never from the original.
+Undecided places are checked again, with the pairs of offsets in the map.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ Records = Mapping[Place, ComparedRecord | None]
 
 
 def prove(context: FlowContext, claims: Iterable[TranslationClaim]) -> dict[Key, Verdict]:
-    """Judge translations by the records on both sides, each different one once.
+    """Prove translations by the records on both sides; equal claims are proven once.
 
-    A cluster that does not let itself be read leaves its claims unproven.
+    Claims on a cluster that cannot be read stay unproven.
     """
     by_direction = defaultdict[Direction, dict[Key, TranslationClaim]](dict)
     for claim in claims:
@@ -63,7 +63,7 @@ def _prove(
     if direction == "forward":
         sides = _Sides(context.config, context.source, context.target, committed)
         return sides.judge(claims)
-    # How the opposite flow reads is not known here: one that copies what was aborted has it.
+    # The isolation level of the opposite flow is unknown here; it may copy aborted records.
     verdicts = _Sides(context.config, context.target, context.source, committed=True).judge(claims)
     doubtful = {key: claims[key] for key, found in verdicts.items() if found.state == "disproved"}
     if doubtful:
@@ -75,7 +75,7 @@ def _prove(
 
 @dataclass(frozen=True)
 class _Sides:
-    """The clusters of the originals and of their copies, and how originals are read."""
+    """The clusters of originals and copies, and the isolation level for originals."""
 
     config: FlowConfig
     originals: Cluster
@@ -92,7 +92,7 @@ class _Sides:
         for key, claim in claims.items():
             if claim.copy not in copies or claim.original not in originals:
                 missing = claim.copy if claim.copy not in copies else claim.original
-                why = f"nothing can be read at {missing[1]} of {missing[0]}"
+                why = f"no record can be read at {missing[1]} of {missing[0]}"
                 verdicts[key] = Verdict("unproven", why)
                 continue
             records = originals[claim.original], copies[claim.copy]
@@ -108,7 +108,7 @@ class _Sides:
             Key, tuple[TranslationClaim, ComparedRecord | None, ComparedRecord | None]
         ],
     ) -> dict[Key, Verdict]:
-        """Look at the pairs around the places; the copies first, as before."""
+        """Check the pairs around the places, again copies first."""
         wanted_originals, wanted_copies = set[Place](), set[Place]()
         for claim, original, copy in unclear.values():
             left, right = wanted_records(claim, original, copy)
@@ -137,7 +137,7 @@ class _Sides:
     def _circumstances(
         self, claims: Collection[TranslationClaim]
     ) -> Callable[[TranslationClaim], Circumstances]:
-        """Read what may explain a difference; after the records, so that it covers them."""
+        """Read facts that may explain a difference; after the records, so that they cover them."""
         originals = {claim.original[0] for claim in claims}
         copies = {claim.copy[0] for claim in claims}
         starts, there = self.originals.log_starts(originals), self.copies.log_starts(copies)
@@ -171,7 +171,7 @@ def _compacted_topics(cluster: Cluster, partitions: Collection[TopicPartition]) 
 
 
 def _left_out(config: FlowConfig) -> Callable[[ComparedRecord], bool]:
-    """Say which records a flow does not copy by its settings, as far as their headers show."""
+    """Return a filter for records that the flow's settings exclude by headers."""
     settings = config.records
     patterns = [re.compile(pattern) for pattern in settings.exclude_headers]
 
@@ -186,7 +186,7 @@ def _left_out(config: FlowConfig) -> Callable[[ComparedRecord], bool]:
 
 
 def read_proof(target: Cluster, flow: Flow) -> FlowProof | None:
-    """Return what was last proven of a flow; None where nothing was, or it is damaged.
+    """Return the last proof of a flow; None if it is missing or damaged.
 
     Raises:
         SrmError: the target does not answer.
@@ -197,7 +197,7 @@ def read_proof(target: Cluster, flow: Flow) -> FlowProof | None:
     try:
         proof = FlowProof.decode(row.value)
     except IntegrityError as error:
-        log.error("%s; it is passed over", error)  # noqa: TRY400 -- one line
+        log.error("%s; skipped", error)  # noqa: TRY400 -- one line
         return None
     if not row.by_broker:
         return proof
@@ -205,9 +205,9 @@ def read_proof(target: Cluster, flow: Flow) -> FlowProof | None:
 
 
 def keep_proof(context: FlowContext, proof: FlowProof) -> None:
-    """Keep what was proven; a target that does not take it is no reason to stop.
+    """Store a proof; a failed write is logged and not raised.
 
-    The checkpoints are written by then, and the next emission proves again.
+    The checkpoints are already written, and the next emission proves again.
     """
     config, target = context.config, context.target
     try:
@@ -219,4 +219,4 @@ def keep_proof(context: FlowContext, proof: FlowProof) -> None:
         record = {FlowProof.key(config.flow): proof.value()}
         target.compacted_topic(internal_topics.MOVES).write(record)
     except SrmError as error:
-        log.warning("%s: what was proven is not kept: %s", config.flow, error)
+        log.warning("%s: cannot store the proof: %s", config.flow, error)

@@ -1,4 +1,4 @@
-"""Answer one question: where an offset continues on the other cluster."""
+"""Translation of one offset to the other cluster."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from srm.errors import UnavailableError, UsageError
 
 @dataclass(frozen=True, slots=True)
 class TranslatedOffset:
-    """One offset and its counterpart; both are "next to read".
+    """One offset and its counterpart; both are offsets of the next record to read.
 
     Attributes:
         cluster: alias of the cluster that ``partition`` and ``offset`` belong to.
         to_cluster: alias of the other cluster; ``to_offset`` is None unless translated.
-        remaining: offsets that the map does not reach yet.
-        skipped: records that a group there would not find on ``to_cluster``.
-        reason: for people, empty when translated without remarks.
+        remaining: number of offsets that the map does not cover yet.
+        skipped: number of unread records that ``to_cluster`` does not have.
+        reason: explanation for display, empty when translated without remarks.
     """
 
     flow: Flow
@@ -49,18 +49,17 @@ def translate(
 ) -> TranslatedOffset:
     """Translate an offset of a flow's topic exactly.
 
-    Forward, the partition is one of the flow's source: ``Payments`` of P gives ``P.Payments`` of B.
-    With ``reverse`` the map of the same flow is read backwards: an offset in ``P.Payments`` on B
-    gives one in ``Payments`` on P. The replica may be given by either name. A replica of the
-    flow's target (``B.Payments`` on P, for P->B) is translated through the opposite flow's map, as
-    the flow's reverse checkpoints are.
+    Forward, the partition is on the flow's source: ``Payments`` on P gives ``P.Payments`` on B.
+    With ``reverse`` the same map is read backwards: ``P.Payments`` on B gives ``Payments`` on P.
+    Either name of the replica is accepted. A replica of the flow's target (``B.Payments`` on P, for
+    P->B) uses the opposite flow's map, as the flow's reverse checkpoints do.
 
     Raises:
         UsageError: the offset or partition is negative.
         UnavailableError: the cluster that holds the map does not answer.
     """
     if offset < 0 or partition.partition < 0:
-        raise UsageError(f"offset {offset} in partition {partition.partition}: give numbers from 0")
+        raise UsageError(f"negative offset {offset} or partition {partition.partition}; use 0 up")
     if reverse:
         return _backward(context, partition, offset)
     remote = context.config.policy.format_remote_topic(context.config.flow.source, partition.topic)
@@ -117,7 +116,7 @@ def _answer(
 
 
 def _starts(cluster: Cluster, partition: TopicPartition) -> tuple[Starts, str]:
-    """Return where a partition's log starts; a cluster that is away is no obstacle."""
+    """Return the log start of a partition, or a remark if its cluster is unavailable."""
     try:
         return starts_of(cluster, [partition]), ""
     except UnavailableError as error:
@@ -127,7 +126,7 @@ def _starts(cluster: Cluster, partition: TopicPartition) -> tuple[Starts, str]:
 def _logs(
     cluster: Cluster, partition: TopicPartition, starts: Starts, unseen: str
 ) -> tuple[Logs, str]:
-    """Look at a partition's log, unless its cluster is away, which is mentioned."""
+    """Return the log range of a partition, or a remark if its cluster is unavailable."""
     if unseen:
         return {partition: UNKNOWN_LOG}, unseen
     try:
