@@ -1,13 +1,13 @@
-"""From the records of a flow's state topics to its offset maps: pure, no I/O.
+"""Assembly of offset maps from the records of a flow's state topics: pure, no I/O.
 
-What makes a map wrong without looking wrong, and what is done about it here:
+Records that would silently make a map wrong, and their treatment:
 
-- blocks of a topic that was deleted and created again, on either side: they carry both topic ids,
-  only those of the current topics count;
-- a position from before either topic was created again: it carries both topic ids, too;
-- a block that is missing or cannot be read: a hole in the middle would translate to a later record,
-  so the whole partition is left out and reported;
-- blocks that were cut off, or that a stopped owner has left: no block of the map leads to them.
+- blocks of a topic that was recreated on either side: they carry both topic ids, and only those of
+  the current topics count;
+- a position from before either topic was recreated: it carries both topic ids, too;
+- a missing or damaged block: a hole would translate to a later record, so the whole partition is
+  omitted and reported;
+- blocks that were truncated, or left by a stopped owner: no block of the map leads to them.
 """
 
 from __future__ import annotations
@@ -38,11 +38,10 @@ def newest_topic_ids(
     blocks: Mapping[bytes, bytes],
     target_ids: Collection[str],
 ) -> dict[str, str]:
-    """Return the id under which each source topic was last copied.
+    """Return the topic id of each source topic in its last copy, for an unavailable source.
 
-    For when the source does not answer. The newest assignment knows; else (a paused flow has none)
-    of the ids that were copied into a current target topic the one with the highest target offset
-    is the newest, because that log only grows.
+    The newest assignment has the id. A paused flow has no assignments; then the id with the highest
+    offset in a current target topic is the newest, because that log only grows.
     """
     ids: dict[str, str] = {}
     highest: dict[str, int] = {}
@@ -73,7 +72,7 @@ def newest_topic_ids(
 def _copied_topics(
     state: ReplicationState, target_ids: Collection[str]
 ) -> Iterator[tuple[str, str, int]]:
-    """Yield name, id, and how far each topic is copied that the driver has noted as such."""
+    """Yield name, id and copied target offset of each topic that the driver has noted."""
     reached: dict[tuple[str, str], int] = {}
     for (topic_id, _, target_id), entries in positions_by_copy(state.reports).items():
         ends = [entry.position.target_next for entry in entries]
@@ -103,12 +102,12 @@ def assemble(
     state: ReplicationState,
     records: Mapping[bytes, Placed],
 ) -> FlowMaps:
-    """Build the whole maps of the given source topics from all records.
+    """Build the complete maps of the given source topics from all records.
 
     Args:
         topic_ids: id of each source topic by its name.
         target_ids: ids of all topics that exist on the target.
-        state: what the slots and the driver reported, read before the records.
+        state: reports of slots and driver, read before the records.
         records: newest records of the offset map topic, by key.
     """
     copies = newest_copies(topic_ids, target_ids, state)
@@ -123,9 +122,9 @@ def flow_maps(
     errors: Mapping[TopicPartition, str],
     gaps: Mapping[TopicPartition, str] = MappingProxyType({}),
 ) -> FlowMaps:
-    """Put maps together with what the slots have reported and noted."""
+    """Combine maps with the reports and notes of slots."""
     for partition, reason in sorted({**errors, **gaps}.items()):
-        _logger.warning("the offset map of %s is not usable: %s", partition, reason)
+        _logger.warning("offset map of %s is not usable: %s", partition, reason)
     told, noted = state.statuses_of(topic_ids), state.notes_of(topic_ids)
     return FlowMaps(maps, state.reports, told, errors, noted, gaps)
 
@@ -136,7 +135,7 @@ def maps_of_records(
     copies: Mapping[TopicPartition, PartitionPosition],
     records: Mapping[bytes, Placed],
 ) -> tuple[dict[TopicPartition, OffsetMap], dict[TopicPartition, str]]:
-    """Build whole maps from all their records; return them, and why others cannot be built.
+    """Build complete maps from all their records; return them, and errors of other maps.
 
     Args:
         topic_ids: id of each source topic by its name.
@@ -167,10 +166,10 @@ def maps_of_records(
 
 
 def _whole_map(table: MapTable, entry: PartitionPosition | None) -> OffsetMap:
-    """Put a map together as its next owner will, which tells what is none of it.
+    """Build a map as its next owner will, which excludes foreign blocks.
 
     Raises:
-        IntegrityError: something of it is missing, or cannot be read.
+        IntegrityError: a block is missing or damaged.
     """
     end = entry.map_end if entry else None
     found = rebuild(table, end)
@@ -178,8 +177,8 @@ def _whole_map(table: MapTable, entry: PartitionPosition | None) -> OffsetMap:
         raise IntegrityError(table.reasons[0])
     if found.missing is not None:
         raise IntegrityError(
-            f"the block from target offset {found.missing.target_start} on is missing; it is "
-            "found again in the logs when the partition is claimed: restart the replicator"
+            f"the block from target offset {found.missing.target_start} on is missing; restart "
+            "the replicator, which finds it in the logs when it claims the partition"
         )
     position = entry.position if entry else None
     blocks = blocks_of(table, found.tree)
@@ -192,7 +191,7 @@ def _whole_map(table: MapTable, entry: PartitionPosition | None) -> OffsetMap:
 
 
 def _newest_target(records: Mapping[bytes, Placed], target_ids: Collection[str]) -> str:
-    """Return the id of the target topic that the newest block of an unreported copy is of."""
+    """Return the target topic id of the newest block, for a copy without a report."""
     found = ""
     for key, record in sorted(records.items(), key=lambda item: item[1].place):
         if is_index_key(key):
@@ -204,11 +203,11 @@ def _newest_target(records: Mapping[bytes, Placed], target_ids: Collection[str])
 
 
 def owner_of(key: bytes) -> PartitionId | None:
-    """Return the partition that a record is of, from its key; None for those of others."""
+    """Return the partition of a record by its key; None for records of other writers."""
     try:
         found = decode_index_key(key) if is_index_key(key) else decode_block_key(key)
     except IntegrityError as error:
-        # A record that srm did not write says nothing about any partition.
-        _logger.warning("record in the offset map topic is not srm's: %s", error)
+        # A record that srm did not write does not belong to a partition.
+        _logger.warning("skipped a record of another writer in the offset map topic: %s", error)
         return None
     return found.topic_id, found.partition

@@ -1,4 +1,4 @@
-"""Records of the offset map topic by their places, kept between looks."""
+"""Cache of records of the offset map topic by place."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from srm.domain.offset_map.map_rows import Need
 from srm.engine.ports import CompactedTopic
 
 _KEPT_BYTES: Final = 32 << 20
-_ROW_BYTES: Final = 300  # what Python adds to the bytes of a row
+_ROW_BYTES: Final = 300  # overhead of Python per row
 _Row = tuple[bytes, bytes]
 
 
 class MapPlaces:
-    """Reads what is needed of a map topic.
+    """Reads and caches needed records of a map topic.
 
-    What stands at a place never changes, it can only go; so what was read once is kept, up to a
-    bounded size, and a newer version of a record is at another place.
+    A record at a place never changes, it can only be deleted; a newer version has another place. So
+    records are cached, up to a bounded size.
 
     Args:
-        partition: gives access to one partition of the topic.
-        kept_bytes: size of what is kept.
+        partition: returns one partition of the topic.
+        kept_bytes: size of the cache.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class MapPlaces:
         self._rows: OrderedDict[tuple[int, Need], _Row] = OrderedDict()
 
     def read(self, number: int, needs: Collection[Need]) -> dict[Need, _Row]:
-        """Return what stands where it is said to in a partition; the rest is left out."""
+        """Return the needed records of a partition; records that are not in place are omitted."""
         found: dict[Need, _Row] = {}
         for need in needs:
             row = self._rows.get((number, need))
@@ -54,9 +54,9 @@ class MapPlaces:
         return found
 
     def search(self, number: int, needs: Collection[Need]) -> dict[Need, _Row]:
-        """Look for records of which the places are stale; one is needed by its whole key.
+        """Return records with stale places, by their complete keys.
 
-        The whole partition is read for it, and nothing else of it is kept.
+        The whole partition is read; other records are not cached.
         """
         wanted = {need.prefix: need for need in needs}
         latest: dict[bytes, bytes | None] = {}
@@ -69,7 +69,7 @@ class MapPlaces:
         return {wanted[key]: (key, value) for key, value in latest.items() if value is not None}
 
     def records(self, number: int, chosen: Callable[[bytes], bool]) -> dict[bytes, Placed]:
-        """Return the newest records of all keys of a partition that are chosen."""
+        """Return the newest records of the chosen keys of a partition."""
         newest: dict[bytes, Placed] = {}
 
         def visit(place: int, key: bytes, value: bytes | None) -> None:

@@ -1,4 +1,4 @@
-"""Reads the offset maps of a flow from its target."""
+"""Reader of a flow's offset maps on its target."""
 
 from __future__ import annotations
 
@@ -47,13 +47,12 @@ _logger = logging.getLogger(__name__)
 class KafkaMapReader:
     """Loads offset maps (implements the engine's MapReader); works over any Cluster.
 
-    Keep one for as long as you look: what it has read of the map topic it does not read again.
-    For one thread.
+    Keep one instance, as it caches records of the map topic. Not thread-safe.
 
     Args:
         cluster_with_records: the flow's target, which holds the state topics.
-        source_cluster: the flow's source; if it does not answer, the topics are those that were
-            copied last.
+        source_cluster: the flow's source; while it does not answer, the last copied topics are
+            used.
         flow: the flow.
     """
 
@@ -67,7 +66,7 @@ class KafkaMapReader:
         self._begin_anew()
 
     def load(self, topics: Collection[str], wanted: WantedOffsets | None = None) -> FlowMaps:
-        """Load the maps of the given source topics, as they are now on both sides."""
+        """Load the maps of the given source topics, by the current topics on both sides."""
         names = frozenset(topics)
         source = self._source_topics()
         on_target = self._target.topics()
@@ -76,7 +75,7 @@ class KafkaMapReader:
         if map_topic is None or map_topic.topic_id != self._topic_id:
             self._topic_id = map_topic.topic_id if map_topic else ""
             self._begin_anew()
-        # The state comes first: a position never speaks of runs that the blocks do not have yet.
+        # The state is read first, so a position never names runs that the blocks do not have yet.
         state = self._state()
         ids = self._topic_ids(names, source, state, target_ids)
         look = _Look(source, names, wanted, _bounds_of_losses(ids, state))
@@ -84,7 +83,7 @@ class KafkaMapReader:
         look.choose_unreported(copies)
         stale = self._look(look, copies, search=False)
         if stale:
-            # Most likely written again since that report, and the log was cleaned: look once more.
+            # Probably rewritten since that report, and the log was cleaned: read again.
             state = self._state()
             copies = newest_copies(ids, target_ids, state)
             look.whole |= stale - copies.keys()
@@ -103,7 +102,7 @@ class KafkaMapReader:
     def _source_topics(self) -> Mapping[str, TopicDescription] | None:
         """Describe the source's topics; None while it does not answer.
 
-        A cluster that is down costs the whole time limit of the call, so it is not asked each time.
+        A call to a cluster that is down takes the whole time limit, so retries are rare.
         """
         if time.monotonic() < self._source_asked_again_at:
             return None
@@ -111,7 +110,7 @@ class KafkaMapReader:
             return self._source.topics()
         except UnavailableError as error:
             _logger.log(
-                loudness(error), "maps of %s are read without their source: %s", self._flow, error
+                loudness(error), "reading maps of %s without the source: %s", self._flow, error
             )
             self._source_asked_again_at = time.monotonic() + _SOURCE_RETRY_S
             return None
@@ -128,7 +127,7 @@ class KafkaMapReader:
         blocks: dict[bytes, bytes] = {}
         known = {entry.topic for _, entry in state.newest_assignments().values()}
         if names - known - {topic.topic for topic in state.copied}:
-            for number in range(MAP_PARTITIONS):  # only blocks name a topic that nobody copies now
+            for number in range(MAP_PARTITIONS):  # only blocks name a topic without an assignment
                 found = self._places.records(number, lambda key: owner_of(key) is not None)
                 blocks |= {key: record.value for key, record in found.items()}
         return newest_topic_ids(names, state, blocks, target_ids)
@@ -142,9 +141,9 @@ class KafkaMapReader:
     def _look(
         self, look: _Look, copies: Mapping[TopicPartition, PartitionPosition], *, search: bool
     ) -> set[TopicPartition]:
-        """Load what the newest reports reach; return the partitions with places that are stale.
+        """Load maps by the newest reports; return the partitions with stale places.
 
-        With ``search`` what is not in its place is looked for, and if it is nowhere, it is lost.
+        With ``search`` records that are not in place are searched; missing ones are lost.
         """
         waiting: dict[TopicPartition, tuple[Steps, list[Need]]] = {}
         for partition, entry in look.choose(copies):
@@ -177,7 +176,7 @@ class KafkaMapReader:
     def _answers(
         self, waiting: Mapping[TopicPartition, tuple[Steps, list[Need]]], *, search: bool
     ) -> dict[Need, tuple[bytes, bytes]]:
-        """Read what all of them need next, of each partition of the map topic together."""
+        """Read the next records of all maps, with one read per partition of the map topic."""
         needs: dict[int, list[Need]] = defaultdict(list)
         for partition, (_, wanted) in waiting.items():
             needs[map_partition(*partition)] += wanted
@@ -206,7 +205,7 @@ class KafkaMapReader:
     # ----- by reading everything
 
     def _records(self, look: _Look, ids: Mapping[str, str]) -> dict[bytes, Placed]:
-        """Read all records of partitions of which no report leads to what is wanted."""
+        """Read all records of partitions whose reports do not lead to the wanted blocks."""
         names = {topic_id: name for name, topic_id in ids.items()}
 
         def chosen(key: bytes) -> bool:
@@ -232,14 +231,14 @@ def _bounds_of_losses(ids: Mapping[str, str], state: ReplicationState) -> Wanted
 
 @dataclass(frozen=True)
 class _Kept:
-    """A map as it was loaded, and from what."""
+    """A loaded map, and its input."""
 
     entry: PartitionPosition
     wanted: Wanted
     found: LoadedMap
 
     def answers(self, entry: PartitionPosition, wanted: Wanted) -> bool:
-        """Whether loading it again would find nothing else."""
+        """Return whether another load would return the same map."""
         return (
             entry.copy_id == self.entry.copy_id
             and entry.map_end == self.entry.map_end
@@ -250,9 +249,9 @@ class _Kept:
 
 @dataclass
 class _Look:
-    """What one call has found so far; ``whole`` are partitions of which all blocks are read.
+    """State of one call; ``whole`` are the partitions to read with all blocks.
 
-    ``losses`` are the bounds of what slots have noted as lost: whoever translates counts there.
+    ``losses`` are the bounds of losses that slots have noted; translations count records there.
     """
 
     source: Mapping[str, TopicDescription] | None
@@ -265,7 +264,7 @@ class _Look:
     whole: set[TopicPartition] = field(default_factory=set)
 
     def wanted_of(self, partition: TopicPartition) -> Wanted:
-        """Return what is wanted of a partition."""
+        """Return the wanted offsets of a partition."""
         if self.wanted is None:
             return ALL_RUNS
         return self.wanted[partition] | self.losses.get(partition, Wanted())
@@ -273,7 +272,7 @@ class _Look:
     def choose(
         self, copies: Mapping[TopicPartition, PartitionPosition]
     ) -> Iterator[tuple[TopicPartition, PartitionPosition]]:
-        """Yield the partitions whose maps their reports lead to; settle those without."""
+        """Yield the partitions whose reports lead to their maps; settle the others."""
         for partition, entry in copies.items():
             if self.wanted is not None and partition not in self.wanted:
                 self.maps[partition] = unread(entry.position)
@@ -285,27 +284,27 @@ class _Look:
                 yield partition, entry
 
     def choose_unreported(self, copies: Collection[TopicPartition]) -> None:
-        """Settle the partitions that nobody reports."""
+        """Settle the partitions without a report."""
         unreported = self._partitions() - set(copies)
         self.whole |= unreported if self.wanted is None else unreported & self.wanted.keys()
 
     def take(self, partition: TopicPartition, found: LoadedMap) -> None:
-        """Take over a map."""
+        """Store a loaded map."""
         self.maps[partition] = found.offset_map
         if found.gap:
             self.gaps[partition] = found.gap
 
     def is_whole(self, partition: TopicPartition) -> bool:
-        """Whether all blocks of a partition are wanted.
+        """Return whether to read all blocks of a partition.
 
-        Without the source it is not known which partitions there are.
+        Without the source the set of partitions is unknown.
         """
         known = self.maps.keys() | self.errors.keys()
         asked = self.wanted is None or partition in self.wanted
         return partition in self.whole or (self.source is None and asked and partition not in known)
 
     def map_partitions(self) -> set[int]:
-        """Return the partitions of the map topic that have to be read from beginning to end."""
+        """Return the partitions of the map topic to read completely."""
         if self.source is None and self.wanted is None:
             return set(range(MAP_PARTITIONS))
         return {map_partition(*partition) for partition in self.whole}

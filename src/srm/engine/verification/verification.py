@@ -1,6 +1,6 @@
-"""Planning a verification of a flow, and the table of its latest results.
+"""Plan of a verification of a flow, and the table of its latest results.
 
-What an earlier verification has proven is not planned again, as far as it still counts
+Ranges that an earlier verification has proven are not planned again while the proof is valid
 (:mod:`srm.domain.verification.proven`).
 """
 
@@ -37,14 +37,14 @@ _FAR: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class VerificationRequest:
-    """What to verify.
+    """Scope of a verification.
 
     Attributes:
-        topics: source topics; none: all that the flow selects.
-        max_records: only the newest copied records of each partition; None: all of them.
-        range_records: how many of them are compared in one piece.
-        full: what was proven before is compared again, too.
-        by_records: ordinary consumers read everything, however much longer that takes.
+        topics: source topics; empty for all that the flow selects.
+        max_records: number of newest copied records per partition; None for all.
+        range_records: number of records per range.
+        full: compare proven ranges again, too.
+        by_records: read all records with ordinary consumers, which takes longer.
     """
 
     topics: tuple[str, ...] = ()
@@ -56,10 +56,10 @@ class VerificationRequest:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """What is verified of one partition, and what of that is proven already.
+    """Ranges to verify of one partition, and ranges already proven.
 
-    ``proven`` are the stretches that still count. ``ranges`` are to be compared. ``former`` is the
-    latest result of the past, None without one.
+    ``proven`` are the valid proofs, ``ranges`` the ranges to compare. ``former`` is the last result
+    or None.
     """
 
     whole: RangePlan
@@ -69,7 +69,7 @@ class PartitionPlan:
 
     @property
     def earlier_records(self) -> int:
-        """Copied records that are verified, but were proven before."""
+        """Number of copied records in scope that were proven before."""
         start, end = self.whole.source_start, self.whole.source_end
         spans = ((max(start, s.source_start), min(end, s.source_end)) for s in self.proven)
         return sum(clip(self.whole.runs, *span).records for span in spans)
@@ -77,7 +77,7 @@ class PartitionPlan:
 
 @dataclass(frozen=True, slots=True)
 class VerificationPlan:
-    """What will be compared, per partition, and what cannot be, with the reason."""
+    """Ranges to compare by partition, and partitions that cannot be compared, with reasons."""
 
     flow: Flow
     time_ms: int
@@ -86,13 +86,13 @@ class VerificationPlan:
 
     @property
     def ranges(self) -> tuple[RangePlan, ...]:
-        """All that is to be compared."""
+        """All ranges to compare."""
         return tuple(part for partition in self.partitions for part in partition.ranges)
 
 
 @dataclass(frozen=True)
 class _Observed:
-    """Everything read from both clusters, in the order that :func:`plan_partition` needs."""
+    """Facts read from both clusters, in the order that :func:`plan_partition` needs."""
 
     time_ms: int
     maps: FlowMaps
@@ -107,11 +107,11 @@ class _Observed:
 
 
 def plan(context: FlowContext, request: VerificationRequest | None = None) -> VerificationPlan:
-    """Plan the comparison of a flow's topics with their copies, as they are now.
+    """Plan the comparison of a flow's current topics with their copies.
 
     Raises:
-        NotFoundError: a topic was named that the flow does not copy.
-        UnavailableError, AuthorizationError: as the clusters answer.
+        NotFoundError: the flow does not copy a named topic.
+        UnavailableError, AuthorizationError: from a cluster.
     """
     request = request or VerificationRequest()
     described = context.source.topics()
@@ -140,9 +140,9 @@ def plan(context: FlowContext, request: VerificationRequest | None = None) -> Ve
 def with_proof_of(
     result: PartitionVerification, former: PartitionVerification | None
 ) -> PartitionVerification:
-    """Keep in a result what a former one has proven: whether that counts is asked when it is used.
+    """Return a result with the proofs of the former one; their validity is checked on use.
 
-    So a map that cannot be read at the moment costs nothing of it.
+    So a map that cannot be read at the moment does not lose proofs.
     """
     if former is None:
         return result
@@ -152,7 +152,7 @@ def with_proof_of(
 
 
 def _former(target: Cluster, flow: Flow) -> dict[TopicPartition, PartitionVerification]:
-    """Read the latest results; one that is damaged has proven nothing."""
+    """Return the latest results; a damaged one is skipped, so it proves nothing."""
     found = {}
     for key, value in (
         target.compacted_topic(internal_topics.verification(flow.source)).read().items()
@@ -160,7 +160,7 @@ def _former(target: Cluster, flow: Flow) -> dict[TopicPartition, PartitionVerifi
         try:
             result = PartitionVerification.decode(value)
         except IntegrityError as error:
-            _logger.warning("%s: %s; it is verified again", key.decode(errors="replace"), error)
+            _logger.warning("%s: %s; will be verified again", key.decode(errors="replace"), error)
         else:
             found[TopicPartition(result.topic, result.partition)] = result
     return found
@@ -172,7 +172,7 @@ _Former = Mapping[TopicPartition, PartitionVerification]
 def _proven(
     context: FlowContext, wholes: Collection[RangePlan], former: _Former
 ) -> dict[TopicPartition, tuple[Proven, ...]]:
-    """Return what of the former results still counts."""
+    """Return the valid proofs of the former results."""
     candidates = {
         place: (whole, known.proven)
         for whole in wholes
@@ -198,14 +198,14 @@ _Stretches = Mapping[tuple[TopicPartition, TopicPartition], Collection[Proven]]
 
 
 def not_held(context: FlowContext, stretches: _Stretches) -> set[TopicPartition]:
-    """Return the source partitions of which a log does not hold all that was read of it.
+    """Return the source partitions whose source or target log has lost proven records.
 
-    Asked once something was read, it tells of logs that were cut since what is proven was: of
-    several stretches put together only the last leader epoch is known later.
+    Call it after the reads: it finds logs truncated since the proof. Joined stretches keep only the
+    last leader epoch, so it cannot be found later.
 
     Args:
         context: the flow.
-        stretches: what is proven, by source partition and copy.
+        stretches: proven stretches by source partition and copy.
     """
     sources = {place: [s.source_mark for s in found] for (place, _), found in stretches.items()}
     targets = {copy: [s.target_mark for s in found] for (_, copy), found in stretches.items()}
@@ -217,7 +217,7 @@ def not_held(context: FlowContext, stretches: _Stretches) -> set[TopicPartition]
 def _cut(
     cluster: Cluster, marks: Mapping[TopicPartition, Collection[tuple[int, int]]]
 ) -> set[TopicPartition]:
-    """Return the partitions whose logs do not reach as far as marks say, each under its epoch."""
+    """Return the partitions whose logs end before a mark in its leader epoch."""
     left = {
         partition: sorted({epoch: reached for epoch, reached in sorted(of) if epoch >= 0}.items())
         for partition, of in marks.items()
@@ -250,13 +250,13 @@ def _plan_ranges(
 
 
 def record(context: FlowContext, results: Collection[PartitionVerification]) -> None:
-    """Store results as the latest ones; the topic must exist."""
+    """Store the latest results; the topic must exist."""
     table = context.target.compacted_topic(internal_topics.verification(context.config.flow.source))
     table.write({result.key(): result.value() for result in results})
 
 
 def latest(target: Cluster, flow: Flow) -> VerificationSummary:
-    """Read the latest result of each partition of a flow, from its target."""
+    """Return the latest result of each partition of a flow, from its target."""
     table = target.compacted_topic(internal_topics.verification(flow.source)).read()
     results = [PartitionVerification.decode(value) for value in table.values()]
     return VerificationSummary(flow, tuple(sorted(results, key=lambda r: (r.topic, r.partition))))
@@ -305,7 +305,7 @@ def _observe(
 def _decisions(
     source: Cluster, notes: Mapping[TopicPartition, Collection[PartitionNotes]]
 ) -> dict[TopicPartition, tuple[PartitionNotes, ...]]:
-    """Return decisions about ranges, but of no partition whose log has other records there now."""
+    """Return decisions about ranges, without partitions whose log was truncated there since."""
     found = {p: tuple(n for n in in_force(of) if n.left_out) for p, of in notes.items()}
     overtaken = _cut(
         source, {p: [(n.epoch, n.lost_to or 0) for n in of] for p, of in found.items()}
@@ -318,7 +318,7 @@ def _bounds(
 ) -> dict[TopicPartition, LogBounds]:
     ends = cluster.log_ends(partitions)
     starts = cluster.log_starts(partitions)
-    # A log may be trimmed between the two calls, beyond the end seen first.
+    # Between the two calls, retention may delete records beyond the first end.
     return {
         p: LogBounds(starts[p], max(starts[p], ends[p]))
         for p in partitions
@@ -333,11 +333,11 @@ def _plan_one(
     copy = TopicPartition(remote_topic, partition.partition)
     damage = observed.maps.errors.get(partition) or observed.maps.gaps.get(partition)
     if damage:
-        reason = f"the offset map cannot be used: {damage}"
+        reason = f"the offset map is not usable: {damage}"
         return PartitionVerification(*names, "failed", observed.time_ms, reason=reason)
     reason = ""
     if partition not in observed.source_logs:
-        reason = f"{partition} has gone from the source"
+        reason = f"{partition} does not exist on the source any more"
     elif copy not in observed.target_logs or copy not in observed.target_ends_before:
         reason = f"{copy} does not exist on the target: nothing is copied yet"
     if reason:
@@ -357,8 +357,8 @@ def _plan_one(
     )
     if planned is None:
         reason = (
-            "nothing that the source still holds is copied yet: is the replicator running, or has "
-            "the partition stopped (srm status)?"
+            "no record in the source log is copied yet: check with srm status whether the "
+            "replicator runs and the partition is not stopped"
         )
         return PartitionVerification(*names, "unverified", observed.time_ms, reason=reason)
     return replace(

@@ -1,7 +1,7 @@
-"""Carrying a verification out: in waves, so that what was proven is kept if it is interrupted.
+"""Verification in waves, so that an interrupted run keeps its proofs.
 
-After each wave the results of the partitions in it are stored: the final one where all ranges of a
-partition were compared, else the former one with what is proven by now.
+After each wave the results of its partitions are stored. A completely compared partition gets its
+final result, another one its former result with the new proofs.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from srm.engine.verification import verification
 from srm.engine.verification.verification import PartitionPlan, VerificationPlan
 
 _LEAST_WEIGHT: Final = 1000
-"""What a range costs at least, in records: even an empty one is a task and some requests."""
+"""Minimum cost of a range in records; even an empty one is a task with some requests."""
 _RANGES_PER_TASK: Final = 4
 MOST_AT_ONCE: Final = verification.RANGE_RECORDS
-"""What is left to one process at most, in records: what one task of Spark takes, too."""
+"""Maximum work of one process in records, equal to that of one Spark task."""
 
-_INTERRUPTED: Final = "not all of it was compared yet: srm verify goes on behind what is proven"
+_INTERRUPTED: Final = "not completely compared yet: srm verify continues after the proven ranges"
 
 
 class Comparer(Protocol):
@@ -40,16 +40,16 @@ class Comparer(Protocol):
 
     @property
     def width(self) -> int:
-        """How many ranges are compared at a time."""
+        """Number of ranges that are compared in parallel."""
         ...
 
     def __call__(self, ranges: Sequence[RangePlan]) -> Sequence[RangeResult | str]:
-        """Compare ranges; one that cannot be read gives the reason instead."""
+        """Compare ranges; return the reason for a range that cannot be read."""
         ...
 
 
 class Progress(NamedTuple):
-    """How far a verification is: records that were compared, of how many."""
+    """Progress of a verification: compared records and their total."""
 
     records: int
     of: int
@@ -57,7 +57,7 @@ class Progress(NamedTuple):
 
 @dataclass
 class _Partition:
-    """One partition: its plan, and what was found of its ranges, in order."""
+    """One partition: its plan, and the results of its ranges in order."""
 
     plan: PartitionPlan
     found: list[RangeResult | str] = field(default_factory=list)
@@ -77,7 +77,7 @@ class _Partition:
         return TopicPartition(self.plan.whole.remote_topic, self.plan.whole.partition)
 
     def stretches(self, time_ms: int) -> list[Proven]:
-        """Return all stretches that are proven by now, as they were found."""
+        """Return all stretches proven so far, in order of their proof."""
         now = [
             stretch
             for plan, result in zip(self.plan.ranges, self.found, strict=False)
@@ -87,7 +87,7 @@ class _Partition:
         return [*self.plan.proven, *now]
 
     def result(self, time_ms: int) -> PartitionVerification:
-        """Return what is to be stored."""
+        """Return the result to store."""
         whole = self.plan.whole
         return replace(
             self._result(time_ms) if self.is_complete else self._interim(time_ms),
@@ -109,7 +109,7 @@ class _Partition:
         compared = [entry for entry in self.found if isinstance(entry, RangeResult)]
         merged = merge(whole, compared, time_ms)
         if failure and merged.outcome == "different":
-            merged = replace(merged, reason=f"only a part was compared: {failure}")
+            merged = replace(merged, reason=f"compared only in part: {failure}")
         elif failure:
             names = (whole.topic, whole.partition, whole.remote_topic)
             merged = PartitionVerification(*names, "failed", time_ms, reason=failure)
@@ -126,18 +126,18 @@ def carry_out(
     comparer: Callable[[], Comparer],
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> VerificationSummary:
-    """Compare what is planned and store the result of each partition.
+    """Carry out a plan and store the result of each partition.
 
     A partition that cannot be read is reported as failed, with the reason.
 
     Args:
         context: the flow.
         planned: by :func:`srm.engine.verification.verification.plan`.
-        comparer: gives what compares; not called where nothing is to be compared.
-        progress: is told after each wave.
+        comparer: returns the comparer; not called if there is nothing to compare.
+        progress: called after each wave.
 
     Raises:
-        UnavailableError, AuthorizationError: as the clusters answer when results are stored.
+        UnavailableError, AuthorizationError: from a cluster when results are stored.
     """
     ensure_compacted(
         context.target,
@@ -157,12 +157,12 @@ def carry_out(
 def carry_out_little(
     context: FlowContext, planned: VerificationPlan, comparer: Callable[[], Comparer]
 ) -> VerificationSummary | None:
-    """Carry out what one process compares in seconds; None where it is more, and nothing is done.
+    """Carry out a plan that one process can compare in seconds; else return None and do nothing.
 
     Heartbeats alone are thousands of new records an hour.
 
     Raises:
-        UnavailableError, AuthorizationError: as the clusters answer when results are stored.
+        UnavailableError, AuthorizationError: from a cluster when results are stored.
     """
     if sum(map(_weight, planned.ranges)) > MOST_AT_ONCE:
         return None
@@ -176,7 +176,7 @@ def _compare(
     compare: Comparer,
     progress: Callable[[Progress], None],
 ) -> list[PartitionVerification]:
-    """Compare all ranges; return the results of each wave, the last ones of a partition count."""
+    """Compare all ranges; return the results of all waves, of which a partition's last counts."""
     results: list[PartitionVerification] = []
     records, total = 0, sum(_records(plan) for plan in planned.ranges)
     for wave in _waves(partitions, compare.width):
@@ -193,7 +193,7 @@ _Wave = list[tuple[_Partition, RangePlan]]
 
 
 def _waves(partitions: Collection[_Partition], width: int) -> Iterator[_Wave]:
-    """Cut the ranges of all partitions, in order, into waves that keep everybody busy."""
+    """Split the ranges of all partitions, in order, into waves that use all tasks."""
     wave: _Wave = []
     weight = 0
     for partition in partitions:
@@ -218,7 +218,7 @@ def _records(plan: RangePlan) -> int:
 def _read_stored(
     context: FlowContext, planned: VerificationPlan, touched: Collection[_Partition]
 ) -> list[PartitionVerification]:
-    """Store what is known of partitions by now, unless topics or logs are other ones by now."""
+    """Store the results of partitions; a recreated topic or truncated log makes one failed."""
     source, target = context.source.topics(), context.target.topics()
     results = []
     partitions = list({id(entry): entry for entry in touched}.values())
@@ -235,8 +235,8 @@ def _read_stored(
         if is_same and place not in lost:
             results.append(partition.result(planned.time_ms))
         else:
-            what = "lost the end of its log" if is_same else "was deleted or created again"
-            reason = f"{place} or its copy {what} meanwhile: verify again"
+            what = "lost the end of its log" if is_same else "was deleted or recreated"
+            reason = f"{place} or its copy {what} during the run: verify again"
             names = (whole.topic, whole.partition, whole.remote_topic)
             results.append(PartitionVerification(*names, "failed", planned.time_ms, reason=reason))
     verification.record(context, results)

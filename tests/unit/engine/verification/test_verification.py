@@ -143,7 +143,7 @@ def test_partitions_without_a_copy_are_unverified_with_the_reason(empty):
     (no_topic,) = verification.plan(empty.flow("P->B")).unverified
 
     assert (not_copied.outcome, no_topic.outcome) == ("unverified", "unverified")
-    assert "is the replicator running" in not_copied.reason
+    assert "whether the replicator runs" in not_copied.reason
     assert "P.Payments-0 does not exist" in no_topic.reason
 
 
