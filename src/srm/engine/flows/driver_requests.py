@@ -27,7 +27,7 @@ class DriverAnswer:
     ``asked``: the driver is alive and has not ended yet.
     ``ended``: the driver has ended cleanly.
     ``restarted``: an application has started after the request.
-    ``not-running``: no driver has sent a heartbeat.
+    ``not-running``: no driver has sent a heartbeat recently.
     ``unreachable``: the target does not answer, and no readable driver names the flow.
     """
 

@@ -141,7 +141,7 @@ def _ask_topics(context: FlowContext) -> tuple[dict[str, TopicDescription], str]
 def _read_known(
     context: FlowContext, topics: Collection[str]
 ) -> tuple[Outlook | None, dict[str, str]]:
-    """Read the input of the forecast; a failure other than unavailable is reported, not raised."""
+    """Read the input of the forecast; return errors other than UnavailableError by name."""
     try:
         return read_known(context, also=topics), {}
     except UnavailableError:

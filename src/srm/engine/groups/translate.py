@@ -59,7 +59,7 @@ def translate(
         UnavailableError: the cluster that holds the map does not answer.
     """
     if offset < 0 or partition.partition < 0:
-        raise UsageError(f"negative offset {offset} or partition {partition.partition}; use 0 up")
+        raise UsageError(f"invalid offset {offset}, partition {partition.partition}; use 0 or more")
     if reverse:
         return _backward(context, partition, offset)
     remote = context.config.policy.format_remote_topic(context.config.flow.source, partition.topic)

@@ -218,7 +218,7 @@ def _records(plan: RangePlan) -> int:
 def _read_stored(
     context: FlowContext, planned: VerificationPlan, touched: Collection[_Partition]
 ) -> list[PartitionVerification]:
-    """Store the results of partitions; a recreated topic or truncated log makes one failed."""
+    """Store the results of partitions, or failures where a topic or log has changed."""
     source, target = context.source.topics(), context.target.topics()
     results = []
     partitions = list({id(entry): entry for entry in touched}.values())

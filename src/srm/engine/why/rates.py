@@ -66,7 +66,7 @@ def is_fresh(window: Window, now_ms: int) -> bool:
 
 
 def seconds_to_go(offsets: int, rate: float | None) -> float | None:
-    """Return the approximate time to copy the offsets, at most; None without a rate."""
+    """Return the estimated seconds to copy, at most, without new records; None without a rate."""
     if not offsets:
         return 0.0
     return offsets / rate if rate else None
