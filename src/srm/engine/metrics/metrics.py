@@ -39,7 +39,7 @@ class WindowSpec:
             )
         if self.look_back_ms < self.window_ms:
             raise UsageError(
-                f"look-back of {self.look_back_ms} ms is too short; use at least {self.window_ms} ms"
+                f"look-back of {self.look_back_ms} ms too short; use at least {self.window_ms} ms"
             )
 
 
