@@ -1,1 +1,1 @@
-"""Services of other sites, and lists merged from all."""
+"""Services of other sites, and lists merged from all of them."""

@@ -1,4 +1,4 @@
-"""What a service announces of itself: where it is asked, and for which targets."""
+"""Announcement of a service: its address and the targets that it watches."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from srm.errors import ConfigError, IntegrityError
 
 _HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._\-]{0,252})")
 _ROOT_PATH: Final = re.compile(r"(/[A-Za-z0-9_~\-][A-Za-z0-9._~\-]*)*")
-_ANY: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 -- to tell them from an address
+_ANY: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 -- compared only
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceAnnouncement:
-    """Where a service is asked: ``protocol://host:port/root_path``, and what it watches.
+    """The address of a service, ``protocol://host:port/root_path``, and the targets it watches.
 
-    ``instance`` tells processes apart that announce the same address, ``time_ms`` is the epoch
-    time of this announcement by that process's clock.
+    ``instance`` distinguishes processes that announce the same address.
+    ``time_ms`` is the epoch time of this announcement by the clock of that process.
 
     Raises:
-        IntegrityError: at construction, a part cannot stand in an address, so nothing but the
-            routes of a service can be asked for with it.
+        IntegrityError: at construction, a part is not valid in an address. The check keeps
+            requests within the routes of a service.
     """
 
     protocol: Literal["http", "https"]
@@ -41,20 +41,20 @@ class ServiceAnnouncement:
 
     def __post_init__(self) -> None:
         if not (_HOST.fullmatch(self.host) or _is_ipv6(self.host)):
-            raise IntegrityError(f"{self.host[:50]!r} is no host")
+            raise IntegrityError(f"invalid host {self.host[:50]!r}; use a name or an IP address")
         if not 0 < self.port < 65_536:
-            raise IntegrityError(f"{self.port} is no port")
+            raise IntegrityError(f"invalid port {self.port}; use 1 to 65535")
         if not _ROOT_PATH.fullmatch(self.root_path) or len(self.root_path) > 200:
-            raise IntegrityError(f"{self.root_path[:50]!r} is no path before routes, as in /srm")
+            raise IntegrityError(f"invalid root path {self.root_path[:50]!r}; use for example /srm")
 
     @property
     def url(self) -> str:
-        """The address before the routes."""
+        """The address, without a route."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.protocol}://{host}:{self.port}{self.root_path}"
 
     def key(self) -> bytes:
-        """Encode the record key: one for each address, so a service that is gone leaves one."""
+        """Encode the record key, which is the URL: a stopped service leaves at most one record."""
         return self.url.encode()
 
     def value(self) -> bytes:
@@ -66,7 +66,7 @@ class ServiceAnnouncement:
         """Decode a record value.
 
         Raises:
-            IntegrityError: it is no announcement.
+            IntegrityError: the value is not an announcement.
         """
         return documents.decode(cls, "announcement", value)
 
@@ -79,7 +79,7 @@ def _is_ipv6(host: str) -> bool:
 
 
 def announced_host(settings: ServiceSettings) -> str:
-    """Return the name or address under which other services ask this one."""
+    """Return the name or address under which other services reach this one."""
     bound = socket.getfqdn() if settings.host in _ANY else settings.host
     return settings.remote.host or bound
 
@@ -87,10 +87,10 @@ def announced_host(settings: ServiceSettings) -> str:
 def own_announcement(
     settings: ServiceSettings, targets: tuple[str, ...], instance: str
 ) -> ServiceAnnouncement:
-    """Return what a service says of itself.
+    """Return the announcement of this service.
 
     Raises:
-        ConfigError: the settings do not say where it is asked.
+        ConfigError: the settings do not give a valid address.
     """
     remote = settings.remote
     is_tls = settings.access.certificate_location is not None

@@ -1,4 +1,4 @@
-"""One service answers for all: what it does not watch itself, it asks those that do."""
+"""Federation: one service answers for all and queries the others about their targets."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from srm.service.federation.remote_rows import Told
 from srm.service.views.documents import Page
 
 INTERNAL: Final = "/internal"
-"""Before the routes that services ask each other for: those answer of what is watched here only."""
+"""Prefix of the routes between services: their answers cover only the targets watched here."""
 _MARK: Final = "internal"
 _MOST: Final = 1000
 _MOST_BYTES: Final = 16 << 20
-"""Of all parts of a list of one target together; it is read while others wait for theirs."""
+"""Bytes of all parts of the list of one target; reading them delays other requests."""
 _T = TypeVar("_T")
 
 
 class Watchers(Protocol):
-    """Who is announced to watch what; :class:`srm.service.federation.peers.Neighbours` is it."""
+    """Directory of announced services, as :class:`srm.service.federation.peers.Neighbours` is."""
 
     def watchers(self, target: str) -> tuple[ServiceAnnouncement, ...]:
-        """Return the services that watch a target, the one heard of last first."""
+        """Return the services that watch a target, the most recent announcement first."""
         ...
 
     def watched_targets(self) -> tuple[str, ...]:
-        """Return the targets that some other service watches."""
+        """Return the targets that other services watch."""
         ...
 
     def error(self, target: str) -> str:
-        """Return why it is not known who watches a target, if that is so."""
+        """Return why the services of a target are unknown, if they are."""
         ...
 
 
 class Asks(Protocol):
-    """Asks one service; :class:`srm.service.federation.remote.Remote` is it."""
+    """Client of other services, as :class:`srm.service.federation.remote.Remote` is."""
 
     async def get(
         self,
@@ -56,27 +56,27 @@ class Asks(Protocol):
         headers: Mapping[str, str],
         most_bytes: int,
     ) -> Reply:
-        """Ask for a path of a target; UnavailableError where there is no answer."""
+        """Request a path of a target; raise UnavailableError without an answer."""
         ...
 
     def require_trusted(self, service: ServiceAnnouncement) -> None:
-        """Raise UnavailableError where a service may not be asked."""
+        """Raise UnavailableError if the configuration does not allow requests to a service."""
         ...
 
 
 def path_of(request: Request) -> str:
-    """Return the path of a request as every service knows it: without what stands before routes."""
+    """Return the path of a request without the root path, so that it is valid for every service."""
     path, root = str(request.scope["path"]), str(request.scope.get("root_path", "")).rstrip("/")
     return path.removeprefix(root) if path.startswith(f"{root}/") else path
 
 
 def is_internal(request: Request) -> bool:
-    """Whether another service asks: then nobody else is asked, or it would go round."""
+    """Return whether another service sent the request; to avoid a loop, it is not forwarded."""
     return getattr(request.state, _MARK, False)
 
 
 class InternalPaths:
-    """Middleware that serves every route under ``/internal``, too, and marks who asks there."""
+    """Middleware that also serves every route under ``/internal`` and marks those requests."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -94,14 +94,14 @@ class InternalPaths:
 
 
 class Federation:
-    """Asks the services that watch what this one does not.
+    """Client for all targets that this service does not watch.
 
     Args:
         here: targets that this service watches.
-        expected: targets that somebody should watch.
-        neighbours: who is announced.
-        remote: asks one of them.
-        limit_s: seconds that one of them has for an answer.
+        expected: targets that some service should watch.
+        neighbours: directory of announced services.
+        remote: client of one service.
+        limit_s: seconds that a service has for an answer.
     """
 
     def __init__(
@@ -121,12 +121,12 @@ class Federation:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The targets that others watch, or should."""
+        """The targets that other services watch or should watch."""
         found = dict.fromkeys((*self._expected, *self._neighbours.watched_targets()))
         return tuple(sorted(target for target in found if target not in self._here))
 
     def home(self, target: str) -> str:
-        """Return the address of a service that watches a target; empty where none is known."""
+        """Return the address of a service that watches a target; empty if none is known."""
         for service in self._neighbours.watchers(target):
             try:
                 self._remote.require_trusted(service)
@@ -142,10 +142,10 @@ class Federation:
         headers: Mapping[str, str],
         most_bytes: int = MOST_BYTES,
     ) -> Reply:
-        """Ask for a path, query included, those that watch a target; the first answer counts.
+        """Request a path, query included, from the services that watch a target.
 
-        Who has answered last comes first, so that one that hangs costs nobody time twice. An
-        answer has no more than ``most_bytes``.
+        The first answer of at most ``most_bytes`` counts. The service that answered last is
+        queried first, so that a service that hangs delays only one request.
 
         Raises:
             UnavailableError: none of them answers, or none is known.
@@ -175,25 +175,25 @@ class Federation:
         raise UnavailableError(f"{service.url}: {_detail(reply)}")
 
     async def forward(self, request: Request, target: str) -> Reply:
-        """Ask who watches a target what this service was asked.
+        """Forward a request to the services that watch a target.
 
         Raises:
-            UnavailableError: nobody answers.
+            UnavailableError: none of them answers.
         """
         return await self.ask(target, _path(request), request.headers)
 
     async def whoever_knows(
         self, request: Request, about: Callable[[bytes], Collection[str]]
     ) -> Reply:
-        """Ask all others what this service was asked: whoever knows it.
+        """Forward a request to all other services and return the first match.
 
         Args:
-            request: as this service was asked.
-            about: the targets that an answer is about; the service of another one does not count.
+            request: the request to this service.
+            about: returns the targets that a body describes; others may not answer it.
 
         Raises:
-            ElsewhereError: all others have answered, and do not know it either.
-            UnavailableError: somebody who might know it does not answer.
+            ElsewhereError: all other services answered, and none has it.
+            UnavailableError: a service that might have it does not answer.
         """
         path, headers = _path(request), _unconditional(request)
 
@@ -214,18 +214,17 @@ class Federation:
     async def pages(
         self, request: Request, told: Told[_T], count: int, path: str = ""
     ) -> tuple[dict[str, Page[_T]], dict[str, str]]:
-        """Ask all others for the first rows of a list.
+        """Request the first rows of a list from all other services.
 
         Args:
-            request: as this service was asked; its query but for ``offset`` and ``limit`` is
-                passed on.
-            told: what rows are asked for; those of a target count that its service may tell.
-            count: so many rows of each.
-            path: of the list, which is then asked for without a query; by default the one that
-                was asked for.
+            request: the request to this service; its query is forwarded, except ``offset`` and
+                ``limit``.
+            told: the type of row; rows that a service may not report are dropped.
+            count: number of rows per target.
+            path: path of the list, requested without a query; by default that of ``request``.
 
         Returns:
-            One page for each target, and why there is none of others.
+            One page per target, and by target the reason why its page is missing.
         """
         query = "" if path else _query(request)
         where = path or quote(path_of(request))
@@ -251,7 +250,7 @@ class Federation:
     async def lists(
         self, request: Request, told: Told[_T]
     ) -> tuple[dict[str, tuple[_T, ...]], dict[str, str]]:
-        """Ask all others what this service was asked, for whole lists; as :meth:`pages`."""
+        """Forward a request for whole lists to all other services; returns as :meth:`pages`."""
 
         async def read(target: str) -> tuple[_T, ...]:
             asked = f"{quote(path_of(request))}?{_query(request)}"
@@ -267,10 +266,10 @@ class Federation:
         return reply.body
 
     async def _each(self, read: Any) -> tuple[dict[str, Any], dict[str, str]]:
-        """Ask for all targets at the same time; nobody waits for the slowest but its own part."""
+        """Query all targets at the same time; a slow one delays only its own part."""
 
         async def in_time(target: str) -> Any:
-            # However many are asked, the last one is within one limit, and has one to answer.
+            # The last service is queried within one limit and has another one to answer.
             limit_s = 2 * self._limit_s
             try:
                 async with asyncio.timeout(limit_s):
@@ -298,7 +297,7 @@ def _path(request: Request) -> str:
 
 
 def _unconditional(request: Request) -> dict[str, str]:
-    """Return the headers of a request without If-None-Match: that is of what is made of answers."""
+    """Return the headers to forward without If-None-Match, which refers to the merged answer."""
     return {n: request.headers[n] for n in ("Authorization",) if n in request.headers}
 
 

@@ -1,4 +1,4 @@
-"""Joins a service to the others, as far as its configuration wants it."""
+"""Connection of a service to the others, as its configuration requires."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from srm.service.federation.remote import Remote
 
 @dataclass(frozen=True)
 class Joining:
-    """What announces this service and finds others, and what asks those; None: it does not."""
+    """Announcer, client and federation of this service; None for each that is off."""
 
     neighbours: Neighbours | None = None
     remote: Remote | None = None
     federation: Federation | None = None
 
     def start(self) -> None:
-        """Begin to announce and to listen; called again it changes nothing."""
+        """Begin to announce and to listen; a repeated call has no effect."""
         if self.neighbours is not None:
             self.neighbours.start()
 
     async def close(self) -> None:
-        """Take the announcement back and close all connections to others."""
+        """Withdraw the announcement and close all connections to others."""
         if self.remote is not None:
             await self.remote.close()
         if self.neighbours is not None:
@@ -36,15 +36,15 @@ class Joining:
 
 
 def join(config: Config, watched: tuple[str, ...], opener: Opener | None = None) -> Joining:
-    """Make what ``service.advertise`` and ``service.remote.querying.enabled`` ask for.
+    """Build the parts that ``service.advertise`` and ``service.remote.querying.enabled`` enable.
 
     Args:
         config: the configuration.
         watched: targets that this service watches.
-        opener: gives access to a cluster; by default the one of the configuration.
+        opener: opens a cluster; by default as configured.
 
     Raises:
-        ConfigError: the settings do not say where this service is asked, or whom it may ask.
+        ConfigError: the settings lack a valid address of this service, or the trusted services.
     """
     settings = config.service
     if not settings.remote.advertise and not settings.remote.enabled:

@@ -1,4 +1,4 @@
-"""The first of several who may know: asked one after the other, but nobody uses up the time."""
+"""Hedged requests: query several services in turn without waiting long for a slow one."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _T = TypeVar("_T")
 
 
 async def first_answer(asks: Sequence[Callable[[], Awaitable[_T]]], patience_s: float) -> _T:
-    """Ask, until one answers.
+    """Return the first answer of several services.
 
-    The next one is asked where one fails, or is not heard of in a while; those asked before may
-    still answer first. What is not needed any more is cancelled.
+    The next service is queried when one fails or does not answer in time. Earlier ones may still
+    answer first. Requests that are no longer needed are cancelled.
 
     Args:
-        asks: each asks one; it has a limit of its own.
-        patience_s: seconds until the next one is asked, too.
+        asks: each sends one request, with a time limit of its own.
+        patience_s: seconds until the next request is sent.
 
     Raises:
-        UnavailableError: none has answered; with what each of them has failed of.
+        UnavailableError: all requests failed; the message has the cause of each.
     """
     failures: list[str] = []
     pending: set[asyncio.Future[_T]] = set()

@@ -1,7 +1,7 @@
-"""Under which names the service answers.
+"""Check of the host names under which the service answers.
 
-A page elsewhere can give its own name the address of this machine (DNS rebinding): for the browser
-what it asks is of that page then, and needs nobody's leave. What the browser sends is that name.
+A foreign page can give its own name the address of this machine (DNS rebinding). Its requests then
+count as same-origin for the browser, but their Host header has the foreign name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAMED: Final = "srm.named"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Return whether only this machine can reach an address."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -34,14 +34,14 @@ def is_loopback(host: str) -> bool:
 
 
 def allowed_hosts(settings: ServiceSettings) -> tuple[str, ...]:
-    """Return the names under which a service that stands alone answers; ``*`` is any.
+    """Return the host names under which a standalone service answers; ``*`` is any.
 
-    Those of the configuration; without, any, but for a service that asks nobody who he is and that
-    this machine alone reaches. Its own names are always among them: those of this machine, its
-    address, and the name that it announces to other services.
+    These are the configured names plus its own: those of this machine, its address and the
+    announced name. Without configured names any name is allowed, unless the service has no login
+    and listens on loopback only.
 
     Raises:
-        ConfigError: a name that is configured is none.
+        ConfigError: a configured name is invalid.
     """
     given, access = settings.access.allowed_hosts, settings.access
     if not given and (access.auth != "none" or not is_loopback(settings.host)):
@@ -53,7 +53,7 @@ def allowed_hosts(settings: ServiceSettings) -> tuple[str, ...]:
 
 
 def _pattern(name: str) -> str:
-    """Return a name as it is compared: without port, ``*`` or ``*.`` at its begin at most."""
+    """Check a name: without port, and with a wildcard only as ``*`` or as ``*.`` at its start."""
     rest = name.removeprefix("*.")
     has_port = ":" in rest and not rest.endswith("]")
     if name != "*" and (not rest or "*" in rest or "/" in rest or has_port):
@@ -66,11 +66,11 @@ def _bracket(host: str) -> str:
 
 
 class AllowedHosts:
-    """ASGI middleware that refuses requests for a host under another name.
+    """ASGI middleware that refuses requests whose Host header has another name.
 
     Args:
         app: the application.
-        hosts: the names, without port; ``*.example.org``: those below it.
+        hosts: the names, without port; ``*.example.org`` includes all subdomains.
     """
 
     def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
@@ -93,10 +93,10 @@ async def _note(scope: Scope, _receive: Receive, _send: Send) -> None:
 
 
 async def _nowhere(_message: Message) -> None:
-    """Drop the plain text that Starlette would answer."""
+    """Drop the plain-text answer of Starlette."""
 
 
 def _refusal(request: Request) -> ASGIApp:
     asked = request.headers.get("Host", "no host")
-    detail = f"this service does not answer as {asked}: name it in {_KEY} if it is to"
+    detail = f"this service does not answer as {asked}; to allow it, add it to {_KEY}"
     return problem(request, 403, "Not a name of this service", detail)

@@ -1,4 +1,4 @@
-"""Lists of everything that is watched anywhere, and which targets are missing in them."""
+"""Lists merged from all services, with the targets that are missing in them."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from srm.service.views.responses import PROBLEM, answer, page, problem_of
 from srm.service.views.views import Views
 
 MISSING_HEADER: Final = "SRM-Missing"
-"""Names the targets that are missing in an answer whose shape has no room for it."""
+"""Lists the missing targets of an answer whose body has no field for them."""
 MOST_GATHERED: Final = 100_000
-"""Rows that are gathered from others; what lies behind them is asked for by target, or searched."""
+"""Limit of rows read from other services; rows after it need a filter by target or a search."""
 _API: Final = ("/v2/", "/remote-topics", "/cluster-metrics/", "/topic-metrics/")
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class Listed(Generic[_T]):
-    """How rows of several services become one list.
+    """Rules that merge the rows of several services into one list.
 
-    ``order`` is that of every part of it. Of rows with the same ``identity`` this service's own
-    and that of the service at its ``home`` come first, and of those, or else of all, the one with
-    the highest ``rank`` stays. ``whole`` is the path of a list that is always asked for as a whole:
-    several targets know of the same, so only all rows can be counted and chosen from.
+    ``order`` is the sort key of rows.
+    ``identity`` is equal for duplicates. Own rows and rows from their ``home`` target take
+    precedence; among those, or else among all, the highest ``rank`` wins.
+    ``whole`` is the path of a list that is always read completely, as targets share its rows.
     """
 
     told: Told[_T]
@@ -64,7 +64,7 @@ DRILLS: Final = Listed(
 
 
 def federation_of(request: Request) -> Federation | None:
-    """Return what asks other services; None where nobody else is to be asked."""
+    """Return the client of other services; None if only this service answers."""
     found: Federation | None = request.app.state.federation
     return None if is_internal(request) else found
 
@@ -77,19 +77,19 @@ async def everywhere(
     limit: int,
     wanted: Callable[[_T], bool] = lambda _: True,
 ) -> Page[_T]:
-    """Return a part of a list of all services: own rows, and those of others as far as needed.
+    """Return a part of a list of all services: own rows, and as many rows of others as needed.
 
     Args:
-        request: as this service was asked.
-        rows: of this service.
-        listed: how they become one list.
+        request: the request to this service.
+        rows: rows of this service.
+        listed: rules of the merge.
         offset: number of the first row.
-        limit: most rows.
-        wanted: whether a row is asked for; where the list is not a ``whole`` one, the query that
-            is passed on has to say the same.
+        limit: maximum number of rows.
+        wanted: filter of rows; unless the list is a ``whole`` one, the forwarded query has to
+            select the same rows.
 
     Raises:
-        UsageError: the part begins behind what is gathered from others.
+        UsageError: the offset exceeds the limit of rows read from other services.
     """
     own = tuple(rows)
     federation = federation_of(request)
@@ -97,7 +97,7 @@ async def everywhere(
         return page(tuple(filter(wanted, own)), offset, limit)
     if offset > MOST_GATHERED:
         raise UsageError(
-            f"offset: of lists of several services the first {MOST_GATHERED:,} rows are told; "
+            f"offset: lists of several services have only the first {MOST_GATHERED:,} rows; "
             "name a target, or search"
         )
     count = MOST_GATHERED if listed.whole else offset + limit
@@ -122,7 +122,7 @@ def _merge(own: Iterable[_T], others: Mapping[str, Page[_T]], listed: Listed[_T]
 
 
 async def all_series(request: Request, own: Iterable[MetricSeries]) -> Response:
-    """Answer with series of all services; a header names the targets that are missing."""
+    """Answer with the series of all services; a header lists the missing targets."""
     federation = federation_of(request)
     found = [*own]
     missing: dict[str, str] = {}
@@ -136,11 +136,11 @@ async def all_series(request: Request, own: Iterable[MetricSeries]) -> Response:
 
 
 async def whole_cluster(request: Request, views: Views, cluster_id: str) -> ClusterInfo:
-    """Describe a cluster with the flows out of it, too, which other services watch.
+    """Describe a cluster, including its outgoing flows, which other services watch.
 
     Raises:
-        ElsewhereError: no service that has answered knows it.
-        UnavailableError: one that may know it does not answer.
+        ElsewhereError: no service that answered has the cluster.
+        UnavailableError: a service that may have it does not answer.
     """
     federation = federation_of(request)
     if federation is None:
@@ -164,13 +164,13 @@ async def whole_cluster(request: Request, views: Views, cluster_id: str) -> Clus
 
 
 def answer_from_elsewhere(app: FastAPI) -> None:
-    """Have what this service does not watch answered by one that does."""
+    """Forward requests for targets that this service does not watch to one that does."""
 
     async def of_elsewhere(request: Request, error: Exception) -> Response:
         if not isinstance(error, ElsewhereError):
             raise error
         federation = federation_of(request)
-        if not error.target and is_internal(request):  # who asks was right to ask here
+        if not error.target and is_internal(request):  # the caller chose the right service
             return problem_of(request, NotFoundError(str(error)))
         if federation is None or request.method != "GET" or not path_of(request).startswith(_API):
             return problem_of(request, error)
@@ -179,7 +179,7 @@ def answer_from_elsewhere(app: FastAPI) -> None:
         try:
             if error.target:
                 return _passed_on(request, await federation.forward(request, error.target))
-            # What may be known to any service is a move.
+            # Without a target it is a move, which any service may have.
             return _passed_on(request, await federation.whoever_knows(request, remote_rows.ends_of))
         except SrmError as failed:
             return problem_of(request, failed)

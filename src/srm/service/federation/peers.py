@@ -1,4 +1,4 @@
-"""Services that watch other targets: found by what they announce on the clusters themselves."""
+"""Discovery of services that watch other targets, by their announcements on the clusters."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from srm.wiring import following_cluster, now_ms
 
 BEAT_S: Final = 5.0
 MISSED: Final = 4
-"""So many announcements may be missing before a service counts as gone."""
+"""Number of missing announcements after which a service counts as stopped."""
 _TIMEOUT_S: Final = 10.0
 _KEPT: Final = {"cleanup.policy": "compact,delete", "retention.ms": "86400000"}
-"""A service that died without a word is forgotten by the cluster after a day."""
+"""The record of a service that crashed expires after a day."""
 _logger = logging.getLogger(__name__)
 
 Opener = Callable[[str], AbstractContextManager[Cluster]]
@@ -33,26 +33,26 @@ Opener = Callable[[str], AbstractContextManager[Cluster]]
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """An announcement, and when it last changed: freshness by one clock, our own."""
+    """An announcement, and the time of its last change by the clock of this service."""
 
     announcement: ServiceAnnouncement
     at: float
 
 
 class Board:
-    """What is announced on one cluster, which is asked in a thread of its own.
+    """Announcements on one cluster, read in a separate thread.
 
-    Of a target only those count that announce themselves on it: who may write to one cluster
-    says nothing about others.
+    A service counts for a target only if it announces itself on that target, because the right to
+    write to one cluster gives no authority over another.
 
     Args:
         alias: the cluster.
-        own: what this service announces there; None: nothing.
-        instance: of this service, so that it does not find itself.
-        opener: gives access to the cluster.
-        replication_factor: of the topic, where it is made.
+        own: the announcement of this service; None: it announces nothing there.
+        instance: the instance of this service, so that it ignores its own record.
+        opener: opens the cluster.
+        replication_factor: of the topic, if it has to be created.
         clock: monotonic seconds.
-        now: epoch milliseconds, for what is announced.
+        now: epoch milliseconds of the announcement.
     """
 
     def __init__(
@@ -80,21 +80,21 @@ class Board:
         self.thread = threading.Thread(target=self._run, name=f"srm-board-{alias}", daemon=True)
 
     def start(self) -> None:
-        """Begin to announce and to listen; called again it changes nothing."""
+        """Begin to announce and to listen; a repeated call has no effect."""
         if self.thread.ident is None:
             self.thread.start()
 
     def end(self) -> None:
-        """Have the announcement taken back, if the cluster answers, and the thread end."""
+        """End the thread; it withdraws the announcement if the cluster answers."""
         self._closed.set()
 
     def watchers(self) -> tuple[ServiceAnnouncement, ...]:
-        """Return the services that watch this cluster, the one heard of last first."""
+        """Return the services that watch this cluster, the most recent announcement first."""
         begin = self._clock() - MISSED * BEAT_S
         return tuple(heard.announcement for heard in self._services() if heard.at >= begin)
 
     def silence(self) -> str:
-        """Say of the service that was heard of last since when it is silent; empty: of none."""
+        """Describe how long the most recent service has been silent; empty if none is known."""
         known = self._services()
         if not known:
             return ""
@@ -106,23 +106,23 @@ class Board:
         return sorted(found, key=lambda heard: -heard.at)
 
     def beat(self, cluster: Cluster) -> None:
-        """Announce this service once, and read what others announce; errors are kept."""
+        """Announce this service once and read the other announcements; errors are stored."""
         try:
             if self._own is not None:
                 self._announce(cluster, self._own)
             self._read(cluster)
             self.error = ""
-        except Exception as error:  # noqa: BLE001 -- a thread that ended would be silent for good
+        except Exception as error:  # noqa: BLE001 -- the thread must survive
             self._fail(error)
 
     def leave(self, cluster: Cluster) -> None:
-        """Take the announcement back."""
+        """Withdraw the announcement."""
         if self._own is not None and self._is_made:
             try:
                 topic = cluster.compacted_topic(internal_topics.SERVICE_HEARTBEATS)
                 topic.write({self._own.key(): None})
             except SrmError as error:
-                _logger.info("%s still lists this service for a while: %s", self.alias, error)
+                _logger.info("cannot withdraw announcement on %s: %s", self.alias, error)
 
     def _run(self) -> None:
         while not self._closed.is_set():
@@ -141,7 +141,7 @@ class Board:
 
     def _fail(self, error: Exception) -> None:
         if not self.error:
-            told = "services on %s are not known now: %s"
+            told = "cannot read the announced services on %s: %s"
             known = isinstance(error, SrmError)
             _logger.warning(told, self.alias, error, exc_info=None if known else error)
         self.error = str(error) or type(error).__name__
@@ -174,7 +174,7 @@ class Board:
         self._heard = found
 
     def _meet_twin(self, told: ServiceAnnouncement) -> None:
-        """Tell of another process with this address, unless it is what was here before."""
+        """Warn of another process with this address, unless it is the predecessor of this one."""
         self._twins += 1
         if self._twins == MISSED:
             _logger.warning(
@@ -185,14 +185,14 @@ class Board:
 
 
 class Neighbours:
-    """All services that are announced on the clusters of the configuration.
+    """All services that are announced on the configured clusters.
 
     Args:
-        config: the configuration; each cluster of it is listened on, one that does not answer
-            holds up nobody else.
-        own: what this service announces, on the targets that it names; None: nothing.
-        instance: of this service.
-        opener: gives access to a cluster; by default the one of the configuration.
+        config: the configuration; each cluster has its own thread, so that an unavailable one
+            delays no other.
+        own: the announcement of this service, for the targets that it names; None: none.
+        instance: the instance of this service.
+        opener: opens a cluster; by default as configured.
     """
 
     def __init__(
@@ -218,24 +218,24 @@ class Neighbours:
         }
 
     def start(self) -> None:
-        """Begin to announce and to listen; called again it changes nothing."""
+        """Begin to announce and to listen; a repeated call has no effect."""
         for board in self._boards.values():
             board.start()
 
     def close(self) -> None:
-        """Take the announcements back and end."""
+        """Withdraw the announcements and end the threads."""
         end_all(self._boards.values())
 
     def watchers(self, target: str) -> tuple[ServiceAnnouncement, ...]:
-        """Return the services that watch a target, the one heard of last first."""
+        """Return the services that watch a target, the most recent announcement first."""
         board = self._boards.get(target)
         return board.watchers() if board is not None else ()
 
     def watched_targets(self) -> tuple[str, ...]:
-        """Return the targets that some other service watches."""
+        """Return the targets that other services watch."""
         return tuple(alias for alias, board in self._boards.items() if board.watchers())
 
     def error(self, target: str) -> str:
-        """Return why it is not known who watches a target, if that is so."""
+        """Return why the services of a target are unknown, if they are."""
         board = self._boards.get(target)
         return "" if board is None else board.error or board.silence()

@@ -1,9 +1,8 @@
-"""Asking another service: whom, with which credentials, and for how long.
+"""Client of other services, with its trust rules, credentials and limits.
 
-Anybody who may write to a cluster's topic of announcements can name an address there. So only
-hosts that the configuration names are asked, and those that show a certificate where it names an
-authority; what is asked for is always a route under ``/internal``, no redirect is followed, and an
-answer has its limits in time and size.
+Any client with write access to the announcements topic of a cluster can name an address there.
+Requests therefore go only to configured hosts and, with a configured authority, only by HTTPS.
+They use routes under ``/internal``, follow no redirect, and limit an answer in time and size.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from srm.service.access.tls import load
 from srm.service.federation.announcements import ServiceAnnouncement
 
 TARGET_HEADER: Final = "X-SRM-Target"
-"""Of which target alone another service is to answer."""
+"""Names the only target that another service may report in its answer."""
 MOST_BYTES: Final = 64 << 20
 _REST_S: Final = 10.0
-"""One that did not answer is not waited for again at once."""
+"""Pause before a service that did not answer is queried again."""
 _ETAG: Final = re.compile(r'(W/)?"[!#-~]{0,200}"')
 _PASSED_ON: Final = ("If-None-Match",)
 _TYPES: Final = ("application/json", "application/problem+json")
@@ -38,7 +37,7 @@ _TYPES: Final = ("application/json", "application/problem+json")
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What another service has answered; ``media_type`` is empty without a body."""
+    """Answer of another service; ``media_type`` is empty without a body."""
 
     status: int
     body: bytes
@@ -47,16 +46,16 @@ class Reply:
 
 
 class Remote:
-    """Asks other services.
+    """Client of other services.
 
     Args:
-        settings: of this service.
-        transport: what carries the requests, instead of the network.
+        settings: settings of this service.
+        transport: replaces the network.
         clock: monotonic seconds.
 
     Raises:
-        ConfigError: at construction, the settings trust whoever announces something, or name files
-            that cannot be used.
+        ConfigError: at construction, the settings would trust any announcement, or name unusable
+            files.
     """
 
     def __init__(
@@ -69,8 +68,8 @@ class Remote:
         if not remote.hosts and remote.ca_location is None:
             raise ConfigError(
                 "service.remote.querying.enabled needs service.remote.hosts, or "
-                "service.remote.ssl.ca.location: whoever may write to a cluster could name any "
-                "host (docs/service.md)"
+                "service.remote.ssl.ca.location; else any client with write access to a cluster "
+                "could name any host (docs/service.md)"
             )
         self._remote = remote
         self._passes_tokens = settings.access.auth == "bearer"
@@ -94,23 +93,24 @@ class Remote:
         headers: Mapping[str, str],
         most_bytes: int = MOST_BYTES,
     ) -> Reply:
-        """Ask a service for a path, query included, of one target.
+        """Request a path, query included, of one target from a service.
 
         Args:
-            service: whom.
-            target: alias; it answers of this one alone.
-            path: as this service was asked, such as ``/v2/flows?limit=10``.
-            headers: of the request that this service was asked with.
-            most_bytes: that the body may have.
+            service: the service.
+            target: alias; the answer covers only this target.
+            path: path of the request to this service, such as ``/v2/flows?limit=10``.
+            headers: headers of the request to this service.
+            most_bytes: maximum size of the body.
 
         Raises:
-            UsageError: the path cannot be asked for at another service.
-            UnavailableError: it may not be asked, does not answer in time, or not as a service.
+            UsageError: the path cannot be requested from another service.
+            UnavailableError: the service is not trusted, does not answer in time, or its answer is
+                invalid.
         """
         self.require_trusted(service)
         url = _address(service, path)
         if (wait := self._resting.get(service.url, 0.0) - self._clock()) > 0:
-            raise UnavailableError(f"{service.url} did not answer; asked again in {wait:.0f} s")
+            raise UnavailableError(f"{service.url} did not answer; next request in {wait:.0f} s")
         limit_s = self._remote.timeout.total_seconds()
         try:
             async with asyncio.timeout(limit_s):
@@ -120,7 +120,7 @@ class Remote:
         except (httpx.HTTPError, ssl.SSLError, OSError) as error:
             why = str(error) or type(error).__name__
         except ValueError as error:
-            # It does answer, perhaps only this one who asks: others are not to miss it.
+            # It answers, perhaps for other callers: no pause, so that those still reach it.
             raise UnavailableError(f"{service.url}: {error}") from error
         else:
             self._resting.pop(service.url, None)
@@ -131,19 +131,18 @@ class Remote:
         raise UnavailableError(f"{service.url}: {why}")
 
     def require_trusted(self, service: ServiceAnnouncement) -> None:
-        """Raise where a service may not be asked.
+        """Raise if the configuration does not allow requests to a service.
 
         Raises:
-            UnavailableError: its host is not named, or it shows no certificate where authorities
-                are: an announcement could name a host by plain HTTP, and credentials would be
-                there to read.
+            UnavailableError: its host is not configured, or it uses plain HTTP although authorities
+                are configured. An announcement could otherwise expose credentials.
         """
         hosts = self._remote.hosts
         if hosts and not any(is_named(service.host, pattern) for pattern in hosts):
-            raise UnavailableError(f"{service.host} is none of service.remote.hosts: not asked")
+            raise UnavailableError(f"{service.host} is not in service.remote.hosts: not queried")
         if self._remote.ca_location is not None and service.protocol != "https":
             raise UnavailableError(
-                f"{service.url} shows no certificate of service.remote.ssl.ca.location: not asked"
+                f"{service.url} has no certificate of service.remote.ssl.ca.location: not queried"
             )
 
     async def _ask(
@@ -155,10 +154,10 @@ class Remote:
         sent |= {name: headers[name] for name in _PASSED_ON if name in headers}
         async with client.stream("GET", url, headers=sent) as response:
             media_type = response.headers.get("Content-Type", "").partition(";")[0]
-            if "Content-Encoding" in response.headers:  # a little of that may be much memory
-                raise ValueError("it answers with a content encoding that was not asked for")
+            if "Content-Encoding" in response.headers:  # a few bytes may decode to many
+                raise ValueError("it answers with a content encoding that was not requested")
             if response.status_code in {401, 403}:
-                raise ValueError(f"it lets nobody in as this service ({response.status_code})")
+                raise ValueError(f"it refuses these credentials ({response.status_code})")
             if response.status_code != 304 and media_type not in _TYPES:
                 raise ValueError(
                     f"it answers {response.status_code} with {media_type or 'nothing'}"
@@ -192,9 +191,9 @@ class Remote:
 
 
 def is_named(host: str, pattern: str) -> bool:
-    """Whether a pattern names a host; ``*`` stands for any part of what is between two dots.
+    """Return whether a pattern names a host; ``*`` matches any part of a label between two dots.
 
-    Behind the last dot it stands for a number: domains that anybody can have end in letters.
+    In the last label it matches only a number, because any registered domain ends in letters.
     """
     names, wanted = host.lower().split("."), pattern.lower().split(".")
     if len(names) != len(wanted) or not all(map(fnmatchcase, names, wanted)):
@@ -203,22 +202,20 @@ def is_named(host: str, pattern: str) -> bool:
 
 
 def _address(service: ServiceAnnouncement, path: str) -> httpx.URL:
-    """Return where a path is asked for, which is under ``/internal`` whatever names are in it.
+    """Return the URL of a path under ``/internal``.
 
-    Names ``.`` and ``..`` would lead out of there, by the client or by a proxy on the way, however
-    they are written.
+    Segments ``.`` and ``..`` are refused in any encoding, because a client or a proxy would leave
+    ``/internal`` with them.
     """
     under = f"{service.url}/internal/"
     try:
         asked, url = httpx.URL(under), httpx.URL(f"{service.url}/internal{path}")
     except httpx.InvalidURL as error:
-        raise UsageError(f"{path[:80]!r} cannot be asked for at another service: {error}") from None
+        raise UsageError(f"cannot request {path[:80]!r} from another service: {error}") from None
     is_there = url.copy_with(raw_path=asked.raw_path) == asked
     names = unquote(path.partition("?")[0]).split("/")
     if not is_there or not url.raw_path.startswith(asked.raw_path) or {".", ".."} & {*names}:
-        raise UsageError(
-            f"{path[:80]!r} cannot be asked for at another service: a name in it is . or .."
-        )
+        raise UsageError(f"cannot request {path[:80]!r} from another service: a segment is . or ..")
     return url
 
 

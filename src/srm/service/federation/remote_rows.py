@@ -1,7 +1,7 @@
-"""Rows that another service tells: only well-formed ones, and only of the target that it watches.
+"""Rows from another service: only well-formed ones of the target that it watches are accepted.
 
-Whoever may write to one cluster can announce a service for it, so what that one tells of any other
-cluster counts for nothing, and nothing it sends may take an answer away from those of others.
+Any client with write access to a cluster can announce a service for it. Rows of other clusters are
+therefore ignored, and no answer of one service may suppress the answers of others.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from srm.service.views.documents import (
     RemoteTopic,
 )
 
-STRANGE: Final = "its service answers in another form: is it of another version?"
+STRANGE: Final = "its service answers in an unknown format: check its version"
 _TOLD: Final = 200
-"""Characters that are told of what nobody can read."""
+"""Characters of an unreadable row that an error message quotes."""
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class Told(Generic[_T]):
-    """What kind of row is told.
+    """A type of row from another service.
 
-    ``flow`` is that of a row; it raises UsageError where a row names none, or two. ``tellers`` are
-    the targets whose services may tell of a flow.
+    ``of``: class of the row.
+    ``flow``: returns the flow of a row; raises UsageError if it names none, or two.
+    ``tellers``: returns the targets whose services may report a flow.
     """
 
     of: type[_T]
@@ -44,15 +45,15 @@ class Told(Generic[_T]):
     tellers: Callable[[Flow], tuple[str, ...]] = lambda flow: (flow.target,)
 
     def page(self, body: bytes, offset: int, limit: int) -> Page[_T]:
-        """Read a part of a list, as it was asked for.
+        """Read the requested part of a list.
 
         Raises:
-            UnavailableError: it is none, or has more rows than were asked for, or than it says.
+            UnavailableError: it is not a page, or has more rows than requested or than its total.
         """
         found: Page[_T] = read(Page[self.of], body)  # type: ignore[name-defined]
         count = len(found.items)
         if count > limit:
-            raise UnavailableError(f"its service answers with {count} rows, asked for {limit}")
+            raise UnavailableError(f"its service answers with {count} rows, maximum {limit}")
         if count and found.total < offset + count:
             raise UnavailableError(f"its service has row {offset + count} of {found.total}")
         return found
@@ -61,37 +62,37 @@ class Told(Generic[_T]):
         """Read a whole list.
 
         Raises:
-            UnavailableError: it is none.
+            UnavailableError: it is not a list.
         """
         return tuple(read(list[self.of], body))  # type: ignore[name-defined]
 
     def about(self, target: str, rows: Iterable[_T]) -> tuple[_T, ...]:
-        """Return the rows that the services of a target may tell.
+        """Return the rows that the services of a target may report.
 
         Raises:
-            UnavailableError: a row is of no flow.
+            UnavailableError: a row has no flow.
         """
         try:
             return tuple(row for row in rows if target in self.tellers(self.flow(row)))
         except UsageError as error:
             told = str(error)[:_TOLD]
-            raise UnavailableError(f"its service answers with a row of no flow: {told}") from None
+            raise UnavailableError(f"its service answers with an invalid row: {told}") from None
 
 
 def cluster_of(body: bytes) -> tuple[str, ...]:
-    """Return which cluster is described.
+    """Return the cluster that a body describes.
 
     Raises:
-        UnavailableError: no cluster is.
+        UnavailableError: it does not describe a cluster.
     """
     return (read(ClusterInfo, body).alias,)
 
 
 def ends_of(body: bytes) -> tuple[Any, ...]:
-    """Return the two clusters of a move that is described, or whose report it is, in any version.
+    """Return the two clusters of a move from its description or its report, in any version.
 
     Raises:
-        UnavailableError: it is no document.
+        UnavailableError: it is not a document.
     """
     found = read(dict[str, Any], body)
     move = found.get("row", found)
@@ -102,7 +103,7 @@ def read(of: Any, body: bytes) -> Any:
     """Read a document of another service.
 
     Raises:
-        UnavailableError: it is something else, or nobody could count with its numbers.
+        UnavailableError: it is another document, or its numbers are not finite.
     """
     try:
         return adapter(of).validate_python(read_json("answer", body))

@@ -233,7 +233,7 @@ def test_a_service_with_a_certificate_announces_https() -> None:
 def test_what_cannot_be_announced_is_refused_at_the_start() -> None:
     with pytest.raises(ConfigError, match=r"service\.advertised\.port"):
         own_announcement(ServiceSettings(port=0), (), "me")
-    with pytest.raises(ConfigError, match="no host"):
+    with pytest.raises(ConfigError, match="invalid host"):
         own_announcement(ServiceSettings(remote=RemoteSettings(host="a/b")), (), "me")
 
 

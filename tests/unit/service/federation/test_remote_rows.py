@@ -237,7 +237,7 @@ class TestHowMuch:
         with site.gateway() as gateway:
             told = gateway.get("/v2/flows?limit=1").json()
 
-        assert told["missing"] == {"B": "its service answers with 2 rows, asked for 1"}
+        assert told["missing"] == {"B": "its service answers with 2 rows, maximum 1"}
 
     def test_parts_without_end_end_at_a_limit_of_bytes(self, site: Site) -> None:
         [row] = site_rows(site)
