@@ -1,4 +1,4 @@
-"""Who may see and who may act: what guards every route, whoever it is that knows the users."""
+"""Authorization of every route by role, independent of the source of users."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST_NAME: Final = 200
 
 
 def one_line(text: str) -> str:
-    """Return a text of somebody else's as a part of one line of a log, whatever it has in it."""
+    """Return an untrusted text in a form that cannot break a line of a log."""
     return "".join(each if each.isprintable() else "?" for each in text)
 
 
@@ -28,13 +28,13 @@ def _as_one_line(record: logging.LogRecord) -> bool:
 
 
 audit = logging.getLogger("srm.service.audit")
-"""What was done, and what was refused, by whom; a line each, and never with a secret."""
+"""Log of actions and refusals: one line each, with the user and without secrets."""
 audit.addFilter(_as_one_line)
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who may come in; ``name`` is for logs and for the records of what was done."""
+    """An authenticated user; ``name`` is for logs and for the records of actions."""
 
     name: str
     roles: frozenset[Role] = frozenset()
@@ -45,16 +45,16 @@ class User:
 
 @dataclass(frozen=True)
 class Authenticator:
-    """Says who somebody is: the one thing that differs between standalone and Airflow.
+    """Identifies users: the only difference between a standalone service and Airflow.
 
     ``identify`` is a dependency of FastAPI: a function, plain or async, whose parameters FastAPI
-    fills as those of a route (``request: Request``, other dependencies). It returns a
-    :class:`User` with the roles ``reader`` (may see) and ``operator`` (may act too), or raises
-    HTTPException: 401 with the header ``WWW-Authenticate`` for somebody who is not known, 503 where
-    that cannot be found out now. Roles are checked here, so it need not raise 403. It is asked
-    for every request but those of /health and of static files.
+    fills like those of a route (``request: Request``, other dependencies). It returns a
+    :class:`User` with the roles ``reader`` (may read) and ``operator`` (may also act), or raises
+    HTTPException: 401 with the header ``WWW-Authenticate`` for an unknown user, 503 if the user
+    cannot be determined now. The caller checks roles, so it need not raise 403. It is called
+    for every request except those of /health and of static files.
 
-    An Airflow plugin gives the user that Airflow knows::
+    An Airflow plugin returns the user of Airflow::
 
         def identify(user: GetUserDep) -> User:  # in a module without the future import
             may_act = get_auth_manager().is_authorized_dag(method="POST", user=user, ...)
@@ -71,14 +71,14 @@ def _anonymous() -> User:
 
 
 OPEN: Final = Authenticator(_anonymous)
-"""Lets everybody see, and act by no means: for a service that only this machine reaches."""
+"""Lets any client read but not act, for a service that only this machine can reach."""
 
 
 def roles(settings: AccessSettings, names: Collection[str]) -> frozenset[Role]:
-    """Return the roles of somebody with these names: of the user and of groups.
+    """Return the roles of a user with these names: its own name and its groups.
 
-    Whoever may act may see. Without ``service.readers`` everybody that is known may see; without
-    ``service.operators`` nobody may act.
+    An operator is also a reader. Without ``service.readers`` every authenticated user may read.
+    Without ``service.operators`` no user may act.
     """
     found: set[Role] = set()
     if not settings.readers or not {*settings.readers}.isdisjoint(names):
@@ -89,25 +89,25 @@ def roles(settings: AccessSettings, names: Collection[str]) -> frozenset[Role]:
 
 
 def user_of(request: Request) -> User:
-    """Return who makes a request, behind a guard."""
+    """Return the user of a request that a guard has checked."""
     found: User = request.state.user
     return found
 
 
 def guard(identify: Callable[..., Any], role: Role) -> Callable[..., User]:
-    """Return a dependency that lets only users with a role pass; ``identify`` is that of Access."""
+    """Return a dependency that admits only users with a role, identified by ``identify``."""
 
-    def check(request: Request, user: User = Depends(identify)) -> User:  # noqa: B008 -- as FastAPI wants it
+    def check(request: Request, user: User = Depends(identify)) -> User:  # noqa: B008 -- as FastAPI requires
         if role not in user.roles:
             audit.warning(
-                "%s %s by %s from %s refused: no %s",
+                "%s %s by %s from %s refused: role %s is missing",
                 request.method,
                 request.url.path,
                 user.name,
                 address(request),
                 role,
             )
-            raise HTTPException(403, f"{user.name} is no {role} here: {_HOW[role]}")
+            raise HTTPException(403, f"{user.name} lacks the role {role}: {_HOW[role]}")
         request.state.user = user
         return user
 
@@ -115,20 +115,20 @@ def guard(identify: Callable[..., Any], role: Role) -> Callable[..., User]:
 
 
 _HOW: Final[Mapping[Role, str]] = {
-    "reader": "service.readers names who may see",
-    "operator": "service.operators names who may act; without it nobody may",
+    "reader": "service.readers lists who may read",
+    "operator": "service.operators lists who may act; by default it is empty",
 }
 
 
 def same_origin(request: Request) -> None:
-    """Refuse an action that a page of somebody else makes a browser ask for.
+    """Refuse an action that a foreign page makes a browser request.
 
-    Browsers send passwords, certificates and cookies along by themselves, so these say nothing of
-    who wrote the page. The header Sec-Fetch-Site says it, and where a browser does not send that,
-    Origin does; what is no browser sends neither.
+    Browsers add passwords, certificates and cookies to any request, so these do not identify the
+    page. The header Sec-Fetch-Site does, or else Origin. Clients that are not browsers send
+    neither.
 
     Raises:
-        HTTPException: 403, a page of another origin asks.
+        HTTPException: 403, the request is from a page of another origin.
     """
     site = request.headers.get("Sec-Fetch-Site")
     origin = request.headers.get("Origin")
@@ -137,10 +137,10 @@ def same_origin(request: Request) -> None:
     else:
         allowed = origin is None or urlsplit(origin).netloc == request.headers.get("Host")
     if not allowed:
-        audit.warning("%s from %s refused: asked by %s", request.url.path, address(request), origin)
+        audit.warning("%s from %s refused: page of %s", request.url.path, address(request), origin)
         raise HTTPException(403, f"a page of {origin or 'another site'} may not act here")
 
 
 def address(request: Request) -> str:
-    """Return where a request comes from."""
+    """Return the address of the client of a request."""
     return request.client.host if request.client is not None else "nowhere"

@@ -1,7 +1,6 @@
-"""Few requests at a time do what costs much: each waits for its turn, or is sent away.
+"""Limits on expensive concurrent requests: excess requests wait or are refused.
 
-What reaches the clusters opens clients of its own and holds a thread; a guess at a password takes a
-core.
+A request to a cluster opens clients and holds a thread; a check of a password takes a core.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ ADDRESSES: Final = 64
 
 
 class ConcurrencyLimit:
-    """Lets a few go on at the same time, a few more wait, and sends away whoever comes then.
+    """Runs a few requests at the same time, lets a few more wait and refuses the rest.
 
-    So neither somebody who asks again and again, nor a cluster that answers late, keeps the threads
-    busy that pages are made by.
+    Neither a client that repeats requests nor a slow cluster can then occupy the threads that
+    render pages.
 
     Args:
-        at_once: so many go on.
-        waiting: so many wait for their turn.
-        refusal: what is told to further ones.
+        at_once: maximum number of running requests.
+        waiting: maximum number of waiting requests.
+        refusal: message for further requests.
     """
 
     def __init__(
         self,
         at_once: int = AT_ONCE,
         waiting: int = WAITING,
-        refusal: str = "too many others are asking the clusters now; retry",
+        refusal: str = "too many requests to the clusters are running; retry",
     ) -> None:
         self._limit = CapacityLimiter(at_once)
         self._waiting = waiting
@@ -44,10 +43,10 @@ class ConcurrencyLimit:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Wait for a turn, and have it.
+        """Wait for a turn and hold it.
 
         Raises:
-            UnavailableError: too many wait already.
+            UnavailableError: too many requests wait already.
         """
         if self._limit.statistics().tasks_waiting >= self._waiting:
             raise UnavailableError(self._refusal)
@@ -56,26 +55,26 @@ class ConcurrencyLimit:
 
 
 class FairTurns:
-    """Lets one go on at a time, by addresses in turn: one of each waits in the line of all.
+    """Runs one request at a time and alternates between addresses.
 
-    Others from there wait behind it, in a line of their own. So however many come from one address,
-    who comes from elsewhere has one of them before him.
+    One request per address waits in the common queue. Further requests of that address wait in a
+    queue of their own, so that they do not delay other addresses.
     """
 
     def __init__(self) -> None:
-        self._all = ConcurrencyLimit(1, ADDRESSES, "too many others are logging in now; retry")
+        self._all = ConcurrencyLimit(1, ADDRESSES, "too many other logins are running; retry")
         self._own: WeakValueDictionary[str, ConcurrencyLimit] = WeakValueDictionary()
 
     @asynccontextmanager
     async def turn(self, where: str) -> AsyncIterator[None]:
-        """Wait for the turn of somebody who comes from an address, and have it.
+        """Wait for a turn of an address and hold it.
 
         Raises:
-            UnavailableError: too many wait already, from there or of all.
+            UnavailableError: too many requests wait already, of this address or in total.
         """
-        refusal = f"too many others are logging in from {where} now; retry"
+        refusal = f"too many other logins from {where} are running; retry"
         own = self._own.setdefault(
             where, ConcurrencyLimit(1, WAITING, refusal)
-        )  # kept while it is waited in
+        )  # lives as long as a request waits in it
         async with own.turn(), self._all.turn():
             yield

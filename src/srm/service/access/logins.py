@@ -1,4 +1,4 @@
-"""How users are known where the service stands alone: nobody, passwords, certificates.
+"""Authentication of users of a standalone service: none, passwords, certificates.
 
 Passwords are in :mod:`srm.service.access.passwords`, bearer tokens in
 :mod:`srm.service.access.tokens`.
@@ -22,24 +22,24 @@ from srm.service.federation.hosts import is_loopback
 
 
 def access_of(settings: ServiceSettings, host: str) -> Authenticator:
-    """Return what guards the routes of a service that stands alone.
+    """Return the authenticator of a standalone service.
 
     Args:
-        settings: of the service.
+        settings: settings of the service.
         host: address that it listens on.
 
     Raises:
-        ConfigError: the settings let in whoever reaches the service, or lack something.
+        ConfigError: the settings would admit any client, or a setting is missing.
     """
     return _KINDS[settings.access.auth](settings.access, host)
 
 
 def _nobody(settings: AccessSettings, host: str) -> Authenticator:
-    """Everybody is the same user; from this machine only, unless that is waived."""
+    """Treat all clients as one user; allow only loopback unless ``service.insecure`` is set."""
     if not settings.insecure and not is_loopback(host):
         raise ConfigError(
-            f"service.host = {host} is reached by others, and service.auth = none lets all of them "
-            "in: set service.auth (docs/service.md), or confirm with service.insecure = true"
+            f"service.host = {host} is reachable for others, and service.auth = none admits all of "
+            "them: set service.auth (docs/service.md), or confirm with service.insecure = true"
         )
 
     def identify() -> User:
@@ -51,14 +51,14 @@ def _nobody(settings: AccessSettings, host: str) -> Authenticator:
 def _passwords(settings: AccessSettings, _host: str) -> Authenticator:
     if settings.users_location is None:
         raise ConfigError(
-            "service.auth = basic needs service.users.location: a file with the lines that "
+            "service.auth = basic needs service.users.location, a file with lines that "
             "'srm-service password NAME' writes"
         )
     return password_access(settings, UsersFile(settings.users_location))
 
 
 def _certificates(settings: AccessSettings, _host: str) -> Authenticator:
-    """Who came in has shown a certificate: that is checked before the first byte of a request."""
+    """Identify users by the client certificate that the TLS handshake has already checked."""
     if settings.certificate_location is None or settings.ca_location is None:
         raise ConfigError(
             "service.auth = mtls needs service.ssl.certificate.location, service.ssl.key.location "
@@ -75,7 +75,7 @@ def _certificates(settings: AccessSettings, _host: str) -> Authenticator:
 
 
 def common_name(certificate: Mapping[str, Any]) -> str:
-    """Return the last common name of a certificate's subject, as Python's ssl module gives it."""
+    """Return the last common name of the subject of a certificate in the form of ``ssl``."""
     named = [
         value
         for part in certificate.get("subject", ())

@@ -1,4 +1,4 @@
-"""What operators may do by REST: the same as with ``srm replicator`` and ``srm-control``."""
+"""Actions of operators by REST, equal to those of ``srm replicator`` and ``srm-control``."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Patterns = Annotated[tuple[Pattern, ...], Field(max_length=100)]
 
 @dataclass(frozen=True, slots=True)
 class ReplicatorAction:
-    """What becomes of the application that copies a flow.
+    """Action on the application that copies a flow.
 
-    ``stop``: it ends, and no other one is started until a restart is asked for. ``restart``: it
-    ends and supervision starts another one, which reads the configuration again.
+    ``stop``: it ends, and supervision starts no other one until a restart is requested.
+    ``restart``: it ends and supervision starts another one, which reads the configuration again.
     """
 
     __pydantic_config__ = _STRICT
@@ -43,9 +43,9 @@ class ReplicatorAction:
 
 @dataclass(frozen=True, slots=True)
 class ReplicatorAnswer:
-    """What became of a request so far: ``asked``, or ``not-running`` where nobody copies the flow.
+    """State of a request: ``asked``, or ``not-running`` if no replicator copies the flow.
 
-    ``by`` is who asked, as it stands in the request. Other flows of the same application end, too.
+    ``by`` is the user in the request. Other flows of the same application also end.
     """
 
     flow: str
@@ -58,7 +58,7 @@ class ReplicatorAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ListsRow:
-    """What a list of srm-control allows and denies on top of the properties file."""
+    """Entries that a list of srm-control allows and denies in addition to the properties file."""
 
     flow: str
     list: ListName
@@ -70,7 +70,7 @@ class ListsRow:
 class ListsAction:
     """Entries (names or regular expressions) to add to and remove from one list.
 
-    With ``dry_run`` nothing is written, and the answer says what would be.
+    With ``dry_run`` nothing is written, and the answer shows the effect.
     """
 
     __pydantic_config__ = _STRICT
@@ -84,7 +84,7 @@ class ListsAction:
 
 @dataclass(frozen=True, slots=True)
 class ListsAnswer:
-    """What a change of a list did; ``already`` and ``absent`` are entries that needed no change."""
+    """Result of a change of a list; ``already`` and ``absent`` are entries without a change."""
 
     lists: ListsRow
     added: tuple[str, ...]
@@ -97,14 +97,14 @@ class ListsAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """An action that needs no more said: ``{}``."""
+    """An action without parameters: ``{}``."""
 
     __pydantic_config__ = _STRICT
 
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """The flow is looked at now; ``looked_ms`` is when it was before."""
+    """Acknowledgement of a refresh; ``looked_ms`` is the time of the previous one."""
 
     flow: str
     looked_ms: int
@@ -114,13 +114,13 @@ Opener = Callable[[str], AbstractContextManager[Cluster]]
 
 
 class Actions:
-    """Carries out what operators ask for, on the target of a flow; nothing waits for long.
+    """Runs the actions of operators on the target of a flow; none blocks for long.
 
-    ``turns`` is for whoever calls from an event loop, with a thread for each call.
+    ``turns`` limits callers from an event loop, which use a thread for each call.
 
     Args:
-        config: the configuration; flows of it are acted on, watched here or not.
-        opener: gives access to a cluster; by default the one of the configuration.
+        config: the configuration; actions work on all of its flows, watched here or not.
+        opener: opens a cluster; by default as configured.
     """
 
     def __init__(self, config: Config, opener: Opener | None = None) -> None:
@@ -129,7 +129,7 @@ class Actions:
         self._open = opener or (lambda alias: open_cluster(config, alias, _TIMEOUT_S))
 
     def replicator(self, flow: Flow, action: ReplicatorAction, by: str) -> ReplicatorAnswer:
-        """Ask whoever drives a flow to end, as ``srm replicator`` does.
+        """Request that the replicator of a flow ends, as ``srm replicator`` does.
 
         Raises:
             SrmError: the flow is not known, or its target does not answer.
@@ -141,7 +141,7 @@ class Actions:
         return _answer_row(answer, by)
 
     def lists(self, flow: Flow, name: ListName) -> ListsRow:
-        """Return a list as it is on the target.
+        """Return a list from the target.
 
         Raises:
             SrmError: the flow is not known, or its target does not answer.
@@ -154,7 +154,7 @@ class Actions:
         """Change a list, as ``srm-control`` does.
 
         Raises:
-            SrmError: the flow is not known, an entry cannot be used, or the target does not answer.
+            SrmError: the flow is not known, an entry is invalid, or the target does not answer.
         """
         config = self._config.flow(flow)
         changes = ListChange(action.add, action.remove, action.add_deny, action.remove_deny)

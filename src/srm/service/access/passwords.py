@@ -1,4 +1,4 @@
-"""Users known by name and password: slow to guess, quick for who came in before."""
+"""Login by name and password: slow for guesses, fast for repeated logins."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 30.0
 _REMEMBERED: Final = 10_000
 _TRUSTED_WRONG: Final = 10
-"""So many wrong passwords from where a user came in before, and he has to wait there, too."""
+"""Number of wrong passwords after which a known address of a user has to wait, too."""
 _logger = logging.getLogger(__name__)
 
 
 def password_access(
     settings: AccessSettings, users: UsersFile, clock: Callable[[], float] = time.monotonic
 ) -> Authenticator:
-    """Let in who gives the password of a user; ``clock`` gives monotonic seconds."""
+    """Admit clients with the password of a user; ``clock`` returns monotonic seconds."""
     return Authenticator(_Passwords(settings, users, clock).identify)
 
 
 class _Basic(HTTPBasic):
-    """Reads name and password from a request; FastAPI's own takes ASCII only, against RFC 7617."""
+    """Reads name and password in UTF-8 (RFC 7617), where FastAPI accepts only ASCII."""
 
     def __init__(self) -> None:
         super().__init__(scheme_name="password", auto_error=False)
@@ -57,7 +57,7 @@ class _Basic(HTTPBasic):
 
 
 class _WrongOnes:
-    """Wrong passwords by who gave them, and how long he has to wait after them.
+    """Wrong passwords by address and user, and the wait after them.
 
     Args:
         clock: monotonic seconds.
@@ -68,11 +68,11 @@ class _WrongOnes:
         self._found: OrderedDict[Who, tuple[int, float]] = OrderedDict()
 
     def wait_s(self, who: Who) -> float:
-        """Return how long somebody has to wait yet; nothing or less: he may try."""
+        """Return the remaining wait in seconds; zero or less means that a try is allowed."""
         return self._found.get(who, (0, 0.0))[1] - self._clock()
 
     def add(self, who: Who) -> int:
-        """Have somebody wait, longer each time; return how many there are of him."""
+        """Count a wrong password and double the wait; return the count."""
         count, _ = self._found.get(who, (0, 0.0))
         pause = min(_FIRST_PAUSE_S * 2.0 ** min(count, 10), _LONGEST_PAUSE_S)
         self._found[who] = (count + 1, self._clock() + pause)
@@ -82,26 +82,26 @@ class _WrongOnes:
         return count + 1
 
     def add_early(self, who: Who) -> int:
-        """Count what somebody tries while he has to wait: that makes the next wait longer."""
+        """Count a try during the wait, which makes the next wait longer; return the count."""
         count, until = self._found[who]
         self._found[who] = (count + 1, until)
         return count + 1
 
     def forget(self, who: Who) -> None:
-        """Forget those of somebody who came in."""
+        """Forget the wrong passwords after a login."""
         self._found.pop(who, None)
 
 
 class _Passwords:
-    """Checks names and passwords, slowly on purpose, but each right one only once per address.
+    """Checks names and passwords with a slow hash, once per address for each right password.
 
-    After wrong ones the same name from the same address has to wait, longer each time, whatever it
-    gives. Only from where a name came in before does the right password count meanwhile: so nobody
-    is locked out by guesses from elsewhere, and what is quick for him is so for nobody else.
+    After a wrong password the same name from the same address has to wait, longer each time. During
+    the wait the right password counts only from an address with an earlier login. Guesses from
+    another address therefore cannot lock a user out, and only that user gets the fast check.
 
     Args:
-        settings: of access.
-        users: their file.
+        settings: settings of access.
+        users: file of users.
         clock: monotonic seconds.
     """
 
@@ -113,22 +113,22 @@ class _Passwords:
         self._known = Known()
         self._wrong = _WrongOnes(clock)
         self._nobody = UserEntry(PasswordHash.of("nobody"))
-        self._turns = FairTurns()  # guesses take one core at most
+        self._turns = FairTurns()  # guesses use one core at most
 
     async def identify(
         self,
         request: Request,
-        given: HTTPBasicCredentials | None = Depends(_Basic()),  # noqa: B008 -- as FastAPI wants it
+        given: HTTPBasicCredentials | None = Depends(_Basic()),  # noqa: B008 -- as FastAPI requires
     ) -> User:
         if given is None:
             raise HTTPException(401, "give a name and a password", _CHALLENGE)
         name, password = given.username, given.password
         entry = self._entry(name)
-        if entry is None and len(name) > LONGEST_NAME:  # nothing that is worth its memory
+        if entry is None and len(name) > LONGEST_NAME:  # do not store long names
             raise HTTPException(401, _WRONG, _CHALLENGE)
         who = (address(request), name)
         if not self._came_in(who, password, entry):
-            async with self._turn(who):  # what one guess comes to counts for those that wait
+            async with self._turn(who):  # the result of one guess counts for those that wait
                 if not self._came_in(who, password, entry):
                     await self._check(who, password, entry)
         assert entry is not None  # noqa: S101 -- checked
@@ -138,15 +138,15 @@ class _Passwords:
         try:
             return self._users.users().get(name)
         except ConfigError as error:
-            _logger.error("nobody comes in: %s", error)  # noqa: TRY400 -- a setting, not a fault
-            raise HTTPException(503, "users cannot be read now; see the log") from None
+            _logger.error("no user can log in: %s", error)  # noqa: TRY400 -- a setting, not a fault
+            raise HTTPException(503, "cannot read the file of users; see the log") from None
 
     def _came_in(self, who: Who, password: str, entry: UserEntry | None) -> bool:
-        """Whether it is known to be right; who is not known has to wait after wrong ones."""
+        """Return whether the password is known to be right; else refuse it during a wait."""
         if entry is not None and self._known.has(who, password, entry):
             return True
         if (wait := self._wrong.wait_s(who)) > 0:
-            self._refuse(who, self._wrong.add_early(who), ": it has to wait")
+            self._refuse(who, self._wrong.add_early(who), ": wait after wrong passwords")
             raise _too_many("too many wrong passwords; wait and try again", int(wait) + 1)
         return False
 

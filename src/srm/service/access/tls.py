@@ -1,4 +1,4 @@
-"""TLS of the service: what uvicorn is started with, and the certificate that a user has shown."""
+"""TLS of the service: options of uvicorn, and the certificate of a client."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from srm.config.service import AccessSettings
 from srm.errors import ConfigError
 
 PEER: Final = "peer_certificate"
-"""Name in a request's state of the certificate that its connection was made with."""
+"""Key of the client certificate in the state of a request."""
 _logger = logging.getLogger(__name__)
 
 
 class PeerProtocol(H11Protocol):
-    """HTTP/1.1 as uvicorn speaks it; requests carry the certificate of their connection.
+    """HTTP/1.1 of uvicorn that adds the client certificate of the connection to its requests.
 
-    ASGI has a place for it (the TLS extension), which uvicorn does not fill.
+    ASGI has a field for it (the TLS extension), which uvicorn does not fill.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Note what the other side has shown."""
+        """Store the certificate of the client."""
         tls = transport.get_extra_info("ssl_object")
         self.app_state = {**self.app_state, PEER: tls.getpeercert() if tls is not None else None}
         super().connection_made(transport)
 
 
 def server_options(settings: AccessSettings) -> dict[str, Any]:
-    """Return the arguments of uvicorn that make it speak TLS, none where it shall not.
+    """Return the arguments of uvicorn for TLS; none without a certificate.
 
     Raises:
         ConfigError: a file is missing or cannot be used.
@@ -50,9 +50,9 @@ def server_options(settings: AccessSettings) -> dict[str, Any]:
 
 
 def server_context(settings: AccessSettings) -> ssl.SSLContext:
-    """Return a context with the service's certificate; for ``mtls`` it wants one of users, too.
+    """Return a context with the certificate of the service; for ``mtls`` clients need one, too.
 
-    A certificate that is renewed counts for the next connection.
+    A renewed certificate applies from the next connection.
 
     Raises:
         ConfigError: a file is missing or cannot be used.
@@ -63,7 +63,7 @@ def server_context(settings: AccessSettings) -> ssl.SSLContext:
 
 
 class _Chain:
-    """The certificate that the service shows, and when its files were written."""
+    """The certificate of the service, and the modification times of its files."""
 
     def __init__(self, settings: AccessSettings) -> None:
         self._settings = settings
@@ -71,15 +71,15 @@ class _Chain:
         self.context = self._read()
 
     def renew(self, handshake: ssl.SSLObject, _name: str | None, _of: ssl.SSLContext) -> None:
-        """Read the files again where they have changed; called for each handshake."""
+        """Read the files again if they have changed; called for each handshake."""
         written = self._stamp()
         if written != self._written:
             self._written = written
             try:
                 self.context = self._read()
             except ConfigError as error:
-                _logger.warning("the old certificate goes on: %s", error)
-        # What a handshake shows was taken from its context before; another one replaces it.
+                _logger.warning("the old certificate stays in use: %s", error)
+        # The handshake has its certificate from the old context; a new context replaces it.
         handshake.context = self.context
 
     def _read(self) -> ssl.SSLContext:
@@ -89,11 +89,11 @@ class _Chain:
         load(
             "service.ssl.certificate.location",
             self._settings.certificate_location,
-            # Without a password OpenSSL would ask for one on the terminal, and wait.
+            # Without a password OpenSSL would prompt for one on the terminal and wait.
             lambda path: context.load_cert_chain(path, key, lambda: password),
         )
         if self._settings.auth == "mtls":
-            # A handshake checks with the authorities of the context that it ends with.
+            # A handshake checks against the authorities of the context that it ends with.
             ca = self._settings.ca_location
             load("service.ssl.ca.location", ca, context.load_verify_locations)
             context.verify_mode = ssl.CERT_REQUIRED
@@ -111,10 +111,10 @@ class _Chain:
 
 
 def load(key: str, path: Path | None, read: Callable[[Path], object]) -> None:
-    """Read a file that a key names into a context.
+    """Read the file of a key into a context.
 
     Raises:
-        ConfigError: the file is missing, or is not what it should be.
+        ConfigError: the file is missing or invalid.
     """
     if path is None:
         raise ConfigError(f"{key} is missing")

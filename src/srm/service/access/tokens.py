@@ -1,4 +1,4 @@
-"""Users known by bearer tokens of an OpenID provider (OpenID Connect Discovery, RFC 7519, 7517)."""
+"""Login by bearer tokens of an OpenID provider (OpenID Connect Discovery, RFC 7519, 7517)."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ ALGORITHMS: Final = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),
 )
-"""Signatures that need a private key: with a shared one, or none, who checks could also forge."""
+"""Signatures with a private key; with a shared key, or none, a verifier could also forge."""
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _RSA: Final = tuple(name for name in ALGORITHMS if name[:2] in {"RS", "PS"})
 _KEPT_S: Final = 300.0
 _STALE_S: Final = 600.0
-"""Keys that old may have been withdrawn: it is waited for newer ones, if they can be had."""
+"""Age of keys that may have been withdrawn; requests wait for newer ones if possible."""
 _AGAIN_S: Final = 5.0
-"""An unknown key makes the provider be asked, but so long after it was asked before."""
+"""Minimum pause between two requests to the provider for an unknown key."""
 _TIMEOUT_S: Final = 5.0
 _MOST_BYTES: Final = 1 << 20
 _BEARER: Final = HTTPBearer(scheme_name="token", auto_error=False)
 
 
 class Keys:
-    """The public keys of an OpenID provider, as it tells them.
+    """The public keys of an OpenID provider.
 
     Args:
-        issuer: its address.
-        ca: certificates that its own is checked with; None: those of the system.
+        issuer: address of the provider.
+        ca: authorities that check its certificate; None: those of the system.
         clock: monotonic seconds.
-        transport: what carries the requests, instead of the network.
+        transport: replaces the network.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class Keys:
         self._task: asyncio.Task[None] | None = None
 
     async def key(self, key_id: str) -> jwt.PyJWK | None:
-        """Return a key by its id, None where the provider has none of that id.
+        """Return a key by its id; None if the provider does not have it.
 
-        Keys are kept for minutes, then the provider is asked for them again beside the requests.
-        Where it does not answer, those that are known go on, and nobody waits who has one of them.
+        Keys are cached for minutes, then requested again in the background. If the provider does
+        not answer, known keys stay valid and requests with them do not wait.
 
         Raises:
             UnavailableError: the provider does not answer, and the key is not known.
@@ -76,14 +76,14 @@ class Keys:
             asking = self._asking()
             is_wanted = not is_known or (age_s > _STALE_S and not self._error)
             if asking is not None and is_wanted:
-                await asyncio.shield(asking)  # others wait for it, too
+                await asyncio.shield(asking)  # other requests wait for it, too
         found = self._keys.get(key_id)
         if found is None and self._error:
             raise UnavailableError(self._error)
         return found
 
     def _asking(self) -> asyncio.Task[None] | None:
-        """Return what asks the provider now; it is begun where that was not done just before."""
+        """Return the running request to the provider; start one unless the last is too recent."""
         if self._task is not None and not self._task.done():
             return self._task
         if self._clock() - self._asked <= _AGAIN_S:
@@ -102,15 +102,15 @@ class Keys:
                 where = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
                 told = await _json(client, where)
                 if told.get("issuer") != self._issuer:
-                    raise ValueError(f"it calls itself {told.get('issuer')!r}")  # noqa: TRY301
+                    raise ValueError(f"its issuer is {told.get('issuer')!r}")  # noqa: TRY301
                 keys = await _json(client, require_secure(str(told.get("jwks_uri"))))
             self._keys = _public_keys(keys)
             self._told, self._error = self._clock(), ""
         except (httpx.HTTPError, OSError, TimeoutError, ValueError, ConfigError) as error:
             why = str(error) or f"no answer within {_TIMEOUT_S:g} s"
-            self._error = f"the OpenID provider {self._issuer} cannot be asked for its keys: {why}"
+            self._error = f"cannot read the keys of the OpenID provider {self._issuer}: {why}"
         finally:
-            self._asked = self._clock()  # after all: one that hangs would be asked without a break
+            self._asked = self._clock()  # at the end: else a hanging one is queried without a pause
 
 
 async def _json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
@@ -121,18 +121,18 @@ async def _json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
         async for part in response.aiter_bytes():
             body += part
             if len(body) > _MOST_BYTES:
-                raise ValueError(f"{url} answers more than {_MOST_BYTES} bytes")
+                raise ValueError(f"{url} answers with more than {_MOST_BYTES} bytes")
     found = httpx.Response(200, content=bytes(body)).json()
     if not isinstance(found, dict):
-        raise ValueError(f"{url} answers no object")  # noqa: TRY004 -- a damaged answer
+        raise ValueError(f"{url} does not answer with an object")  # noqa: TRY004 -- a damaged answer
     return found
 
 
 def _public_keys(told: Mapping[str, Any]) -> dict[str, jwt.PyJWK]:
-    """Read a key set; keys of kinds that are not known here are passed over."""
+    """Read a key set; keys of unknown types are skipped."""
     listed = told.get("keys")
     if not isinstance(listed, list):
-        raise ValueError("it tells no list of keys")  # noqa: TRY004 -- a damaged answer
+        raise ValueError("its answer has no list of keys")  # noqa: TRY004 -- a damaged answer
     found: dict[str, jwt.PyJWK] = {}
     for each in listed:
         if (
@@ -150,7 +150,7 @@ def _public_keys(told: Mapping[str, Any]) -> dict[str, jwt.PyJWK]:
 
 
 class _RsaKey(jwt.PyJWK):
-    """An RSA key of which the provider does not say for which signatures of that kind it is."""
+    """An RSA key for which the provider does not name a signature algorithm."""
 
     def __init__(self, told: dict[str, Any]) -> None:
         super().__init__(told)
@@ -158,26 +158,26 @@ class _RsaKey(jwt.PyJWK):
 
 
 def require_secure(url: str) -> str:
-    """Return an address that tells keys, if nobody can change them on their way.
+    """Return the URL of keys if it protects them on the network.
 
     Raises:
         ConfigError: it is not https, and not on this machine.
     """
     parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
-        raise ConfigError(f"{url} is not https: whoever stands between could tell other keys")
+        raise ConfigError(f"{url} is not https, so that keys could be replaced on the network")
     return url
 
 
 def bearer_access(settings: AccessSettings, keys: Keys | None = None) -> Authenticator:
-    """Let in who brings a token of the provider for this service.
+    """Admit clients with a token of the provider for this service.
 
     Args:
-        settings: of access.
-        keys: of the provider; by default those that it tells.
+        settings: settings of access.
+        keys: keys of the provider; by default read from it.
 
     Raises:
-        ConfigError: issuer or audience are missing.
+        ConfigError: issuer or audience is missing.
     """
     issuer, audience = settings.oidc_issuer, settings.oidc_audience
     if not issuer or not audience:
@@ -199,7 +199,7 @@ def bearer_access(settings: AccessSettings, keys: Keys | None = None) -> Authent
             audit.warning("a token from %s is refused: %s", address(request), error)
             raise _refusal(f"the token is refused: {error}", "invalid_token") from None
         name = claims.get(settings.oidc_user_claim) or claims.get("sub")
-        # Names may be the user's own choice at the provider; groups are not.
+        # At some providers users choose their names, but not their groups.
         return User(str(name), roles(settings, groups(claims, settings.oidc_roles_claim)))
 
     return Authenticator(identify)
@@ -208,7 +208,7 @@ def bearer_access(settings: AccessSettings, keys: Keys | None = None) -> Authent
 async def _claims(token: str, keys: Keys, settings: AccessSettings) -> dict[str, Any]:
     head = jwt.get_unverified_header(token)
     if head.get("alg") not in ALGORITHMS:
-        raise jwt.InvalidAlgorithmError(f"algorithm {str(head.get('alg'))[:20]!r} is not taken")
+        raise jwt.InvalidAlgorithmError(f"algorithm {str(head.get('alg'))[:20]!r} is not allowed")
     key = await keys.key(str(head.get("kid", "")))
     if key is None:
         raise jwt.InvalidKeyError("the provider has no such key")
@@ -229,11 +229,11 @@ async def _claims(token: str, keys: Keys, settings: AccessSettings) -> dict[str,
 
 
 def groups(claims: Mapping[str, Any], path: str) -> frozenset[str]:
-    """Return the values of a claim; a text is read as names between blanks, as ``scope`` is.
+    """Return the values of a claim; a string is split at blanks, as for ``scope``.
 
     Args:
-        claims: of a token.
-        path: a claim's name, which may have dots; else names of objects in objects between dots.
+        claims: claims of a token.
+        path: name of a claim, which may contain dots; else a path of nested objects.
     """
     found: Any = claims
     for part in (path,) if path in claims else path.split("."):

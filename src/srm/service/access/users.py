@@ -21,7 +21,7 @@ from srm.errors import ConfigError, UsageError
 
 _KEY: Final = "service.users.location"
 _LOG_N, _R, _P = 15, 8, 3
-"""32 MiB and 0.2 s for a guess, as OWASP's Password Storage Cheat Sheet advises for scrypt."""
+"""32 MiB and 0.2 s per guess, as OWASP's Password Storage Cheat Sheet advises for scrypt."""
 _SALT_BYTES: Final = 16
 _KEY_BYTES: Final = 32
 _HASH: Final = re.compile(r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})\$([\w+/=]+)\$([\w+/=]+)")
@@ -32,12 +32,12 @@ _EVERYBODY: Final = stat.S_IROTH | stat.S_IWOTH
 _logger = logging.getLogger(__name__)
 
 Who = tuple[str, str]
-"""An address, and the name that somebody gives there."""
+"""An address, and the user name in its request."""
 
 
 @dataclass(frozen=True, slots=True)
 class PasswordHash:
-    """A password as the file keeps it: ``$scrypt$ln=15,r=8,p=3$SALT$KEY``, both in Base64."""
+    """A hash in the form of the file: ``$scrypt$ln=15,r=8,p=3$SALT$KEY``, both in Base64."""
 
     log_n: int
     r: int
@@ -54,29 +54,29 @@ class PasswordHash:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read what :meth:`text` writes.
+        """Parse the form of :meth:`text`.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: the text has another form.
         """
         found = _HASH.fullmatch(text)
         if found is None or int(found[1]) > _MOST_LOG_N:
-            raise ValueError("no hash as 'srm-service password' writes it")
+            raise ValueError("invalid hash; write the line with 'srm-service password'")
         try:
             salt, key = (base64.b64decode(part, validate=True) for part in found.groups()[3:])
         except binascii.Error:
-            raise ValueError("its Base64 is damaged") from None
+            raise ValueError("the Base64 of the hash is damaged") from None
         if len(key) != _KEY_BYTES:
-            raise ValueError("its key is cut off")
+            raise ValueError("the key of the hash is truncated")
         return cls(int(found[1]), int(found[2]), int(found[3]), salt, key)
 
     def text(self) -> str:
-        """Return it as it stands in the file."""
+        """Return the hash in the form of the file."""
         salt, key = (base64.b64encode(part).decode() for part in (self.salt, self.key))
         return f"$scrypt$ln={self.log_n},r={self.r},p={self.p}${salt}${key}"
 
     def matches(self, password: str) -> bool:
-        """Whether it is of this password; takes the same time either way."""
+        """Return whether the hash is of this password, in constant time."""
         try:
             _scrypt(self.log_n, self.r, self.p, self.salt).verify(password.encode(), self.key)
         except InvalidKey:
@@ -100,10 +100,10 @@ def line(name: str, password: str, groups: tuple[str, ...] = ()) -> str:
     """Return a line of the file: ``NAME:HASH`` or ``NAME:HASH:GROUP,GROUP``.
 
     Raises:
-        UsageError: the name cannot stand there, or the password is empty.
+        UsageError: the name is invalid, or the password is empty.
     """
     if not _NAME.fullmatch(name) or name != name.strip():
-        raise UsageError(f"{name!r} cannot be the name of a user: no colons, no blanks around it")
+        raise UsageError(f"{name!r} cannot be the name of a user; omit colons and outer blanks")
     if not password:
         raise UsageError(f"the password of {name} is empty; nothing was written")
     entry = f"{name}:{PasswordHash.of(password).text()}"
@@ -111,10 +111,10 @@ def line(name: str, password: str, groups: tuple[str, ...] = ()) -> str:
 
 
 def parse_users(text: str, where: str) -> dict[str, UserEntry]:
-    """Read the lines of the file; empty ones and those that begin with ``#`` say nothing.
+    """Parse the lines of the file; empty ones and those that begin with ``#`` are skipped.
 
     Raises:
-        ConfigError: a line is no user; it is named by its number, not shown.
+        ConfigError: a line is invalid; the message has its number but not its text.
     """
     found: dict[str, UserEntry] = {}
     for number, written in enumerate(text.splitlines(), 1):
@@ -137,11 +137,11 @@ def _groups(text: str) -> frozenset[str]:
 class UsersFile:
     """The users by name, read again when the file changes.
 
-    At construction it is told to the log if everybody on the machine may read or change the file;
-    a group may, which a service that runs as another user than its operators needs.
+    At construction a warning is logged if all users of the machine may read or change the file. A
+    group may, because the service can run as another user than its operators.
 
     Raises:
-        ConfigError: at construction, the file cannot be read or understood.
+        ConfigError: at construction, the file cannot be read or parsed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -150,14 +150,14 @@ class UsersFile:
         self._users: Mapping[str, UserEntry] = {}
         self.users()
         if path.stat().st_mode & _EVERYBODY:
-            open_to = "everybody on this machine may read or change it"
+            open_to = "all users of this machine may read or change it"
             _logger.warning("%s: %s: chmod 600 %s", _KEY, open_to, path)
 
     def users(self) -> Mapping[str, UserEntry]:
-        """Return them as the file has them now.
+        """Return the current users of the file.
 
         Raises:
-            ConfigError: the file cannot be read or understood.
+            ConfigError: the file cannot be read or parsed.
         """
         try:
             status = self._path.stat()
@@ -166,16 +166,16 @@ class UsersFile:
                 text = self._path.read_text("utf-8")
                 self._users, self._stamp = parse_users(text, str(self._path)), stamp
         except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+            why = error.strerror if isinstance(error, OSError) else "it is not a text in UTF-8"
             raise ConfigError(f"{_KEY}: {self._path}: {why}") from None
         return self._users
 
 
 class Known:
-    """Passwords that were right lately, so that each is hashed slowly only once per address.
+    """Recent right passwords, so that each needs the slow hash only once per address.
 
-    Kept as keyed digests with a key of this process; a changed entry makes them worthless. They
-    are known from where they came only: elsewhere their quick answer would be one for guesses.
+    They are stored as digests with a key of this process; a changed entry invalidates them. They
+    count only for their address, because a fast check elsewhere would help guesses.
     """
 
     def __init__(self) -> None:
@@ -183,19 +183,19 @@ class Known:
         self._digests: dict[Who, bytes] = {}
 
     def has(self, who: Who, password: str, entry: UserEntry) -> bool:
-        """Whether this password of this entry was right; in constant time."""
+        """Return whether this password of this entry was right, in constant time."""
         known = self._digests.get(who, b"")
         return hmac.compare_digest(known, self._digest(password, entry))
 
     def add(self, who: Who, password: str, entry: UserEntry) -> None:
-        """Remember that it was right, and forget the oldest of very many."""
+        """Store a right password and drop the oldest beyond the limit."""
         self.forget(who)
         self._digests[who] = self._digest(password, entry)
         if len(self._digests) > _MOST_KNOWN:
             del self._digests[next(iter(self._digests))]
 
     def forget(self, who: Who) -> None:
-        """Forget what was right of somebody."""
+        """Forget the right password of a user at an address."""
         self._digests.pop(who, None)
 
     def _digest(self, password: str, entry: UserEntry) -> bytes:

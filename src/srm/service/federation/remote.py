@@ -166,7 +166,7 @@ class Remote:
             async for part in response.aiter_bytes():
                 body += part
                 if len(body) > most_bytes:
-                    raise ValueError(f"it answers more than {most_bytes / (1 << 20):.3g} MiB")
+                    raise ValueError(f"it answers with more than {most_bytes / (1 << 20):.3g} MiB")
             etag = response.headers.get("ETag", "")
             told = {"ETag": etag} if _ETAG.fullmatch(etag) else {}
             return Reply(response.status_code, bytes(body), media_type, told)

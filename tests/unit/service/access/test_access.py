@@ -83,7 +83,7 @@ def test_a_reader_sees_everything_and_does_nothing(views: Views, acting: Actions
 def test_somebody_without_any_role_is_told_so(views: Views, acting: Actions) -> None:
     refused = opened(views, acting, known("nora")).get("/v2/flows")
 
-    assert (refused.status_code, refused.json()["detail"][:7]) == (403, "nora is")
+    assert (refused.status_code, refused.json()["detail"][:7]) == (403, "nora la")
 
 
 def test_it_is_asked_who_somebody_is_before_anything_is_read_of_the_request(
@@ -187,12 +187,13 @@ def test_what_somebody_was_refused_is_told_to_the_log_in_one_line(
 
     [record] = caplog.records
     assert record.getMessage() == (
-        "POST /v2/flows/P/B/replicator by eve?root did it from testclient refused: no operator"
+        "POST /v2/flows/P/B/replicator by eve?root did it from testclient refused: "
+        "role operator is missing"
     )
 
 
 @pytest.mark.parametrize(
-    ("role", "refused"), [("reader", "no operator"), ("operator", "asked by http://e")]
+    ("role", "refused"), [("reader", "role operator is missing"), ("operator", "page of http://e")]
 )
 def test_a_path_cannot_write_lines_of_its_own_into_the_log(
     views: Views, acting: Actions, caplog: pytest.LogCaptureFixture, role: Role, refused: str

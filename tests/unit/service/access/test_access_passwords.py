@@ -63,7 +63,7 @@ def test_a_file_that_everybody_may_read_or_change_is_warned_of_once_with_what_to
     found = UsersFile(users)
     found.users()
 
-    what = "everybody on this machine may read or change it"
+    what = "all users of this machine may read or change it"
     warned = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert warned == [f"service.users.location: {what}: chmod 600 {users}"] * told
 
@@ -182,7 +182,7 @@ def test_who_guesses_elsewhere_has_to_wait_even_with_the_password_of_somebody_wh
         guesses = [come_in(stranger, password).status_code for password in ("guess 2", PASSWORD)]
 
     assert guesses == [429, 429]
-    told = "login of 'alice' from 10.6.6.6 refused: it has to wait"
+    told = "login of 'alice' from 10.6.6.6 refused: wait after wrong passwords"
     assert [record.getMessage() for record in caplog.records[-2:]] == [told] * 2
     assert come_in(client).status_code == 200
 
@@ -315,7 +315,9 @@ def test_damaged_lines_are_refused_by_number_and_never_shown(text: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse_users(f"# users\nalice:{text}", "users")
 
-    assert re.fullmatch("users:2: no hash as 'srm-service password' writes it", str(refused.value))
+    assert re.fullmatch(
+        "users:2: invalid hash; write the line with 'srm-service password'", str(refused.value)
+    )
 
 
 def test_a_guess_costs_32_mib_and_one_that_would_stop_the_service_is_refused(alice: str) -> None:

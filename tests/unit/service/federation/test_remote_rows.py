@@ -246,7 +246,7 @@ class TestHowMuch:
         with site.gateway() as gateway:
             told = gateway.get("/v2/flows?offset=90000").json()
 
-        assert "it answers more than" in told["missing"]["B"]
+        assert "it answers with more than" in told["missing"]["B"]
         assert len(site.network.asked("srm-b")) < 60
 
     def test_all_parts_together_have_one_limit_of_time(self, site: Site) -> None:
