@@ -210,7 +210,7 @@ def test_the_chain_of_why_is_told_with_what_to_do(open_page: OpenPage, address: 
     settled(page, address, "/ui/why")
     page.get_by_role("radio", name="Group").check(force=True)
     page.get_by_role("searchbox").fill("billing")
-    page.get_by_role("button", name="Ask", exact=True).click()
+    page.get_by_role("button", name="Explain", exact=True).click()
 
     expect(page.locator(".why-verdict")).to_have_text("translated; can move, after a wait")
     expect(page.locator(".chain li")).to_have_count(7)

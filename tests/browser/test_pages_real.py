@@ -71,6 +71,6 @@ def test_what_is_written_copied_and_committed_is_seen_without_a_reload(
             expect(page.get_by_role("link", name=group)).to_be_visible()
             page.get_by_role("link", name=group).click()
         expect(page.locator("#positions tbody tr").first).to_contain_text(f"{site.topic}-0")
-        expect(page.locator('#position-1 [data-label="Would go on at"]')).not_to_have_text(NONE)
+        expect(page.locator('#position-1 [data-label="Would resume at"]')).not_to_have_text(NONE)
         expect(page.locator("[data-why]")).to_have_attribute("aria-busy", "false")
         expect(page.locator(".chain li").first).to_be_visible()

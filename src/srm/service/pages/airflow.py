@@ -1,7 +1,7 @@
-"""Where Airflow's own pages are: the DAG that moves a pair of clusters, and its runs. Pure.
+"""Addresses in Airflow of the DAG that moves a pair of clusters, and of its runs. Pure.
 
-The web interface of Airflow 3.3 has no address that fills in the form of a DAG, so the pages have
-a form of their own that starts the same DAG through Airflow's API, as the person who uses it.
+The web interface of Airflow 3.3 has no address that fills in the form of a DAG. The pages therefore
+have their own form, which starts the DAG through Airflow's API as the signed-in user.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Airflow:
     """Addresses in Airflow.
 
     Args:
-        config: the configuration; ``service.airflow.url`` says where Airflow is, empty: where the
-            pages are, as they are shown inside it.
+        config: the configuration; ``service.airflow.url`` is the address of Airflow, or empty if
+            Airflow shows these pages itself.
     """
 
     def __init__(self, config: Config) -> None:
@@ -44,7 +44,7 @@ class Airflow:
         return ".".join((FAILOVER, *pair)) if pair else FAILOVER
 
     def dag_page(self, flow: Flow) -> str:
-        """Return the address of that DAG's page."""
+        """Return the address of the page of that DAG."""
         return f"{self.url}/dags/{quote(self.dag(flow))}"
 
     def runs_page(self, flow: Flow, move_id: str) -> str:
@@ -59,9 +59,9 @@ def move_ids(dag_id: str, run_id: str) -> tuple[str, ...]:
 
 
 def run_pattern(move_id: str) -> str:
-    """Return what the id of the run that made a move looks like, as SQL's LIKE has it.
+    """Return a pattern of SQL's LIKE for the id of the run that made a move.
 
-    An id of a move has dashes where the run's has what an id cannot have, and ends with a digest.
+    The id of a move replaces invalid characters of the run's id by dashes and ends with a digest.
     """
     name = move_id.partition("-")[2].rpartition("-")[0]
     return re.sub(r"-", "_", name) + "%"

@@ -1,4 +1,4 @@
-"""What needs somebody first, and since when: the order of the overview and its headline. Pure."""
+"""Urgency of flows: the order of the overview and its headline. Pure."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _RANK: Final[dict[State, int]] = {
     "OFF": 6,
 }
 TROUBLES: Final = frozenset({"STOPPED", "DEGRADED", "UNKNOWN"})
-"""States that somebody has to look at."""
+"""States that need attention."""
 BEHIND_S: Final = 10.0
-"""A flow is told to be behind when what is left to copy is worth so much of its own traffic."""
+"""A flow counts as behind if its lag equals this many seconds of its own traffic."""
 _CAUGHT_UP: Final = 0.1
-"""It fell behind when its lag was last at most this part of what it is now."""
+"""A flow fell behind when its lag last was at most this fraction of the current lag."""
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """A flow that lags: since when, and how long its own traffic would take to fill that.
+    """A lagging flow: start of the lag, and lag in seconds of its own traffic.
 
-    ``is_longer``: no window that is kept was better, so that it is so since then at least.
+    ``is_longer``: all stored windows lag, so that the lag may have begun earlier.
     """
 
     since_ms: int
@@ -50,22 +50,22 @@ class Headline:
 
 
 def as_known(flow: FlowSummary) -> FlowSummary:
-    """Withdraw the forecast of a flow whose latest look failed: it speaks of "now"."""
+    """Remove the forecast, which is about "now", from a flow whose latest query failed."""
     return replace(flow, forecast=None) if flow.error else flow
 
 
 def by_trouble(flows: Iterable[FlowSummary]) -> list[FlowSummary]:
-    """Sort flows: those that somebody has to look at come first, of these the ones that lag."""
+    """Sort flows by state, the worst first, then by lag."""
     return sorted(flows, key=rank)
 
 
 def rank(flow: FlowSummary) -> tuple[int, int, str]:
-    """Return where a flow stands in that order."""
+    """Return the sort key of a flow in that order."""
     return _RANK[flow.state], -flow.lag, flow.flow
 
 
 def headline(flows: Sequence[FlowSummary], late: Collection[str] = ()) -> Headline:
-    """Say of all flows together how they are; ``late`` names those that are behind."""
+    """Summarize the state of all flows; ``late`` names those that are behind."""
     if not flows:
         return Headline("IDLE", "No flow is configured")
     worst = by_trouble(flows)[0]
@@ -101,9 +101,9 @@ def arrow(flow: str) -> str:
 
 
 def since_ms(look: FlowLook) -> int | None:
-    """Return since when a flow is not as it should be, None where it is, or nobody knows.
+    """Return since when a flow is in trouble or paused; None if it is not, or if unknown.
 
-    Of one that cannot be seen it is when it was seen last.
+    For an unreachable target this is the time of the last successful query.
     """
     view = look.view
     if look.error:
@@ -127,24 +127,23 @@ def since_ms(look: FlowLook) -> int | None:
 
 
 def behind(lag: int, windows: Sequence[Measured]) -> Behind | None:
-    """Tell of a flow or topic whether it lags, and since when, by its metrics windows.
+    """Detect from metrics windows whether a flow or topic is behind, and since when.
 
     Args:
         lag: records still to copy now.
-        windows: what was measured, by time, without overlaps; none is where there was neither
-            traffic nor lag.
+        windows: measured windows by time, without overlaps; periods without traffic and lag have
+            none.
 
     Returns:
-        None where what is left is worth less than :data:`BEHIND_S` of its traffic, or the newest
-        window saw hardly any of it: slots tell positions by the second, so that a look finds some
-        lag at any time.
+        None if the lag is worth less than :data:`BEHIND_S` of its traffic, or if the newest window
+        has hardly any of it. Slots report positions once a second, so that some lag is normal.
     """
     seconds = sum((w.end_ms - w.start_ms) / 1000 for w in windows)
     records = sum(w.records for w in windows)
     if not lag or not records or not seconds:
         return None
     newest = windows[-1]
-    # In a burst the traffic is that of now, where copying stands still that of before.
+    # A burst counts with its current traffic, a stopped copy with its earlier traffic.
     rate = max(records / seconds, newest.records * 1000 / (newest.end_ms - newest.start_ms))
     worth = lag / rate
     if worth < BEHIND_S or newest.replication_records_lag.sum <= _CAUGHT_UP * lag:

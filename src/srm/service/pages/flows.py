@@ -57,7 +57,7 @@ _STATE_OF: Final = {"bad": IN_TROUBLE, "good": GOING_ON}
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a list, with where its neighbours begin; ``total`` counts all that match."""
+    """A part of a list, with the offsets of its neighbours; ``total`` counts all matches."""
 
     offset: int
     shown: int
@@ -65,12 +65,12 @@ class Part:
 
     @property
     def before(self) -> int | None:
-        """Number of the first item of the part before, None where this is the first."""
+        """Number of the first item of the previous part; None for the first part."""
         return max(0, self.offset - PART) if self.offset else None
 
     @property
     def after(self) -> int | None:
-        """Number of the first item of the part after, None where this is the last."""
+        """Number of the first item of the next part; None for the last part."""
         end = self.offset + self.shown
         return end if end < self.total else None
 
@@ -148,7 +148,7 @@ def topic_page(
     state: Literal["", "bad", "good"] = "",
     offset: Offset = 0,
 ) -> Response:
-    """Show a topic with its partitions; those in trouble come first."""
+    """Show a topic with its partitions, those in trouble first."""
     row = views.topic(flow, topic)
     look, view = views.last_look(flow)
     every = flow_rows.partition_rows(view, row.topic)

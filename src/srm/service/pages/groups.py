@@ -1,4 +1,4 @@
-"""``/ui/flows/A/B/groups...``: where groups stand on each side, and whether they could go on."""
+"""``/ui/flows/A/B/groups...``: positions of groups on each side, and whether they can resume."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ router = APIRouter(
 
 State = Literal["", "ready", "unready"]
 WindowsOf = Callable[[str], Iterable[Copied]]
-"""Returns what was copied of a topic of late."""
+"""Returns the records that were recently copied of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLine:
-    """A group with what a planned move of it would have to wait for.
+    """A group and the wait of a planned move of it.
 
-    ``lag`` are records of its topics that are still to be copied, ``eta_s`` how long that takes
-    at most, at their best pace of late, as :mod:`srm.engine.why` says it; None: no metrics say.
+    ``lag`` is the number of records of its topics that are still to be copied.
+    ``eta_s`` is the maximum time at their best recent rate (:mod:`srm.engine.why`), else None.
     """
 
     row: GroupRow
@@ -59,7 +59,7 @@ def groups_page(
     state: State = "",
     offset: Offset = 0,
 ) -> Response:
-    """Show the groups of a flow: those that could not go on come first."""
+    """Show the groups of a flow, those that cannot resume on the target first."""
     look = views.look(flow)
     every = groups_of(views, look)
     found = containing(every, search, lambda row: row.group)
@@ -111,7 +111,7 @@ def group_page(
 
 
 def _without_groups(look: FlowLook) -> Reason:
-    """Say why no group of a flow has a checkpoint; what groups have committed is not asked here."""
+    """Return why no group of a flow has a checkpoint, without a query of committed offsets."""
     config, flow = look.config, look.flow
     is_emitted = look.view is not None and look.view.proof is not None
     if not config.groups or (config.emit_checkpoints_enabled and is_emitted):
@@ -132,7 +132,7 @@ def _topics(views: Views, look: FlowLook) -> tuple[TopicRow, ...]:
 
 
 def _windows(views: Views, look: FlowLook) -> WindowsOf:
-    """Look up what was copied of topics of late, once for all groups of a page."""
+    """Return a lookup of recently copied records, cached for all groups of a page."""
     series, end_ms = views.series(look.flow.target), now_ms()
 
     @cache
@@ -143,7 +143,7 @@ def _windows(views: Views, look: FlowLook) -> WindowsOf:
 
 
 def group_line(row: GroupRow, topics: tuple[TopicRow, ...], windows: WindowsOf) -> GroupLine:
-    """Describe a group for a line of the table, or the head of its own page."""
+    """Describe a group for a line of the table or the head of its page."""
     own = [topic for topic in topics if row.group in topic.groups]
     lag = sum(topic.lag for topic in own)
     measured = (window for topic in own if lag for window in windows(topic.topic))

@@ -1,4 +1,4 @@
-"""What was measured in a time that somebody chose: figures for tables, small pictures."""
+"""Metrics of a chosen time range: figures for tables and small charts."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ METRIC_NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Time and statistic that a page shows; ``avg`` means that of the whole (:data:`WHOLE`)."""
+    """Time range and statistic of a page; ``avg`` means that of the whole (:data:`WHOLE`)."""
 
     span: Span
     stat: Statistic
 
     @property
     def milliseconds(self) -> int:
-        """Length of the time."""
+        """Length of the time range."""
         return SPANS[self.span]
 
 
 def wish(span: Annotated[Span, Query(alias="range")] = "15m", stat: Statistic = "avg") -> Wish:
-    """Read it from the address."""
+    """Read the choice from the address."""
     return Wish(span, stat)
 
 
@@ -51,9 +51,9 @@ WishDep = Annotated[Wish, Depends(wish)]
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """The metrics of a flow or topic in a time; ``figures`` by metric, None: not measured.
+    """The metrics of a flow or topic in a time range; ``figures`` by metric, None: not measured.
 
-    ``windows`` are those of the time, by time, none of which overlaps another.
+    ``windows`` are the windows of the range, by time, without overlaps.
     """
 
     stat: Statistic
@@ -63,18 +63,18 @@ class Measures:
     figures: dict[str, Figures | None]
 
     def value(self, metric: str) -> float | None:
-        """Return the statistic that was asked for, of the whole time."""
+        """Return the chosen statistic of the whole range."""
         found = self.figures[metric]
         return None if found is None else float(getattr(found, self.statistic(metric)))
 
     def statistic(self, metric: str) -> str:
-        """Return the name of the statistic that is shown of a metric."""
+        """Return the name of the statistic that is shown for a metric."""
         return statistic(metric, self.stat)
 
     def latest(self, metric: str) -> float | None:
-        """Return the statistic that was asked for, of the newest window, which tells how it is now.
+        """Return the chosen statistic of the newest window, which shows the current value.
 
-        None where nothing was measured in that, or it is too old to say.
+        None if nothing was measured in it, or if it is too old.
         """
         if not self.windows or not is_fresh(self.windows[-1], self.end_ms):
             return None
@@ -82,7 +82,7 @@ class Measures:
         return float(getattr(found, self.statistic(metric))) if found.count else None
 
     def title(self, metric: str) -> str:
-        """Say all statistics of a metric over the whole time."""
+        """Return all statistics of a metric over the whole range as text."""
         found, minutes = self.figures[metric], (self.end_ms - self.begin_ms) // 60_000
         if found is None:
             return f"not measured in {minutes} min"
@@ -91,7 +91,7 @@ class Measures:
         return f"in {minutes} min: {whole} {getattr(found, whole):,.1f}, {extremes}"
 
     def picture(self, metric: str) -> Sparkline | None:
-        """Draw a metric; what was not measured is a gap."""
+        """Draw a metric, with a gap for each unmeasured period."""
         values: list[tuple[float, float | None]] = []
         previous = None
         for window in self.windows:
@@ -105,12 +105,12 @@ class Measures:
 
 
 def statistic(metric: str, stat: Statistic) -> str:
-    """Return the statistic of a metric that a choice means."""
+    """Return the statistic of a metric for a choice."""
     return WHOLE[metric] if stat == "avg" else stat
 
 
 def measures(views: Views, flow: Flow, topic: str, wanted: Wish) -> Measures:
-    """Gather what was measured of a flow (the empty topic) or of one topic."""
+    """Return the metrics of a flow (the empty topic) or of one topic."""
     end = now_ms()
     begin = end - wanted.milliseconds
     windows = tuple(touching(views.series(flow.target).between(flow, topic, begin, end)))
@@ -118,7 +118,7 @@ def measures(views: Views, flow: Flow, topic: str, wanted: Wish) -> Measures:
 
 
 def newest(window: Measured | None, wanted: Wish) -> Measures:
-    """Make of one window what was measured, if it is of the time that is wanted."""
+    """Return the metrics of one window if it is in the chosen range."""
     end = now_ms()
     begin = end - wanted.milliseconds
     windows = (window,) if window is not None and window.end_ms > begin else ()
@@ -131,13 +131,13 @@ def _measures(wanted: Wish, begin: int, end: int, windows: tuple[Measured, ...])
 
 
 def lately(views: Views, flow: Flow, topic: str = "") -> tuple[Measured, ...]:
-    """Return all windows that are kept of a flow or topic, without overlaps."""
+    """Return all stored windows of a flow or topic, without overlaps."""
     end = now_ms()
     return tuple(touching(views.series(flow.target).between(flow, topic, end - SPANS["2h"], end)))
 
 
 def over(windows: Sequence[Measured], metric: str) -> Figures | None:
-    """Join the figures of windows, None where they hold no value.
+    """Join the figures of windows; None if they have no value.
 
     The sum of rates or lags is the mean of the windows' sums.
     """

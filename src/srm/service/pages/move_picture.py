@@ -1,4 +1,4 @@
-"""A move as stages that light up one after the other, and past moves as bars; pure."""
+"""Stages of a move, and past moves as bars; pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from srm.service.views.move_rows import is_blocked
 from srm.service.views.snapshots import MoveLook
 
 _REACHED: Final = {then.intent: step.ended for step, then in pairwise(STEPS) if then.intent}
-"""Steps that are the intent of a stage: the one before it is what has ended."""
+"""Steps that are the intent of a stage, with the stage before it, which has ended."""
 _BARS: Final = 30
 _TOLD: Final = 10
 
@@ -25,10 +25,11 @@ StageState = Literal["done", "now", "next", "undone"]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage; ``seconds`` is how long after the stage before it ended, where that is known.
+    """One stage of a move.
 
-    ``reasons`` are what the present one waits for, as was last looked at ``reasons_ms``, and
-    ``way_out`` is the command that sends clients back instead.
+    ``seconds``: time from the end of the previous stage to the end of this one, if known.
+    ``reasons``: what the current stage waits for, as of ``reasons_ms``.
+    ``way_out``: the command that sends clients back instead.
     """
 
     name: str
@@ -42,7 +43,7 @@ class Stage:
 
 
 def stages(look: MoveLook) -> tuple[Stage, ...]:
-    """Say of each stage of a move whether it has ended, and when, and what it waits for now."""
+    """Return the stages of a move with their state, end time and the reasons of a wait."""
     progress = look.progress
     times: dict[str, int] = {"planned": look.plan.created_ms, **progress.times_ms}
     if "holding" in times:
@@ -64,21 +65,21 @@ def stages(look: MoveLook) -> tuple[Stage, ...]:
         elif state == "now":
             reasons, looked_ms = look.waits, look.waits_ms
         elif released and number == at + 1 and "held" in times:
-            time_ms, text = times.get("released"), f"given up here: {step.text}"
+            time_ms, text = times.get("released"), f"released here: {step.text}"
         elif name == "verified" and state == "done" and not progress.had_members:
-            text = "no group had members that could come back"
+            text = "no group had members that could resume"
         seconds = _seconds(previous, time_ms)
         out = _way_out(look) if state == "now" else ""
         found.append(Stage(step.title, text, state, time_ms, seconds, reasons, looked_ms, out))
         previous = previous if time_ms is None else time_ms
     if released:
-        text = "clients are told to go on where they were"
+        text = "clients are sent back to the source"
         found.append(Stage("Released", text, "done", times.get("released")))
     return tuple(found)
 
 
 def _way_out(look: MoveLook) -> str:
-    """Return the command that ends the hold of a move; none where it holds nobody."""
+    """Return the command that ends the hold of a move; empty if it holds no clients."""
     if look.progress.step not in HELD:
         return ""
     request, move_id = look.plan.request, shlex.quote(look.plan.move_id)
@@ -86,9 +87,9 @@ def _way_out(look: MoveLook) -> str:
 
 
 def _missing_proof(look: MoveLook) -> tuple[str, ...]:
-    """Say what is wrong with a move that was reported though not all its groups had come back.
+    """Return the problems of a move that was reported before all its groups had resumed.
 
-    Those that came back later are in its report, which is kept current; the step is not made up.
+    Groups that resumed later are in its current report; the step itself stays missing.
     """
     if look.report is None or look.progress.step != "reported":
         return ()
@@ -104,7 +105,7 @@ def _seconds(previous: int | None, time_ms: int | None) -> float | None:
 
 
 def _last_stage(look: MoveLook) -> str:
-    """Return the last stage that has ended: the wait has once there was nothing to wait for."""
+    """Return the last ended stage; the wait ends when nothing is left to wait for."""
     step = look.progress.step
     if step == "held" and "ready" in look.progress.times_ms and not look.waits:
         return "ready"
@@ -125,7 +126,7 @@ def _state(number: int, at: int, *, released: bool) -> StageState:
 
 @dataclass(frozen=True, slots=True)
 class MoveBar:
-    """A past move in the picture, all in percent; ``x`` is its left edge."""
+    """A past move in the chart, in percent; ``x`` is its left edge."""
 
     move: MoveRow
     x: float
@@ -136,7 +137,7 @@ class MoveBar:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Time without service and records lost of past moves, the oldest on the left."""
+    """Time without service and lost records of past moves, the oldest on the left."""
 
     bars: tuple[MoveBar, ...]
     longest_s: float
@@ -144,12 +145,12 @@ class Bars:
 
     @property
     def are_told(self) -> bool:
-        """Whether there is room for the figure of each above its bar."""
+        """Return whether each bar has room for its figure above it."""
         return len(self.bars) <= _TOLD
 
 
 def bars(past: Sequence[MoveRow]) -> Bars | None:
-    """Draw the moves that have an RTO; None where fewer than two have one."""
+    """Draw the moves that have an RTO; None for fewer than two."""
     known = [move for move in past if move.rto_seconds is not None][:_BARS]
     if len(known) < 2:
         return None
@@ -179,7 +180,7 @@ def _most_lost(move: MoveRow) -> int:
 
 
 def _round_up(value: float) -> float:
-    """Return the next of 1, 2, 5, 10, ... (times a power of ten)."""
+    """Round up to the next of 1, 2, 5, 10, ... (times a power of ten)."""
     if value <= 0:
         return 1.0
     unit = 10.0 ** math.floor(math.log10(value))

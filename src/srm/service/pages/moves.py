@@ -1,4 +1,4 @@
-"""``/ui/moves...``: moves under way and past, what they cost, rehearsals; a form to plan one."""
+"""``/ui/moves...``: running and past moves, their cost, drills, and a form to plan a move."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ router = APIRouter(prefix="/ui/moves", route_class=PageRoute, include_in_schema=
 
 PAST: Final = 50
 _KNOWN: Final = ("name", "kind", "default", "option")
-"""What the script needs of a setting: to read its field, and to name its option."""
+"""Attributes of a setting for the script: its field and its command line option."""
 _REPORT_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'"
 
 
 @router.get("")
 def moves_page(request: Request, views: ViewsDep, homes: HomesDep) -> Response:
-    """Show all moves, and drills."""
+    """Show all moves and drills."""
     moves = views.moves()
     past = [move for move in moves if move.ended or move.step == "planned"]
     under_way = running(moves)
@@ -52,10 +52,10 @@ def moves_page(request: Request, views: ViewsDep, homes: HomesDep) -> Response:
 
 
 def likely(views: Views) -> FlowLook | None:
-    """Return the flow that groups would move along from where they work now.
+    """Return the flow of the most likely next move.
 
-    That begins where the last move has led, if groups could go on at its other end; without a move
-    it is the one with most such groups, and of equals the first as the properties file has them.
+    It starts at the target of the last move if groups can resume on its other end. Without a move
+    it is the flow with most such groups, then the first one in the properties file.
     """
     aliases = list(views.config.clusters)
     here = next((move.target for move in views.moves() if move.ok is not None), None)
@@ -69,7 +69,7 @@ def likely(views: Views) -> FlowLook | None:
 
 
 def _read_by(look: FlowLook | None, groups: Collection[str]) -> set[str]:
-    """Return the topics that some groups read, by the names that moves have for them."""
+    """Return the topics that groups read, by their names in moves."""
     view = None if look is None else look.view
     return {
         one.topic if one.direction == "forward" else one.target_topic
@@ -87,7 +87,7 @@ def new_page(
     group: Annotated[list[str], Query()] = [],  # noqa: B006 -- FastAPI copies it
     topic: Annotated[list[str], Query()] = [],  # noqa: B006 -- as above
 ) -> Response:
-    """Show the form of a move, filled in."""
+    """Show the form of a move with preset values."""
     looks = {str(look.flow): look for look in views.looks()}
     look = looks.get(flow) or likely(views)
     chosen = None if look is None else look.flow
@@ -111,14 +111,14 @@ def new_page(
 
 
 def _operation(views: Views, flow: Flow) -> Operation:
-    """Return the operation that moves clients along a flow, by the order of the clusters."""
+    """Return the operation of a move along a flow, by the order of the clusters."""
     place = list(views.config.clusters).index
     return "failback" if place(flow.source) > place(flow.target) else "failover"
 
 
 @router.get("/{move_id}")
 def move_page(request: Request, views: ViewsDep, move_id: str) -> Response:
-    """Show one move: as it goes on, and what it came to."""
+    """Show the progress and the result of one move."""
     look = views.move(move_id)
     kept = look.report
     report = None if kept is None else kept.report
@@ -142,7 +142,7 @@ def move_page(request: Request, views: ViewsDep, move_id: str) -> Response:
 
 @router.get("/{move_id}/report")
 def report(views: ViewsDep, move_id: str) -> Response:
-    """Return the report of a move as the page that ``srm failover report`` makes."""
+    """Return the report of a move as the page of ``srm failover report``."""
     kept = views.move(move_id).report
     if kept is None:
         raise NotFoundError(f"move {move_id!r} has no report yet")

@@ -1,4 +1,4 @@
-"""What the pages show of flows that other services watch, and where those have their pages."""
+"""Flows that other services watch, with the addresses of their pages."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from srm.service.views.snapshots import FlowLook
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """What this service does not watch itself.
+    """Flows that this service does not watch.
 
     Attributes:
-        flows: those flows, as the services say that watch them. Where none of them answers they
-            are those of the configuration, and UNKNOWN.
-        homes: by target, the address of a service whose pages show it.
-        unasked: flows of the configuration that nobody is asked for, as Remote Querying is off.
+        flows: the flows as their services report them; if none answers, those of the configuration
+            as UNKNOWN.
+        homes: address of a service with pages of a target, by target.
+        unasked: configured flows that are not queried because Remote Querying is off.
     """
 
     flows: tuple[FlowSummary, ...] = ()
@@ -34,7 +34,7 @@ class Elsewhere:
 
 
 async def elsewhere(request: Request, views: ViewsDep) -> Elsewhere:
-    """Ask the other services for their flows, each within its limit of time."""
+    """Query the other services for their flows, each within its time limit."""
     foreign = [
         flow for flow in sorted(views.config.flows) if flow.target not in views.watched_targets
     ]
@@ -54,7 +54,7 @@ ElsewhereDep = Annotated[Elsewhere, Depends(elsewhere)]
 
 
 def homes(request: Request) -> dict[str, str]:
-    """Return where the pages are of the targets that other services watch, by target."""
+    """Return the addresses of services with pages of other targets, by target."""
     federation = federation_of(request)
     if federation is None:
         return {}
@@ -65,7 +65,7 @@ HomesDep = Annotated[dict[str, str], Depends(homes)]
 
 
 def home_of(request: Request, error: SrmError) -> str:
-    """Return the address of the service that can show what this one cannot; empty: none known."""
+    """Return the address of a service that has the missing page; empty if none is known."""
     federation = federation_of(request)
     if federation is None or not isinstance(error, ElsewhereError) or not error.target:
         return ""

@@ -1,4 +1,4 @@
-"""``/ui``: all flows, those in trouble first; what a disaster would cost; what happened lately."""
+"""``/ui``: all flows, those in trouble first, the cost of a disaster, and recent events."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ _EVENTS = 8
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """How many groups of a flow could go on at its target now.
+    """Counts of groups of a flow that can resume on its target now, or cannot.
 
-    ``first`` says why one could not, or why that is not known. ``there`` work there already.
+    ``first`` is the first reason why a group cannot, or why that is not known.
+    ``there`` counts the groups that already work there.
     """
 
     ready: int
@@ -50,15 +51,16 @@ class Readiness:
 
     @property
     def total(self) -> int:
-        """All groups that do not work there."""
+        """Number of all groups that do not work there."""
         return self.ready + self.unready + self.unknown
 
 
 @dataclass(frozen=True, slots=True)
 class OverviewLine:
-    """One flow on the overview; ``home`` is the address of the service that watches it, if another.
+    """One flow on the overview.
 
-    ``is_here`` says whether this service watches it.
+    ``is_here``: this service watches the flow.
+    ``home``: address of the other service that watches it, else empty.
     """
 
     flow: FlowSummary
@@ -71,13 +73,13 @@ class OverviewLine:
 
     @property
     def page(self) -> str:
-        """Where its page is if it is one of another service, else empty."""
+        """Address of the page of the flow on another service, else empty."""
         return Links(self.home).flow(self.flow.flow) if self.home else ""
 
 
 @router.get("/ui")
 def overview(request: Request, views: ViewsDep, others: ElsewhereDep, wanted: WishDep) -> Response:
-    """Show all flows, those that other services watch too."""
+    """Show all flows, including those that other services watch."""
     every = [flow_line(views, look, wanted) for look in views.looks()]
     here = {line.flow.flow for line in every}
     every += [line_of(flow, others.homes, wanted) for flow in others.flows if flow.flow not in here]
@@ -108,7 +110,7 @@ def overview(request: Request, views: ViewsDep, others: ElsewhereDep, wanted: Wi
 
 
 def flow_line(views: Views, look: FlowLook, wanted: Wish) -> OverviewLine:
-    """Describe a flow for a line of the overview, or the head of its own page."""
+    """Describe a flow for a line of the overview or the head of its page."""
     found = attention.as_known(summary(look))
     measured = measures(views, look.flow, "", wanted)
     since = attention.since_ms(look)
@@ -122,7 +124,7 @@ def flow_line(views: Views, look: FlowLook, wanted: Wish) -> OverviewLine:
 
 
 def line_of(flow: FlowSummary, homes: Mapping[str, str], wanted: Wish) -> OverviewLine:
-    """Describe a flow that another service watches: by what it says of it alone."""
+    """Describe a flow that another service watches, from the answer of that service."""
     found = attention.as_known(flow)
     measured = newest(found.measured, wanted)
     home = homes.get(flow.target, "")
@@ -130,7 +132,7 @@ def line_of(flow: FlowSummary, homes: Mapping[str, str], wanted: Wish) -> Overvi
 
 
 def groups_of(views: Views, look: FlowLook) -> tuple[GroupRow, ...]:
-    """Return the groups of a flow, none where it was not seen yet."""
+    """Return the groups of a flow; empty before its first successful query."""
     try:
         return views.groups(look.flow)
     except SrmError:
@@ -138,7 +140,7 @@ def groups_of(views: Views, look: FlowLook) -> tuple[GroupRow, ...]:
 
 
 def readiness(rows: tuple[GroupRow, ...]) -> Readiness:
-    """Count who could go on at the target now."""
+    """Count the groups that can resume on the target now."""
     asked = [row for row in rows if not row.works_there]
     unready = [row for row in asked if row.can_go_on is False]
     unknown = [row for row in asked if row.can_go_on is None]
@@ -148,7 +150,7 @@ def readiness(rows: tuple[GroupRow, ...]) -> Readiness:
 
 
 def running(moves: tuple[MoveRow, ...]) -> list[MoveRow]:
-    """Return the moves that hold or move somebody now."""
+    """Return the moves that hold or move clients now."""
     return [move for move in moves if is_running(move)]
 
 
@@ -157,7 +159,7 @@ def _ended_ms(move: MoveRow) -> int:
 
 
 def recent(views: Views, flows: Iterable[Flow], most: int = _EVENTS) -> list[Event]:
-    """Gather the newest events of flows; of a move or drill the latest, and from one flow alone."""
+    """Return the newest events of flows, with one event per move or drill, the latest."""
     every = [event for flow in flows for event in views.events(flow)]
     found: dict[object, Event] = {}
     for event in sorted(every, key=lambda event: -event.time_ms):
@@ -166,7 +168,7 @@ def recent(views: Views, flows: Iterable[Flow], most: int = _EVENTS) -> list[Eve
 
 
 def _clusters(views: Views) -> tuple[dict[str, str], set[str]]:
-    """Return a few words on each cluster, and those that do not answer."""
+    """Return a short note on each cluster, and the clusters that do not answer."""
     notes, away = dict[str, str](), set[str]()
     for alias, text in _silent(views):
         notes.setdefault(alias, text)

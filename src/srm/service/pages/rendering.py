@@ -1,4 +1,4 @@
-"""How a page is answered: rendered with everything escaped, under a strict policy, with an ETag."""
+"""Rendering of pages: with all values escaped, a strict policy and an ETag."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ POLICY: Final = (
     "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'self'"
 )
-"""Whatever stands in a name of a topic or group: no script, style or frame of it is run."""
+"""Blocks scripts, styles and frames that the name of a topic or group may contain."""
 
 HEADERS: Final = {
     "Content-Security-Policy": POLICY,
@@ -45,10 +45,10 @@ _TIMES: Final = re.compile(rb'(<main [^>]*?data-now=")\d+|(<time[^>]*>)[^<]*')
 
 
 class PageRoute(APIRoute):
-    """A route that answers errors as a page, not as a problem document."""
+    """A route that renders errors as a page, not as a problem document."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler of the route, with that."""
+        """Return the handler of the route with rendered errors."""
         handle = super().get_route_handler()
 
         async def answer(request: Request) -> Response:
@@ -56,7 +56,7 @@ class PageRoute(APIRoute):
                 return await handle(request)
             except SrmError as error:
                 home = home_of(request, error)
-                # What is not found has its way out on the page, not the one for programs.
+                # The page has a link for 404 instead of the advice for programs.
                 told = error.what if isinstance(error, NotFoundError) else str(error)
                 return error_page(request, error.http_status, told, home)
             except RequestValidationError as error:
@@ -72,17 +72,17 @@ class PageRoute(APIRoute):
 
 _TITLES: Final = {
     401: "Please sign in",
-    403: "This is not yours to see",
+    403: "Access denied",
     404: "Not found",
-    422: "The address cannot be understood",
+    422: "Invalid address",
     503: "Not known yet",
 }
 
 
 def error_page(request: Request, status: int, detail: str, home: str = "") -> Response:
-    """Answer with a page that says what is wrong; one that passes is looked at again.
+    """Answer with an error page; a page for a temporary error refreshes automatically.
 
-    ``home`` is the address of another service that has the page which was asked for.
+    ``home`` is the address of another service that has the requested page.
     """
     title = "Another service watches this" if home else _TITLES.get(status, "Something went wrong")
     named = next(
@@ -104,9 +104,9 @@ def error_page(request: Request, status: int, detail: str, home: str = "") -> Re
 
 
 def page(request: Request, template: str, status: int = 200, **values: object) -> Response:
-    """Render a template, or answer 304 where the browser shows the same already.
+    """Render a template, or answer 304 if the browser already shows the same page.
 
-    The relative times on it do not count: those the browser keeps going by itself.
+    Relative times are ignored in the comparison, because the browser updates them itself.
     """
     views: Views = request.app.state.views
     root = root_of(request)
@@ -135,26 +135,26 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
 
 
 def root_of(request: Request) -> str:
-    """Return the path under which the application is seen, without a slash at its end."""
+    """Return the root path of the application, without a slash at its end."""
     return str(request.scope.get("root_path", "")).rstrip("/")
 
 
 class Links:
-    """Addresses of the pages, by what they are of.
+    """Addresses of the pages.
 
     Args:
-        root: path under which the application is seen.
+        root: root path of the application.
     """
 
     def __init__(self, root: str) -> None:
         self._root = root
 
     def __call__(self, *parts: str, **query: object) -> str:
-        """Return an address below ``/ui``; parameters without a value are left out."""
+        """Return an address below ``/ui``; parameters without a value are omitted."""
         return self._under("ui", parts, query)
 
     def flow(self, flow: Flow | str, *parts: str, **query: object) -> str:
-        """Return the address of a flow, or of a part of it."""
+        """Return the address of a flow or of a page below it."""
         found = Flow.parse(flow) if isinstance(flow, str) else flow
         return self("flows", found.source, found.target, *parts, **query)
 
@@ -168,13 +168,13 @@ class Links:
         return f"{self._root}{path}{f'?{asked}' if asked else ''}"
 
     def static(self, path: str) -> str:
-        """Return the address of a file; it changes with the version."""
+        """Return the address of a static file, which changes with the version."""
         return f"{self._root}/static/{path}?{__version__}"
 
 
 @cache
 def environment() -> Environment:
-    """Return the templates' environment: all values are escaped, a missing one is an error."""
+    """Return the environment of the templates: it escapes values and raises for a missing one."""
     found = Environment(
         loader=PackageLoader("srm.service.pages"),
         autoescape=True,
@@ -204,15 +204,15 @@ def environment() -> Environment:
 
 
 def breakable(name: str) -> Markup:
-    """Let a long name break after its dots, dashes and underscores."""
+    """Allow line breaks in a long name after dots, slashes, dashes and underscores."""
     escaped = Markup.escape(name)
     return Markup(re.sub(r"([._/-])(?=[^\s])", r"\1<wbr>", str(escaped)))  # noqa: S704 -- escaped
 
 
 def nothing_here(request: Request) -> Response:
-    """Answer an address under ``/ui`` that no page has.
+    """Handle an unknown address under ``/ui``.
 
     Raises:
         NotFoundError: always.
     """
-    raise NotFoundError(f"there is no page {request.url.path}")
+    raise NotFoundError(f"page {request.url.path} does not exist")

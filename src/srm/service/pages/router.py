@@ -1,4 +1,4 @@
-"""All pages of the service, and what else a browser asks for."""
+"""Router of all pages, redirects and static files of the service."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ for _module in (overview, flows, groups, moves, runs, why):
 
 @router.get("/")
 def start(request: Request) -> Response:
-    """Go to the overview."""
+    """Redirect to the overview."""
     return RedirectResponse(f"{root_of(request)}/ui", 307)
 
 
 @router.get("/ui/{rest:path}")
 def unknown(request: Request, rest: str) -> Response:  # noqa: ARG001 -- the path has it
-    """Say that there is no such page."""
+    """Answer 404 as a page."""
     return nothing_here(request)
 
 
 class Files(StaticFiles):
-    """Files that browsers keep, and ask again for: a new version is seen at once."""
+    """Static files that browsers cache but revalidate, so that a new version appears at once."""
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
-        """Return a file; the browser has to ask whether it is still the newest."""
+        """Return a file with the header that makes the browser revalidate it."""
         response = super().file_response(*args, **kwargs)
         response.headers["Cache-Control"] = "no-cache"
         return response

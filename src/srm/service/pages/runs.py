@@ -1,4 +1,4 @@
-"""``/ui/runs/...``: from a run of a DAG, as Airflow knows it, to what it is about here."""
+"""``/ui/runs/...``: redirect from the run of a DAG in Airflow to its move or flow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ router = APIRouter(prefix="/ui/runs", route_class=PageRoute, include_in_schema=F
 
 @router.get("/{dag_id}/{run_id}")
 def run(request: Request, views: ViewsDep, dag_id: str, run_id: str, task: str = "") -> Response:
-    """Go to the move that a run makes, or to the flow that it works on."""
+    """Redirect to the move of a run, or to its flow."""
     links = Links(root_of(request))
     if dag_id.partition(".")[0] != FAILOVER:
         flow = _flow_in(views, f"{dag_id}.{task}")
@@ -29,7 +29,7 @@ def run(request: Request, views: ViewsDep, dag_id: str, run_id: str, task: str =
 
 
 def _flow_in(views: Views, name: str) -> Flow | None:
-    """Return the flow that a DAG or task carries in its name, None where it works on several."""
+    """Return the flow in the name of a DAG or task; None if it works on several."""
     return next(
         (
             look.flow

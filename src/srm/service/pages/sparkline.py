@@ -1,4 +1,4 @@
-"""A line of values as a small picture: points of an SVG path; pure."""
+"""Small line chart as points of an SVG path; pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _EDGE = 2.0
 class Sparkline:
     """A drawn line, in a box of :data:`WIDTH` times :data:`HEIGHT`.
 
-    ``line`` has a gap where a value is missing, ``area`` is what lies below it, ``last`` is the
-    newest point, None where that is missing.
+    ``line`` has a gap for each missing value, and ``area`` is the area below it.
+    ``last`` is the newest point; None if its value is missing.
     """
 
     line: str
@@ -30,12 +30,12 @@ def sparkline(
     """Draw values over a time.
 
     Args:
-        values: pairs of moment and value, by moment; None: there is no value.
+        values: pairs of moment and value, by moment; None: no value.
         begin: moment at the left edge.
         end: moment at the right edge.
 
     Returns:
-        None where fewer than two values are there.
+        None for fewer than two values.
     """
     known = [value for _, value in values if value is not None]
     if len(known) < 2 or end <= begin:

@@ -1,8 +1,8 @@
-"""The clusters and flows as a picture: where each box and arrow stands; pure.
+"""Layout of the topology picture: positions of clusters, flows and labels; pure.
 
-Two clusters stand beside each other, more of them on an ellipse, which grows with their number. The
-arrow of a flow bends to its own right-hand side, so that a flow and its reverse never cover each
-other. Its figures stand where they cover nothing, or not at all.
+Two clusters are side by side; more are on an ellipse that grows with their number. The arrow of a
+flow bends to its own right-hand side, so that a flow and its reverse never overlap. Its label is
+placed where it covers nothing, or omitted.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ WIDTH: Final = 760.0
 BOX: Final = (150.0, 64.0)
 LABEL: Final = (172.0, 46.0)
 _ROOM: Final = (190.0, 96.0)
-"""What a box takes with the space around it, which arrows between neighbours need."""
+"""Size of a box with the space around it for arrows between neighbours."""
 _BEND: Final = 0.22
 _STEPS: Final = 200
 _GAP: Final = 6.0
 _MARGIN: Final = BOX[0] / 2 + 8
 _EDGE: Final = 10.0
 _SHARES: Final = (0.5, 0.42, 0.58, 0.34, 0.66, 0.27, 0.73)
-"""Where on its arrow a label may stand, the best place first."""
+"""Possible positions of a label on its arrow, the best one first."""
 LABELLED: Final = 8
-"""With more flows than this only those in trouble have their figures beside the arrow."""
+"""Above this number of flows, only flows in trouble have a label."""
 
 _Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A cluster; ``x`` and ``y`` are its middle."""
+    """A cluster; ``x`` and ``y`` are its centre."""
 
     alias: str
     x: float
@@ -45,9 +45,9 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """A flow: a path from box to box, and where its figures stand.
+    """A flow: a path from box to box, and the position of its label.
 
-    ``is_told`` says whether they stand in the picture, or in its title alone.
+    ``is_told``: the label is in the picture; else only the title shows the figures.
     """
 
     flow: FlowSummary
@@ -59,7 +59,7 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The picture; sizes are those of its view box."""
+    """The picture, with the sizes of its view box."""
 
     height: float
     boxes: tuple[Box, ...]
@@ -68,7 +68,7 @@ class Topology:
 
     @property
     def is_large(self) -> bool:
-        """Whether it needs the width of the page to be read."""
+        """Return whether the picture needs the full width of the page."""
         return self.width > WIDTH
 
 
@@ -78,14 +78,14 @@ def topology(
     away: set[str],
     order: Sequence[str] = (),
 ) -> Topology:
-    """Draw flows and the clusters that they join.
+    """Draw flows and their clusters.
 
     Args:
         flows: the flows.
-        notes: a few words for each cluster.
+        notes: a short note on each cluster.
         away: the clusters that do not answer.
-        order: aliases as the properties file has them: people name the primary first, and see it
-            on the left whatever happens.
+        order: aliases in the order of the properties file, which keeps the primary, usually the
+            first, on the left.
     """
     known = {alias for flow in flows for alias in (flow.source, flow.target)}
     aliases = [alias for alias in order if alias in known]
@@ -101,17 +101,17 @@ def topology(
 
 
 def _axes(count: int) -> tuple[float, float]:
-    """Return half the width and half the height of the ellipse on which so many boxes have room."""
+    """Return half the width and half the height of an ellipse with room for the boxes."""
     wide, high = WIDTH / 2 - _MARGIN, min(260.0, 104.0 + 28.0 * count)
     if count <= 2:
         return wide, high
-    # Neighbours are apart by this part of the width, or of the height, wherever they stand.
+    # Minimum distance of neighbours as a fraction of the half axes.
     apart = math.sqrt(2) * math.sin(math.pi / count)
     return max(wide, _ROOM[0] / apart), max(high, _ROOM[1] / apart)
 
 
 def _places(aliases: list[str], wide: float, high: float) -> dict[str, _Point]:
-    """Place the boxes around the middle of the picture, at height 0."""
+    """Place the boxes around the centre of the picture, at height 0."""
     middle = wide + _MARGIN
     if len(aliases) <= 2:
         return {a: (middle + x, 0.0) for a, x in zip(aliases, (-wide, wide), strict=False)}
@@ -127,7 +127,7 @@ def _places(aliases: list[str], wide: float, high: float) -> dict[str, _Point]:
 def _fit(
     places: dict[str, _Point], flows: Sequence[FlowSummary]
 ) -> tuple[dict[str, _Point], float]:
-    """Move all so far down that nothing is cut off; return how high the picture is then."""
+    """Move all boxes down so that nothing is cut off; return also the height of the picture."""
     ends = [(places[flow.source], places[flow.target]) for flow in flows]
     edges = [y + side * (BOX[1] / 2 + _EDGE) for _, y in places.values() for side in (-1, 1)]
     label = LABEL[1] / 2 + _EDGE
@@ -137,7 +137,7 @@ def _fit(
 
 
 def _bend(start: _Point, end: _Point) -> _Point:
-    """Return the control point of an arrow: to its own right-hand side."""
+    """Return the control point of an arrow, on its right-hand side."""
     dx, dy = end[0] - start[0], end[1] - start[1]
     return start[0] + dx / 2 + dy * _BEND * 1.2, start[1] + dy / 2 - dx * _BEND
 
@@ -145,7 +145,7 @@ def _bend(start: _Point, end: _Point) -> _Point:
 def _arrows(
     flows: Sequence[FlowSummary], places: dict[str, _Point], picture: Topology
 ) -> tuple[Arrow, ...]:
-    """Draw the flows; figures have their place first come, first served, those in trouble first."""
+    """Draw the flows; labels are placed in turn, those of flows in trouble first."""
     found = {flow.flow: _arrow(flow, places[flow.source], places[flow.target]) for flow in flows}
     taken: list[_Point] = []
     for flow in sorted(flows, key=_is_well):
@@ -170,7 +170,7 @@ def _free(
     boxes: Iterable[_Point],
     labels: Sequence[_Point],
 ) -> _Point | None:
-    """Return where on an arrow a label covers nothing, None where it would wherever it stood."""
+    """Return a position on an arrow where a label covers nothing; None if none exists."""
     over_box = ((LABEL[0] + BOX[0]) / 2, (LABEL[1] + BOX[1]) / 2)
     for share in _SHARES:
         place = x, y = _at(start, _bend(start, end), end, share)
@@ -196,11 +196,11 @@ def _arrow(flow: FlowSummary, start: _Point, end: _Point) -> Arrow:
         for place in curve
         if not _within(place, start, reach) and not _within(place, end, reach)
     ]
-    # Of an arrow that its boxes cover there is nothing to see, and nothing to cut off.
+    # An arrow that its boxes cover completely is not cut.
     shown = outside or curve
     first, last = shown[0], shown[-1]
     middle = _at(start, bend, end, 0.5)
-    # A quadratic curve cut at both ends is one again: its control point follows from the middle.
+    # A cut quadratic curve is quadratic again; its control point follows from the middle.
     centre = shown[len(shown) // 2]
     control = (2 * centre[0] - (first[0] + last[0]) / 2, 2 * centre[1] - (first[1] + last[1]) / 2)
     path = "M{:.1f} {:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}".format(*first, *control, *last)

@@ -1,4 +1,4 @@
-"""Numbers and times as people read them; the exact value goes beside it, in a title. Pure."""
+"""Numbers and times for readers; the exact value goes into a title. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 from srm.domain.text import amount
 
 NONE: Final = "\N{EN DASH}"
-"""Stands where there is no value, or none that is finite; tables never have empty cells."""
+"""Shown for a missing or infinite value, so that tables never have empty cells."""
 
 _STEP = 1000.0
 _LAST_S = 253_402_300_799
-"""The end of the year 9999: a calendar has no later moment, and no earlier one than epoch time."""
+"""The end of the year 9999, the latest time that is rendered; the earliest one is the epoch."""
 
 
 def count(value: float | None) -> str:
@@ -31,7 +31,7 @@ def exact(value: float | None) -> str:
 
 
 def span(bounds: tuple[int | None, int | None], *, exactly: bool = False) -> str:
-    """Render a count between two bounds; without the second one there is no upper bound."""
+    """Render a count between two bounds; None as the second means no upper bound."""
     least, most = bounds
     if least is None:
         return NONE
@@ -48,7 +48,7 @@ def rate(value: float | None) -> str:
 
 
 def millis(value: float | None) -> str:
-    """Render a duration that is given in milliseconds."""
+    """Render a duration in milliseconds."""
     if value is None or not math.isfinite(value):
         return NONE
     if value < 1:
@@ -64,7 +64,7 @@ def duration(seconds: float | None) -> str:
 
 
 def lasting(begin_ms: int, now_ms: int) -> str:
-    """Say how long something has lasted: of ten minutes or hours the smaller unit is left out."""
+    """Render the time since a moment; from ten of a unit on, the smaller unit is omitted."""
     seconds = max(0, now_ms - begin_ms) // 1000
     for size, unit, part, lesser in (
         (86_400, "d", 3600, "h"),
@@ -78,12 +78,12 @@ def lasting(begin_ms: int, now_ms: int) -> str:
 
 
 def ago(time_ms: int, now_ms: int) -> str:
-    """Say how long ago a moment was."""
+    """Render the age of a moment."""
     return "now" if now_ms - time_ms < 1000 else f"{lasting(time_ms, now_ms)} ago"
 
 
 def utc(time_ms: int) -> str:
-    """Render a moment, to the second."""
+    """Render a moment with seconds."""
     return f"{_moment(time_ms):%Y-%m-%d %H:%M:%S} UTC"
 
 

@@ -1,4 +1,4 @@
-"""``/ui/why``: why a topic or group is (not) where it should be, asked by its name."""
+"""``/ui/why``: explain why a topic or group is or is not where it should be."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def why_page(
     name: str = "",
     flow: str = "",
 ) -> Response:
-    """Show the form, and the answer where a name is given."""
+    """Show the form, and the answer if a name is given."""
     return page(
         request,
         "why.html",

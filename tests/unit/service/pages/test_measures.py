@@ -82,9 +82,9 @@ def test_a_topic_that_was_at_rest_is_not_said_to_lack_an_aggregation(client: Tes
     rest = words(client.get("/ui/flows/P/B/topics/audit").text)
     busy = words(client.get("/ui/flows/P/B/topics/orders").text)
 
-    assert "It was at rest: nothing was copied in this time" in rest
+    assert "Idle: no record was copied in this time range" in rest
     assert "srm metrics aggregate" not in rest
-    assert "at rest" not in busy
+    assert "no record was copied" not in busy
 
 
 def test_where_the_flow_was_not_measured_either_its_topics_say_what_computes_windows(
@@ -94,5 +94,5 @@ def test_where_the_flow_was_not_measured_either_its_topics_say_what_computes_win
 
     told = words(client.get("/ui/flows/P/B/topics/Topic").text)
 
-    assert "Nothing was measured in this time" in told
+    assert "No measurements in this time range" in told
     assert "srm metrics aggregate" in told

@@ -129,7 +129,7 @@ def test_the_last_move_is_the_last_that_ended_though_it_was_given_up_and_says_wh
 
     told = words(TestClient(create_app(views)).get("/ui").text)
     last = told[told.index("Last move") :]
-    assert last.index("given up") < last.index("replication of payments-3 is stopped")
+    assert last.index("released") < last.index("replication of payments-3 is stopped")
     assert "Held for 45 s" in last
 
 
@@ -139,8 +139,8 @@ def test_a_move_that_waits_says_what_for_and_one_that_was_given_up_why(client: T
 
     assert "until all is copied and translated replication of payments from P is 1,204" in listed
     assert "replication of payments-3 is stopped: records 987 to 1955 are gone" in listed
-    assert "given up" in page
-    assert "Clients that follow were held for 45 s, then told to go on on P" in page
+    assert "released" in page
+    assert "Clients that follow routes were held for 45 s, then sent back to P" in page
     assert "replication of payments-3 is stopped: records 987 to 1955 are gone" in page
 
 
@@ -220,6 +220,6 @@ def test_what_moves_cost_and_how_long_each_step_took_stands_in_the_pictures(
     moves, past = client.get("/ui/moves").text, words(client.get(f"/ui/moves/{PAST}").text)
 
     cost = words(moves)
-    cost = cost[cost.index("What moves cost") : cost.index("Past moves")]
+    cost = cost[cost.index("Cost of moves") : cost.index("Past moves")]
     assert all(f" {seconds} s" in cost for seconds in ("4.2", "18", "4.4"))
     assert "go 0.9 s" in past, "its bar has no room for its name"

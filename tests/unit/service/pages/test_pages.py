@@ -134,9 +134,9 @@ def test_the_overview_says_who_is_in_trouble_since_when_and_what_to_do(client: T
     assert "If P died now: 48,210 records (41 s) lost" in told
     assert (
         "Failover P → B is under way: held, waits: replication of payments from P is 1,204 records "
-        "behind (looked " in told
+        "behind (as of " in told
     )
-    assert "1 of 4 could not" in told
+    assert "1 of 4 cannot" in told
     assert "Held for 45 s" in told
 
 
@@ -172,11 +172,11 @@ def test_a_group_says_where_it_would_go_on_and_what_keeps_it(client: TestClient)
     billing = words(client.get("/ui/flows/P/B/groups/billing").text)
     fraud = words(client.get("/ui/flows/P/B/groups/fraud").text)
 
-    assert "billing could go on at B now" in billing
+    assert "billing can resume on B now" in billing
     assert "orders-0 \N{EN DASH} 88,000 by the checkpoint P.orders-0 88,900" in billing
     assert "Committed on P is not known: nobody is there" in billing
     assert "A planned move would wait for 48,163 records to be copied, at most about" in billing
-    assert "fraud could not go on at B now" in fraud
+    assert "fraud cannot resume on B now" in fraud
     assert "P.orders-3 does not exist on B" in fraud
 
 
@@ -239,10 +239,10 @@ def _unseen(error: str = "") -> Views:
         (still_views(config=config_of()), "/ui", "No replication flow is configured"),
         (_unseen(), "/ui", "P → B is not known yet"),
         (_unseen("cluster B: timed out"), "/ui", "cluster B: timed out"),
-        (_unseen(), "/ui/flows/P/B", "Not looked at yet"),
+        (_unseen(), "/ui/flows/P/B", "No data yet"),
         (_unseen("cluster B: timed out"), "/ui/flows/P/B/groups", "cluster B: timed out"),
         (_unseen(), "/ui/flows/P/B", "srm metrics aggregate"),
-        (_unseen(), "/ui/moves", "Nobody was moved yet"),
+        (_unseen(), "/ui/moves", "No move yet"),
         (_unseen(), "/ui/moves", "srm failover drill --source P --target B"),
         (still_views(config=config_of()), "/ui/moves/new", "No replication flow is configured"),
         (site(), "/ui/flows/C/P", "srm-control topics --source C --target P --add"),
@@ -289,7 +289,7 @@ def test_what_was_not_seen_yet_is_said_to_come() -> None:
     answer = TestClient(create_app(_unseen())).get("/ui/flows/P/B/topics/orders")
 
     assert answer.status_code == 503
-    assert "looks again by itself" in words(answer.text)
+    assert "refreshes automatically" in words(answer.text)
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -321,7 +321,7 @@ def site_without_source(flow: Flow) -> Views:
 def test_no_topic_is_said_to_be_selected_by_nobody_while_the_source_is_away() -> None:
     page = words(TestClient(create_app(site_without_source(C_P))).get("/ui/flows/C/P").text)
 
-    assert "C does not answer, and P has no copy of a topic that is selected" in page
+    assert "C does not answer, and P has no copy of a selected topic" in page
     assert "No topic is selected" not in page
 
 
@@ -338,7 +338,7 @@ def test_what_a_copy_holds_is_told_in_offsets_with_its_unit(client: TestClient) 
     """Markers of claims are among them: a topic of 60 records had 63."""
     page = words(client.get("/ui/flows/P/B/topics/orders").text)
 
-    assert "Copied, still there 911k offsets" in page
+    assert "Copied and retained 911k offsets" in page
 
 
 @pytest.mark.parametrize("page", ["/ui/flows/P/C", "/ui/flows/P/C/topics/orders"])
@@ -365,7 +365,7 @@ def test_pages_of_a_target_that_is_away_say_how_old_they_are() -> None:
     assert "P → B unknown for" in words(client.get("/ui").text)
     for path in ("", "/topics/orders", "/groups", "/groups/billing"):
         told = words(client.get(f"/ui/flows/P/B{path}").text)
-        assert "The latest look failed, this is what was seen" in told, path
+        assert "The latest query failed; this page shows the state of" in told, path
         assert told.count("cluster B: timed out") == 1, path
         assert told.count("To do: check the brokers of B") == 1, path
 
@@ -389,13 +389,13 @@ def test_a_group_that_has_moved_is_said_to_work_there_and_by_which_flow_it_would
 
     assert [row["group"] for row in rows if row["works_there"]] == ["billing"]
     assert "It works on B already: see flow B → P" in words(page)
-    assert "could go on at B now" not in words(page)
+    assert "can resume on B now" not in words(page)
     assert "would wait for" not in words(page)
     assert "/ui/flows/B/P/groups" in Outline(page).links, "that flow has no checkpoint of it yet"
     assert "billing works on B already see flow B → P" in words(
         client.get("/ui/flows/P/B/groups").text
     )
-    assert "of 3 could not go on at B 1 works there already" in words(
+    assert "of 3 cannot resume on B 1 works there already" in words(
         client.get("/ui/flows/P/B/groups").text
     )
 
@@ -409,14 +409,14 @@ def test_nothing_is_green_or_forecast_of_a_target_that_is_away() -> None:
     client = TestClient(create_app(views))
 
     overview = words(client.get("/ui").text)
-    ready = overview[overview.index("Could groups go on") : overview.index("Last move")]
+    ready = overview[overview.index("Can groups resume") : overview.index("Last move")]
     assert "P → B 4 of 4 not known latest look failed: cluster B: timed out" in ready
     assert "read again" not in ready
     for path in ("", "/topics/payments", "/groups", "/groups/billing"):
         page = client.get(f"/ui/flows/P/B{path}").text
         told = words(page)
         assert "state-running" not in page, path
-        assert "could go on at B now" not in told, path
+        assert "can resume on B now" not in told, path
         assert "would wait for" not in told, path
         assert "If P died now" not in told, path
         assert "2/2" not in told, path

@@ -224,7 +224,7 @@ def test_a_move_that_was_given_up_shows_how_far_it_came() -> None:
 
     assert [stage.state for stage in found] == ["done", "done", *["undone"] * 5, "done"]
     assert (found[2].name, found[2].seconds) == ("Wait", 44.8)
-    assert found[2].text == "given up here: until all is copied and translated"
+    assert found[2].text == "released here: until all is copied and translated"
     assert (found[-1].name, found[-1].seconds) == ("Released", None), "its time is told already"
 
 
@@ -233,7 +233,7 @@ def test_a_move_of_groups_without_members_claims_nobody_to_work_there() -> None:
     alone = replace(look, progress=replace(look.progress, members_at_hold={}))
 
     texts = [one.text for found in (look, alone) for one in stages(found) if one.name == "Verified"]
-    assert texts == ["the groups work there", "no group had members that could come back"]
+    assert texts == ["the groups work there", "no group had members that could resume"]
 
 
 def test_a_move_that_was_reported_before_its_groups_came_back_has_no_tick_for_that() -> None:

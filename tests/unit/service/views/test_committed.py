@@ -83,7 +83,7 @@ def test_what_is_read_again_is_by_the_commits_that_stand_beside_it(
 
     assert [one["records_read_again"] for one in group["positions"]] == [4]
     assert group["row"]["records_read_again"] == 4
-    assert "If P died now it would read 4 records again, those read since its last commit" in page
+    assert "If P died now, it would read 4 records again, plus those since its last commit" in page
     assert "by its commits" in page
 
 
@@ -189,7 +189,7 @@ def test_where_a_group_has_committed_nothing_the_page_says_so(
 ) -> None:
     page = client.get("/ui/flows/P/B/groups/audit").text
 
-    assert "the group has committed nothing there" in page
+    assert "the group has no committed offset there" in page
     assert sorted(clusters.asked) == ["B", "P"]
 
 
