@@ -40,7 +40,7 @@ MOVE = {
     "approval": {
         "required": True,
         "seconds": 600.0,
-        "subject": "Give P up and move group billing to B?",
+        "subject": "Abandon P and move group billing to B?",
         "text": "312 records of P not copied",
         "numbers": {"records_not_copied": 312},
     },
@@ -118,7 +118,7 @@ def test_people_are_shown_the_numbers_and_the_notifier_is_told(
         operator().execute(context(ti))
 
     (detail,) = asked
-    assert detail["subject"] == "Give P up and move group billing to B?"
+    assert detail["subject"] == "Abandon P and move group billing to B?"
     assert detail["body"] == "312 records of P not copied"
     assert detail["options"] == ["Approve", "Reject"]
     assert parked.value.timeout.total_seconds() == 30, "then the notifier is told again"

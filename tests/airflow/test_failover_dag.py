@@ -198,7 +198,7 @@ def test_a_dead_cluster_is_given_up_when_somebody_has_approved_what_that_costs(
             states = site.run(dag, conf)
 
         assert shown["subject"] == (
-            f"Give {site.x.alias} up and move group {site.group} to {site.y.alias}?"
+            f"Abandon {site.x.alias} and move group {site.group} to {site.y.alias}?"
         )
         assert f"0 records (0.0 s) of {site.x.alias} not copied" in shown["body"]
         assert f"| {site.group} | 40 | 0 |" in shown["body"], "what it reads again"

@@ -1,4 +1,4 @@
-"""What srm shows to people, from the engine's results: tables and lines of text, HTML pages.
+"""Text views of the engine's results: tables, lines of text and HTML pages.
 
-Commands, tasks and the demo show a move with the same words by the same functions.
+Commands, tasks and the demo share these functions and thus the same words for a move.
 """

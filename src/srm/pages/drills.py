@@ -1,4 +1,4 @@
-"""Drills in tables and lines: one result, and the history of a pair of clusters."""
+"""Tables and lines about drills: one result, and the history of a pair of clusters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN: Final = 20
 
 
 def drill_line(drill: Drill) -> str:
-    """Say in one line how a drill went."""
+    """Return the result of a drill in one line."""
     if drill.state != "done":
         return f"drill {drill.drill_id} of {drill.flow}: {drill.state}"
     return (
@@ -29,7 +29,7 @@ def drill_line(drill: Drill) -> str:
 
 
 def drill_view(drill: Drill) -> RenderableType:
-    """Show the result of one drill: groups, steps, what is wrong."""
+    """Show the result of one drill: groups, steps and problems."""
     table = Listing(*("group", "partitions", "proven", "read", ""))
     for group in drill.groups:
         table.add_row(

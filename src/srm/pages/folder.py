@@ -1,7 +1,7 @@
-"""Reports of moves as files: the JSON that was signed, its signature, and the page.
+"""Export of reports as files: the signed JSON, its signature, and the page.
 
-Each revision has files of its own, so an export never replaces evidence, and those of one move can
-be checked as the chain they are. The JSON is written last: where it is, the rest is.
+Each revision has its own files, so that an export never replaces evidence and the chain of a move
+can be verified. The JSON is written last, so that its presence means a complete export.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from srm.errors import StackError, UsageError
 
 
 def signature_file(report: Path) -> Path:
-    """Return where the signature of an exported report is."""
+    """Return the signature file of an exported report."""
     return report.with_name(f"{report.name}.sig")
 
 
 def export_report(kept: KeptReport, page: str, folder: Path) -> tuple[Path, ...]:
-    """Write a report into a folder, which is made; files that say this already are left alone.
+    """Write a report into a folder, created if missing; equal files are left unchanged.
 
     Returns:
-        The files that were written: JSON, signature where there is one, page.
+        The written files: JSON, signature if present, page.
 
     Raises:
         UsageError: the folder cannot be written.
     """
     report = kept.report
-    # Ids may hold what cannot stand in a name; two ids never become one name.
+    # Ids may contain characters that are invalid in names; distinct ids keep distinct names.
     json = folder / f"{quote(report.move_id, safe='')}.r{report.revision}.json"
     wanted = {json.with_suffix(".html"): page.encode(), json: kept.signed.document}
     if kept.signed.signature is not None:
@@ -38,10 +38,10 @@ def export_report(kept: KeptReport, page: str, folder: Path) -> tuple[Path, ...]
 
 
 def write_file(file: Path, content: bytes) -> bool:
-    """Write a file so that it is there whole or not at all; False: it was there already.
+    """Write a file atomically; return False if it exists with this content.
 
     Raises:
-        UsageError: it cannot be written.
+        UsageError: the file cannot be written.
     """
     try:
         if file.is_file() and file.read_bytes() == content:

@@ -1,4 +1,4 @@
-"""HTML pages: self-contained files, all in one style (``templates/page.css``)."""
+"""HTML pages: self-contained files in one style (``templates/page.css``)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from srm.pages.outcomes import costs
 from srm.pages.timeline import move_timeline
 
 SHOWN_PARTITIONS: Final = 3_000
-"""Rows of offsets on one page; beyond that it shows only those that did not go as planned."""
+"""Rows of offsets on one page; beyond that it shows only deviations from the plan."""
 
 
 def render_page(template: str, package: str = "srm.pages", **values: object) -> str:
-    """Render a template; the shared ``page.css`` is there to be included.
+    """Render a template, which can include the shared ``page.css``.
 
     Args:
         template: file in the folder ``templates`` of the package.
-        package: whose template it is.
-        values: what the template shows; a name it lacks is an error.
+        package: package of the template.
+        values: values of the template; a missing name raises an error.
     """
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package), PackageLoader("srm.pages")]),
@@ -39,7 +39,7 @@ def render_page(template: str, package: str = "srm.pages", **values: object) -> 
 
 
 def report_page(kept: KeptReport) -> str:
-    """Return the report of a move as one self-contained page, from what was kept of it alone."""
+    """Return a stored report of a move as a self-contained page."""
     return render_page(
         "move_report.html",
         report=kept.report,
@@ -58,7 +58,7 @@ def report_page(kept: KeptReport) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Offsets:
-    """What the page shows of the partitions of a group; ``hidden`` went as planned."""
+    """Shown partitions of a group; ``hidden`` counts those that went as planned."""
 
     shown: tuple[PartitionReport, ...]
     hidden: int

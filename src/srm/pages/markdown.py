@@ -1,4 +1,4 @@
-"""Parts of Markdown texts: tables, lists, and text that is not taken for markup."""
+"""Parts of Markdown texts: tables, lists and escaped text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MARKUP: Final = re.compile(r"([\\`*_{}\[\]<>#|~])")
 def table(
     head: Sequence[str], rows: Iterable[Sequence[str]], most: int | None = None
 ) -> Iterator[str]:
-    """Give the lines of a table; rows above ``most`` are counted."""
+    """Yield the lines of a table; rows beyond ``most`` are counted."""
     lines = [f"| {' | '.join(escape(cell) for cell in row)} |" for row in rows]
     yield f"| {' | '.join(map(escape, head))} |"
     yield f"|{'---|' * len(head)}"
@@ -25,7 +25,7 @@ def table(
 
 
 def bullets(label: str, lines: Sequence[str], most: int | None = None) -> Iterator[str]:
-    """Give the lines of a list; those above ``most`` are counted."""
+    """Yield the lines of a list; those beyond ``most`` are counted."""
     for line in islice(lines, most):
         yield f"- {label}: {escape(line)}"
     if most is not None and len(lines) > most:
@@ -35,5 +35,5 @@ def bullets(label: str, lines: Sequence[str], most: int | None = None) -> Iterat
 
 
 def escape(text: str) -> str:
-    """Escape what Markdown would take for its own, and keep it on one line."""
+    """Escape Markdown and join the text to one line."""
     return _MARKUP.sub(r"\\\1", " ".join(text.split()))

@@ -1,7 +1,6 @@
-"""Moves in words and tables: their plan, how far they are, their report.
+"""Text and tables about moves: plan, progress and report.
 
-The functions give what rich prints, for terminals; :func:`as_text` turns it into plain text, for
-logs.
+The functions return renderables of rich for terminals; :func:`as_text` makes plain text for logs.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ def as_text(view: RenderableType, width: int = LOG_WIDTH) -> str:
 
 
 def plan_view(plan: MovePlan, most: int | None = None) -> RenderableType:
-    """Show a plan: one row per group and partition with offsets, then what speaks against it.
+    """Show a plan: one row per group and partition with offsets, then warnings and obstacles.
 
-    With ``most`` tables have no more rows than that, and say how many they leave out: thousands
-    take longer to lay out than to move, and push what matters off the screen.
+    ``most`` limits the rows of a table, which then counts the omitted ones: the layout of thousands
+    takes longer than the move.
     """
     request = plan.request
     title = f"{request.operation} {request.flow}, move {plan.move_id}: {', '.join(plan.topics)}"
@@ -73,9 +72,9 @@ def plan_view(plan: MovePlan, most: int | None = None) -> RenderableType:
 
 
 def forecast_view(forecast: Forecast, source: str, most: int | None = None) -> RenderableType:
-    """Show what giving a source up costs: one row per topic, one per group; the worst first.
+    """Show the cost of abandoning a source: one row per topic and one per group, the worst first.
 
-    With ``most`` tables have no more rows than that.
+    ``most`` limits the rows of a table.
     """
     topics = _table("topic", "not copied", "at most", "oldest", f"{source} last answered")
     for topic in sorted(forecast.topics, key=lambda one: (-one.not_copied, one.topic))[:most]:
@@ -92,7 +91,7 @@ def forecast_view(forecast: Forecast, source: str, most: int | None = None) -> R
         )
     unknown = [line for topic in forecast.topics for line in topic.unknown]
     return Group(
-        Text.assemble(("if it is given up now: ", "bold"), forecast.line(source)),
+        Text.assemble(("if it is abandoned now: ", "bold"), forecast.line(source)),
         topics,
         *_left_out(forecast.topics, most),
         *([groups] if forecast.groups else []),
@@ -105,11 +104,11 @@ def forecast_view(forecast: Forecast, source: str, most: int | None = None) -> R
 
 def _left_out(rows: Sequence[object], most: int | None) -> list[Text]:
     left = 0 if most is None else len(rows) - most
-    return [Text(f"and {left:,} rows more, in the plan", "dim")] if left > 0 else []
+    return [Text(f"and {left:,} more rows in the plan", "dim")] if left > 0 else []
 
 
 def plan_summary(plan: MovePlan) -> dict[str, Any]:
-    """Return a plan as small plain JSON; the whole of it is in ``srm-moves.internal``."""
+    """Return a summary of a plan as JSON; the full plan is in ``srm-moves.internal``."""
     return {
         "move_id": plan.move_id,
         "operation": plan.request.operation,
@@ -133,7 +132,7 @@ def plan_summary(plan: MovePlan) -> dict[str, Any]:
 
 
 def progress_line(status: SyncStatus) -> str:
-    """Say in one line how far a waiting move is and what it waits for."""
+    """Return the progress of a waiting move and its reasons in one line."""
     groups = f"{_count_synchronised(status)} of {len(status.groups)} groups synchronised"
     head = f"{_head(status)}, {groups}"
     if status.ready:
@@ -143,7 +142,7 @@ def progress_line(status: SyncStatus) -> str:
 
 
 def progress_summary(status: SyncStatus) -> dict[str, Any]:
-    """Return a look at a move as small plain JSON: Airflow bounds what a task may keep."""
+    """Return the progress of a move as small JSON, because Airflow limits the result of a task."""
     return {
         "move_id": status.move_id,
         "ready": status.ready,
@@ -158,7 +157,7 @@ def progress_summary(status: SyncStatus) -> dict[str, Any]:
 
 
 def sync_view(status: SyncStatus) -> RenderableType:
-    """Show how far a waiting move is: one row per group, then what it waits for."""
+    """Show the progress of a waiting move: one row per group, then the reasons of the wait."""
     table = _table("group", "members left", "synchronised", "applied")
     for group in status.groups:
         _row(
@@ -170,7 +169,7 @@ def sync_view(status: SyncStatus) -> RenderableType:
 
 
 def verify_view(status: VerifyStatus) -> RenderableType:
-    """Show what a move waits for after go."""
+    """Show the reasons of the wait of a move after go."""
     return Group(
         Text(f"{status.elapsed_seconds:.0f} s since go"),
         *_waits(status.waiting),
@@ -179,14 +178,14 @@ def verify_view(status: VerifyStatus) -> RenderableType:
 
 
 def verify_line(status: VerifyStatus) -> str:
-    """Say in one line for what a move waits after go."""
+    """Return the reasons of the wait of a move after go in one line."""
     waiting = f"; waiting for: {reasons_text(status.waiting)}" if status.waiting else ""
     asks = f"; please: {reasons_text(status.asks)}" if status.asks else ""
     return f"{status.elapsed_seconds:.0f} s since go{waiting}{asks}"
 
 
 def report_view(report: MoveReport) -> RenderableType:
-    """Show what a move did."""
+    """Show the report of a move."""
     table = _table(
         *("group", "lag at hold", "skipped", "re-read", "members at hold", "assigned after"),
         *("working after", ""),
@@ -212,7 +211,7 @@ def report_view(report: MoveReport) -> RenderableType:
 
 
 def _outcome_view(report: MoveReport) -> Iterator[Table]:
-    """Show what a disaster was said to cost, topic by topic, beside what was found."""
+    """Show the forecast cost of a disaster next to the actual cost, by topic."""
     if (found := costs(report)) is None:
         return
     table = _table("topic", "not copied", "at most", f"found on {report.source}", "became")
@@ -220,19 +219,19 @@ def _outcome_view(report: MoveReport) -> Iterator[Table]:
         _row(
             table,
             *(topic.topic, number(topic.not_copied), number(topic.at_most)),
-            *(number(topic.residue), topic.choice or ("" if found.found else "not back yet")),
+            *(number(topic.residue), topic.choice or ("" if found.found else "not returned")),
         )
     yield table
 
 
 def report_line(report: MoveReport) -> str:
-    """Sum a move up in one line, for the note of a run."""
+    """Return the report of a move in one line, for the note of a run."""
     reasons = "" if report.ok else f": {reasons_text(report.problems)}"
     return f"{_name(report)}: {verdict_text(report)}{reasons}; {_figures(report)}"
 
 
 def verdict_text(report: MoveReport) -> str:
-    """Say in a word or two how a move went: one that lost what was forecast is not clean."""
+    """Return a short verdict on a move; one that lost the forecast records is not clean."""
     if not report.ok:
         return "not clean"
     most = _re_read_in_all(report)[1]
@@ -244,12 +243,12 @@ def verdict_text(report: MoveReport) -> str:
 
 
 def re_read_text(report: MoveReport) -> str:
-    """Say what was read again: unplanned, from what is known to what was forecast."""
+    """Return the records read again; if unplanned, from the known to the forecast number."""
     return span(*_re_read_in_all(report))
 
 
 def re_read_texts(report: MoveReport) -> dict[str, str]:
-    """Say the same of each group."""
+    """Return the records read again by group, as :func:`re_read_text`."""
     return {name: span(*bounds) for name, bounds in _re_read_spans(report)}
 
 
@@ -265,7 +264,7 @@ def _re_read_spans(report: MoveReport) -> Iterator[tuple[str, tuple[int, int]]]:
 
 
 def rpo_text(report: MoveReport) -> str:
-    """Render what was lost, in records and, where it is known, in seconds."""
+    """Render the loss in records and, if known, in seconds."""
     if report.rpo_at_least is None:
         return "-"
     lost = f"{span(report.rpo_at_least, report.rpo_at_most)} records"
@@ -275,16 +274,16 @@ def rpo_text(report: MoveReport) -> str:
 
 
 def residue_text(report: MoveReport) -> str:
-    """Say until when residue is looked for, or was; empty before go."""
+    """Return until when residue is or was watched; empty before go."""
     if not report.residue_over and report.residue_until_ms is not None:
         return f"watched until {_utc(report.residue_until_ms)}"
     if report.residue_seen_ms is not None:
-        return f"last looked at {_utc(report.residue_seen_ms)}"
+        return f"last checked {_utc(report.residue_seen_ms)}"
     return ""
 
 
 def reasons_text(reasons: Sequence[str]) -> str:
-    """Join reasons, leaving out what would make the line unreadable."""
+    """Join the first reasons and count the rest."""
     shown = "; ".join(reasons[:SHOWN_REASONS])
     more = len(reasons) - SHOWN_REASONS
     return f"{shown}; and {more} more" if more > 0 else shown
@@ -296,7 +295,7 @@ def number(value: int | None) -> str:
 
 
 def ago(age_ms: int | None) -> str:
-    """Render how long ago something was."""
+    """Render an age."""
     return "not known" if age_ms is None else f"{duration(age_ms / 1000)} ago"
 
 
@@ -347,7 +346,7 @@ def _table(*columns: str, title: str | None = None) -> Table:
 
 
 def _row(table: Table, *cells: str | Text) -> None:
-    """Add a row of plain text: names may hold what rich takes for markup."""
+    """Add a row of plain text, because names may contain rich markup."""
     table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
 
 

@@ -1,4 +1,4 @@
-"""The note of a run that moves something: first what a person can act on, then the figures."""
+"""Note of a run with a move: first the required action, then the figures."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from srm.pages.moves import reasons_text, report_line
 
 
 def report_note(report: MoveReport, reason: str = "") -> str:
-    """Return the note of a run that has come to its report.
+    """Return the note of a run that has reached its report.
 
     Args:
-        report: of the move.
-        reason: why a step failed, in the words of the step; empty where none did.
+        report: report of the move.
+        reason: message of a failed step; empty if none failed.
     """
     if report.ok and not reason:
         return report_line(report)

@@ -1,4 +1,4 @@
-"""Forecast against outcome: what a disaster was said to cost, and what of it was found."""
+"""Comparison of the forecast cost of a disaster with its outcome."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from srm.domain.text.amount import amount
 
 @dataclass(frozen=True, slots=True)
 class TopicCost:
-    """One topic; None is "not known", or not known yet.
+    """Cost of one topic; None is unknown.
 
-    Forecast: ``not_copied``, ``at_most``, ``seconds`` of the topic that is, and how long before
-    the source had last answered. Found when it returned: ``residue``, records that only it has,
-    with their first and last time, ``lost`` there of what was copied, and ``gone`` by retention;
-    ``choice`` says what became of the residue.
+    Forecast: ``not_copied`` and ``at_most`` records, the same in ``seconds``, and
+    ``age_seconds``, the time since the last answer of the source.
+    Outcome: ``residue``, records only on the source, with first and last time; ``only_copied``,
+    copied records that it lost; ``gone`` by retention; ``choice``, the treatment of the residue.
     """
 
     topic: str
@@ -36,7 +36,7 @@ class TopicCost:
 
 @dataclass(frozen=True, slots=True)
 class GroupCost:
-    """One group: read again at most, and read again; and what it had read of the residue."""
+    """Cost of one group: forecast and actual records read again, and residue that it had read."""
 
     group: str
     re_read_at_most: int | None
@@ -47,7 +47,7 @@ class GroupCost:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Both, and what the forecast could not know; ``found`` is how the source returned."""
+    """Costs by topic and group, and unknowns of the forecast; ``found`` is the source's return."""
 
     made_ms: int | None
     topics: tuple[TopicCost, ...]
@@ -59,7 +59,7 @@ class Costs:
 
 
 def costs(report: MoveReport) -> Costs | None:
-    """Set forecast against outcome; None where there is neither."""
+    """Compare forecast and outcome; None if the report has neither."""
     forecast, outcome = report.forecast, report.outcome
     if forecast is None and outcome is None:
         return None
@@ -94,7 +94,7 @@ def _outcome_fields(topic: str, outcome: Outcome | None) -> dict[str, Any]:
         return {}
     entries = [entry for entry in outcome.partitions if entry.topic == topic]
     if outcome.source_return == "rebuilt" and not entries:
-        return {}  # what the source held is gone with it
+        return {}  # the records of the source are lost with it
     return {
         "residue": sum(entry.records for entry in entries),
         "first_ms": min((e.first_ms for e in entries if e.first_ms is not None), default=None),
@@ -126,7 +126,7 @@ def _unknown(report: MoveReport) -> Iterator[str]:
     for topic in forecast.topics:
         yield from topic.unknown
     for group in forecast.unseen:
-        yield f"group {group} is known by name only: where it starts is left to its clients"
+        yield f"group {group} is known by name only: its clients decide where it starts"
     for transaction in forecast.transactions:
         yield f"open transaction: {transaction}"
 
@@ -136,13 +136,11 @@ def _seconds(age_ms: int | None) -> float | None:
 
 
 def outcome_lines(report: MoveReport) -> Iterator[str]:
-    """Say in lines what was forecast of a disaster and what was found; none of a planned move."""
+    """Return forecast and outcome of a disaster as lines; none for a planned move."""
     forecast, found = report.forecast, report.outcome
     if forecast is not None:
         bound = (
-            "nobody knows how many at most"
-            if forecast.at_most is None
-            else f"at most {forecast.at_most:,}"
+            "upper bound unknown" if forecast.at_most is None else f"at most {forecast.at_most:,}"
         )
         yield f"forecast: {amount(forecast.not_copied, 'record')} not copied, {bound}"
     if found is None:
@@ -153,7 +151,7 @@ def outcome_lines(report: MoveReport) -> Iterator[str]:
     yield (
         f"outcome: {amount(found.records, 'record')} had not been copied; groups had read "
         f"{read:,} of them; "
-        f"{report.source} came back {found.source_return}{without} (settled by {found.by})"
+        f"{report.source} returned {found.source_return}{without} (settled by {found.by})"
     )
     for unread in found.unread:
         yield f"not in the outcome: {unread}"

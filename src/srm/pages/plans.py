@@ -1,6 +1,6 @@
-"""Plans of moves for people who have to decide: Markdown, the numbers in it, a page.
+"""Plans of moves for an approval: Markdown and a page.
 
-Nothing here is longer for a thousand groups than for thirty: what is left out is counted.
+Texts are limited in length for any number of groups; omitted rows are counted.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ SHOWN_ROWS: Final = 30
 
 
 def approval_subject(plan: MovePlan) -> str:
-    """Ask for the approval of a move in one line."""
+    """Return the question for the approval of a move."""
     request = plan.request
     if request.is_unplanned:
-        return f"Give {request.source} up and move {_groups(plan)} to {request.target}?"
+        return f"Abandon {request.source} and move {_groups(plan)} to {request.target}?"
     return f"Move {_groups(plan)} from {request.source} to {request.target}?"
 
 
 def approval_text(plan: MovePlan) -> str:
-    """Return what a person has to know before approving a move, as Markdown."""
+    """Return the facts for the approval of a move as Markdown."""
     return "\n".join(_text(plan)) + "\n"
 
 
 def plan_page(plan: MovePlan) -> str:
-    """Return a plan as one self-contained page."""
+    """Return a plan as a self-contained page."""
     return render_page("plan.html", plan=plan, text=as_text(plan_view(plan)))
 
 
@@ -40,13 +40,13 @@ def _text(plan: MovePlan) -> Iterator[str]:
     request = plan.request
     topics = ", ".join(f"`{topic}`" for topic in plan.topics[:SHOWN_ROWS])
     more = f" and {len(plan.topics) - SHOWN_ROWS} more" if len(plan.topics) > SHOWN_ROWS else ""
-    yield f"Topics: {topics}{more}. Move `{plan.move_id}`. **Nothing has been touched yet.**"
+    yield f"Topics: {topics}{more}. Move `{plan.move_id}`. **Nothing has been changed yet.**"
     yield ""
     if plan.forecast is not None:
         yield (
-            f"**{request.source} is given up:** the flow {request.flow} is paused "
-            f"until somebody lets it go on, nothing is asked of {request.source}, nobody is "
-            f"waited for, groups go on at {request.target} from their last checkpoint."
+            f"**{request.source} is abandoned:** the flow {request.flow} is paused "
+            f"until an operator resumes it, {request.source} is not queried, and "
+            f"groups resume on {request.target} from their last checkpoint without a wait."
         )
         yield ""
         yield f"**{escape(plan.forecast.line(request.source))}**"
@@ -54,8 +54,8 @@ def _text(plan: MovePlan) -> Iterator[str]:
         yield from _forecast(plan.forecast, request.source)
     else:
         yield (
-            f"Clients are held, at most {request.wait_seconds:g} s, until all is copied, and go "
-            f"on at {request.target}; nothing is lost."
+            f"Clients are held for at most {request.wait_seconds:g} s until all is copied, and "
+            f"resume on {request.target}; nothing is lost."
         )
         yield ""
         yield from table(

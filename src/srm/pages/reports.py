@@ -1,4 +1,4 @@
-"""Reports of moves as they are kept: one line each, a table of all of them, and Markdown."""
+"""Stored reports of moves: a list with one line each, and Markdown."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from srm.pages.tables import Listing
 
 
 def list_view(reports: Iterable[KeptReport]) -> Listing:
-    """Show the reports there are, one row each."""
+    """Show the reports, one row each."""
     table = Listing()
     table.pad_edge, table.collapse_padding = False, True
     for column in ("time", "move", "operation", "mode", "from -> to", "groups"):
@@ -53,7 +53,7 @@ def list_view(reports: Iterable[KeptReport]) -> Listing:
 
 
 def list_row(kept: KeptReport) -> dict[str, Any]:
-    """Return what a list says of one report, as small plain JSON."""
+    """Return the entry of a report in a list as small JSON."""
     report, signature = kept.report, kept.signed.signature
     return {
         "time": f"{utc(report.created_ms)}",
@@ -78,7 +78,7 @@ def list_row(kept: KeptReport) -> dict[str, Any]:
 
 
 def result_text(report: MoveReport) -> str:
-    """Say in a word or two how a move ended."""
+    """Return the result of a move in a few words."""
     if report.ok:
         return verdict_text(report)
     if "gone" not in report.times_ms and report.step in {"planned", "released"}:
@@ -87,14 +87,14 @@ def result_text(report: MoveReport) -> str:
 
 
 def signature_text(kept: KeptReport) -> str:
-    """Say whether a report is signed, which revision it is, and what its hash is."""
+    """Return revision, signature and hash of a report as text."""
     signature = kept.signed.signature
     signed = f"signed with key {short(signature.key_id)}" if signature is not None else "not signed"
     return f"revision {kept.report.revision}, {signed}, sha256 {kept.signed.sha256}"
 
 
 def utc(time_ms: int) -> str:
-    """Render epoch milliseconds to the second."""
+    """Render epoch milliseconds with seconds."""
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -102,14 +102,14 @@ def report_markdown(report: MoveReport, signature: str = "") -> str:
     """Return a report as Markdown, for notes, tickets and chats.
 
     Args:
-        report: what to show.
-        signature: what to say of its signature, :func:`signature_text`.
+        report: the report.
+        signature: text of its signature, from :func:`signature_text`.
     """
     return "\n".join(_markdown(report, signature)) + "\n"
 
 
 def report_summary(report: MoveReport) -> dict[str, Any]:
-    """Return a report as plain JSON without its partitions; all of it is in the moves topic."""
+    """Return a report as JSON without partitions; the full report is in the moves topic."""
     groups = {name: replace(group, partitions=()) for name, group in report.groups.items()}
     short_one = replace(report, groups=groups)
     return dict(adapter(MoveReport).dump_python(short_one, mode="json"))
@@ -187,7 +187,7 @@ def _costs(report: MoveReport) -> Iterator[str]:
         ),
     )
     yield from table(
-        ("group", "read again at most", "known to be", f"had read on {report.source} alone"),
+        ("group", "read again at most", "read again", f"residue read on {report.source}"),
         (
             (
                 group.group,

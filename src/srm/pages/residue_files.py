@@ -1,4 +1,4 @@
-"""The residue in files: JSON lines, or Parquet, one file of each partition."""
+"""Export of the residue to files: JSON lines or Parquet, one file per partition."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ SCHEMA: Final = pa.schema(
         ),
     ]
 )
-"""Columns of the Parquet files: bytes are bytes, so that any encoding can be read back."""
+"""Columns of the Parquet files; bytes stay bytes, so that any encoding is preserved."""
 
 
 class ResidueFiles:
     """Writes records to ``TOPIC-PARTITION.jsonl`` or ``.parquet`` in one directory.
 
-    A file has the suffix ``.part`` until it is whole: one that is there under its name is.
+    A file has the suffix ``.part`` until it is complete.
 
     Args:
-        directory: created where it is missing.
+        directory: created if missing.
         kind: the format.
 
     Raises:
@@ -58,13 +58,13 @@ class ResidueFiles:
             raise UsageError(f"{directory} cannot be written: {error.strerror}") from error
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Return the open files."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, _e: BaseException | None, _t: TracebackType | None
     ) -> None:
-        """Close all files; give them their names if all went well."""
+        """Close all files and, without an error, rename them to their final names."""
         for path, part in self._parts.items():
             part.close()
             if kind is None:
@@ -90,7 +90,7 @@ class ResidueFiles:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The files, in the order in which they were begun."""
+        """The files, in order of their creation."""
         return tuple(self._parts)
 
 

@@ -1,4 +1,4 @@
-"""Tables of names and numbers that stay whole: none is cut off, and prose alone is wrapped."""
+"""Tables that never truncate names and numbers and wrap only prose."""
 
 from __future__ import annotations
 
@@ -14,39 +14,38 @@ from rich.table import Table
 from rich.text import Text
 
 _PROSE: Final = 30
-"""A column whose cells are longer may be wrapped between words, to no less than that."""
+"""Minimum width of a column with longer cells, which are wrapped between words."""
 _UNLIMITED: Final = 1_000_000
 _BENEATH: Final = (0, 0, 0, 4)
 
 
 def moment(time_ms: int | None) -> str:
-    """Render a record's timestamp, in UTC to the millisecond."""
+    """Render the timestamp of a record in UTC with milliseconds."""
     if time_ms is None or time_ms < 0:
         return "-"
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
 
 
 class Listing(Table):
-    """A table without lines, which in a narrow place wraps prose and breaks no word.
+    """A table without lines, which wraps prose in a narrow terminal and breaks no word.
 
-    The last columns that find no room beside the others stand beneath each row, by their header: a
-    name, path or address that is broken is one that nobody can copy. Rich's own way is an ellipsis
-    in the place of its end.
+    Last columns without room go beneath each row, after their header. A broken name, path or
+    address could not be copied; rich itself would replace its end by an ellipsis.
     """
 
     def __init__(self, *headers: str, right: Collection[str] = (), **settings: Any) -> None:
-        """Begin with some columns, numbers to the ``right``."""
+        """Create the columns; those in ``right`` are right-aligned."""
         self._right = right
         super().__init__(*headers, **{"box": None, "header_style": "bold", **settings})
 
     def add_column(self, header: RenderableType = "", *arguments: Any, **settings: Any) -> None:
-        """Add a column."""
+        """Add a column, aligned by its header."""
         justify = "right" if header in self._right else "left"
         settings = {"overflow": "fold", "justify": justify, **settings}
         super().add_column(header, *arguments, **settings)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Render as one table where all fits, else with what does not beneath each row."""
+        """Render one table if all columns fit, else put the rest beneath each row."""
         cells = [list(column.cells) for column in self.columns]
         room, wide = options.max_width, options.update(max_width=_UNLIMITED)
         if Measurement.get(console, wide, self).maximum <= room:
@@ -95,7 +94,7 @@ class Listing(Table):
 def _measure(
     console: Console, options: ConsoleOptions, cells: Sequence[RenderableType]
 ) -> Measurement:
-    """Return the longest word and the longest line of some cells."""
+    """Return the width of the longest word and of the longest line of cells."""
     found = [Measurement.get(console, options, cell) for cell in cells]
     return Measurement(
         max((one.minimum for one in found), default=0),
@@ -104,7 +103,7 @@ def _measure(
 
 
 def _widths(ranges: Sequence[Measurement], room: int, padding: int) -> list[int]:
-    """Return the widths of the first columns, as many as find room; prose takes what is left."""
+    """Return the widths of the first columns that fit; prose gets the remaining room."""
     least = [max(one.minimum, min(one.maximum, _PROSE)) for one in ranges]
     kept = max(1, sum(end <= room for end in accumulate(one + padding for one in least)))
     widths = [min(one, room - padding) for one in least[:kept]]
@@ -117,7 +116,7 @@ def _widths(ranges: Sequence[Measurement], room: int, padding: int) -> list[int]
 
 
 def _with_name(console: Console, name: str, cell: RenderableType) -> Text:
-    """Return a cell after the name of its column; empty where the cell is."""
+    """Return a cell after the name of its column; empty for an empty cell."""
     told = cell if isinstance(cell, Text) else console.render_str(str(cell))
     head = Text.from_markup(f"{name} " if name and told.plain else "", style="dim")
     return Text.assemble(head, told)

@@ -1,4 +1,4 @@
-"""The time a move took as a picture: bars and marks on one axis, in percent of its length."""
+"""Timeline of a move: bars and marks on one axis, in percent of its length."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, Literal
 from srm.domain.moves.report.report import GroupReport, MoveReport
 
 LANES: Final = 40
-"""So many groups are drawn, the slowest ones; the table beside the picture has them all."""
+"""Maximum number of drawn groups, the slowest ones; the table has all of them."""
 _TICKS: Final = 8
 _LABELLED: Final = 9.0
 
@@ -19,9 +19,9 @@ MarkKind = Literal["assigned", "working", "commit"]
 
 @dataclass(frozen=True, slots=True)
 class TimelineBar:
-    """A stretch of time; ``left`` and ``width`` in percent, ``seconds`` is how long it is.
+    """A period; ``left`` and ``width`` in percent, ``seconds`` is its length.
 
-    ``fits``: its name can be written into it. ``ended``: False where it is not known when it ended.
+    ``ended`` is False if its end is unknown.
     """
 
     name: str
@@ -32,7 +32,7 @@ class TimelineBar:
 
     @property
     def fits(self) -> bool:
-        """Whether there is room for the name."""
+        """Return whether the bar has room for the name."""
         return self.width >= _LABELLED
 
 
@@ -65,7 +65,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class MoveTimeline:
-    """The picture: what the move did, then one lane for each group; ``hidden`` are not drawn."""
+    """Steps of the move, then one lane per group; ``hidden`` counts groups not drawn."""
 
     steps: Lane
     groups: tuple[Lane, ...]
@@ -74,7 +74,7 @@ class MoveTimeline:
 
 
 def move_timeline(report: MoveReport) -> MoveTimeline | None:
-    """Draw a move from the hold on; None where nobody was held, or not yet sent on."""
+    """Draw a move from the hold on; None if no client was held, or before go."""
     steps = list(report.rto_steps.items())
     moved = {name: group for name, group in report.groups.items() if group.members_at_hold}
     ends = [sum(seconds for _, seconds in steps)]

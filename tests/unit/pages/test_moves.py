@@ -142,7 +142,7 @@ def test_the_page_is_made_from_the_report_alone() -> None:
 def test_residue_is_dated_by_the_last_look_when_nobody_looks_any_more() -> None:
     over = replace(REPORT, residue_over=True, residue_seen_ms=1_700_000_100_000)
 
-    assert report_line(over).endswith("residue 7 (last looked at 2023-11-14 22:15:00 UTC)")
+    assert report_line(over).endswith("residue 7 (last checked 2023-11-14 22:15:00 UTC)")
     never = replace(REPORT, residue_over=False, residue_until_ms=None)
     assert report_line(never).endswith("residue 7")
 

@@ -52,7 +52,7 @@ def test_a_planned_move_is_approved_with_what_each_group_has_still_to_read() -> 
     assert approval_subject(PLANNED) == "Move group billing from P to B?"
     assert "| billing | 1 | 50 | 0 | 0 |" in text
     assert "- Warning: replication of Payments is 3 records behind" in text
-    assert "Nothing has been touched yet" in text
+    assert "Nothing has been changed yet" in text
     assert PLANNED.numbers() == {
         "groups": 1,
         "members": 1,
@@ -65,8 +65,8 @@ def test_a_planned_move_is_approved_with_what_each_group_has_still_to_read() -> 
 def test_an_unplanned_move_is_approved_with_what_is_lost() -> None:
     text = approval_text(UNPLANNED)
 
-    assert approval_subject(UNPLANNED) == "Give P up and move 2 groups to B?"
-    assert "**P is given up:** the flow P->B is paused" in text
+    assert approval_subject(UNPLANNED) == "Abandon P and move 2 groups to B?"
+    assert "**P is abandoned:** the flow P->B is paused" in text
     assert "312 records (0.4 s) of P not copied, 350 at most" in text
     assert "| Payments | 312 | 350 | 0.4 s | 1.2 s ago |" in text
     assert r"| my\|group | 15 | 2 | 3.1 s ago |" in text, "a name is no markup"

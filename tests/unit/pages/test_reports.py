@@ -83,10 +83,10 @@ def test_the_page_shows_everything_that_the_report_says() -> None:
         "P.Payments-0",
         "ada@ops",
         "records <b>312</b>",
-        "told by",
+        "redirected by",
         "b-1",
         "HTTP 200",
-        "routing, webhook; other writers kept out by acl",
+        "routing, webhook; other writers fenced by acl",
         "accept_skips",
         "the plan said: replication lags",
         "id-of-p",
@@ -102,10 +102,10 @@ def test_a_disaster_shows_forecast_and_outcome_side_by_side() -> None:
     page = report_page(KeptReport.made(DISASTER, None))
     waits = report_page(KeptReport.made(replace(DISASTER, outcome=None), None))
 
-    for said in ("how it returned: <b>same</b>", "<b>315</b>", "<td>merge</td>", ">312<", ">330<"):
+    for said in ("return: <b>same</b>", "<b>315</b>", "<td>merge</td>", ">312<", ">330<"):
         assert said in page, said
     assert "Payments-2 is not copied: full" in page
-    assert "there is no outcome yet" in waits
+    assert "no outcome yet" in waits
     assert "Forecast and outcome" not in report_page(KEPT)
     [shown] = [line for line in as_text(report_view(DISASTER)).splitlines() if "merge" in line]
     assert shown.split() == ["Payments", "312", "330", "315", "merge"]
@@ -198,7 +198,7 @@ def test_a_page_of_a_move_that_held_nobody_has_no_timeline() -> None:
 
     page = report_page(KeptReport.made(report, None))
 
-    assert "Where the time went" not in page
+    assert ">Timeline<" not in page
     assert "<b>not signed</b>" in page
 
 
