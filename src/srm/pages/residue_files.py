@@ -58,7 +58,7 @@ class ResidueFiles:
             raise UsageError(f"{directory} cannot be written: {error.strerror}") from error
 
     def __enter__(self) -> Self:
-        """Return the open files."""
+        """Return the writer itself."""
         return self
 
     def __exit__(

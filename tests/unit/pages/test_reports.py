@@ -88,7 +88,7 @@ def test_the_page_shows_everything_that_the_report_says() -> None:
         "HTTP 200",
         "routing, webhook; other writers fenced by acl",
         "accept_skips",
-        "the plan said: replication lags",
+        "warning of the plan: replication lags",
         "id-of-p",
         "ab" * 32,
         KEPT.signed.sha256,

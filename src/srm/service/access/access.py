@@ -115,8 +115,8 @@ def guard(identify: Callable[..., Any], role: Role) -> Callable[..., User]:
 
 
 _HOW: Final[Mapping[Role, str]] = {
-    "reader": "service.readers lists who may read",
-    "operator": "service.operators lists who may act; by default it is empty",
+    "reader": "service.readers lists the users that may read",
+    "operator": "service.operators lists the users that may act; by default none",
 }
 
 

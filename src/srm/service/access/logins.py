@@ -38,7 +38,7 @@ def _nobody(settings: AccessSettings, host: str) -> Authenticator:
     """Treat all clients as one user; allow only loopback unless ``service.insecure`` is set."""
     if not settings.insecure and not is_loopback(host):
         raise ConfigError(
-            f"service.host = {host} is reachable for others, and service.auth = none admits all of "
+            f"service.host = {host} is reachable remotely, and service.auth = none admits all of "
             "them: set service.auth (docs/service.md), or confirm with service.insecure = true"
         )
 

@@ -189,7 +189,7 @@ class Federation:
 
         Args:
             request: the request to this service.
-            about: returns the targets that a body describes; others may not answer it.
+            about: returns the targets of a body; only their services may answer.
 
         Raises:
             ElsewhereError: all other services answered, and none has it.

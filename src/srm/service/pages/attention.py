@@ -60,7 +60,7 @@ def by_trouble(flows: Iterable[FlowSummary]) -> list[FlowSummary]:
 
 
 def rank(flow: FlowSummary) -> tuple[int, int, str]:
-    """Return the sort key of a flow in that order."""
+    """Return the sort key of :func:`by_trouble`."""
     return _RANK[flow.state], -flow.lag, flow.flow
 
 
