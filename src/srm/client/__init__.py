@@ -1,1 +1,1 @@
-"""Consumer and producer that follow a move from one cluster to the other."""
+"""Consumer and producer that follow a move from one cluster to another."""

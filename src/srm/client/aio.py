@@ -1,7 +1,7 @@
-"""The same clients for asyncio, as confluent-kafka's own: each call runs in a thread pool.
+"""Consumer and producer for asyncio; like confluent-kafka's own, each call runs in a thread pool.
 
-Only the client underneath is another one; following, transactions and announcements are those of
-:mod:`srm.client.consumer` and :mod:`srm.client.producer`.
+Following, transactions and announcements are those of :mod:`srm.client.consumer` and
+:mod:`srm.client.producer`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _PRODUCER_WORKERS: Final = 4
 class FailoverAIOConsumer(AIOConsumer):
     """``confluent_kafka.aio.AIOConsumer`` for a group that moves.
 
-    Callbacks are coroutine functions. Calls run one after the other; those that a callback makes
-    are admitted at once.
+    Callbacks are coroutine functions. Calls run one after the other; a call from within a callback
+    runs at once.
 
     Args:
         conf: properties, as for ``AIOConsumer``.
-        executor: as for ``AIOConsumer``; its own by default. Two threads at least.
+        executor: as for ``AIOConsumer``, with at least two threads; its own by default.
         arguments: those of :class:`FailoverConsumer`.
     """
 
@@ -43,7 +43,7 @@ class FailoverAIOConsumer(AIOConsumer):
         executor: concurrent.futures.Executor | None = None,
         **arguments: Any,
     ) -> None:
-        # In place of AIOConsumer's own, which makes a plain consumer.
+        # Replaces AIOConsumer.__init__, which creates a plain consumer.
         self._closed = False
         self._owns_executor = executor is None
         self.executor = executor or concurrent.futures.ThreadPoolExecutor(_CONSUMER_WORKERS)
@@ -61,30 +61,30 @@ class FailoverAIOConsumer(AIOConsumer):
 
     @property
     def cluster(self) -> str | None:
-        """Alias of the cluster it reads on, None while it is held or not started."""
+        """Alias of the cluster it reads from, None while it is held or not started."""
         return self._consumer.cluster
 
     async def done(self, message: Any) -> None:
-        """Count a message, and all before it in its partition, as processed now."""
+        """Mark a message, and all before it in its partition, as processed."""
         await self._call(self._consumer.done, message)
 
     async def follow(self) -> None:
-        """Leave now if the group is held: what is in hand does not count as processed."""
+        """Leave now if the group is held; messages in hand do not count as processed."""
         await self._call(self._consumer.follow)
 
 
 class FailoverAIOProducer(AIOProducer):
     """``confluent_kafka.aio.AIOProducer`` for topics that move.
 
-    A call that waits for the end of a hold keeps a thread of the pool, not the event loop. A task
-    that reads and writes calls :meth:`FailoverAIOConsumer.follow` before it begins a transaction:
-    while the task waits, nobody else makes its consumer leave a held group.
+    A call that waits for the end of a hold blocks a thread of the pool, not the event loop. A task
+    that reads and writes calls :meth:`FailoverAIOConsumer.follow` before it begins a transaction.
+    While the task waits, nothing else makes its consumer leave a held group.
 
     Args:
         conf: properties, as for ``AIOProducer``.
         executor: as for ``AIOProducer``; its own by default.
-        batch_size: records handed over at once.
-        buffer_timeout: seconds after which a smaller batch is handed over.
+        batch_size: records per batch.
+        buffer_timeout: seconds after which a smaller batch is sent.
         arguments: those of :class:`FailoverProducer`.
     """
 
@@ -97,7 +97,7 @@ class FailoverAIOProducer(AIOProducer):
         buffer_timeout: float = 1.0,
         **arguments: Any,
     ) -> None:
-        # In place of AIOProducer's own, which makes a plain producer.
+        # Replaces AIOProducer.__init__, which creates a plain producer.
         self.executor = executor or concurrent.futures.ThreadPoolExecutor(_PRODUCER_WORKERS)
         self._loop = asyncio.get_running_loop()
         wrapped = dict(conf)
@@ -114,11 +114,11 @@ class FailoverAIOProducer(AIOProducer):
             self._buffer_timeout_manager.start_timeout_monitoring()
 
     def cluster(self, topic: str) -> str | None:
-        """Alias of the cluster records of the topic go to now, None while it is held."""
+        """Return the alias of the cluster the topic is written to, None while it is held."""
         return self._producer.cluster(topic)
 
     async def close(self) -> None:
-        """Hand over and deliver what is buffered, then close the producer and its threads."""
+        """Deliver buffered records, then close the producer and its threads."""
         if self._is_closed:
             return
         try:

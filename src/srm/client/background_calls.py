@@ -1,7 +1,7 @@
-"""Calls that may block for as long as their cluster is away, made by a thread beside the caller's.
+"""Background thread for calls that may block for as long as their cluster is unavailable.
 
-librdkafka waits up to a minute for a cluster that has died, in calls that cannot be interrupted.
-The caller waits in slices, and stops when the cluster is given up; the call goes on alone.
+librdkafka waits up to a minute for a dead cluster, in calls that cannot be interrupted. The caller
+waits in slices and stops when the cluster is abandoned; the call continues in the background.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from srm.errors import GivenUpError
 log = logging.getLogger(__name__)
 
 SLICE_S: Final = 0.05
-"""Seconds after which a waiting caller looks whether the cluster is given up."""
+"""Seconds after which a waiting caller checks whether the cluster is abandoned."""
 
 _T = TypeVar("_T")
 _Work = queue.SimpleQueue["tuple[Future[Any], Callable[[], Any]] | None"]
 
 
 class Aside:
-    """The thread that makes such calls of one native client, one after the other.
+    """Thread that makes the blocking calls of one native client, one after the other.
 
-    It ends with the process, whatever it waits for, and is not started before the first call.
+    It starts with the first call. It ends with the process, whatever it waits for.
 
     Args:
         name: of the thread.
-        is_given_up: whether the client's cluster is given up; asked by waiting callers.
+        is_given_up: returns whether the client's cluster is abandoned; waiting callers check it.
     """
 
     def __init__(self, name: str, is_given_up: Callable[[], bool]) -> None:
@@ -40,38 +40,38 @@ class Aside:
         self._is_given_up = is_given_up
         self._work: _Work = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        # A client that nobody closes ends its thread all the same.
+        # A client that is never closed ends its thread too.
         weakref.finalize(self, self._work.put, None).atexit = False
 
     def call(self, work: Callable[[], _T]) -> _T:
         """Make a call and wait for it.
 
         Raises:
-            GivenUpError: the cluster is given up; what becomes of the call is not known.
+            GivenUpError: the cluster is abandoned; the result of the call is unknown.
             Exception: what the call raises.
         """
         if self._is_given_up():
-            raise GivenUpError("the cluster was given up by a move: not asked")
+            raise GivenUpError("call not made: a move abandoned the cluster")
         done = self._put(work)
         while not wait([done], SLICE_S).done:
             if self._is_given_up():
-                raise GivenUpError("the cluster was given up by a move: not waited for any more")
+                raise GivenUpError("result of the call unknown: a move abandoned the cluster")
         return done.result()
 
     def leave(self, *last: Callable[[], Any]) -> None:
-        """Make the last calls, in this order after those before, and end; wait for nothing."""
+        """Queue the last calls, in this order, and end after them; do not wait."""
         for work in last:
             self._put(work).add_done_callback(_tell)
         self._work.put(None)
 
     def join(self, timeout_s: float) -> None:
-        """Wait for the end after :meth:`leave`, but only so long."""
+        """Wait up to ``timeout_s`` for the thread to end after :meth:`leave`."""
         if self._thread is not None:
             self._thread.join(timeout_s)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing runs in the thread, or will without another call."""
+        """True while the thread is not started or has ended."""
         return self._thread is None or not self._thread.is_alive()
 
     def _put(self, work: Callable[[], _T]) -> Future[_T]:
@@ -90,11 +90,11 @@ def _run(calls: _Work) -> None:
         done, work = item
         try:
             done.set_result(work())
-        except BaseException as error:  # noqa: BLE001 -- the caller's, who may be gone
+        except BaseException as error:  # noqa: BLE001 -- for the caller, which may have left
             done.set_exception(error)
-        del done, work, item  # nothing of the client is kept while there is nothing to do
+        del done, work, item  # an idle thread must not keep the client alive
 
 
 def _tell(done: Future[Any]) -> None:
     if error := done.exception():
-        log.debug("a client that has left its cluster: %s", error)
+        log.debug("call failed after its client left the cluster: %s", error)

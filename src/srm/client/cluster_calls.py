@@ -1,4 +1,4 @@
-"""The calls of a consumer that go to its present cluster as they are."""
+"""Consumer calls that are passed unchanged to the present cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from srm.errors import UsageError
 
 
 class GroupMetadata:
-    """What ``send_offsets_to_transaction`` needs of a consumer, as of one stay on one cluster."""
+    """Group metadata for ``send_offsets_to_transaction``, of one stay on one cluster."""
 
     def __init__(self, membership: Membership) -> None:
         self.cluster = membership.cluster
@@ -22,15 +22,15 @@ class GroupMetadata:
         self._membership = membership
 
     def covers(self, offsets: Sequence[TopicPartition]) -> bool:
-        """Whether these offsets were read in that stay."""
+        """Return whether these offsets were read in that stay."""
         return self._membership.has_handed_over(offsets)
 
 
 class ClusterCalls(GroupFollower):
-    """What confluent-kafka's consumer can be asked, asked on the cluster the group is on.
+    """Calls of confluent-kafka's consumer, made on the cluster the group is on.
 
-    Offsets are those of that cluster. While the group is held there is no assignment; what needs a
-    cluster waits for the end of the hold within its timeout, or raises KafkaException (``_STATE``).
+    Offsets are those of that cluster. A held group has no assignment. A call that needs a cluster
+    waits for the end of the hold within its timeout, else raises KafkaException (``_STATE``).
     """
 
     def committed(
@@ -42,7 +42,7 @@ class ClusterCalls(GroupFollower):
             return member.native.committed(partitions, timeout=timeout)
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Return the offsets after the last messages; none while held."""
+        """Return the offsets after the last messages; without offsets while held."""
         self._check_open()
         if self._member is None:
             return [TopicPartition(one.topic, one.partition) for one in partitions]
@@ -54,19 +54,19 @@ class ClusterCalls(GroupFollower):
         return [] if self._member is None else self._member.native.assignment()
 
     def pause(self, partitions: list[TopicPartition]) -> None:
-        """Pause partitions until the next move or assignment; nothing happens while held."""
+        """Pause partitions until the next move or assignment; no effect while held."""
         self._check_open()
         if self._member is not None:
             self._member.native.pause(partitions)
 
     def resume(self, partitions: list[TopicPartition]) -> None:
-        """Read paused partitions again; nothing happens while held."""
+        """Resume paused partitions; no effect while held."""
         self._check_open()
         if self._member is not None:
             self._member.native.resume(partitions)
 
     def seek(self, partition: TopicPartition) -> None:
-        """Continue at an offset; messages of the partition in hand do not count as processed.
+        """Seek to an offset; messages of the partition in hand do not count as processed.
 
         Raises:
             KafkaException: the partition is not assigned, or the group is held.
@@ -78,22 +78,22 @@ class ClusterCalls(GroupFollower):
         self._current = [m for m in self._current if (m.topic(), m.partition()) != place]
 
     def consumer_group_metadata(self) -> Any:
-        """Return what :meth:`FailoverProducer.send_offsets_to_transaction` needs."""
+        """Return the metadata for :meth:`FailoverProducer.send_offsets_to_transaction`."""
         return GroupMetadata(self._open_member(0.0, "reading group metadata"))
 
     def memberid(self) -> str | None:
-        """Return the member id the coordinator gave, None while held."""
+        """Return the member id from the coordinator, None while held."""
         self._check_open()
         return None if self._member is None else self._member.native.memberid()
 
-    # ----- what a rebalance callback may call
+    # ----- calls allowed in a rebalance callback
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Assign partitions, in ``on_assign`` only: a consumer that moves subscribes."""
         self._in_callback("assign").assign(partitions)
 
     def unassign(self) -> None:
-        """Give partitions up, in ``on_revoke`` and ``on_lost`` only."""
+        """Release all partitions, in ``on_revoke`` and ``on_lost`` only."""
         self._in_callback("unassign").unassign()
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
@@ -101,7 +101,7 @@ class ClusterCalls(GroupFollower):
         self._in_callback("incremental_assign").incremental_assign(partitions)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Give some partitions up, in ``on_revoke`` and ``on_lost`` only."""
+        """Release some partitions, in ``on_revoke`` and ``on_lost`` only."""
         self._in_callback("incremental_unassign").incremental_unassign(partitions)
 
     def _in_callback(self, call: str) -> Any:
@@ -109,14 +109,14 @@ class ClusterCalls(GroupFollower):
         if self._member is None or not (self._inside or self._leaving):
             raise UsageError(
                 f"{call} outside of a rebalance callback: a consumer that moves with its group "
-                "has to subscribe"
+                "has to use subscribe"
             )
         return self._member.native
 
-    # ----- what the cluster says
+    # ----- queries to the cluster
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
-        """Ask the present cluster for its topics."""
+        """Return the topics of the present cluster."""
         native = self._open_member(timeout, "listing topics").native
         return (
             native.list_topics(timeout=timeout)
@@ -130,13 +130,13 @@ class ClusterCalls(GroupFollower):
         timeout: float = -1,
         cached: bool = False,  # noqa: FBT001, FBT002 -- confluent-kafka's signature
     ) -> tuple[int, int]:
-        """Ask the present cluster for a partition's first and next offset."""
+        """Return a partition's low and high watermark on the present cluster."""
         native = self._open_member(timeout, "reading watermarks").native
         return native.get_watermark_offsets(partition, timeout=timeout, cached=cached)
 
     def offsets_for_times(
         self, partitions: list[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
-        """Ask the present cluster for offsets by time."""
+        """Return offsets by timestamp on the present cluster."""
         native = self._open_member(timeout, "looking offsets up").native
         return native.offsets_for_times(partitions, timeout=timeout)

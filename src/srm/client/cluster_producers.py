@@ -1,4 +1,4 @@
-"""The producers of one application, one per cluster, replaced when one is of no more use."""
+"""Producers of one application, one per cluster, each replaced after a fatal error."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _FATAL: Final = KafkaError._FATAL  # noqa: SLF001 -- librdkafka's local codes ar
 
 
 def is_fatal(error: KafkaError) -> bool:
-    """Whether a producer can do nothing any more after this error."""
+    """Return whether a producer is unusable after this error."""
     return error.fatal() or error.code() == _FATAL
 
 
 class ClusterProducers:
     """confluent-kafka's producers by cluster; safe to share between threads.
 
-    An idempotent producer that has lost its place in the sequence of a partition has a fatal error
-    and refuses all further calls. It is replaced by a new one, and what it had under way fails. A
-    transactional producer is not: its error says whether another instance has taken over. That of a
-    cluster which a move has given up is dropped in the same way.
+    An idempotent producer whose sequence of a partition is broken has a fatal error and refuses
+    all further calls. A new one replaces it, and its records in flight fail. A transactional
+    producer is not replaced: its error shows whether another instance has taken over. The producer
+    of an abandoned cluster is dropped in the same way.
 
     Args:
         settings: the properties.
@@ -57,7 +57,7 @@ class ClusterProducers:
         """Return the producer of a cluster.
 
         Raises:
-            KafkaException: a property cannot be used.
+            KafkaException: a property is invalid.
         """
         with self._lock:
             if cluster not in self._producers:
@@ -76,10 +76,10 @@ class ClusterProducers:
             return self._producers[cluster]
 
     def hand_over(self, cluster: str, topic: str, **record: Any) -> None:
-        """Produce a record, with a new producer where the present one has had a fatal error.
+        """Produce a record, with a new producer if the present one had a fatal error.
 
         Raises:
-            KafkaException: it was refused.
+            KafkaException: the producer refused the record.
             BufferError: the queue is full.
         """
         try:
@@ -90,13 +90,13 @@ class ClusterProducers:
             self.on(cluster).produce(topic, **record)
 
     def replace(self, cluster: str, error: KafkaError) -> bool:
-        """Retire the producer of a cluster after a fatal error; return whether that was done."""
+        """Retire the producer of a cluster after a fatal error; return whether it was retired."""
         if self._transactional or not is_fatal(error):
             return False
         if self._retire(cluster):
             log.error(
-                "the producer on cluster %s had a fatal error, a new one takes over and what was "
-                "under way fails: %s",
+                "the producer on cluster %s had a fatal error, a new one takes over, records in "
+                "flight fail: %s",
                 cluster,
                 error,
             )
@@ -104,29 +104,29 @@ class ClusterProducers:
         return False
 
     def give_up(self, cluster: str) -> None:
-        """Drop the producer of a cluster: what it has under way fails, and nothing is waited for.
+        """Drop the producer of a cluster at once; its records in flight fail.
 
-        That includes records that librdkafka has still in its queue: one that waits there may have
-        been sent before, on a connection that broke.
+        Records in librdkafka's queue fail too: each may have been sent before, on a connection
+        that broke.
         """
         with self._lock:
             under_way = len(self._producers.get(cluster, ()))
             if self._retire(cluster):
                 self._given_up.add(cluster)
                 log.warning(
-                    "%s is given up: %d records under way there fail, whether it has them is not "
-                    "known",
+                    "%s is abandoned: %d records in flight to it fail, whether it has written them "
+                    "is unknown",
                     cluster,
                     under_way,
                 )
 
     def is_given_up(self, cluster: str) -> bool:
-        """Whether the producer of a cluster was dropped by :meth:`give_up`, and is not back."""
+        """Return whether :meth:`give_up` dropped the cluster's producer and none has followed."""
         with self._lock:
             return cluster in self._given_up
 
     def is_current(self, producer: Producer) -> bool:
-        """Whether a producer is still that of its cluster."""
+        """Return whether a producer is still in use for its cluster."""
         with self._lock:
             return any(producer is one for one in self._producers.values())
 
@@ -140,7 +140,7 @@ class ClusterProducers:
         return True
 
     def poll(self, timeout_s: float) -> bool:
-        """Serve what librdkafka has to report; return False where there is no producer yet."""
+        """Serve librdkafka's reports; return False if there is no producer yet."""
         with self._lock:
             retired = self._retired
         producers = self._all()
@@ -151,7 +151,7 @@ class ClusterProducers:
         return bool(producers)
 
     def flush(self, timeout_s: float) -> None:
-        """Send what is buffered, waiting so long on each cluster for acknowledgements."""
+        """Send buffered records; wait up to ``timeout_s`` on each cluster for acknowledgements."""
         for cluster, producer in self._all():
             self._survive(cluster, producer.flush, timeout_s)
 
@@ -161,7 +161,7 @@ class ClusterProducers:
             producer.purge(**which)
 
     def _survive(self, cluster: str, call: Callable[[float], object], timeout_s: float) -> None:
-        """Call what raises the fatal error of a producer; each of its records is told of it too."""
+        """Make a call that may raise a fatal error, which each record's report also carries."""
         try:
             call(timeout_s)
         except (KafkaException, SystemError) as error:

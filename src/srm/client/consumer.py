@@ -1,8 +1,8 @@
 """A consumer that follows its group from cluster to cluster, used like confluent-kafka's.
 
-Its group's route decides: on *go* it reads on the route's cluster, on *hold* it commits what the
-application has finished, leaves the group and waits. On every cluster it reads the topics
-themselves and their copies from the other clusters, so it sees every record wherever it is.
+It follows its group's route. On *go* it reads from the route's cluster. On *hold* it commits what
+the application has processed, leaves the group and waits. On every cluster it reads the topics and
+their copies from the other clusters, so it sees every record on any cluster.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MOST_MESSAGES: Final = 1_000_000
 _DEFAULTS: Final = {
     "auto.offset.reset": "earliest",
     "auto.commit.interval.ms": "1000",
-    # Copies of topics come into being while consumers run.
+    # Copies of topics are created while consumers run.
     "topic.metadata.refresh.interval.ms": "5000",
 }
 
@@ -48,8 +48,8 @@ _DEFAULTS: Final = {
 class FailoverConsumer(ClusterCalls):
     """Member of a consumer group that moves with it; for one thread at a time.
 
-    Called like ``confluent_kafka.Consumer``, with its exceptions; what is different is listed in
-    docs/clients.md. ``poll`` and ``consume`` follow the route.
+    Called like ``confluent_kafka.Consumer``, with its exceptions; docs/clients.md lists the
+    differences. ``poll`` and ``consume`` follow the route.
 
     Args:
         conf: properties as for ``confluent_kafka.Consumer``, callbacks included;
@@ -57,15 +57,15 @@ class FailoverConsumer(ClusterCalls):
         clusters: the clusters, or the file that names them; see
             :func:`srm.client.settings.load_client_config`.
         home: cluster to start on while no route is set; the first of ``clusters`` by default.
-        processing: ``automatic``: a message counts as processed when the next one is asked for;
-            ``explicit``: when :meth:`done`, :meth:`store_offsets` or :meth:`commit` say so. By
-            default explicit where ``enable.auto.offset.store`` is false, else automatic.
+        processing: ``automatic``: a message counts as processed at the next ``poll``;
+            ``explicit``: after :meth:`done`, :meth:`store_offsets` or :meth:`commit`. By default
+            explicit if ``enable.auto.offset.store`` is false, else automatic.
         watcher: a watcher shared with other clients, started or not; not closed by this one.
         logger: as for ``confluent_kafka.Consumer``.
 
     Raises:
         ConfigError: the clusters are not known.
-        KafkaException: a property cannot be used.
+        KafkaException: a property is invalid.
         UsageError: ``processing`` is neither of the two.
         ValueError: ``group.id`` is missing.
     """
@@ -112,7 +112,7 @@ class FailoverConsumer(ClusterCalls):
         self.close()
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield messages for ever, across moves, until :meth:`close` is called.
+        """Yield messages across moves until :meth:`close` is called.
 
         Raises:
             SrmError: the cluster refuses the read.
@@ -134,9 +134,9 @@ class FailoverConsumer(ClusterCalls):
         on_revoke: RebalanceCallback | None = None,
         on_lost: RebalanceCallback | None = None,
     ) -> None:
-        """Choose topics by original names or patterns (``^...``); copies are read as well.
+        """Subscribe to original topic names or patterns (``^...``); copies are read too.
 
-        The callbacks get this consumer and the partitions, on whichever cluster it is.
+        The callbacks get this consumer and the partitions on its present cluster.
         """
         self._check_open()
         _check_subscription(
@@ -148,7 +148,7 @@ class FailoverConsumer(ClusterCalls):
             self._subscribe(self._member)
 
     def unsubscribe(self) -> None:
-        """Give up the subscription; the group has no member in this consumer any more."""
+        """Drop the subscription and leave the group."""
         self._check_open()
         self._topics = None
         if self._member is not None:
@@ -157,13 +157,13 @@ class FailoverConsumer(ClusterCalls):
     # ----- reading
 
     def poll(self, timeout: float = -1) -> Any:
-        """Return the next message, None when there is none in time or the group is held.
+        """Return the next message, None on a timeout or while the group is held.
 
-        In automatic processing the messages before count as processed. A message may be an error,
+        In automatic processing earlier messages count as processed. A message may be an error,
         as in confluent-kafka: see its ``error()``.
 
         Args:
-            timeout: seconds to wait; less than 0: until there is one.
+            timeout: seconds to wait; less than 0: no limit.
 
         Raises:
             UnavailableError: no cluster answers.
@@ -173,7 +173,7 @@ class FailoverConsumer(ClusterCalls):
         return found[0] if found else None
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Any]:
-        """Return up to ``num_messages`` messages of one stay on one cluster, as :meth:`poll`."""
+        """Return up to ``num_messages`` messages of one stay on one cluster; as :meth:`poll`."""
         if not 0 <= num_messages <= _MOST_MESSAGES:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
         return list(self._read(num_messages, float_of(timeout)))
@@ -193,7 +193,7 @@ class FailoverConsumer(ClusterCalls):
             self._inside = False
 
     def _wait_for(self, count: int, timeout: float) -> None:
-        """Wait until the member has enough messages; what a route forbids is dropped with it."""
+        """Wait until the member has enough messages; a hold drops the member with its messages."""
         deadline = None if timeout < 0 else time.monotonic() + timeout
         while True:
             route = self._watcher.route(self._subject)
@@ -234,13 +234,13 @@ class FailoverConsumer(ClusterCalls):
         group = self._member.needs if self._member is not None else {}
         return {**on_topic("Read", topic or ", ".join(self._topics or ())), **group}
 
-    # ----- what is processed
+    # ----- processed messages
 
     def done(self, message: Any) -> None:
-        """Count a message, and all before it in its partition, as processed now.
+        """Mark a message, and all before it in its partition, as processed.
 
-        A message of an earlier stay, on this or another cluster, changes nothing: it is read again,
-        and counted as such.
+        A message of an earlier stay, on this or another cluster, has no effect: it is read again
+        and announced as not committed.
         """
         self._check_open()
         self._current = [other for other in self._current if other is not message]
@@ -249,7 +249,7 @@ class FailoverConsumer(ClusterCalls):
     def store_offsets(
         self, message: Any = None, offsets: list[TopicPartition] | None = None
     ) -> None:
-        """Count as processed; ``message`` as in :meth:`done`.
+        """Mark offsets as processed; ``message`` as in :meth:`done`.
 
         Raises:
             KafkaException: the offsets cannot be stored.
@@ -271,9 +271,9 @@ class FailoverConsumer(ClusterCalls):
     ) -> list[TopicPartition] | None:
         """Commit, as in confluent-kafka.
 
-        Without a message or offsets: in automatic processing all messages handed over, which count
-        as processed by this; in explicit processing what was stored or is done. A message, or
-        offsets, of an earlier stay change nothing.
+        Without arguments, automatic processing commits all messages handed over and marks them as
+        processed. Explicit processing then commits what was stored or marked with :meth:`done`.
+        A message, or offsets, of an earlier stay have no effect.
 
         Raises:
             KafkaException: the commit failed.
@@ -299,7 +299,7 @@ class FailoverConsumer(ClusterCalls):
             committed = self._commit_on(self._member, offsets, asynchronous=asynchronous)
         except GivenUpError:
             log.warning(
-                "group %s: %s is given up, it is not known whether the last commit there was taken",
+                "group %s: %s is abandoned, whether the last commit there succeeded is unknown",
                 *(self.group, self._member.cluster),
             )
             return []
@@ -322,7 +322,7 @@ class FailoverConsumer(ClusterCalls):
     ) -> list[TopicPartition] | None:
         if offsets is not None:
             self._open_member(0.0, "committing")
-        return None if asynchronous else []  # it was committed when this member left
+        return None if asynchronous else []  # this member committed when it left
 
     def _settle(self) -> None:
         if self._current and self.processing == "automatic":
@@ -337,8 +337,8 @@ class FailoverConsumer(ClusterCalls):
             lost[name] = lost.get(name, 0) + 1
         if late:
             log.warning(
-                "group %s: %d messages of an earlier stay are done too late to be committed, they "
-                "are read again",
+                "group %s: %d messages of an earlier stay were processed too late to be committed "
+                "and are read again",
                 self.group,
                 len(late),
             )
@@ -359,24 +359,24 @@ class FailoverConsumer(ClusterCalls):
         return self._member is None or epoch != self._epoch
 
     def _owns(self, offsets: list[TopicPartition]) -> bool:
-        """Whether offsets are of this stay; before the first move every offset is."""
+        """Return whether offsets are of this stay; before the first move all are."""
         if self._epoch <= 1 or self._member is None or self._member.has_handed_over(offsets):
             return True
         log.warning(
-            "group %s: offsets beyond what was read since this member came to %s are not "
+            "group %s: offsets after the last record read since this member moved to %s are not "
             "committed: they are of an earlier stay",
             self.group,
             self._member.cluster,
         )
         return False
 
-    # ----- the end
+    # ----- closing
 
     def close(self) -> None:
         """Commit what is processed and leave the group.
 
-        In automatic processing the last messages handed over are not processed: call :meth:`done`
-        or :meth:`commit` before.
+        In automatic processing the last messages handed over do not count as processed: call
+        :meth:`done` or :meth:`commit` before.
 
         Raises:
             KafkaException: the commit failed.

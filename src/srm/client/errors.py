@@ -1,4 +1,4 @@
-"""What clients raise: confluent-kafka's exceptions where it has one, srm's elsewhere."""
+"""Exceptions of clients: confluent-kafka's if it has one, else srm's."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from srm.kafka.admin.rights import NOTHING, Needs
 class HeldError(UnavailableError, BufferError):
     """A hold lasted longer than the client may wait; nothing was handed over.
 
-    A BufferError too, so that an application that tries again when the queue is full does so here.
+    Also a BufferError, so an application that retries when the queue is full retries here too.
     """
 
 
 class ClosedError(ConflictError, RuntimeError):
-    """The client was closed; confluent-kafka raises a RuntimeError then."""
+    """The client is closed; also a RuntimeError, as in confluent-kafka."""
 
 
 def with_place(error: KafkaError, where: str, needs: Needs = NOTHING) -> KafkaError:
-    """Return an error of the same code that says where it happened and which right is missing."""
+    """Return an error of the same code that names the place and the missing right."""
     return KafkaError(
         error.code(),
         str(translate(error, where, needs)),
@@ -36,7 +36,7 @@ def with_place(error: KafkaError, where: str, needs: Needs = NOTHING) -> KafkaEr
 
 @contextmanager
 def named_errors(where: str, needs: Needs = NOTHING) -> Iterator[None]:
-    """Name place and missing right in every KafkaException of the block."""
+    """Add the place and the missing right to every KafkaException of the block."""
     try:
         yield
     except KafkaException as error:

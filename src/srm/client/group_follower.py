@@ -1,4 +1,4 @@
-"""The part of a consumer that goes with its group: opening, leaving, rebalances."""
+"""The part of a consumer that follows its group: opening, leaving, rebalances."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 RebalanceCallback = Callable[[Any, list[TopicPartition]], None]
 
 SLICE_S: Final = 0.1
-"""Seconds after which a waiting consumer looks at its route."""
+"""Seconds after which a waiting consumer checks its route."""
 
 _SERVED: Final = ("error_cb", "stats_cb", "throttle_cb")
 
@@ -35,13 +35,13 @@ _STATE: Final = KafkaError._STATE  # noqa: SLF001 -- librdkafka's local codes ar
 
 
 class GroupFollower:
-    """A member of a group, on whichever cluster the group is, or on none while it is held.
+    """A member of a group on the group's present cluster, or on none while it is held.
 
     Args:
         settings: properties for each cluster.
         group: consumer group.
-        client_id: as the brokers and the announcements show it.
-        watcher: the routes.
+        client_id: client id for brokers and announcements.
+        watcher: source of the routes.
         logger: for librdkafka's log.
     """
 
@@ -75,14 +75,14 @@ class GroupFollower:
 
     @property
     def cluster(self) -> str | None:
-        """Alias of the cluster it reads on, None while it is held or not started."""
+        """Alias of the cluster it reads from, None while it is held or not started."""
         return self._member.cluster if self._member is not None else None
 
     def follow(self) -> None:
-        """Follow a hold now, between two calls: messages in hand do not count as processed.
+        """Follow a hold now, between two calls; messages in hand do not count as processed.
 
-        For the thread that works with the consumer, when it is about to wait for the end of a hold
-        in another client: a group whose member waits cannot move.
+        For the consumer's thread, before it waits in another client for the end of a hold. A group
+        whose member waits cannot move.
 
         Raises:
             KafkaException: the commit failed.
@@ -94,7 +94,7 @@ class GroupFollower:
             self._follow(route)
 
     def _follow(self, route: Route) -> None:
-        """Do what the route says; it counts as followed only when everything of it is done."""
+        """Follow a route; it counts as followed only after its last step."""
         member = self._member
         if member is not None and next_step(member.cluster, route) == "leave":
             if is_given_up(member.cluster, self._followed, route):
@@ -103,7 +103,7 @@ class GroupFollower:
                 self._leave(member)
         step = next_step(self.cluster, route)
         if step == "hold" and self._topics is not None:
-            log.info("group %s: held, away from %s", self.group, route.cluster)
+            log.info("group %s: held, has left %s", self.group, route.cluster)
             self._announcer.reach(self._subject, route, "held")
         elif step == "open" and self._topics is not None:
             self._open(route)
@@ -132,7 +132,7 @@ class GroupFollower:
             self._announcer.reach(self._subject, route, "resumed")
 
     def _properties(self, cluster: str) -> dict[str, Any]:
-        """Return the properties of the next stay, whose callbacks are silent when it is over."""
+        """Return the properties of the next stay; its callbacks do nothing after it."""
         properties, epoch = self._settings.on(cluster), self._epoch + 1
         for name in _SERVED:
             if callable(callback := properties.get(name)):
@@ -164,7 +164,7 @@ class GroupFollower:
         }
 
     def _open_member(self, timeout: float, doing: str) -> Membership:
-        """Return the member, opening it or waiting for the end of a hold as long as allowed."""
+        """Return the member; open it or wait up to ``timeout`` seconds for the end of a hold."""
         self._check_open()
         if self._member is not None:
             return self._member
@@ -186,7 +186,7 @@ class GroupFollower:
         """Commit what is processed, then leave the group.
 
         Raises:
-            KafkaException: the commit failed; the member stays, so that nothing is lost silently.
+            KafkaException: the commit failed; the member is kept, so no loss goes unreported.
         """
         self._announcer.forget_losses(self._subject)
         self._leaving = True
@@ -195,7 +195,7 @@ class GroupFollower:
                 self._announcer.lose(self._subject, member.count_uncommitted(member.assignment))
             with named_errors(member.where("leaving"), member.needs):
                 member.close()
-        except GivenUpError:  # meanwhile
+        except GivenUpError:  # abandoned since the check
             self._abandon(member)
         else:
             self._member = None
@@ -204,7 +204,7 @@ class GroupFollower:
             self._leaving = False
 
     def _abandon(self, member: Membership) -> None:
-        """Leave a cluster that is given up at once: nothing is asked of it in this thread."""
+        """Leave an abandoned cluster at once, without a call to it in this thread."""
         self._announcer.forget_losses(self._subject)
         member.given_up = True
         held = member.assignment
@@ -217,8 +217,8 @@ class GroupFollower:
         lost = {**member.unsure, **member.count_unconfirmed(held)}
         self._announcer.lose(self._subject, lost)
         log.warning(
-            "group %s: %s is given up, left at once; processed and not known to be committed "
-            "there, and perhaps read again: %s",
+            "group %s: %s is abandoned, left at once; records processed whose commit is unknown, "
+            "which may be read again: %s",
             self.group,
             member.cluster,
             ", ".join(f"{count} of {name}" for name, count in sorted(lost.items())) or "nothing",
@@ -228,8 +228,8 @@ class GroupFollower:
         self._abandoned = [*(other for other in self._abandoned if not other.is_over), member]
         member.abandon()
 
-    # ----- callbacks, run within poll, consume and close; those of a member that has left, which a
-    # thread beside the application's may run, change and call nothing
+    # ----- callbacks, run within poll, consume and close; those of a member that has left may run
+    # in a background thread and have no effect
 
     def _on_assign(
         self, member: Membership, _native: Any, partitions: list[TopicPartition]
@@ -242,7 +242,7 @@ class GroupFollower:
     def _on_revoke(
         self, member: Membership, _native: Any, partitions: list[TopicPartition]
     ) -> None:
-        """Commit before others take over; runs inside poll, so no message is being worked on."""
+        """Commit before other members take over; inside poll, so no message is in processing."""
         if member is not self._member:
             return
         try:
@@ -265,7 +265,7 @@ class GroupFollower:
                 self._call_lost(partitions)
 
     def _serve(self, epoch: int, callback: Callable[..., Any], *arguments: Any) -> Any:
-        """Run a callback of the application that reports on the present stay."""
+        """Run an application's callback if it reports on the present stay."""
         if self._member is not None and self._member.epoch == epoch:
             return callback(*arguments)
         return None
@@ -283,7 +283,7 @@ class GroupFollower:
         self._call("on_lost" if self._callbacks.get("on_lost") else "on_revoke", partitions)
 
     def _call(self, name: str, partitions: list[TopicPartition]) -> None:
-        """Run the application's callback; what it raises is raised when the call is over."""
+        """Run the application's callback; the present call raises its exception at its end."""
         callback = self._callbacks.get(name)
         if callback is None:
             return

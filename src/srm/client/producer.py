@@ -1,11 +1,10 @@
 """A producer that follows its topics from cluster to cluster, used like confluent-kafka's.
 
-Each topic's route decides: on *hold* every record of the topic handed over before is brought to
-its end on the old cluster (acknowledged, or failed and reported), an open transaction is waited
-for, further calls wait, and the hold is acknowledged; on *go* writing continues on the route's
-cluster. A record is given to one cluster only: one whose fate on the old side is unknown is
-reported as failed, never sent to the other. Where an unplanned move gives the old cluster up, that
-is every record under way there, at once.
+It follows each topic's route. On *hold* further calls wait. The old cluster acknowledges every
+record of the topic handed over before, or the record is reported as failed. The producer waits for
+an open transaction, then acknowledges the hold. On *go* it writes to the route's cluster.
+A record is sent to one cluster only: one whose result on the old cluster is unknown is reported as
+failed. If an unplanned move abandons the old cluster, all records in flight to it fail at once.
 """
 
 from __future__ import annotations
@@ -47,25 +46,25 @@ _TIMEOUTS: Final = ("delivery.timeout.ms", "message.timeout.ms")
 class FailoverProducer(TopicFollower):
     """Idempotent producer that moves with its topics; safe to share between threads.
 
-    Called like ``confluent_kafka.Producer``, with its exceptions; what is different is listed in
-    docs/clients.md. Callbacks run in :meth:`poll`, :meth:`flush` and :meth:`close`; the messages
-    they get have the ``cluster`` they were written to.
+    Called like ``confluent_kafka.Producer``, with its exceptions; docs/clients.md lists the
+    differences. Callbacks run in :meth:`poll`, :meth:`flush` and :meth:`close`; the ``cluster`` of
+    their messages is the one written to.
 
     Args:
         conf: properties as for ``confluent_kafka.Producer``, callbacks included;
-            ``bootstrap.servers`` is not used. ``delivery.timeout.ms`` also limits how long
-            :meth:`produce` waits in a hold.
+            ``bootstrap.servers`` is not used. ``delivery.timeout.ms`` also limits the wait of
+            :meth:`produce` in a hold.
         clusters: the clusters, or the file that names them; see
             :func:`srm.client.settings.load_client_config`.
-        topics: topics it will write to, so that a move knows before the first record; others are
-            announced with their first record.
+        topics: topics it will write to, announced before their first record; others are
+            announced with it.
         home: cluster to start on while no route is set; the first of ``clusters`` by default.
         watcher: a watcher shared with other clients, started or not; not closed by this one.
         logger: as for ``confluent_kafka.Producer``.
 
     Raises:
         ConfigError: the clusters are not known.
-        KafkaException: a property cannot be used.
+        KafkaException: a property is invalid.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class FailoverProducer(TopicFollower):
         waits = [given[name] for name in _TIMEOUTS if name in given]
         wait_s = float(waits[0] if waits else _DELIVERY_TIMEOUT_MS) / 1000
         config = watcher.config if clusters is None and watcher else clusters_of(clusters)
-        # librdkafka takes the timeout of a transaction for both where only that is known.
+        # librdkafka uses the transaction timeout for both if only that is set.
         own_timeout = waits or "transactional.id" in given
         defaults = {k: v for k, v in _DEFAULTS.items() if not (own_timeout and k in _TIMEOUTS)}
         forced = {
@@ -127,7 +126,7 @@ class FailoverProducer(TopicFollower):
         self.close()
 
     def __len__(self) -> int:
-        """Return how many records are under way, or delivered with a callback that has not run."""
+        """Return the number of records in flight, or delivered with their callback still to run."""
         with self._changed:
             return sum(self._outstanding.values()) + len(self._reports)
 
@@ -147,15 +146,15 @@ class FailoverProducer(TopicFollower):
         timestamp: int = 0,
         headers: Any = None,
     ) -> None:
-        """Hand over one record; waits while the topic is held.
+        """Hand over one record; wait while the topic is held.
 
-        Without a callback a failure is raised by the next :meth:`flush` or :meth:`close`.
+        Without a callback the next :meth:`flush` or :meth:`close` raises a failure.
 
         Raises:
             BufferError: the queue is full, or (HeldError) the hold outlasted
                 ``delivery.timeout.ms``; the record was not handed over.
-            KafkaException: as in confluent-kafka; and one that requires an abort where the topic
-                is not on the cluster of the open transaction.
+            KafkaException: as in confluent-kafka; also, requiring an abort, if the topic is not on
+                the cluster of the open transaction.
         """
         if not isinstance(topic, str):
             raise TypeError(f"argument 1 must be str, not {type(topic).__name__}")
@@ -189,7 +188,7 @@ class FailoverProducer(TopicFollower):
         """Hand over several records, given as the keyword arguments of :meth:`produce`.
 
         Returns:
-            How many were taken; the others have the reason under ``_error``.
+            The number accepted; the others have the reason under ``_error``.
         """
         taken = 0
         for message in messages:
@@ -211,10 +210,10 @@ class FailoverProducer(TopicFollower):
         return taken
 
     def poll(self, timeout: float = -1) -> int:
-        """Run callbacks; wait up to ``timeout`` seconds for the first (less than 0: for ever).
+        """Run callbacks; wait up to ``timeout`` seconds for the first (less than 0: no limit).
 
         Raises:
-            Exception: what a callback raised; those after it run with the next call.
+            Exception: raised by a callback; those after it run with the next call.
         """
         self._check_open()
         return self._reports.serve(float_of(timeout))
@@ -223,11 +222,11 @@ class FailoverProducer(TopicFollower):
         """Wait until all records are delivered and their callbacks have run.
 
         Returns:
-            How many are still under way after ``timeout`` seconds.
+            The number still in flight after ``timeout`` seconds.
 
         Raises:
             KafkaException: the first failure of a record without a callback since the last call.
-            Exception: the first that a callback raised; all others have run.
+            Exception: the first one a callback raised; all others have run.
         """
         self._check_open()
         limit = float_of(timeout)
@@ -255,12 +254,12 @@ class FailoverProducer(TopicFollower):
         in_flight: bool = True,  # noqa: FBT001, FBT002 -- confluent-kafka's signature
         blocking: bool = True,  # noqa: FBT001, FBT002 -- confluent-kafka's signature
     ) -> None:
-        """Drop records that are not delivered; each is reported as failed."""
+        """Drop undelivered records; each is reported as failed."""
         self._check_open()
         self._producers.purge(in_queue=in_queue, in_flight=in_flight, blocking=blocking)
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
-        """Ask the home cluster, or the one the topic is on, for its topics."""
+        """Return the topics of the home cluster, or of the cluster the given topic is on."""
         self._check_open()
         self.start()
         route = self._watcher.route(topic_subject(topic)) if topic else None
@@ -276,7 +275,7 @@ class FailoverProducer(TopicFollower):
 
         Raises:
             KafkaException: a record without a callback has failed.
-            Exception: what a callback raised.
+            Exception: raised by a callback.
         """
         if self._stop.is_set():
             return True
@@ -294,12 +293,12 @@ class FailoverProducer(TopicFollower):
     # ----- transactions
 
     def init_transactions(self, timeout: float = -1) -> None:
-        """As in confluent-kafka; on another cluster it is done again by itself."""
+        """As in confluent-kafka; repeated automatically on another cluster."""
         self._begin_call()
         self._transactions.init(float_of(timeout))
 
     def begin_transaction(self) -> None:
-        """Begin a transaction; waits in a hold, at most ``delivery.timeout.ms``.
+        """Begin a transaction; wait in a hold, at most ``delivery.timeout.ms``.
 
         Raises:
             HeldError: the hold took longer; nothing was begun.
@@ -316,11 +315,11 @@ class FailoverProducer(TopicFollower):
         Args:
             positions: offsets, as in confluent-kafka.
             group_metadata: of a FailoverConsumer or of confluent-kafka's Consumer.
-            timeout: seconds, less than 0: for ever.
+            timeout: seconds; less than 0: no limit.
 
         Raises:
-            KafkaException: as in confluent-kafka; and one that requires an abort where the offsets
-                were read before a move that the transaction came after.
+            KafkaException: as in confluent-kafka; also, requiring an abort, if the offsets were
+                read before a move and the transaction began after it.
         """
         self._begin_call()
         self._transactions.send_offsets(positions, group_metadata, float_of(timeout))
@@ -347,7 +346,7 @@ class FailoverProducer(TopicFollower):
     # ----- handing over, under the lock
 
     def _try(self, topic: str, record: Mapping[str, Any], callback: Any) -> bool:
-        """Hand over a record if the topic's route is one that was followed, and says go."""
+        """Hand over a record if the topic's route is followed and its state is go."""
         cluster = self._target(topic)
         if cluster is None:
             return False
@@ -381,13 +380,13 @@ class FailoverProducer(TopicFollower):
         if error is not None:
             where = f"writing to {topic} on cluster {cluster}"
             if error.code() in _PURGED and self._producers.is_given_up(cluster):
-                text = f"{where}: given up by a move, whether it was written is not known"
+                text = f"{where}: a move abandoned the cluster, whether it was written is unknown"
                 error = KafkaError(error.code(), text)
             else:
                 error = with_place(error, where, self._needs(topic))
             if is_fatal(error):
                 self._producers.replace(cluster, error)
-        # In a transaction the commit says so, and an abort fails what was not sent on purpose.
+        # In a transaction the commit reports it, and an abort fails unsent records on purpose.
         unheard = callback is None and error is not None and self._transactional_id is None
         if unheard:
             log.error("a record was not written: %s", error.str())

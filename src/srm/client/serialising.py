@@ -17,9 +17,9 @@ from srm.client.producer import DeliveryCallback, FailoverProducer
 class FailoverSerializingProducer(FailoverProducer):
     """A FailoverProducer with ``key.serializer``, ``value.serializer`` and their builders.
 
-    :meth:`produce` has the argument order of ``confluent_kafka.SerializingProducer``, in which the
-    key comes before the value. A serialiser that names its subjects by the cluster's id has to be
-    given that id: across a move it would change.
+    :meth:`produce` has the argument order of ``confluent_kafka.SerializingProducer``: the key
+    before the value. A serialiser that names its subjects by the cluster id needs a fixed id,
+    because a move changes the cluster's own.
     """
 
     def __init__(self, conf: Mapping[str, Any], **arguments: Any) -> None:
@@ -89,7 +89,7 @@ class FailoverDeserializingConsumer(FailoverConsumer):
         """Return the next message with its key and value deserialised.
 
         Raises:
-            ConsumeError: what would be a message with an error.
+            ConsumeError: the message is an error.
             KeyDeserializationError: the key cannot be deserialised.
             ValueDeserializationError: the value cannot be deserialised.
         """

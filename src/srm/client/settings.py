@@ -1,4 +1,4 @@
-"""An application's properties, and the file that says where its clusters are."""
+"""An application's properties, and the file that names its clusters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from srm.errors import ConfigError
 CLIENT_CONFIG_VARIABLE: Final = "SRM_CLIENT_CONFIG"
 CLIENT_FILE: Final = "srm-client.properties"
 
-# How to reach and enter a cluster differs from cluster to cluster; the file has the say.
+# Addresses and credentials differ by cluster; the file's values win.
 CONNECTION: Final = (
     "bootstrap.servers",
     "metadata.broker.list",
@@ -32,10 +32,10 @@ CONNECTION: Final = (
 def load_client_config(path: Path | str | None = None) -> Config:
     """Read a client's file: the given one, else $SRM_CLIENT_CONFIG, else ./srm-client.properties.
 
-    ``srm config client`` writes such a file; a replicator's own file can be used as well.
+    ``srm config client`` writes such a file; a replicator's own file works too.
 
     Raises:
-        ConfigError: there is no such file, or it cannot be used.
+        ConfigError: the file does not exist or is invalid.
     """
     file = Path(path or os.environ.get(CLIENT_CONFIG_VARIABLE) or CLIENT_FILE).expanduser()
     if not file.is_file():
@@ -58,8 +58,8 @@ def clusters_of(given: Config | Path | str | None) -> Config:
 class ClientSettings:
     """The properties of an application's client, for each cluster.
 
-    Where both name a property, what the file says wins for the connection, what the application
-    says for all else; ``forced`` wins over both, ``defaults`` lose against both.
+    If both set a property, the file wins for the connection, the application for all else.
+    ``forced`` wins over both; both win over ``defaults``.
     """
 
     def __init__(
@@ -84,13 +84,13 @@ class ClientSettings:
         return {**self._defaults, **from_file, **self._given, **connection, **self._forced}
 
     def without_cluster(self) -> dict[str, Any]:
-        """Return the properties of a client that connects to nothing, to see whether they do."""
+        """Return the properties for a client without a cluster, to validate them."""
         properties = self.on(self.config.clusters[0])
         return {name: v for name, v in properties.items() if not name.startswith(CONNECTION[:2])}
 
 
 def float_of(timeout: float) -> float:
-    """Take a timeout as confluent-kafka does: a number of seconds, nothing else.
+    """Convert a timeout as confluent-kafka does: it must be a number of seconds.
 
     Raises:
         TypeError: it is not a number.

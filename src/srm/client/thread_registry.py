@@ -1,7 +1,7 @@
-"""Consumers that a thread works with, for a producer that makes the thread wait.
+"""Registry of the consumers each thread uses, for a producer that makes the thread wait.
 
-An application that reads and writes in one loop would stop its own move: its producer waits for
-the end of the hold, while its consumer, which nobody asks for messages, does not leave its group.
+An application that reads and writes in one loop would block its own move. Its producer waits for
+the end of the hold, while its consumer, which is not polled, does not leave its group.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Following(Protocol):
     """A consumer that can follow a hold between two calls."""
 
     def follow(self) -> None:
-        """Leave if the route says so."""
+        """Leave the cluster if the route requires it."""
 
 
 class _Mine(threading.local):
@@ -32,12 +32,12 @@ _mine = _Mine()
 
 
 def note_consumer(consumer: Following) -> None:
-    """Remember that this thread works with the consumer."""
+    """Register a consumer that this thread uses."""
     _mine.consumers.add(consumer)
 
 
 def forget_consumer(consumer: Following) -> None:
-    """Forget a consumer that is closed."""
+    """Remove a closed consumer."""
     _mine.consumers.discard(consumer)
 
 
@@ -46,5 +46,5 @@ def let_consumers_leave() -> None:
     for consumer in list(_mine.consumers):
         try:
             consumer.follow()
-        except KafkaException as error:  # it stays a member, and its next poll raises this
+        except KafkaException as error:  # it remains a member, and its next poll raises this
             log.warning("a consumer of this thread cannot leave: %s", error)

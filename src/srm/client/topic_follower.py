@@ -1,4 +1,4 @@
-"""The part of a producer that goes with its topics: waiting, draining, leaving."""
+"""The part of a producer that follows its topics: waiting, draining, leaving."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from srm.domain.moves.routing.routes import Route, topic_subject
 log = logging.getLogger(__name__)
 
 SLICE_S: Final = 0.05
-"""Seconds after which a waiting producer looks again."""
+"""Seconds after which a waiting producer checks again."""
 
 
 class TopicFollower:
-    """Where the records of each topic go, and how many are under way.
+    """Target cluster and number of records in flight of each topic.
 
-    Invariants: a record is handed over only while the route that was followed is the present one,
-    or within an open transaction; a new route of a topic is followed only when no record of it is
-    under way and no transaction is open. A cluster that is given up is the exception: what is
-    under way there fails at once, and its transaction is over.
+    Invariants: a record is handed over only while the followed route is the present one, or within
+    an open transaction. A new route of a topic is followed only when none of its records is in
+    flight and no transaction is open. An abandoned cluster is the exception: records in flight to
+    it fail at once, and its transaction ends.
 
     Args:
         producers: one producer per cluster.
         topics: the topics known from the start.
-        client_id: as the brokers and the announcements show it.
-        watcher: the routes.
-        wait_s: how long a call may wait for the end of a hold.
+        client_id: client id for brokers and announcements.
+        watcher: source of the routes.
+        wait_s: longest wait of a call for the end of a hold.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class TopicFollower:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics it has written to, or was told of."""
+        """The topics it has written to or was created with."""
         with self._changed:
             return tuple(self._outstanding)
 
     def start(self) -> None:
-        """Find out where the topics are; the first :meth:`produce` does it otherwise.
+        """Find the topics' clusters; by default the first :meth:`produce` does.
 
         Raises:
             UnavailableError: no cluster answers.
@@ -78,15 +78,15 @@ class TopicFollower:
                 self._thread.start()
 
     def cluster(self, topic: str) -> str | None:
-        """Alias of the cluster records of the topic go to now, None while it is held."""
+        """Return the alias of the cluster the topic is written to, None while it is held."""
         with self._changed:
             route = self._followed.get(topic)
             return route.cluster if route is not None and route.state == "go" else None
 
     def cluster_for_transaction(self, timeout_s: float, *, reserve: bool) -> str:
-        """Return the cluster of all topics, waiting for the end of a hold.
+        """Return the cluster of all topics; wait for the end of a hold.
 
-        ``reserve``: from now on a transaction is open, so no route is followed until
+        ``reserve``: a transaction is open from now on, so no route is followed until
         :meth:`transaction_over`.
 
         Raises:
@@ -120,7 +120,7 @@ class TopicFollower:
             self._changed.notify_all()
 
     def _settle_cluster(self, topic: str) -> str | None:
-        """Alias a topic's records may go to now, None while its route is not followed."""
+        """Return the cluster a topic may be written to, None while its route is not followed."""
         route = self._followed.get(topic)
         if route is None or route.state == "hold":
             return None
@@ -135,8 +135,8 @@ class TopicFollower:
             self._check_open()
             if time.monotonic() >= deadline:
                 raise HeldError(
-                    f"{what} for {limit_s:g} s: nothing was handed over; a move is at work, see "
-                    "srm failover status"
+                    f"{what} for {limit_s:g} s: nothing was handed over; a move is in progress, "
+                    "see srm failover status"
                 )
             self._changed.release()
             try:
@@ -146,7 +146,7 @@ class TopicFollower:
             self._changed.wait(SLICE_S)
 
     def _run(self) -> None:
-        """Hear from the brokers and follow the routes until closed."""
+        """Poll the producers and follow the routes until closed."""
         while not self._stop.is_set():
             for topic in self.topics:
                 self._look(topic)
@@ -166,14 +166,14 @@ class TopicFollower:
                 self._follow(topic, route)
                 return
             step = next_step(works_on, route, busy=self._reserved)
-            # No new record can come: the route is not the one that was followed.
+            # No new record can be added: the route is not the followed one.
             if step == "finish" or (step == "leave" and self._outstanding[topic]):
                 wait = True
             else:
                 wait = False
                 self._follow(topic, route)
         if wait:
-            self._producers.flush(SLICE_S)  # what lingers is sent now
+            self._producers.flush(SLICE_S)  # sends lingering records now
 
     def _follow(self, topic: str, route: Route) -> None:
         self._followed[topic] = route

@@ -1,4 +1,4 @@
-"""Transactions across moves: each is of one cluster, and a move waits for its end."""
+"""Transactions across moves: each is on one cluster, and a move waits for its end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LATE_ABORT_S: Final = 30.0
 
 
 class Routes(Protocol):
-    """What transactions ask of the producer they belong to."""
+    """The producer's methods that its transactions use."""
 
     def cluster_for_transaction(self, timeout_s: float, *, reserve: bool) -> str:
         """Wait for the end of a hold; return the one cluster of all topics."""
@@ -27,7 +27,7 @@ class Routes(Protocol):
 
 
 class _Native:
-    """One producer of confluent-kafka, whether it has its producer id, and who waits for it."""
+    """One producer of confluent-kafka, its initialisation and its background calls."""
 
     def __init__(self, producer: Producer, producers: ClusterProducers) -> None:
         self.producer = producer
@@ -35,7 +35,7 @@ class _Native:
         self.aside = Aside("srm-transactions", lambda: not producers.is_current(producer))
 
     def abandon(self) -> None:
-        """End the open transaction where its cluster lives all the same: readers wait for that."""
+        """Abort the open transaction if its cluster still answers: readers wait for its end."""
         producer = self.producer
         self.aside.leave(lambda: producer.abort_transaction(_LATE_ABORT_S))
 
@@ -43,10 +43,9 @@ class _Native:
 class Transactions:
     """The transactions of one producer; one at a time, as in Kafka.
 
-    The producer id is acquired again on every cluster the producer comes to. An open transaction
-    keeps its cluster: what is held meanwhile is followed when it has been committed or aborted.
-    Only where that cluster is given up it is over: the next call says so, and nothing more is asked
-    of that cluster.
+    The producer acquires a producer id on every cluster it moves to. An open transaction keeps its
+    cluster: a hold is followed after its commit or abort. Only if that cluster is abandoned, the
+    transaction ends at once. The next call then raises, without a request to that cluster.
     """
 
     def __init__(
@@ -62,11 +61,11 @@ class Transactions:
         self._open: _Native | None = None
 
     def init(self, timeout: float) -> None:
-        """Acquire the producer id: fence older instances and end their transactions.
+        """Acquire the producer id, fence older instances and end their transactions.
 
         Raises:
             KafkaException: as in confluent-kafka.
-            HeldError: a hold outlasted the producer's patience.
+            HeldError: a hold outlasted the producer's timeout.
         """
         while True:
             cluster = self._routes.cluster_for_transaction(timeout, reserve=False)
@@ -75,7 +74,7 @@ class Transactions:
                 return
 
     def begin(self, patience_s: float) -> None:
-        """Begin a transaction; waits in a hold.
+        """Begin a transaction; wait in a hold.
 
         Raises:
             KafkaException: as in confluent-kafka.
@@ -92,7 +91,7 @@ class Transactions:
             self._cluster = self._routes.cluster_for_transaction(patience_s, reserve=True)
             if self._cluster == cluster and self._producers.is_current(native.producer):
                 break
-            self._end()  # it has moved in between
+            self._end()  # it has moved since
         self._open = native
         try:
             with self._naming("beginning a transaction"):
@@ -104,12 +103,12 @@ class Transactions:
     def send_offsets(
         self, positions: Sequence[TopicPartition], metadata: Any, timeout: float
     ) -> None:
-        """Let offsets of a consumer be committed with the transaction.
+        """Commit offsets of a consumer with the transaction.
 
         Raises:
-            KafkaException: as in confluent-kafka; and one that requires an abort where the offsets
-                are of another cluster or of an earlier stay: what they cover is read again; or
-                where the cluster is given up.
+            KafkaException: as in confluent-kafka; also, requiring an abort, if the cluster is
+                abandoned or the offsets are of another cluster or an earlier stay. Their records
+                are read again.
         """
         native = getattr(metadata, "native", None)
         stale = native is not None and (
@@ -118,7 +117,7 @@ class Transactions:
         if self._cluster is not None and stale:
             raise must_abort(
                 f"offsets read on cluster {metadata.cluster} before a move cannot be committed in "
-                f"a transaction on cluster {self._cluster}: abort it, they are read again"
+                f"a transaction on cluster {self._cluster}: abort it; the records are read again"
             )
         theirs = metadata if native is None else native
         try:
@@ -133,8 +132,8 @@ class Transactions:
         """Commit; a move that waits for it continues.
 
         Raises:
-            KafkaException: as in confluent-kafka; and one that requires an abort where the cluster
-                is given up. It says that the outcome is not known if the commit was under way.
+            KafkaException: as in confluent-kafka; also, requiring an abort, if the cluster is
+                abandoned. Its text states if the result of the commit is unknown.
         """
         self.require_alive()
         doing = "committing the transaction"
@@ -142,8 +141,8 @@ class Transactions:
             self._finish(doing, lambda producer: producer.commit_transaction(timeout))
         except GivenUpError as error:
             raise must_abort(
-                f"{doing} on cluster {self._cluster}: it was given up by a move meanwhile, whether "
-                "the transaction was committed there is not known; abort it here and go on"
+                f"{doing} on cluster {self._cluster}: a move abandoned the cluster, whether the "
+                "transaction was committed there is unknown; abort it here and continue"
             ) from error
 
     def abort(self, timeout: float) -> None:
@@ -160,39 +159,39 @@ class Transactions:
             self._abandon()
 
     def require_alive(self) -> None:
-        """Refuse to go on with a transaction on a cluster that is given up.
+        """Refuse a transaction on an abandoned cluster.
 
         Raises:
-            KafkaException: it has to be aborted, which asks nothing of that cluster.
+            KafkaException: it has to be aborted, which makes no request to that cluster.
         """
         if self._is_lost:
             raise self._over()
 
     @property
     def cluster(self) -> str | None:
-        """Cluster of the open transaction, None where none is open."""
+        """Cluster of the open transaction, None if none is open."""
         return self._cluster
 
     @property
     def _is_lost(self) -> bool:
-        """Whether the cluster of the open transaction is given up."""
+        """True if the cluster of the open transaction is abandoned."""
         return self._open is not None and not self._producers.is_current(self._open.producer)
 
     def _over(self) -> KafkaException:
         return must_abort(
-            f"cluster {self._cluster}, where the transaction is open, was given up by a move: "
-            "nothing of it was committed; abort it and go on"
+            f"a move abandoned cluster {self._cluster}, where the transaction is open: nothing of "
+            "it was committed; abort it and continue"
         )
 
     def _native_on(self, cluster: str) -> _Native:
-        """Return the producer of a cluster: the same as long as that is not given up."""
+        """Return the producer of a cluster, a new one only after the cluster was abandoned."""
         producer, native = self._producers.on(cluster), self._natives.get(cluster)
         if native is None or native.producer is not producer:
             native = self._natives[cluster] = _Native(producer, self._producers)
         return native
 
     def _init_on(self, cluster: str) -> bool:
-        """Acquire the producer id, unless that is done; return False if the cluster is given up."""
+        """Acquire the producer id once; return False if the cluster is abandoned."""
         native = self._native_on(cluster)
         if native.is_initialised:
             return True
@@ -206,7 +205,7 @@ class Transactions:
 
     def _call(self, doing: str, call: Callable[[Producer], object]) -> None:
         if self._is_lost:
-            raise GivenUpError(f"{doing}: cluster {self._cluster} is given up")
+            raise GivenUpError(f"{doing}: cluster {self._cluster} is abandoned")
         native = self._open
         if native is None:
             cluster = self._routes.cluster_for_transaction(0.0, reserve=False)
@@ -215,7 +214,7 @@ class Transactions:
             try:
                 native.aside.call(lambda: call(native.producer))
             except KafkaException as error:
-                if self._is_lost:  # its records were dropped under it
+                if self._is_lost:  # giving up the cluster dropped its records
                     raise GivenUpError(f"{doing}: {error}") from error
                 raise
 
@@ -224,7 +223,7 @@ class Transactions:
             self._call(doing, call)
         except KafkaException as error:
             if is_fatal(error.args[0]):
-                self._end()  # the broker aborts what is open: the application starts again
+                self._end()  # the broker aborts the open one; the application starts again
             raise
         self._end()
 
