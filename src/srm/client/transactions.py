@@ -214,7 +214,7 @@ class Transactions:
             try:
                 native.aside.call(lambda: call(native.producer))
             except KafkaException as error:
-                if self._is_lost:  # giving up the cluster dropped its records
+                if self._is_lost:  # abandoning the cluster dropped its records
                     raise GivenUpError(f"{doing}: {error}") from error
                 raise
 

@@ -1,4 +1,4 @@
-"""Telling the clusters that a client is there and what it does about its routes."""
+"""Announcements of a client to the clusters: its presence and its state on each route."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from srm.client.routing.routing import RoutingWatcher, now_ms
 from srm.domain.moves.routing.routes import Ack, AckState, ClientKind, Route
 
 REPEAT_S: Final = 30.0
-"""Seconds after which a client says again that it is there."""
+"""Seconds after which a client repeats its announcements."""
 
 
 def now() -> Moment:
@@ -21,10 +21,10 @@ def now() -> Moment:
 
 
 class Announcer:
-    """Writes one client's announcements, repeats them, and takes them back when it is closed.
+    """Writes one client's announcements, repeats them, and withdraws them when it is closed.
 
-    Only reports: a cluster that does not take one is logged, nothing else. Nothing is opened
-    before the first announcement. Safe to share between threads.
+    Announcements only report: a cluster that refuses one is logged, without further effect.
+    Nothing is opened before the first announcement. Safe to share between threads.
     """
 
     def __init__(self, watcher: RoutingWatcher, client_id: str, kind: ClientKind) -> None:
@@ -55,12 +55,12 @@ class Announcer:
                 self._thread.start()
 
     def has_reached(self, subject: str, state: AckState) -> bool:
-        """Whether a state of the present generation was announced."""
+        """Return whether a state of the present generation was announced."""
         with self._lock:
             return self._of(subject).has_reached(state)
 
     def forget_losses(self, subject: str) -> None:
-        """Count losses from nothing again."""
+        """Reset the count of losses."""
         with self._lock:
             self._of(subject).forget_losses()
 
@@ -72,7 +72,7 @@ class Announcer:
                 self._write(subject)
 
     def close(self) -> None:
-        """Take back all that was said."""
+        """Withdraw all announcements."""
         self._closed.set()
         if self._thread is not None:
             self._thread.join()

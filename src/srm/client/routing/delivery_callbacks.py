@@ -1,4 +1,4 @@
-"""Callbacks of the application that wait until one of its threads serves them."""
+"""Queue of application callbacks that wait until one of its threads serves them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ log = logging.getLogger(__name__)
 
 
 class Reports:
-    """Queue between the thread that hears from brokers and the threads that poll.
+    """Queue between the producer's own thread and the application's threads that poll.
 
-    An exception of a callback is logged and raised from the call that served it; the callbacks
-    after it stay, and the thread of the producer never sees it.
+    An exception of a callback is logged and raised from the call that served it. The callbacks
+    after it remain queued; the producer's thread is not affected.
     """
 
     def __init__(self) -> None:
@@ -27,13 +27,13 @@ class Reports:
         return len(self._waiting)
 
     def add(self, callback: Callable[..., Any], *arguments: Any) -> None:
-        """Let a callback wait for its turn."""
+        """Queue a callback."""
         with self._changed:
             self._waiting.append((callback, arguments))
             self._changed.notify_all()
 
     def later(self, callback: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that lets the callback wait for its turn."""
+        """Return a function that queues the callback."""
 
         def add(*arguments: Any) -> None:
             self.add(callback, *arguments)
@@ -41,10 +41,10 @@ class Reports:
         return add
 
     def serve(self, timeout_s: float) -> int:
-        """Run what waits, for the first of it up to ``timeout_s`` (less than 0: for ever).
+        """Run queued callbacks; wait up to ``timeout_s`` for the first (less than 0: no limit).
 
         Returns:
-            How many callbacks were run.
+            Number of callbacks run.
         """
         with self._changed:
             limit = None if timeout_s < 0 else timeout_s
@@ -57,7 +57,7 @@ class Reports:
         return served
 
     def serve_all(self) -> None:
-        """Run all that waits; then raise the first exception."""
+        """Run all queued callbacks, then raise the first exception."""
         first: BaseException | None = None
         while self._waiting:
             try:
@@ -68,7 +68,7 @@ class Reports:
             raise first
 
     def wait(self, seconds: float) -> None:
-        """Wait for something to serve."""
+        """Wait up to ``seconds`` for a callback."""
         deadline = time.monotonic() + seconds
         with self._changed:
             self._changed.wait_for(lambda: self._waiting, max(0.0, deadline - time.monotonic()))

@@ -1,4 +1,4 @@
-"""When a client leaves a cluster, waits and opens again, and what it says about that: no Kafka.
+"""Decisions of a client to leave a cluster, wait and open, and its announcements; without Kafka.
 
 Shared by the consumer, the producer and the asyncio variants of both.
 """
@@ -19,13 +19,13 @@ def next_step(works_on: str | None, route: Route, *, busy: bool = False) -> Step
     """Decide what a client does about a route.
 
     Args:
-        works_on: alias of the cluster the client works on, None where it has left.
+        works_on: alias of the cluster the client works on, None if it has left.
         route: the present route.
-        busy: something is open that can be ended on the old cluster alone, i.e. a transaction.
+        busy: a transaction is open, which can only end on the old cluster.
 
     Returns:
-        ``stay``: nothing; ``finish``: wait for what is open, then ask again; ``leave``: commit or
-        flush, leave, then ask again; ``hold``: stay away and say so; ``open``: start there.
+        ``stay``: do nothing; ``finish``: wait for the transaction, then decide again; ``leave``:
+        commit or flush, leave, decide again; ``hold``: wait and announce it; ``open``: start there.
     """
     if works_on is None:
         return "hold" if route.state == "hold" else "open"
@@ -35,10 +35,10 @@ def next_step(works_on: str | None, route: Route, *, busy: bool = False) -> Step
 
 
 def is_given_up(works_on: str, followed: Route | None, route: Route) -> bool:
-    """Whether the cluster that a client works on has been given up by an unplanned move.
+    """Return whether an unplanned move has abandoned the cluster a client works on.
 
-    It is left at once then. So is one from which an unplanned move was made that this client has
-    never heard of, because the cluster that took over could not be read at the time.
+    The client then leaves it at once. This includes an unplanned move the client missed, because
+    the cluster that took over could not be read at the time.
 
     Args:
         works_on: alias of the cluster the client works on.
@@ -52,7 +52,7 @@ def is_given_up(works_on: str, followed: Route | None, route: Route) -> bool:
 
 
 def same_order(one: Route | None, other: Route | None) -> bool:
-    """Whether two routes ask the same of a client; a hold that is only renewed does."""
+    """Return whether two routes require the same of a client, as a renewed hold does."""
     return _order(one) == _order(other)
 
 
@@ -69,10 +69,10 @@ class Moment:
 
 
 class Announcement:
-    """What one client has last said about one subject, and since when: the source of its Acks.
+    """State of one client on one subject, with the time each state was reached; builds its Acks.
 
-    Invariant: all that is kept belongs to one generation; a hold makes what came after an earlier
-    hold of the same generation void.
+    Invariant: all states belong to one generation. A hold discards the states after an earlier
+    hold of the same generation.
     """
 
     def __init__(self, subject: str, client: str, kind: ClientKind) -> None:
@@ -88,14 +88,14 @@ class Announcement:
     def reach(
         self, route: Route, state: AckState, now: Moment, positions: Mapping[str, int] | None = None
     ) -> None:
-        """Note a state of a generation; positions add to those known, the first of each counts."""
+        """Record a state of a generation; the first position of each partition is kept."""
         if self._route is None or self._route.generation != route.generation or state == "held":
             self._reached.clear()
             self._positions.clear()
         elif self._route.cluster != route.cluster:
             self._positions.clear()
             self._reached.pop("processed", None)
-        # Another assignment does not undo that a record was processed.
+        # A new assignment does not undo "processed".
         further = state == "resumed" and "processed" in self._reached
         self._route, self._state = route, "processed" if further else state
         self._reached.setdefault(state, now)
@@ -108,15 +108,15 @@ class Announcement:
             self._uncommitted[partition] = self._uncommitted.get(partition, 0) + count
 
     def forget_losses(self) -> None:
-        """Start counting anew: the client leaves a cluster on which nothing is lost yet."""
+        """Reset the count: the client leaves a cluster on which nothing is lost yet."""
         self._uncommitted.clear()
 
     def has_reached(self, state: AckState) -> bool:
-        """Whether a state was reached in the present generation."""
+        """Return whether a state was reached in the present generation."""
         return state in self._reached
 
     def ack(self, now: Moment) -> Ack | None:
-        """Build the record that says it now, None before anything was reached."""
+        """Build the record of the present state, None before the first."""
         if self._route is None:
             return None
         ages: dict[AckState, int] = {

@@ -1,7 +1,7 @@
-"""One stay of a consumer on one cluster: from opening to leaving, with what was read meanwhile.
+"""One stay of a consumer on one cluster, from opening to leaving, with its messages.
 
-Offsets mean something only within one stay: the topic of the same name on the other cluster has
-other offsets. So all bookkeeping of offsets is here, and goes with it.
+Offsets are valid only within one stay: the topic of the same name on the other cluster has other
+offsets. So all offset bookkeeping is here and ends with the stay.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _SLICE_S: Final = 0.1
 _COMMIT_DEADLINE_S: Final = 30.0
 _COMMITTED_TIMEOUT_S: Final = 5.0
 
-# A topic that does not exist yet, or no more: read when it comes. Copies come into being late.
+# A topic that does not exist yet, or no longer: read once it exists. Copies are created late.
 _PASSING: Final = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 -- librdkafka's local codes are named so
 }
-# Commits that fail so will never succeed: the group has given our partitions to somebody else.
+# Commits with these errors never succeed: the group has assigned our partitions to other members.
 _LOST: Final = {
     KafkaError.ILLEGAL_GENERATION,
     KafkaError.UNKNOWN_MEMBER_ID,
@@ -58,8 +58,8 @@ class Membership:
         cluster: alias of the cluster.
         epoch: number of this stay, from 1.
         group: consumer group, for messages.
-        commits: whether what is processed is committed without being asked.
-        is_given_up: whether the cluster is given up: what asks it is not waited for any more.
+        commits: whether processed messages are committed automatically.
+        is_given_up: returns whether the cluster is abandoned; calls to it are then not waited for.
     """
 
     def __init__(
@@ -94,14 +94,13 @@ class Membership:
 
     @property
     def ready(self) -> int:
-        """How many messages wait to be taken."""
+        """Number of messages that wait to be taken."""
         return len(self._pending)
 
     def fetch(self, count: int, timeout_s: float) -> None:
-        """Wait for up to ``count`` messages, errors among them.
+        """Wait for up to ``count`` messages, errors included, and keep them until taken.
 
-        They stay here until they are taken, so that those of a partition that is lost meanwhile
-        are dropped: whoever has it next reads them.
+        Messages of a partition that is lost before that are dropped: its next owner reads them.
         """
         if count == 1:
             message = self.native.poll(timeout_s)
@@ -120,7 +119,7 @@ class Membership:
         return taken
 
     def has_handed_over(self, offsets: Iterable[TopicPartition]) -> bool:
-        """Whether the application has got, in this stay, all that these offsets say it has."""
+        """Return whether the application got all records before these offsets in this stay."""
         return all(
             one.offset <= self._delivered.get((one.topic, one.partition), -1)
             for one in offsets
@@ -136,14 +135,14 @@ class Membership:
             return False
         return True
 
-    # ----- what is processed
+    # ----- processed messages
 
     def process(self, messages: Iterable[FailoverMessage]) -> dict[str, int]:
-        """Count messages, and all before each in its partition, as processed.
+        """Mark messages, and all before each in its partition, as processed.
 
         Returns:
-            What cannot be committed because another member has the partition now: records by
-            topic-partition.
+            Records by topic-partition that cannot be committed because another member has the
+            partition now.
         """
         lost: dict[str, int] = {}
         stored: dict[Place, TopicPartition] = {}
@@ -151,7 +150,7 @@ class Membership:
             place = _place(message)
             if place not in self.owned:
                 log.warning(
-                    "group %s: %s-%d was taken from this member while it worked on offset %d",
+                    "group %s: %s-%d was revoked while this member processed offset %d",
                     self.group,
                     *place,
                     message.offset(),
@@ -168,7 +167,7 @@ class Membership:
         """Store offsets for the next commit.
 
         Raises:
-            KafkaException: they cannot be stored.
+            KafkaException: the offsets cannot be stored.
         """
         try:
             self.native.store_offsets(offsets=offsets)
@@ -180,21 +179,21 @@ class Membership:
             self._processed[one.topic, one.partition] = one.offset
 
     def rewind(self, place: Place) -> None:
-        """Forget what was read of a partition: the application seeks in it."""
+        """Forget the messages of a partition, because the application seeks in it."""
         self._drop([place])
         self._forget(place)
 
-    # ----- partitions come and go
+    # ----- assigned and revoked partitions
 
     def gain(self, partitions: Sequence[TopicPartition]) -> None:
-        """Take note of partitions that were assigned."""
+        """Record assigned partitions."""
         self.owned |= {(one.topic, one.partition) for one in partitions}
         self.fresh += partitions
         for one in partitions:
             self.unsure.pop(_name((one.topic, one.partition)), None)  # it is read again here
 
     def lose(self, partitions: Sequence[TopicPartition]) -> None:
-        """Take note of partitions that others have, or will have."""
+        """Record partitions that other members have or will have."""
         places = [(one.topic, one.partition) for one in partitions]
         self.owned -= set(places)
         self._drop(places)
@@ -214,16 +213,16 @@ class Membership:
         """Return the committed offsets of partitions assigned since the last call.
 
         Raises:
-            GivenUpError: the cluster is given up.
+            GivenUpError: the cluster is abandoned.
         """
         fresh, self.fresh = self.fresh, []
         return {_name(place): offset for place, offset in self._read_commits(fresh).items()}
 
     def count_uncommitted(self, partitions: Sequence[TopicPartition]) -> dict[str, int]:
-        """Count what was processed and is not committed, as far as the cluster says.
+        """Count records that were processed and, by the cluster's offsets, not committed.
 
         Raises:
-            GivenUpError: the cluster is given up.
+            GivenUpError: the cluster is abandoned.
         """
         seen = self._progress
         ours = [one for one in partitions if (one.topic, one.partition) in seen]
@@ -235,9 +234,9 @@ class Membership:
         }
 
     def count_unconfirmed(self, partitions: Sequence[TopicPartition]) -> dict[str, int]:
-        """Count what was processed and is not known to be committed, without asking the cluster.
+        """Count records that were processed and not confirmed as committed, without a request.
 
-        A commit that nobody has heard of yet counts as none: at most one interval of them.
+        A commit still without an answer counts as none; that is at most one commit interval.
         """
         counts: dict[str, int] = {}
         for one in partitions:
@@ -248,12 +247,12 @@ class Membership:
         return counts
 
     def lose_unsure(self, partitions: Sequence[TopicPartition]) -> None:
-        """Take note of partitions of which it is not known what was committed last."""
+        """Record lost partitions whose last commit is unknown."""
         self.unsure |= self.count_unconfirmed(partitions)
         self.lose(partitions)
 
     def confirm(self, offsets: Iterable[TopicPartition]) -> None:
-        """Take note of what the group has committed."""
+        """Record offsets the group has committed."""
         for one in offsets:
             if one.error is None and one.offset >= 0:
                 self._confirmed[one.topic, one.partition] = one.offset
@@ -279,12 +278,12 @@ class Membership:
     # ----- committing and leaving
 
     def commit_processed(self) -> bool:
-        """Commit what is processed and wait for it; return whether the group took it.
+        """Commit what is processed and wait for it; return whether the group accepted it.
 
-        A rebalance that is under way is waited for.
+        A rebalance in progress is waited for.
 
         Raises:
-            GivenUpError: the cluster is given up.
+            GivenUpError: the cluster is abandoned.
             KafkaException: the commit failed.
         """
         deadline = time.monotonic() + _COMMIT_DEADLINE_S
@@ -295,8 +294,8 @@ class Membership:
                 failure = error.args[0]
                 if failure.code() in _LOST:
                     log.warning(
-                        "group %s: this member was out of its group, what it processed last is "
-                        "read again: %s",
+                        "group %s: this member was removed from its group, the records it "
+                        "processed last are read again: %s",
                         self.group,
                         failure,
                     )
@@ -307,7 +306,7 @@ class Membership:
                 if not passing or time.monotonic() > deadline:
                     with named_errors(self.where("committing"), self.needs):
                         raise
-                # Polling lets the rebalance continue; what comes meanwhile is delivered later.
+                # Polling lets the rebalance continue; a message it returns is delivered later.
                 message = self.native.poll(_SLICE_S)
                 if message is not None and self._counts(message):
                     self._pending.append(stamp(message, self.cluster, self.epoch))
@@ -318,7 +317,7 @@ class Membership:
         """Commit what is stored, once.
 
         Raises:
-            GivenUpError: the cluster is given up.
+            GivenUpError: the cluster is abandoned.
             KafkaException: the commit failed.
         """
         try:
@@ -332,13 +331,13 @@ class Membership:
                 raise KafkaException(result.error)
 
     def commit(self, offsets: list[TopicPartition] | None = None) -> list[TopicPartition]:
-        """Commit these offsets, or what is stored, and wait for it; return how each went.
+        """Commit these offsets, or what is stored, and wait for it; return each result.
 
-        What an automatic or asynchronous commit has taken along, and nobody has heard of since, is
-        committed again: otherwise it would not be known to be committed.
+        Offsets of an automatic or asynchronous commit without an answer are committed again:
+        otherwise their commit would never be confirmed.
 
         Raises:
-            GivenUpError: the cluster is given up; whether it was committed is not known.
+            GivenUpError: the cluster is abandoned; whether it was committed is unknown.
             KafkaException: the commit failed.
         """
         try:
@@ -364,19 +363,19 @@ class Membership:
         ]
 
     def close(self) -> None:
-        """Leave the group, in the caller's thread; rebalance callbacks run within."""
+        """Leave the group, in the caller's thread; rebalance callbacks run within it."""
         self._closing = True
         self.native.close()
         self._aside.leave()
 
     def _ask(self, call: Callable[[], _T]) -> _T:
-        # While confluent-kafka closes a consumer it lets no other thread call it, and while a
-        # rebalance callback runs librdkafka answers no other one.
+        # confluent-kafka refuses calls of other threads while it closes a consumer. librdkafka
+        # answers no other thread while a rebalance callback runs.
         return call() if self._closing or self._rebalancing else self._aside.call(call)
 
     @contextmanager
     def rebalancing(self) -> Iterator[None]:
-        """Make all calls in this thread while it is in a rebalance callback."""
+        """Make all calls in this thread during a rebalance callback."""
         self._rebalancing = True
         try:
             yield
@@ -384,10 +383,10 @@ class Membership:
             self._rebalancing = False
 
     def abandon(self) -> None:
-        """Leave a cluster that is given up: waits for nothing.
+        """Leave an abandoned cluster without waiting.
 
-        Where it lives all the same, what is processed is committed there, so that it can be told
-        later how far the group came.
+        If it still answers, what is processed is committed there; this later shows the group's
+        progress.
         """
         self._pending.clear()
         commit = (lambda: self.native.commit(asynchronous=False),) if self._commits else ()
@@ -395,31 +394,31 @@ class Membership:
 
     @property
     def is_over(self) -> bool:
-        """Whether all that :meth:`abandon` has begun is done."""
+        """True if the calls that :meth:`abandon` started have ended."""
         return self._aside.is_over
 
     def wait_abandoned(self, timeout_s: float) -> None:
-        """Give what :meth:`abandon` has begun some time."""
+        """Wait up to ``timeout_s`` for the calls that :meth:`abandon` started."""
         self._aside.join(timeout_s)
 
     def where(self, doing: str) -> str:
-        """Say what is done and where, for messages."""
+        """Describe an action with its group and cluster, for messages."""
         return f"{doing} as group {self.group!r} on cluster {self.cluster}"
 
     @property
     def needs(self) -> Needs:
-        """The right that all of it takes."""
+        """The right that all these calls need."""
         return on_group("Read", self.group)
 
     def warn(self, doing: str, error: KafkaException) -> None:
-        """Log what failed and is no reason to stop."""
+        """Log a failure that does not stop the consumer."""
         log.warning("%s", translate(error, self.where(doing), self.needs))
 
 
 def offset_after(message: Any) -> TopicPartition:
-    """Return what to commit when a message is processed."""
-    # The epoch of the source's leader would make consumers on a copy refresh their metadata for
-    # ever, but here it goes to the cluster it came from.
+    """Return the offset to commit for a processed message."""
+    # The source's leader epoch would make consumers of a copy refresh their metadata forever, but
+    # here it is committed to the cluster it was read from.
     epoch = message.leader_epoch()
     place = (message.topic(), message.partition(), message.offset() + 1)
     return TopicPartition(*place) if epoch is None else TopicPartition(*place, leader_epoch=epoch)
@@ -428,14 +427,14 @@ def offset_after(message: Any) -> TopicPartition:
 def subscription(
     topics: Iterable[str], cluster: str, remote_names: Mapping[str, Callable[[str], str]]
 ) -> list[str]:
-    """Name topics as they are called on a cluster: themselves and their copies there.
+    """Return the names of topics and of their copies on a cluster.
 
     A topic that starts with ``^`` is a pattern, as in confluent-kafka.
 
     Args:
         topics: original names and patterns.
         cluster: alias of the cluster.
-        remote_names: for each other cluster, how its topics are called on this one.
+        remote_names: for each other cluster, the function that names its topics on this one.
     """
     names = list(topics)
     for other, name_of in remote_names.items():
@@ -448,7 +447,7 @@ def _remote(topic: str, name_of: Callable[[str], str]) -> str:
     if not topic.startswith("^"):
         return name_of(topic)
     prefix = "".join(f"\\{char}" if char == "." else char for char in name_of(""))
-    # librdkafka's patterns are POSIX's: the alternatives belong together behind the prefix.
+    # librdkafka's patterns are POSIX's: the alternatives are grouped after the prefix.
     return f"^{prefix}({topic[1:].replace('|^', '|')})"
 
 

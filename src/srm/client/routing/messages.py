@@ -1,4 +1,4 @@
-"""Messages that remember where they came from."""
+"""Messages with the cluster they were read from or written to."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from confluent_kafka import Message
 class FailoverMessage(Message):
     """A message of confluent-kafka, with the ``cluster`` it was read from or written to.
 
-    ``epoch`` counts how often its consumer has opened on a cluster: an offset means something only
-    to the consumer as it was then.
+    ``epoch`` is the number of the consumer's stay on a cluster: an offset is valid only within it.
     """
 
     cluster: str = ""
@@ -19,7 +18,7 @@ class FailoverMessage(Message):
 
 
 def stamp(message: Any, cluster: str, epoch: int = 0) -> FailoverMessage:
-    """Copy a message and write onto it where it came from."""
+    """Copy a message and set its cluster and epoch."""
     known = {
         "topic": message.topic(),
         "value": message.value(),
@@ -32,7 +31,7 @@ def stamp(message: Any, cluster: str, epoch: int = 0) -> FailoverMessage:
         "latency": message.latency(),
         "leader_epoch": message.leader_epoch(),
     }
-    # Not all of them can be given as None, though each can be None.
+    # The constructor refuses None for some of them, though each can be None.
     copy = FailoverMessage(**{name: value for name, value in known.items() if value is not None})
     copy.cluster = cluster
     copy.epoch = epoch

@@ -1,13 +1,12 @@
-"""Follow the routing topic on all clusters: what tells clients where to go.
+"""Follow the routing topic on all clusters, which routes clients.
 
-One thread per cluster tails ``srm-routing.internal`` there; of all that they ever read the record
-of the highest rank counts. A cluster that is down is no reason to stop: the others are followed,
-and it is read when it is back.
+One thread per cluster tails ``srm-routing.internal`` there; the record of the highest rank ever
+read wins. While a cluster is down the others are followed; it is read again when it is back.
 
-A hold has a lease: if whoever holds gives no sign any more, clients continue where they were. The
-time is counted by this process's monotonic clock from when it saw the newest beat, and before the
-hold counts as lapsed the topic of the cluster to go back to is read to its end once more: this
-process may just have been slow to read. A cluster that cannot be read is no place to go back to.
+A hold has a lease: without heartbeats of the move, clients continue on their old cluster. This
+process's monotonic clock counts the lease from the newest beat it has read. Before the hold lapses,
+the topic of the old cluster is read to its end again, because this process may have been slow to
+read. A hold does not lapse while that cluster cannot be read.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from srm.kafka.tables.topic_tail import KafkaTopicTail
 log = logging.getLogger(__name__)
 
 _ALL_ANSWER_S = 10.0  # one of the clusters may be down for days
-_OTHERS_ANSWER_S = 1.0  # where it was given up: that it lives and knows better is found out soon
+_OTHERS_ANSWER_S = 1.0  # for an abandoned one: if it answers with newer routes, that is soon read
 _POLL_S = 0.5
 _SLICE_S = 0.1
 _RETRY_S = 1.0
@@ -54,17 +53,17 @@ _END_S = 5.0
 
 
 def default_client_id(role: str) -> str:
-    """Make a client id that tells people where the client runs, unique per client."""
+    """Return a unique client id that names the client's host and process."""
     return f"srm-{role}-{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
 
 
 class RoutingWatcher:
     """The merged routing table, kept up to date in the background.
 
-    Several clients of one process may share a watcher. ``home`` is the cluster of a subject that
-    no record names, unless a move of everything has led elsewhere those at home there: by default
-    the first in the configuration's ``clusters``. Nothing is
-    opened before :meth:`start`. ``clock`` are seconds by a clock that is never set.
+    Several clients of one process may share a watcher. Nothing is opened before :meth:`start`.
+    ``home``: cluster of a subject without a record, unless a move of everything has routed its
+    subjects to another one; by default the first in the configuration's ``clusters``.
+    ``clock``: seconds by a clock that is never set.
     """
 
     def __init__(
@@ -103,9 +102,9 @@ class RoutingWatcher:
     def start(self, timeout_s: float = 60.0, subjects: Collection[str] = ()) -> None:
         """Start following, and wait until the present routes are known.
 
-        A cluster that does not answer within ten seconds of the first start is left to the
-        background, once another has; within one second where the other knows of an unplanned move
-        of all these subjects.
+        Once another cluster has answered, one that does not answer within ten seconds of the first
+        start is followed in the background. The limit is one second if the other knows of an
+        unplanned move of all these subjects.
 
         Raises:
             UnavailableError: no cluster answered in time.
@@ -132,7 +131,7 @@ class RoutingWatcher:
                 log.warning("routes of %s are not known yet", ", ".join(sorted(self._waiting)))
 
     def _is_settled(self, subjects: Collection[str]) -> bool:
-        """Whether the routes can be taken as known, with those who have answered by now."""
+        """Return whether the clusters that have answered suffice to know the routes."""
         if not self._waiting:
             return True
         if len(self._waiting) == len(self.config.clusters):
@@ -155,7 +154,7 @@ class RoutingWatcher:
         self._ack_producers.clear()
 
     def route(self, subject: str) -> Route:
-        """Return the present route of a subject; one whose hold was renewed is the same route."""
+        """Return the present route of a subject; a renewed hold is the same route."""
         with self._changed:
             route = self._routes.get(subject) or self._routes.get(home_subject(self.home))
             if route is None:
@@ -165,13 +164,13 @@ class RoutingWatcher:
             return replace(route, beat=0, time_ms=0) if route.state == "hold" else route
 
     def wait_change(self, subject: str, known: Route, timeout_s: float) -> Route:
-        """Wait until the route of a subject is another than ``known``; return the present one."""
+        """Wait until the route of a subject differs from ``known``; return the present one."""
         return self.wait_changes({subject: known}, timeout_s)[subject]
 
     def wait_changes(
         self, known: Mapping[str, Route | None], timeout_s: float | None
     ) -> dict[str, Route]:
-        """Wait until the route of a subject is another than the known one; return all of them."""
+        """Wait until the route of a subject differs from the known one; return all of them."""
 
         def present() -> dict[str, Route]:
             return {subject: self.route(subject) for subject in known}
@@ -181,15 +180,14 @@ class RoutingWatcher:
             return present()
 
     def acknowledge(self, ack: Ack) -> None:
-        """Tell all clusters what was done; only a report, so a failure is only logged.
+        """Send an acknowledgement to all clusters in the background; a failure is only logged.
 
-        The cluster of the route needs to know; the others in case that one is lost. The record is
-        sent in the background.
+        The cluster of the route needs it; the others get it in case that one is lost.
         """
         self._tell(ack, ack.value())
 
     def withdraw(self, ack: Ack) -> None:
-        """Take back what was acknowledged: its client is closed. As :meth:`acknowledge`."""
+        """Withdraw an acknowledgement of a closed client; as :meth:`acknowledge`."""
         self._tell(ack, None)
 
     def _tell(self, ack: Ack, value: bytes | None) -> None:
@@ -242,7 +240,7 @@ class RoutingWatcher:
                 self._lapse(alias, tail, overdue)
 
     def _overdue(self, alias: str) -> dict[str, Route]:
-        """Return the holds on a cluster's clients that have given no sign for their lease."""
+        """Return the holds on a cluster's clients without a beat during their lease."""
         with self._changed:
             return {
                 subject: route
@@ -262,7 +260,7 @@ class RoutingWatcher:
             for subject, route in overdue.items():
                 if self._routes[subject] == route:
                     log.warning(
-                        "%s: move %s holds it and gave no sign for %d s, continuing on %s",
+                        "%s: move %s holds it and sent no heartbeat for %d s, continuing on %s",
                         subject,
                         route.move_id,
                         route.lease_ms // 1000,
@@ -278,7 +276,7 @@ class RoutingWatcher:
             try:
                 route = decode_route(key, value)
             except IntegrityError as error:
-                log.error("route on %s is passed over: %s", alias, error)  # noqa: TRY400 -- one line
+                log.error("route on %s is skipped: %s", alias, error)  # noqa: TRY400 -- one line
                 continue
             with self._changed:
                 subject = key.decode()
@@ -294,9 +292,9 @@ class RoutingWatcher:
 def _log_failure(level: int, alias: str, error: KafkaError | None, message: Any) -> None:
     if error is not None:
         why = translate(error, f"writing on {alias}", on_topic("Write", message.topic()))
-        log.log(level, "a client's sign of life was not taken: %s", why)
+        log.log(level, "a client's heartbeat was not written: %s", why)
 
 
 def now_ms() -> int:
-    """Epoch milliseconds, for acknowledgements."""
+    """Return the present time in epoch milliseconds, for acknowledgements."""
     return time.time_ns() // 1_000_000
