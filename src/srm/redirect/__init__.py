@@ -1,4 +1,4 @@
-"""Redirectors that are called: a webhook, and a command."""
+"""Redirectors that srm calls: a webhook and a command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from srm.redirect.webhook import Webhook
 
 
 def callers(settings: RedirectSettings) -> Mapping[RedirectKind, Caller]:
-    """Return the redirectors that the settings are complete for."""
+    """Return the redirectors with complete settings."""
     found: dict[RedirectKind, Caller] = {}
     if settings.webhook_url and settings.webhook_secret:
         found["webhook"] = Webhook(

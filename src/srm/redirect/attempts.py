@@ -1,4 +1,4 @@
-"""Try a call again with growing pauses, until its time is over or somebody cancels it."""
+"""Retry a call with growing pauses until its time is over or it is cancelled."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _LONGEST_PAUSE_S: Final = 5.0
 
 
 class TryAgainError(Exception):
-    """This attempt was in vain; the message says why."""
+    """This attempt failed and may be retried; the message has the reason."""
 
 
 def attempt(once: Callable[[], str], limit_s: float, cancelled: threading.Event) -> CallResult:
-    """Call until it is done, and say what it said, or why it was never done.
+    """Call until it succeeds; return its answer, or the reason of its failure.
 
     Args:
-        once: makes one attempt; TryAgainError asks for another.
-        limit_s: seconds after which none is begun any more.
-        cancelled: ends it.
+        once: makes one attempt; TryAgainError requests another.
+        limit_s: seconds after which no attempt is started.
+        cancelled: ends the attempts.
     """
     tries = Retrying(
         stop=stop_after_delay(limit_s) | stop_when_event_set(cancelled),
@@ -50,4 +50,4 @@ def attempt(once: Callable[[], str], limit_s: float, cancelled: threading.Event)
 
 
 class RefusedError(Exception):
-    """It said no: another attempt would hear the same."""
+    """The receiver refused; a retry would get the same answer."""

@@ -1,4 +1,4 @@
-"""A command that is run at each step of a move."""
+"""Redirector that runs a command at each step of a move."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRY_AGAIN: Final = 75
 """EX_TEMPFAIL of sysexits.h."""
 
 DEFAULT_GRACE_S: Final = 5.0
-"""Seconds that a command has to end by itself when it is told to."""
+"""Seconds between SIGTERM and SIGKILL for a command."""
 
 _LONGEST: Final = 100_000  # bytes: Linux starts no program with a variable of 128 KiB
 _POLL_S: Final = 0.05
@@ -31,9 +31,9 @@ _TAIL: Final = 4096
 
 
 def environment(order: RedirectOrder, file: Path) -> dict[str, str]:
-    """Return what a command finds in its environment, beside srm's own.
+    """Return the variables a command gets in addition to srm's own environment.
 
-    A list that is too long for a variable is left out: it is in the file.
+    A list too long for a variable is left out; the file contains it.
     """
     found = {
         "SRM_STEP": order.step,
@@ -57,10 +57,10 @@ def environment(order: RedirectOrder, file: Path) -> dict[str, str]:
 class Command:
     """Runs a program with an order (implements :class:`srm.engine.ports.Caller`).
 
-    The order is in the environment, and as JSON on the standard input and in a file. Exit code 0 is
-    done, 75 asks to be tried again, anything else is a refusal. It is a process group of its own,
-    which is ended when the time is over: what it has left running in the background before that
-    is its own business.
+    The order is in the environment, and as JSON on the standard input and in a file. Exit code 0
+    is success, 75 requests a retry, any other is a refusal. The command runs in its own process
+    group, which is ended when the time is over. Background processes of a command that has ended
+    are not touched.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class Command:
 
     @property
     def limit_s(self) -> float:
-        """Seconds within which a call ends, all its attempts included."""
+        """Longest time of a call in seconds, all attempts included."""
         return self._limit_s + self._grace_s
 
     def call(self, order: RedirectOrder, cancelled: threading.Event) -> CallResult:
-        """Run the command until it is done, or refuses, or the time is over."""
+        """Run the command until it succeeds, refuses, or the time is over."""
         end = now_s() + self._limit_s
         with tempfile.TemporaryDirectory(prefix="srm-") as home:
             file = Path(home, "order.json")
@@ -101,11 +101,11 @@ class _Runs:
         """Run it once and return its last line.
 
         Raises:
-            TryAgainError: it asks for that.
+            TryAgainError: it requests a retry.
             RefusedError: it cannot be started, failed, or was ended.
         """
         name = Path(self._command[0]).name
-        # Files, not pipes: what it leaves running in the background would keep those open.
+        # Files, not pipes: its background processes would keep pipes open.
         with self._file.open("rb") as order, tempfile.TemporaryFile() as output:
             try:
                 process = subprocess.Popen(
@@ -142,12 +142,12 @@ def _wait(process: subprocess.Popen[bytes], end: float, cancelled: threading.Eve
 
 
 def _end_group(process: subprocess.Popen[bytes], grace_s: float) -> None:
-    """End the command and all that it has started: in order, then at once."""
+    """End the command's process group with SIGTERM, then SIGKILL."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(grace_s)
-        os.killpg(process.pid, signal.SIGKILL)  # what it has started and did not end
+        os.killpg(process.pid, signal.SIGKILL)  # the processes it started and left
     process.wait()
 
 

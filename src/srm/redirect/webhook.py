@@ -1,4 +1,4 @@
-"""A webhook that is told of each step of a move."""
+"""Redirector that posts each step of a move to a webhook."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _READ: Final = 4096
 
 
 def sign(secret: str, timestamp: str, body: bytes) -> str:
-    """Return the signature of a body that was sent at a time, as the header has it."""
+    """Return the value of the signature header for a body and its timestamp."""
     signed = hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256)
     return f"sha256={signed.hexdigest()}"
 
 
 class _HostAlone(logging.Filter):
-    """Takes all but the host out of addresses that httpx logs: some are secrets themselves."""
+    """Reduces addresses that httpx logs to the host, because some are secrets."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
@@ -50,8 +50,8 @@ logging.getLogger("httpx").addFilter(_HostAlone())
 class Webhook:
     """Posts orders as JSON (implements :class:`srm.engine.ports.Caller`).
 
-    2xx is done; 408, 425, 429, 5xx and no answer are tried again; anything else is a refusal. The
-    address is never shown, only its host.
+    2xx is success. 408, 425, 429, 5xx and no answer are retried. Any other status is a refusal.
+    Only the host of the address is ever shown.
     """
 
     def __init__(self, url: str, secret: str, limit_s: float) -> None:
@@ -62,11 +62,11 @@ class Webhook:
 
     @property
     def limit_s(self) -> float:
-        """Seconds within which a call ends, all its attempts included."""
+        """Longest time of a call in seconds, all attempts included."""
         return self._limit_s + _ONE_TRY_S
 
     def call(self, order: RedirectOrder, cancelled: threading.Event) -> CallResult:
-        """Post an order until it is taken, or refused, or the time is over."""
+        """Post an order until it is accepted, refused, or the time is over."""
         with httpx.Client(timeout=min(_ONE_TRY_S, self._limit_s), follow_redirects=False) as client:
             return attempt(lambda: self._post(client, order), self._limit_s, cancelled)
 
@@ -94,7 +94,7 @@ class Webhook:
 
 
 def _beginning(response: httpx.Response) -> str:
-    """Return the first line of an answer, of which no more is read than is shown."""
+    """Return the first line of an answer; read only a limited part of it."""
     read = next(response.iter_bytes(_READ), b"")
     lines = read.decode(errors="replace").strip().splitlines()
     return "".join(c for c in lines[0][:_SHOWN] if c.isprintable()) if lines else ""
