@@ -1,1 +1,1 @@
-"""``srm follow``: runs any program, and follows the route of its group or topics for it."""
+"""``srm follow``: run any program, and follow the route of its group or topics for it."""

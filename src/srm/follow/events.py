@@ -1,4 +1,4 @@
-"""One line of log for each thing that happens, for people or as JSON."""
+"""One log line for each event, as text or JSON."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ log = logging.getLogger("srm.follow")
 
 
 def say(event: str, message: str, level: int = logging.INFO, **fields: object) -> None:
-    """Log one event; the fields are for JSON, the message has what people need of them."""
+    """Log one event; only JSON shows the fields, so the message repeats the important ones."""
     log.log(level, message, extra={"event": event, "fields": fields})
 
 
 class EventFormatter(logging.Formatter):
-    """Formats events, and whatever else srm logs, as one line each."""
+    """Formats events and all other log records of srm as one line each."""
 
     def __init__(self, *, as_json: bool) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class EventFormatter(logging.Formatter):
 
 
 def use_event_log(*, as_json: bool) -> None:
-    """Write all log lines of this process as events, those of srm.follow from INFO on."""
+    """Write all log lines of this process as events, those of srm.follow from level INFO."""
     for handler in logging.getLogger().handlers:
         handler.setFormatter(EventFormatter(as_json=as_json or log_format() == "json"))
     if not log.isEnabledFor(logging.INFO):

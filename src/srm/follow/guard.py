@@ -1,20 +1,20 @@
-"""The process between a supervisor and its program: ends the program when the supervisor is gone.
+"""The process between a supervisor and its program; it ends the program if the supervisor dies.
 
-Run as ``python -I -S guard.py SOCKET STOP_SIGNAL GRACE_S json|text COMMAND...``; it imports nothing
-but the standard library, so it is small and starts at once. It talks to its supervisor in lines:
+Run as ``python -I -S guard.py SOCKET STOP_SIGNAL GRACE_S json|text COMMAND...``; it imports only
+the standard library, so it is small and starts fast. Its line protocol with the supervisor:
 
 ==================  ============================================================================
-said to the guard   ``signal N``: send it to the program; ``stop SECONDS``: end the program in
-                    order, in this time; ``kill``: end it at once
-said by the guard   ``started PID``; ``failed ERRNO``: it cannot be run; ``killed``: the time to
-                    end in order is over; ``ended STATUS``: as waitpid gives it, all is gone
+to the guard        ``signal N``: send it to the program; ``stop SECONDS``: stop the program
+                    gracefully within this time; ``kill``: kill it at once
+from the guard      ``started PID``; ``failed ERRNO``: it cannot be run; ``killed``: the grace
+                    time is over; ``ended STATUS``: as from waitpid, no process is left
 ==================  ============================================================================
 
-*In order* is: the stop signal to the program; once that has ended, to what it has left running;
-when the time is over, SIGKILL to all. The end of the conversation is an order to stop: that is
-what is seen of a supervisor that was killed. The program gets SIGKILL from the kernel if the guard
-is killed, and the guard is the parent of whatever the program leaves behind (a subreaper), so
-nothing escapes by a daemon's double fork or a session of its own.
+A graceful stop sends the stop signal to the program. After the program's end it sends the signal to
+the remaining processes, and after the grace time SIGKILL to all. A closed connection is an order to
+stop, because the supervisor was killed. If the guard is killed, the kernel sends SIGKILL to the
+program. As a subreaper the guard is the parent of all processes the program leaves, so none escapes
+by a daemon's double fork or its own session.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ from typing import Final, NoReturn
 _SET_DEATH_SIGNAL: Final = 1
 _SET_CHILD_SUBREAPER: Final = 36
 _IGNORED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-"""What a terminal or a service manager sends to all: the supervisor says what it means."""
+"""Signals a terminal or a service manager sends to all processes; the supervisor handles them."""
 _AGAIN_S: Final = 0.05
 _CANNOT_RUN: Final = 127
 
 
 def become_subreaper() -> None:
-    """Make this process the parent of all orphans below it (Linux)."""
+    """Make this process the parent of all its orphaned descendants (Linux)."""
     _prctl(_SET_CHILD_SUBREAPER, 1)
 
 
 def processes() -> dict[int, tuple[str, int]]:
-    """Return the state and the parent of each process, by what /proc says now."""
+    """Return the present state and parent of each process, from /proc."""
     found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 state, parent = (entry / "stat").read_text("latin-1").rpartition(")")[2].split()[:2]
             except OSError:
-                continue  # it has ended meanwhile
+                continue  # it has just ended
             found[int(entry.name)] = (state, int(parent))
     return found
 
 
 def descendants(root: int) -> list[int]:
-    """Return the living processes below a process."""
+    """Return the living descendants of a process."""
     children: dict[int, list[int]] = {}
     for pid, (state, parent) in processes().items():
         if state not in "ZX":
@@ -71,7 +71,7 @@ def descendants(root: int) -> list[int]:
 
 
 def send_signal(pid: int, number: int) -> None:
-    """Send a signal to a process that may have ended, or not be ours."""
+    """Send a signal to a process; ignore one that has ended or belongs to another user."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -102,7 +102,7 @@ class _Guard:
         self._received = b""
 
     def run(self, command: list[str]) -> None:
-        """Start the program and stay until it, and all it has started, is gone."""
+        """Start the program and run until it and all its descendants have ended."""
         become_subreaper()
         awake = self._listen()
         error = self._start(command)
@@ -117,7 +117,7 @@ class _Guard:
         self._say(f"ended {self._status}")
 
     def _listen(self) -> int:
-        """Ignore what is meant for the supervisor; return what is readable when a child ends."""
+        """Ignore the supervisor's signals; return a descriptor readable when a child ends."""
         for number in _IGNORED:
             signal.signal(number, signal.SIG_IGN)
         readable, writable = os.pipe()
@@ -128,7 +128,7 @@ class _Guard:
         return readable
 
     def _start(self, command: list[str]) -> int:
-        """Run the program; return an errno where that is not possible."""
+        """Run the program; return 0, or the errno if it cannot be run."""
         guard = os.getpid()
         readable, writable = os.pipe()  # closed by exec
         self._program = os.fork()
@@ -142,7 +142,7 @@ class _Guard:
         return int(said or b"0")
 
     def _reap(self) -> bool:
-        """Collect children that have ended; return whether there are others."""
+        """Reap ended children; return whether others are left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -154,7 +154,7 @@ class _Guard:
                 self._status = status
 
     def _end_the_rest(self) -> None:
-        """Ask what the program has left running to end; each in turn becomes a child of ours."""
+        """Send the stop signal to the program's remaining processes, now children of the guard."""
         if self._deadline is None:
             self._deadline = time.monotonic() + self._grace_s
         for pid in descendants(os.getpid()):
@@ -183,7 +183,7 @@ class _Guard:
         if not self._killed:
             self._killed = True
             self._say("killed")
-        self._deadline = time.monotonic() + _AGAIN_S  # whoever was just being forked is found then
+        self._deadline = time.monotonic() + _AGAIN_S  # the next round finds processes just forked
 
     def _hear(self) -> None:
         try:
@@ -192,7 +192,7 @@ class _Guard:
             received = b""
         if not received:
             self._supervisor = None
-            self._warn("the supervisor is gone: ending its program")
+            self._warn("the supervisor is gone: stopping its program")
             self._stop(self._grace_s)
         *lines, self._received = (self._received + received).split(b"\n")
         for line in lines:
@@ -207,7 +207,7 @@ class _Guard:
             send_signal(self._program, int(order.removeprefix("signal ")))
 
     def _stop(self, grace_s: float) -> None:
-        """End the program in order; asked again, the time may only become shorter."""
+        """Stop the program gracefully; a repeated call can only shorten the time."""
         until = time.monotonic() + grace_s
         if self._deadline is None and self._status is None:
             self._told.add(self._program)
@@ -228,27 +228,27 @@ class _Guard:
         try:
             os.write(2, f"{line}\n".encode())
         except OSError:
-            return  # nobody reads it any more
+            return  # stderr has no reader
 
 
 def _become(command: list[str], guard: int, writable: int) -> NoReturn:
-    """Turn this process into the program."""
+    """Replace this process by the program."""
     try:
-        for number in signal.valid_signals():  # ignored by Python, here, or by whoever began it all
+        for number in signal.valid_signals():  # ignored by Python, the guard or its caller
             if signal.getsignal(number) is signal.SIG_IGN:
                 signal.signal(number, signal.SIG_DFL)
         os.setpgid(0, 0)
         _prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != guard:  # it died before the line above
             os._exit(_CANNOT_RUN)
-        os.execvp(command[0], command)  # noqa: S606 -- that is its job
+        os.execvp(command[0], command)  # noqa: S606 -- its purpose
     except OSError as error:
         os.write(writable, str(error.errno).encode())
     os._exit(_CANNOT_RUN)
 
 
 def main(arguments: list[str]) -> None:
-    """Run as the supervisor starts it."""
+    """Run with the supervisor's arguments."""
     descriptor, stop_signal, grace_s, form, *command = arguments
     supervisor = socket.socket(fileno=int(descriptor))
     supervisor.set_inheritable(False)

@@ -1,4 +1,4 @@
-"""Which members a group has at the broker: looked at while a program comes or goes, not else."""
+"""Members of a group at the broker, read only while a program starts or ends."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _IDLE_S: Final = 10.0
 
 
 _Wanted = tuple[str, str]
-"""A cluster to look at, and the client id of a run that is dead."""
+"""The cluster to read, and the client id of an ended run."""
 
 
 @dataclass(frozen=True, slots=True)
 class MembersLook:
     """The members of a group on a cluster, as ``client id@host``.
 
-    ``own`` are those that go by the id the program was given; ``error`` says why it is not known.
+    ``own``: members with the program's client id. ``error``: why the members are unknown.
     """
 
     cluster: str
@@ -38,22 +38,22 @@ class MembersLook:
 
 
 class GroupAccess(Protocol):
-    """What is needed of a cluster."""
+    """Cluster calls that a look uses."""
 
     def groups(self, names: Collection[str]) -> Mapping[str, GroupDescription]:
         """Describe groups."""
 
     def remove_members(self, group: str, goes: Callable[[str], bool]) -> None:
-        """Remove the members whose client id is chosen."""
+        """Remove the members whose client id ``goes`` selects."""
 
 
 class MemberLooks:
-    """Looks at a group in a thread of its own: a cluster that is away keeps nobody waiting.
+    """Reads a group's members in its own thread, so an unavailable cluster blocks no caller.
 
     Args:
-        open_cluster: gives access to a cluster by its alias.
+        open_cluster: opens a cluster by its alias.
         group: the group.
-        client_id: what the program was told to call its clients.
+        client_id: client id given to the program.
         tell: called with each result.
     """
 
@@ -72,10 +72,10 @@ class MemberLooks:
         self._thread: threading.Thread | None = None
 
     def look(self, cluster: str, dead: str = "") -> None:
-        """Ask for one look; its result comes by ``tell``.
+        """Request one look; ``tell`` gets its result.
 
-        ``dead`` is what a run of the program that has ended was told to call its clients: whatever
-        of it is still a member is taken out before, or the group would wait for its session.
+        ``dead`` is the client id of an ended run of the program. Its remaining members are removed
+        first, or the group would wait for their session timeout.
         """
         self._wanted.put((cluster, dead))
         if self._thread is None:
@@ -90,7 +90,7 @@ class MemberLooks:
                 wanted = self._stay(wanted, opened)
 
     def _stay(self, wanted: _Wanted, opened: GroupAccess) -> _Wanted | None:
-        """Look at one cluster as long as it is asked for; return what is wanted next, if known."""
+        """Serve requests for one cluster; return the first for another one, None when idle."""
         cluster = wanted[0]
         while wanted[0] == cluster:
             self._tell(self._look_at(*wanted, opened))

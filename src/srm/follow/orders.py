@@ -1,4 +1,4 @@
-"""What the routes of all that a program works with tell its supervisor: no Kafka."""
+"""Orders for a supervisor from the routes of its program's group and topics; without Kafka."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from srm.domain.moves.routing.routes import Route
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Where the program runs, None for nowhere, and why.
+    """The cluster the program runs on, None for none, and the reason.
 
-    ``held`` are the subjects that are held; ``apart`` is true where none is, but they are not all
-    on one cluster: a program works on one.
+    ``held``: the held subjects.
+    ``apart``: none is held, but they are on several clusters, and a program works on one.
     """
 
     cluster: str | None
@@ -22,7 +22,7 @@ class Order:
 
 
 def order_of(routes: Mapping[str, Route]) -> Order:
-    """Decide by the present route of each subject."""
+    """Return the order for the present route of each subject."""
     held = tuple(subject for subject, route in routes.items() if route.state == "hold")
     if held:
         return Order(None, held)

@@ -1,4 +1,4 @@
-"""A program that runs under a guard, and what becomes of it."""
+"""A program that runs under a guard, and its events."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _GUARD_LOST: Final = -signal.SIGKILL
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """How a program is ended in order: the signal, and the seconds it has until SIGKILL.
+    """Graceful stop of a program: the signal, and the seconds until SIGKILL.
 
-    ``lost_s`` are those it has where its cluster was given up: what it waits for does not come.
+    ``lost_s``: the seconds if its cluster was abandoned, where waiting is useless.
     """
 
     signal: int = signal.SIGTERM
@@ -33,11 +33,11 @@ class Stopping:
 
 @dataclass(frozen=True, slots=True)
 class ProgramEvent:
-    """What happened to a program.
+    """An event of a program.
 
-    ``started``: value is its pid. ``failed``: it could not be run, value is the errno. ``killed``:
-    it did not end in order in its time. ``ended``: it and all it had started is gone, value is its
-    exit code, or minus the signal that ended it.
+    ``started``: ``value`` is its pid. ``failed``: it cannot be run, ``value`` is the errno.
+    ``killed``: it did not end within its grace time. ``ended``: it and its descendants have ended,
+    ``value`` is its exit code, or minus the signal that ended it.
     """
 
     kind: Literal["started", "failed", "killed", "ended"]
@@ -45,19 +45,19 @@ class ProgramEvent:
 
 
 class Program:
-    """One run of a program, from its start until nothing of it is left.
+    """One run of a program, from its start to the end of its last process.
 
     Args:
         command: the program and its arguments.
         environ: its whole environment.
-        stopping: how it is ended.
-        tell: called with each event, from a thread of its own.
-        mark: a variable of the environment that no other process has with this value: whatever of
-            the program outlives its guard is found by it, and killed.
-        json_logs: how the guard writes the one line it may have to write.
+        stopping: its stop signal and grace times.
+        tell: called with each event, in a separate thread.
+        mark: an environment variable whose value is unique to this run; by it, processes that
+            outlive the guard are found and killed.
+        json_logs: whether the guard writes its only log line as JSON.
 
     Raises:
-        OSError: no process can be made.
+        OSError: the process cannot be created.
     """
 
     def __init__(
@@ -92,11 +92,11 @@ class Program:
         return self._guard.pid
 
     def stop(self, grace_s: float) -> None:
-        """End it in order; it has ended when it is told so. Asked again, it may have less time."""
+        """Stop it gracefully; ``tell`` reports its end. A repeated call can shorten the time."""
         self._order(f"stop {grace_s}")
 
     def kill(self) -> None:
-        """End it at once; it has ended when it is told so."""
+        """Kill it at once; ``tell`` reports its end."""
         self._order("kill")
 
     def signal(self, number: int) -> None:
@@ -104,12 +104,12 @@ class Program:
         self._order(f"signal {int(number)}")
 
     def _order(self, order: str) -> None:
-        with suppress(OSError):  # its end is on its way to us
+        with suppress(OSError):  # it has ended; the event follows
             self._socket.sendall(f"{order}\n".encode())
 
     def _listen(self) -> None:
         last: ProgramEvent | None = None
-        # A guard that ends with an order unread resets the conversation: that is its end, too.
+        # A guard that ends with an unread order resets the connection, which is its end too.
         with (
             self._socket,
             self._socket.makefile("r", encoding="ascii") as lines,
@@ -128,7 +128,7 @@ class Program:
 
 
 def reap_strangers(guard_pid: int | None) -> None:
-    """Collect children that are nobody's: the first process of a container gets all orphans."""
+    """Reap adopted children: the first process of a container gets all orphans."""
     for pid, (state, parent) in guard.processes().items():
         if parent == os.getpid() and state == "Z" and pid != guard_pid:
             with suppress(ChildProcessError):
@@ -136,7 +136,7 @@ def reap_strangers(guard_pid: int | None) -> None:
 
 
 def exit_code(value: int) -> int:
-    """Return how a shell says that a program has ended: 128 and the signal that ended it."""
+    """Return the exit code as a shell does: 128 plus the number of the signal that ended it."""
     return 128 - value if value < 0 else value
 
 
@@ -144,4 +144,4 @@ def _event(kind: str, value: str = "0") -> ProgramEvent:
     number = int(value)
     if kind == "ended":
         number = os.waitstatus_to_exitcode(number)
-    return ProgramEvent(kind, number)  # type: ignore[arg-type]  # the guard says no other
+    return ProgramEvent(kind, number)  # type: ignore[arg-type]  # the guard sends no other kind

@@ -1,7 +1,7 @@
-"""Placeholders in files and arguments: ``{{ bootstrap_servers }}``, in the language of Jinja.
+"""Jinja placeholders in files and arguments, such as ``{{ bootstrap_servers }}``.
 
-All is rendered for every cluster before anything is started: a mistake shows on the day it is made,
-not on the day of a move.
+All are rendered for every cluster before the program starts, so a mistake shows at once and not
+during a move.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _JAVA_PROPERTIES: Final = "{{ java | properties }}\n"
 
 
 def _properties(settings: Mapping[str, str]) -> str:
-    """Write settings as the lines of a properties file."""
+    """Return settings as the lines of a properties file."""
     return "\n".join(javaproperties.join_key_value(key, v) for key, v in settings.items())
 
 
@@ -49,7 +49,7 @@ class Template:
         """Read the file that an option ``IN:OUT`` names.
 
         Raises:
-            UsageError: it has another form, or the file cannot be read.
+            UsageError: the option has another form, or the file cannot be read.
         """
         origin, found, output = option.partition(":")
         if not found or not origin or not output:
@@ -61,22 +61,22 @@ class Template:
 
     @classmethod
     def java_properties(cls, output: Path) -> Template:
-        """Write all settings of a Java client."""
+        """Return the template of a file with all settings of a Java client."""
         return cls("--properties", _JAVA_PROPERTIES, output)
 
     def render(self, values: Values) -> str:
         """Fill in the values.
 
         Raises:
-            UsageError: it names something that is not known, or is no template.
+            UsageError: the template names an unknown value or is invalid.
         """
         return _render(self.text, values.by_name(), self.origin)
 
     def write(self, values: Values) -> None:
-        """Write the file whole or not at all; with a secret in it, for its owner's eyes only.
+        """Write the file atomically; only its owner can read one with a secret.
 
         Raises:
-            UsageError: it cannot be rendered or written.
+            UsageError: the file cannot be rendered or written.
         """
         text = self.render(values)
         folder = self.output.absolute().parent
@@ -97,10 +97,10 @@ class Template:
 
 
 def render_arguments(arguments: Sequence[str], values: Values) -> list[str]:
-    """Fill values in where arguments have placeholders; one with a list becomes ``a,b``.
+    """Fill in the placeholders of arguments; a list becomes ``a,b``.
 
     Raises:
-        UsageError: it names something that is not known, or a secret: everybody on the machine can
+        UsageError: an argument names an unknown value or a secret. All users of the machine can
             read a program's arguments.
     """
     rendered = []
@@ -110,8 +110,8 @@ def render_arguments(arguments: Sequence[str], values: Values) -> list[str]:
             continue
         if secret := sorted(_names(argument, argument) & values.secrets):
             raise UsageError(
-                f"{argument}: {secret[0]} is or holds a secret, which everybody could read among "
-                "the arguments: use the environment or --template"
+                f"{argument}: {secret[0]} is or holds a secret, and all users of the machine can "
+                "read arguments: use the environment or --template"
             )
         named = {n: ",".join(v) if isinstance(v, list) else v for n, v in values.by_name().items()}
         rendered.append(_render(argument, named, argument))
@@ -131,4 +131,4 @@ def _render(text: str, named: Mapping[str, Any], origin: str) -> str:
     except TemplateSyntaxError as error:
         raise UsageError(f"{origin}, line {error.lineno}: {error.message}") from None
     except (TemplateError, TypeError, ValueError) as error:
-        raise UsageError(f"{origin}: {error}; docs/clients.md lists what can be named") from None
+        raise UsageError(f"{origin}: {error}; docs/clients.md lists the valid names") from None

@@ -1,4 +1,4 @@
-"""Whether, and when, a program that has ended by itself is started again."""
+"""Restarts, and their back-off, of a program that has ended by itself."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ Restart = Literal["on-failure", "always", "never"]
 FIRST_S: Final = 0.5
 LONGEST_S: Final = 30.0
 SETTLED_S: Final = 60.0
-"""A run of so long was a good one: what comes after it is a first failure."""
+"""A run of this length resets the back-off."""
 
 
 @dataclass
 class Restarts:
     """Back-off: half a second, doubled by each short run, at most half a minute.
 
-    ``limit`` is how often in a row a short run is followed by another; 0 is no limit.
+    ``limit``: restarts after short runs in a row; 0: no limit.
     """
 
     policy: Restart = "on-failure"
@@ -25,15 +25,15 @@ class Restarts:
     in_a_row: int = 0
 
     def forget(self) -> None:
-        """Begin anew: the program was ended on purpose."""
+        """Reset the back-off: the program was ended on purpose."""
         self.in_a_row = 0
 
     def pause_after(self, code: int, ran_s: float) -> float | None:
-        """Return the seconds until the next start, None where there is none.
+        """Return the seconds until the next start, None for no restart.
 
         Args:
             code: exit code of the program.
-            ran_s: for how long it ran.
+            ran_s: seconds it ran.
         """
         if self.policy == "never" or (self.policy == "on-failure" and code == 0):
             return None

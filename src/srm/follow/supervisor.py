@@ -1,4 +1,4 @@
-"""Keeps one program where the routes want it: starts it, ends it, says what became of it."""
+"""Run one program on the cluster of its routes: start it, stop it, announce its state."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ _MARK: Final = "SRM_CLIENT_ID"
 _FIRST_LOOK_S: Final = 0.1
 _LONGEST_LOOK_S: Final = 5.0
 _UNNAMED_S: Final = 3.0
-"""Seconds a program has to show up under the id it was given, before other members count."""
+"""Seconds a program has to join with its client id, before other members count."""
 _CANNOT_START: Final = 1
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 
 
 class Looks(Protocol):
-    """Looks at the members of the group; what it sees comes to :meth:`ProgramSupervisor.tell`."""
+    """Reads the members of the group; results go to the supervisor's events."""
 
     def look(self, cluster: str, dead: str = "") -> None:
-        """Ask for one look, without members of a run that is dead."""
+        """Request one look, after removal of the members of an ended run."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A program to run, and how."""
+    """A program to run, with its settings."""
 
     config: Config
     work: ProgramSettings
@@ -59,7 +59,7 @@ class Job:
     json_logs: bool = False
 
     def check(self) -> None:
-        """Find mistakes in placeholders and files before anything is started.
+        """Check placeholders and files before the program starts.
 
         Raises:
             UsageError: something cannot be rendered for one of the clusters, or written.
@@ -72,22 +72,22 @@ class Job:
         for template in self.templates:
             folder = template.output.absolute().parent
             if not (folder.is_dir() and os.access(folder, os.W_OK)):
-                raise UsageError(f"{template.output}: nothing can be written into {folder}")
+                raise UsageError(f"{template.output}: folder {folder} is missing or not writable")
         if not Path("/proc/self/stat").exists():
-            raise UsageError("srm follow needs Linux: its /proc, and a kernel that ends orphans")
+            raise UsageError("srm follow needs Linux: /proc, and a kernel that ends orphans")
 
     def values(self, cluster: str, generation: int, run: int = 1) -> Values:
-        """Return what the program is told on a cluster, in one of its runs."""
+        """Return the program's values on a cluster, in one of its runs."""
         return Values(self.config, self.work, cluster, self.client_id_of(run), generation)
 
     def client_id_of(self, run: int) -> str:
-        """Return what the program is to call its clients: a dead run is known from the next."""
+        """Return the client id for a run; an ended run differs from the next one."""
         return f"{self.client_id}-{run}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One run of the program: where, since when, and the routes that brought it there."""
+    """One run of the program: its cluster, its start, and the routes of its start."""
 
     program: Program
     number: int
@@ -96,7 +96,7 @@ class _Run:
     routes: Mapping[str, Route]
 
     def is_lost(self, routes: Mapping[str, Route]) -> bool:
-        """Whether an unplanned move has given its cluster up, by the present routes."""
+        """Return whether, by the present routes, an unplanned move has abandoned its cluster."""
         return any(
             is_given_up(self.cluster, self.routes[subject], route)
             for subject, route in routes.items()
@@ -110,7 +110,7 @@ class _Signalled:
 
 @dataclass(frozen=True, slots=True)
 class _Watching:
-    """The routes are known, or have changed, or cannot be known."""
+    """The routes are known, have changed, or cannot be read."""
 
     error: SrmError | None = None
 
@@ -119,18 +119,18 @@ _Event = MembersLook | _Signalled | _Watching | tuple[int, ProgramEvent]
 
 
 class ProgramSupervisor:
-    """Runs a job until its program ends for good, or somebody asks for the end.
+    """Runs a job until its program ends for good, or a signal requests the end.
 
-    Invariants: at most one run exists; it is started only on the cluster that all routes name with
-    *go*; *held* is said of a subject only while no run exists, and of a group only when the broker
-    shows no member of the program any more.
+    Invariants: at most one run exists. It is started only on the cluster that all routes name with
+    *go*. *held* is announced only while no run exists, and for a group only when the broker shows
+    no member of the program.
 
     Args:
-        job: what to run.
-        watcher: the routes; started here, closed by the caller.
-        restarts: what to do when the program ends by itself.
-        make_looks: gives looks at the group; not called for producers.
-        clock: seconds that are never set.
+        job: the program and its settings.
+        watcher: source of the routes; started here, closed by the caller.
+        restarts: decides on restarts when the program ends by itself.
+        make_looks: creates the looks at the group; not called for producers.
+        clock: seconds by a clock that is never set.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class ProgramSupervisor:
         self._look_error = ""
 
     def signal(self, number: int) -> None:
-        """Take a signal; may be called from a signal handler."""
+        """Queue a signal; may be called from a signal handler."""
         self._events.put(_Signalled(number))
 
     def run(self) -> int:
@@ -185,7 +185,7 @@ class ProgramSupervisor:
 
         Raises:
             UnavailableError: no cluster answers.
-            UsageError: the program cannot be started with what was given.
+            UsageError: the program cannot be started with the given values.
         """
         config = self._job.config
         say("reading", f"reading the routes of {', '.join(config.clusters)} ({config.path})")
@@ -201,7 +201,7 @@ class ProgramSupervisor:
             for announcer in self._announcers.values():
                 announcer.close()
 
-    # ----- what happens
+    # ----- events
 
     def _watch(self) -> None:
         known: Mapping[str, Route | None] = dict.fromkeys(self._job.work.subjects)
@@ -242,7 +242,7 @@ class ProgramSupervisor:
                     self._take_program(self._run, told)
 
     def _begin(self) -> None:
-        """Say that the program is there, before it has done anything about a route."""
+        """Announce the program before it has followed a route."""
         if not self._watching:
             self._watching = True
             for subject in self._job.work.subjects:
@@ -256,12 +256,12 @@ class ProgramSupervisor:
             if self._run is not None:
                 self._run.program.signal(number)
         elif self._ending and self._run is not None:
-            say("killing", "asked to end a second time: killing the program", logging.WARNING)
+            say("killing", "second signal to end: killing the program", logging.WARNING)
             self._killing = True
             self._run.program.kill()
         else:
             self._ending = True
-            say("ending", f"{signal.Signals(number).name}: ending", signal=number)
+            say("ending", f"{signal.Signals(number).name}: stopping the program", signal=number)
 
     def _take_program(self, run: _Run, told: ProgramEvent) -> None:
         if told.kind == "started":
@@ -274,7 +274,7 @@ class ProgramSupervisor:
             self._started = True
             self._look_soon()
         elif told.kind == "killed" and not self._killing:
-            say("killed", "it had not ended in its time: killed", logging.WARNING)
+            say("killed", "program not ended within its grace time: killed", logging.WARNING)
         elif told.kind == "failed":
             self._run = None
             self._result = _NOT_EXECUTABLE if told.value != 2 else _NOT_FOUND
@@ -290,7 +290,7 @@ class ProgramSupervisor:
         ran_s = self._clock() - run.since
         say(
             "ended",
-            f"the program has ended with {code} on {run.cluster}",
+            f"the program has ended with exit code {code} on {run.cluster}",
             code=code,
             cluster=run.cluster,
             ran_seconds=round(ran_s, 1),
@@ -307,9 +307,9 @@ class ProgramSupervisor:
             self._result = code
         else:
             self._start_at = self._clock() + pause
-            say("restarting", f"starting it again in {pause:g} s", seconds=pause)
+            say("restarting", f"restarting the program in {pause:g} s", seconds=pause)
 
-    # ----- what to do
+    # ----- decisions
 
     def _steer(self) -> None:
         routes = self._routes()
@@ -340,7 +340,7 @@ class ProgramSupervisor:
                     min(stopping.lost_s, stopping.grace_s) if lost else stopping.grace_s
                 )
             return
-        # Also after a hold that was over before it was seen: the move waits for its generation.
+        # Also after a hold that ended before it was read: the move waits for its generation.
         for subject, route in routes.items():
             if self._arrived if subject == self._group else self._started:
                 self._reach(subject, route, "resumed")
@@ -348,7 +348,7 @@ class ProgramSupervisor:
     def _say_held(self, order: Order, routes: Mapping[str, Route]) -> None:
         for subject in order.held:
             route = routes[subject]
-            # A cluster that is given up is not asked whether anybody is left there.
+            # The members on an abandoned cluster are not checked.
             left = self._left == route.cluster or route.gives_up(route.cluster)
             if subject != self._group or left:
                 self._reach(subject, route, "held")
@@ -393,7 +393,7 @@ class ProgramSupervisor:
         self._run = _Run(program, number, cluster, self._clock(), routes)
 
     def _end_run(self) -> None:
-        """Whatever happens here, the program does not outlive its supervisor."""
+        """Stop the program, so that it does not outlive its supervisor."""
         if self._run is not None:
             self._run.program.stop(self._job.stopping.grace_s)
             while self._run is not None:
@@ -402,7 +402,7 @@ class ProgramSupervisor:
     # ----- looks at the group
 
     def _wants_look(self) -> str | None:
-        """Return the cluster whose members have to be known, None where nothing depends on it."""
+        """Return the cluster whose members the supervisor needs now, None for none."""
         if self._looks is None or self._group is None or not self._watching:
             return None
         if self._dead is not None:
@@ -416,7 +416,7 @@ class ProgramSupervisor:
 
     @property
     def _phase(self) -> tuple[int, bool]:
-        """What a look is about: this run, or the time after it."""
+        """Phase of a look: during this run, or after it."""
         return self._runs, self._run is not None
 
     def _look_soon(self) -> None:
@@ -428,7 +428,7 @@ class ProgramSupervisor:
         if due and cluster is not None and self._looks is not None:
             self._looking, self._look_of = True, self._phase
             self._looks.look(cluster, self._dead[1] if self._dead else "")
-            self._dead = None  # once: what lives after all is not to be thrown out for ever
+            self._dead = None  # once: a process that still lives must not be removed repeatedly
 
     def _take_look(self, seen: MembersLook) -> None:
         self._looking = False
@@ -436,13 +436,13 @@ class ProgramSupervisor:
         self._look_pause = min(_LONGEST_LOOK_S, self._look_pause * 1.5)
         self._named = self._named or bool(seen.own)
         if seen.error and seen.error != self._look_error:
-            say("unseen", f"members cannot be seen: {seen.error}", logging.WARNING)
+            say("unseen", f"members cannot be read: {seen.error}", logging.WARNING)
         self._look_error = seen.error
         late = self._look_of != self._phase or self._wants_look() != seen.cluster
         if seen.error or late or self._group is None:
             return
         if self._run is None:
-            # Of a program that goes by another name every member may be one.
+            # Every member may belong to a program that uses another client id.
             alone = self._named or seen.cluster not in self._ran_on
             if not seen.own and (alone or not seen.others):
                 self._left = seen.cluster
@@ -468,4 +468,4 @@ def _say_order(order: Order, routes: Mapping[str, Route]) -> None:
             logging.WARNING,
         )
     else:
-        say("go", f"go on {order.cluster}", cluster=order.cluster)
+        say("go", f"go to {order.cluster}", cluster=order.cluster)

@@ -1,9 +1,9 @@
-"""What a program is told about the cluster in force, by name.
+"""Named values for a program about the cluster in force.
 
 Each value has one name: ``bootstrap_servers`` in templates and arguments, ``SRM_BOOTSTRAP_SERVERS``
-in the environment. Connection settings are there in librdkafka's notation and in that of the Java
-clients, dots written as underscores; ``librdkafka`` and ``java`` are all of them together, by their
-own names, for templates.
+in the environment. Connection settings exist in the notation of librdkafka and of the Java clients,
+with dots written as underscores. In templates ``librdkafka`` and ``java`` hold all of them by their
+original names.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from srm.errors import ConfigError
 
 PREFIX: Final = "SRM_"
 SECRETIVE: Final = frozenset({"librdkafka", "java"})
-"""Names that stand for several values, secrets perhaps among them."""
+"""Names of several values together, which may include secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramSettings:
-    """What a program works with: its group, the topics it reads, and those it writes to."""
+    """A program's group, the topics it reads, and those it writes to."""
 
     group: str = ""
     reads: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class ProgramSettings:
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """Subjects of the routes that it follows."""
+        """Subjects of the routes it follows."""
         groups = (group_subject(self.group),) if self.group else ()
         return (*groups, *map(topic_subject, self.writes))
 
@@ -48,13 +48,13 @@ class Values:
 
     Args:
         config: the clusters.
-        work: what the program works with.
+        work: the program's group and topics.
         cluster: alias of the cluster in force.
-        client_id: what the program is to call its clients, or to let their names begin with.
-        generation: number of the route in force, 0 where there never was one.
+        client_id: client id for the program's clients, or the prefix of their ids.
+        generation: number of the route in force, 0 if there never was one.
 
     Raises:
-        ConfigError: a file that the settings name cannot be read.
+        ConfigError: a file named in the settings cannot be read.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Values:
 
     @property
     def secrets(self) -> frozenset[str]:
-        """Names of values that are secret, or hold a secret."""
+        """Names of values that are or hold a secret."""
         found = {n.replace(".", "_") for n in {*self.java, *self.librdkafka} if is_secret(n)}
         return frozenset(found | SECRETIVE if found else found)
 
@@ -98,7 +98,7 @@ class Values:
         return {**self._settings, **self._plain, **together}
 
     def environ(self) -> dict[str, str]:
-        """Return all values but those that stand for several, by their names in the environment."""
+        """Return all single values by their names in the environment."""
         return {
             f"{PREFIX}{name.upper()}": ",".join(value) if isinstance(value, list) else str(value)
             for name, value in {**self._settings, **self._plain}.items()
@@ -106,7 +106,7 @@ class Values:
 
 
 def topics_on(config: Config, cluster: str, topics: Sequence[str]) -> list[str]:
-    """Name topics and their copies as they are called on a cluster; ``^`` begins a pattern."""
+    """Return the names of topics and their copies on a cluster; ``^`` begins a pattern."""
     others = {
         other: partial(config.flow(Flow(other, cluster)).policy.format_remote_topic, other)
         for other in config.clusters
@@ -116,7 +116,7 @@ def topics_on(config: Config, cluster: str, topics: Sequence[str]) -> list[str]:
 
 
 def pattern_of(topics: Sequence[str]) -> str:
-    """Return one regular expression, of Java and of librdkafka, that matches just these topics."""
+    """Return a regular expression, for Java and librdkafka, that matches exactly these topics."""
     parts = [name[1:] if name.startswith("^") else name.replace(".", "\\.") for name in topics]
     return f"^({'|'.join(parts)})$" if parts else ""
 
