@@ -1,4 +1,4 @@
-"""Turns a full or unwritable disk into one clear line."""
+"""File writes that report a full or unwritable disk in one clear line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MEGABYTE: Final = 1_000_000
 
 @contextmanager
 def disk_errors(where: Path) -> Iterator[None]:
-    """Raise StackError for what the file system refuses while ``where`` is written."""
+    """Raise StackError for errors of the file system while ``where`` is written."""
     try:
         yield
     except OSError as error:
@@ -29,7 +29,7 @@ def disk_errors(where: Path) -> Iterator[None]:
 
 
 def require_free_space(where: Path, needed_bytes: int) -> None:
-    """Check that the disk holding ``where`` (existing or not yet) has room.
+    """Check the free space of the disk of ``where``, which need not exist yet.
 
     Raises:
         StackError: less than ``needed_bytes`` are free.
@@ -46,10 +46,10 @@ def require_free_space(where: Path, needed_bytes: int) -> None:
 
 
 def write_atomically(target: Path, content: bytes) -> None:
-    """Write a file so that others see either nothing (or the old one) or all of it.
+    """Write a file atomically: readers see the old content or all of the new one.
 
     Raises:
-        StackError: the file system refuses.
+        StackError: the file system refuses the write.
     """
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)

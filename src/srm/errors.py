@@ -1,26 +1,25 @@
-"""Every error srm raises on purpose.
+"""All errors srm raises deliberately.
 
     SrmError
     |-- UsageError              bad input: nothing was changed               exit 2   HTTP 400
     |   `-- ConfigError         the properties file or a key in it           exit 2   HTTP 400
     |-- NotFoundError           topic, group, plan or flow does not exist    exit 3   HTTP 404
-    |   `-- ElsewhereError      what this service does not watch             exit 3   HTTP 404
-    |-- ConflictError           the world is not in the state this needs     exit 4   HTTP 409
+    |   `-- ElsewhereError      this service does not watch the object       exit 3   HTTP 404
+    |-- ConflictError           clusters are not in the required state       exit 4   HTTP 409
     |   |-- GateClosedError     a move may not redirect clients yet          exit 5   HTTP 409
-    |   |-- GroupActiveError    a group has members, its offsets are theirs  exit 4   HTTP 409
+    |   |-- GroupActiveError    a group has members that own its offsets     exit 4   HTTP 409
     |   `-- FencedError         another owner has taken over                 exit 4   HTTP 409
     |       `-- SupersededError another application drives the flow          exit 4   HTTP 409
-    |-- DataLossError           records are gone, the range is named         exit 7   HTTP 500
+    |-- DataLossError           records are lost, in a named range           exit 7   HTTP 500
     |-- IntegrityError          bytes, offsets or maps contradict each other exit 8   HTTP 500
     |   `-- NotLoadedError      a part of an offset map is not in memory     exit 8   HTTP 500
     |-- UnavailableError        a cluster or service does not answer; retry  exit 6   HTTP 503
-    |   `-- GivenUpError        an unplanned move has given the cluster up   exit 6   HTTP 503
+    |   `-- GivenUpError        an unplanned move has abandoned the cluster  exit 6   HTTP 503
     |-- AuthorizationError      a right is missing                           exit 9   HTTP 403
     `-- StackError              the embedded stack cannot start or run       exit 10  HTTP 500
 
-Messages are one line: what happened, where, and what to do, which is a value of its own, too, where
-others than people want it. The exit code, the HTTP status and whether Airflow should retry follow
-from the class, nowhere else.
+A message is one line: what happened, where, and what to do. The last part is also a separate value
+for programs. Only the class determines the exit code, the HTTP status and the retry by Airflow.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from typing import ClassVar
 
 
 def message(what: str, action: str) -> str:
-    """Return one line for people: what happened, and the thing to do about it, if there is one."""
+    """Return one line of text: what happened, and the action if there is one."""
     return f"{what}; {action}" if action else what
 
 
@@ -38,7 +37,7 @@ class SrmError(Exception):
 
     Attributes:
         what: what happened, without what to do.
-        action: the one thing to do, as in ``grant Read on topic T``; empty: none, or not known.
+        action: the one thing to do, as in ``grant Read on topic T``; empty: none or unknown.
     """
 
     exit_code: ClassVar[int] = 1
@@ -52,28 +51,28 @@ class SrmError(Exception):
 
 
 class UsageError(SrmError):
-    """The input cannot be used; nothing was changed."""
+    """The input is invalid; nothing was changed."""
 
     exit_code = 2
     http_status = 400
 
 
 class ConfigError(UsageError):
-    """The properties file, or a key in it, cannot be used."""
+    """The properties file, or a key in it, is invalid."""
 
 
 class NotFoundError(SrmError):
-    """A topic, group, plan or flow that was named does not exist."""
+    """A named topic, group, plan or flow does not exist."""
 
     exit_code = 3
     http_status = 404
 
 
 class ElsewhereError(NotFoundError):
-    """What is asked for is not watched by this service; another one may.
+    """This service does not watch the requested object; another one may.
 
     Attributes:
-        target: alias of the cluster whose service knows it; empty: any may.
+        target: alias of the cluster whose service knows it; empty: any service may.
     """
 
     def __init__(self, message: str, target: str = "") -> None:
@@ -89,7 +88,7 @@ class ConflictError(SrmError):
 
 
 class GateClosedError(ConflictError):
-    """A move may not redirect clients yet: some group is not synchronised."""
+    """A move may not redirect clients yet: a group is not synchronised."""
 
     exit_code = 5
 
@@ -103,7 +102,7 @@ class FencedError(ConflictError):
 
 
 class SupersededError(FencedError):
-    """Another application drives the flow: a slot of this one has nothing to copy any more."""
+    """Another application drives the flow; slots of this one have nothing left to copy."""
 
 
 class DataLossError(SrmError):
@@ -119,11 +118,11 @@ class IntegrityError(SrmError):
 
 
 class NotLoadedError(IntegrityError):
-    """What is asked of an offset map is in a part of it that was not loaded."""
+    """The requested part of an offset map was not loaded."""
 
 
 class UnavailableError(SrmError):
-    """A cluster or service does not answer in time; trying again may help."""
+    """A cluster or service does not answer in time; a retry may help."""
 
     exit_code = 6
     http_status = 503
@@ -131,11 +130,11 @@ class UnavailableError(SrmError):
 
 
 class GivenUpError(UnavailableError):
-    """An unplanned move has given the cluster up: it is not asked, or not waited for any more."""
+    """An unplanned move has abandoned the cluster; srm no longer calls or waits for it."""
 
 
 class AuthorizationError(SrmError):
-    """The broker refused the call for want of a right."""
+    """The broker refused the call because a right is missing."""
 
     exit_code = 9
     http_status = 403

@@ -1,4 +1,4 @@
-"""What the generators of documents share: ``python -m NAME [FILE]``."""
+"""Shared part of the document generators, run as ``python -m NAME [FILE]``."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ def write(
     doc: str | None,
     arguments: Sequence[str] | None = None,
 ) -> Path:
-    """Write a document to the file that is named, by default to its place; return where.
+    """Write a document to the named file or its default path; return the path.
 
     Args:
-        render: makes its text; is told where it goes.
-        default: its place in the repository.
-        doc: what ``--help`` says of it.
+        render: returns its text for its path.
+        default: its path in the repository.
+        doc: text whose first line ``--help`` shows.
         arguments: of the command; default: those of this process.
 
     Raises:
-        SystemExit: they are no path, or ask for help; nothing was written.
+        SystemExit: the arguments are invalid or request help; nothing was written.
     """
     first, _, _ = (doc or "").partition("\n")
     parser = argparse.ArgumentParser(description=first)

@@ -1,8 +1,8 @@
-"""How processes of srm log, in one place: as text for people, or a JSON object a line for machines.
+"""Logging of all srm processes, as text or as one JSON object per line.
 
-``SRM_LOG_FORMAT`` says which; without it the key ``log.format`` of the configuration that the
-process loads. What a line is about (its flow, its move) is in the JSON of all lines that are logged
-inside of :func:`about`, and the span in which it was logged where there is one.
+``SRM_LOG_FORMAT`` selects the format; without it the key ``log.format`` of the configuration that
+the process loads. Lines logged inside :func:`about` have their subject (flow, move) in the JSON,
+and their span if there is one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _about: ContextVar[Mapping[str, object]] = ContextVar("srm log about", default={
 
 
 class LineFormatter(logging.Formatter):
-    """Formats what srm logs; ``process`` is what all lines of this process are about."""
+    """Formats log lines of srm; ``process`` is the subject of all lines of this process."""
 
     def __init__(self, form: LogFormat, process: Mapping[str, str] | None = None) -> None:
         self.form = form
@@ -35,10 +35,10 @@ class LineFormatter(logging.Formatter):
         super().__init__(_TEXT.format(about=about))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 -- logging's name
-        """Return the message as one line of text, whatever a name in it brings along.
+        """Return the message as one line of text, with unprintable characters escaped.
 
-        Groups, paths and users may be called anything: what would begin a line of its own, or
-        tell a terminal something, is written as in Python.
+        Names of groups, paths and users may contain line breaks or terminal control sequences,
+        which are written as in Python.
         """
         line = super().formatMessage(record)
         if line.isprintable():
@@ -48,15 +48,15 @@ class LineFormatter(logging.Formatter):
         )
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, or lines where text has a stack trace."""
+        """Return the line; a text with a stack trace has several."""
         return super().format(record) if self.form == "text" else json_line(record, self._process)
 
 
 def json_line(record: logging.LogRecord, process: Mapping[str, str] | None = None) -> str:
     """Return a record as one line of JSON.
 
-    ``time`` is RFC 3339 in UTC. A record may have an ``event``, its name for programs, and
-    ``fields`` of its own.
+    ``time`` is RFC 3339 in UTC. A record may have an ``event``, its name for programs, and its
+    own ``fields``.
     """
     line: dict[str, object] = {
         "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
@@ -75,7 +75,7 @@ def json_line(record: logging.LogRecord, process: Mapping[str, str] | None = Non
 
 
 def _span() -> dict[str, object]:
-    """Name the active span; nobody has begun one where OpenTelemetry is not imported."""
+    """Return the ids of the active span; without OpenTelemetry imported there is none."""
     api = sys.modules.get("opentelemetry.trace")
     if api is None:
         return {}
@@ -87,7 +87,7 @@ def _span() -> dict[str, object]:
 
 @contextmanager
 def about(**fields: object) -> Iterator[None]:
-    """Let all lines that are logged inside say what they are about, as in ``flow="P->B"``."""
+    """Add the subject, such as ``flow="P->B"``, to all lines logged inside."""
     token = _about.set({**_about.get(), **fields})
     try:
         yield
@@ -96,21 +96,21 @@ def about(**fields: object) -> Iterator[None]:
 
 
 class _Wanted:
-    """What the configuration that was loaded last asks for."""
+    """Format set by the configuration loaded last."""
 
     form: LogFormat = "text"
 
 
 def log_format() -> LogFormat:
-    """Return the format that this process logs in."""
+    """Return the log format of this process."""
     said = os.environ.get(VARIABLE, "").strip().lower()
     return said if said in {"text", "json"} else _Wanted.form  # type: ignore[return-value]
 
 
 def prefer(form: LogFormat) -> None:
-    """Log as a configuration says, unless the environment says otherwise.
+    """Use a configuration's log format, unless the environment sets another.
 
-    Only lines of :func:`set_up` change: a host such as Airflow logs in its own way.
+    Only lines of :func:`set_up` change: a host such as Airflow uses its own format.
     """
     _Wanted.form = form
     for handler in logging.getLogger().handlers:
@@ -125,13 +125,13 @@ def set_up(
     process: Mapping[str, str] | None = None,
     again: bool = False,
 ) -> None:
-    """Let this process log to stderr.
+    """Log to stderr in this process.
 
     Args:
-        level: the least level that is logged.
-        srm: that of srm's own loggers, where it is another one.
-        process: what all its lines are about.
-        again: replace handlers that are there; without it they stay.
+        level: the lowest level that is logged.
+        srm: lowest level of srm's own loggers, if different.
+        process: subject of all its lines.
+        again: replace existing handlers; else they are kept.
     """
     root = logging.getLogger()
     if again or not root.handlers:

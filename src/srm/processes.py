@@ -1,4 +1,4 @@
-"""Processes of this machine, found by a mark in their environment and ended."""
+"""Find and end processes of this machine by a mark in their environment."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ KILL_SECONDS: Final = 10.0
 
 
 def marked_processes(variable: str, value: str) -> list[psutil.Process]:
-    """Return the living processes whose environment has ``variable=value``, but not our own.
+    """Return other living processes whose environment has ``variable=value``.
 
-    The environment is inherited, so this finds what a component detached from its group.
+    Children inherit the environment, so this finds processes detached from their group.
     """
     ours = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     found = []
@@ -28,7 +28,7 @@ def marked_processes(variable: str, value: str) -> list[psutil.Process]:
 
 
 def end_processes(processes: Iterable[psutil.Process], timeout: float) -> None:
-    """Send SIGTERM, wait up to ``timeout`` seconds, then SIGKILL what is left."""
+    """Send SIGTERM, wait up to ``timeout`` seconds, then send SIGKILL to the rest."""
     alive = list(processes)
     for process in alive:
         with suppress(psutil.Error):

@@ -1,4 +1,4 @@
-"""Signals that may set events: what a handler does must not wait for what it has interrupted."""
+"""Signal handlers that may set events: a handler must not wait for the code it interrupted."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 
 def on_signals(*numbers: signal.Signals, call: Callable[[int], None]) -> None:
-    """Have a function called, on a thread of its own, with each signal that arrives.
+    """Call a function with each signal that arrives, in a separate thread.
 
-    A handler runs inside whatever the main thread does at that time. If that is
-    ``threading.Event.wait``, which holds the event's lock for some instructions, a handler that
-    sets the event waits for ever. Adding to a ``SimpleQueue`` is safe wherever it happens.
+    A handler interrupts the main thread at any point. If that is in ``threading.Event.wait``, which
+    holds the event's lock for some instructions, a handler that sets the event waits forever.
+    Adding to a ``SimpleQueue`` is always safe.
 
     Args:
-        numbers: the signals; only the main thread may ask for them.
+        numbers: the signals; only the main thread may register them.
         call: called with the number of each, one after the other.
     """
     arrived: queue.SimpleQueue[int] = queue.SimpleQueue()

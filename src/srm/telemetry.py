@@ -1,11 +1,11 @@
 """Spans for OpenTelemetry, by its standard environment variables; without them nothing is imported.
 
-``OTEL_EXPORTER_OTLP_ENDPOINT`` or ``OTEL_TRACES_EXPORTER`` switch it on, ``OTEL_SDK_DISABLED`` off;
-the SDK reads all the others (docs/monitoring.md). Where somebody has set OpenTelemetry up in this
-process already, as Airflow does, spans go there.
+``OTEL_EXPORTER_OTLP_ENDPOINT`` or ``OTEL_TRACES_EXPORTER`` enables it, ``OTEL_SDK_DISABLED``
+disables it; the SDK reads all the others (docs/monitoring.md). If the host process has already set
+up OpenTelemetry, as Airflow does, spans go there.
 
-Nothing waits for a collector for long: spans are sent by a thread, and whoever ends the last span
-of a process gives it a second.
+A slow collector delays srm by at most one second: a thread sends the spans, and the end of a
+process's last span waits a second for it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Notes:
-    """What a span gets to know while it is open; kept nowhere where spans are off."""
+    """Attributes added to an open span; discarded if spans are disabled."""
 
     __slots__ = ("_span",)
 
@@ -49,19 +49,19 @@ class Notes:
         self._span = span
 
     def note(self, **attributes: object) -> None:
-        """Set attributes, as ``srm.<name>``; what is None is left out."""
+        """Set attributes, as ``srm.<name>``; None values are left out."""
         if self._span is not None:
             self._span.set_attributes(_prefix(attributes))
 
     def result(self, value: object) -> None:
-        """Note the numbers and short texts among the fields of a result."""
+        """Set the numbers and texts among the fields of a result."""
         if self._span is not None and dataclasses.is_dataclass(value):
             fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
             simple = {k: v for k, v in fields.items() if isinstance(v, bool | int | float | str)}
             self._span.set_attributes(_prefix(simple))
 
     def rename(self, name: str, **attributes: Any) -> None:
-        """Give the span its name when it is known, and attributes by their full names."""
+        """Set the span's name once it is known, and attributes by their full names."""
         if self._span is not None:
             self._span.update_name(name)
             self._span.set_attributes(attributes)
@@ -78,11 +78,11 @@ def span(
     carrier: Mapping[str, str] | None = None,
     **attributes: object,
 ) -> Iterator[Notes]:
-    """Do something inside a span, and let what is logged meanwhile say what it is about.
+    """Run the block inside a span, and add its attributes to the lines logged inside.
 
-    It belongs to the span that is open; else to the one whose context came with ``carrier`` or, as
-    ``TRACEPARENT``, with the environment; else all spans of one ``move`` make one trace, whichever
-    process they are from. An exception is noted, and is the span's outcome.
+    The parent is the open span, else the context from ``carrier``, or from ``TRACEPARENT`` in the
+    environment. Without one, all spans of one ``move`` form one trace across processes. An
+    exception is recorded as the span's outcome.
 
     Args:
         name: of the span.
@@ -126,7 +126,7 @@ def _within(
 
 
 def is_enabled(signal: Signal) -> bool:
-    """Whether the environment asks for traces, or metrics, to be exported."""
+    """Return whether the environment enables the export of traces or metrics."""
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
     exporter = os.environ.get(f"OTEL_{signal}_EXPORTER", "").strip().lower()
@@ -139,7 +139,7 @@ def is_enabled(signal: Signal) -> bool:
 
 
 def trace_headers() -> dict[str, str]:
-    """Return the headers that carry the open span to whoever is called (W3C Trace Context)."""
+    """Return the headers that pass the open span to a called service (W3C Trace Context)."""
     if "opentelemetry.trace" not in sys.modules:
         return {}
     from opentelemetry.propagate import inject  # noqa: PLC0415 -- only where it is wanted
@@ -150,12 +150,12 @@ def trace_headers() -> dict[str, str]:
 
 
 def trace_environment() -> dict[str, str]:
-    """Return the same for the environment of a program that is run."""
+    """Return the same as environment variables for a child process."""
     return {name.upper(): value for name, value in trace_headers().items()}
 
 
 def flush() -> None:
-    """Send what has ended; a collector that does not answer is not waited for."""
+    """Send ended spans; wait at most a second for the collector."""
     if _provider.cache_info().currsize:
         provider = _provider()
         if provider is not None:
@@ -184,7 +184,7 @@ def _parent(carrier: Mapping[str, str] | None, move: object) -> Context | None:
     context = extract(given)
     if trace.get_current_span(context).get_span_context().is_valid or not move:
         return context
-    # Of a hash of the move, so that no process has to tell the others.
+    # A hash of the move, so that the processes need not exchange the id.
     digest = hashlib.blake2b(str(move).encode(), digest_size=24).digest()
     known = trace.SpanContext(
         int.from_bytes(digest[:16], "big"),
@@ -204,7 +204,7 @@ def _from_environment() -> dict[str, str]:
 @cache
 def _tracer() -> Tracer | None:
     if "opentelemetry.trace" in sys.modules:
-        from opentelemetry import trace  # noqa: PLC0415 -- somebody else has
+        from opentelemetry import trace  # noqa: PLC0415 -- the host imports it
 
         if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
             return trace.get_tracer("srm")
@@ -214,7 +214,7 @@ def _tracer() -> Tracer | None:
 
 @cache
 def _provider() -> Any:
-    """Make what sends spans, None where nobody wants them."""
+    """Return the provider of spans, None if traces are disabled."""
     exporter = _exporter("TRACES")
     if exporter is None:
         return None
@@ -228,7 +228,7 @@ def _provider() -> Any:
 
 
 def metric_reader() -> MetricReader | None:
-    """Return what exports metrics from time to time, None where nobody wants them."""
+    """Return the periodic exporter of metrics, None if metrics are disabled."""
     exporter = _exporter("METRICS")
     if exporter is None:
         return None
@@ -240,7 +240,7 @@ def metric_reader() -> MetricReader | None:
 
 
 def resource() -> Resource:
-    """Say who sends: by the environment (``OTEL_SERVICE_NAME``), else as ``srm``."""
+    """Return the sender's resource, by the environment (``OTEL_SERVICE_NAME``), else ``srm``."""
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 -- only where it is wanted
 
     from srm import __version__  # noqa: PLC0415
@@ -253,7 +253,7 @@ def resource() -> Resource:
 
 
 def _exporter(signal: Signal) -> Any:
-    """Make the exporter that the environment names; one that cannot be had is only told of."""
+    """Return the exporter that the environment names; one that cannot be loaded is only logged."""
     if not is_enabled(signal):
         return None
     name = os.environ.get(f"OTEL_{signal}_EXPORTER", "").strip().lower() or "otlp"
@@ -274,9 +274,9 @@ def _make(signal: Signal, name: str, protocol: str) -> Any:
 
     if name == "otlp":
         if protocol not in {_HTTP, _GRPC}:
-            raise ValueError(f"OTLP by {protocol} is not known; {_HTTP} and {_GRPC} are")
+            raise ValueError(f"OTLP protocol {protocol} is unknown; use {_HTTP} or {_GRPC}")
         name = "otlp_proto_grpc" if protocol == _GRPC else "otlp_proto_http"
     group = f"opentelemetry_{signal.lower()}_exporter"
     for found in entry_points(group=group, name=name):
         return found.load()()
-    raise ValueError(f"there is no exporter {name!r}; otlp, console and none are")
+    raise ValueError(f"there is no exporter {name!r}; use otlp, console or none")

@@ -1,4 +1,4 @@
-"""Composition root: builds what a use case needs from the configuration, and closes it again."""
+"""Composition root: builds the objects of a use case from the configuration and closes them."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from srm.replication.takeover.copy_end import WalkedLogs
 log = logging.getLogger(__name__)
 
 PATIENCE_S: Final = 5.0
-"""Seconds that whoever looks waits for a cluster: then the other end is asked alone."""
+"""Seconds a query waits for a cluster; after that only the flow's other end is read."""
 _CONDEMNED_S: Final = 5.0
 
 _LOOK_S: Final = 6.0
 
 
 def now_ms() -> int:
-    """Epoch milliseconds by the system clock."""
+    """Return epoch milliseconds by the system clock."""
     return time.time_ns() // 1_000_000
 
 
@@ -48,7 +48,7 @@ def now_ms() -> int:
 def open_cluster(
     config: Config, alias: str, timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> Iterator[Cluster]:
-    """Give access to one cluster; connects when first used. A call takes so long at most.
+    """Open one cluster; it connects on first use. A call takes at most ``timeout_s``.
 
     Raises:
         ConfigError: the configuration does not list the alias.
@@ -60,12 +60,12 @@ def open_cluster(
 def kafka_cluster(
     alias: str, clients: ClusterClients, timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> KafkaCluster:
-    """Return a cluster that is connected to when first used; the caller closes it."""
+    """Return a cluster that connects on first use; the caller closes it."""
     return KafkaCluster(alias, clients.admin, clients.consumer, clients.producer, timeout_s)
 
 
 def following_cluster(alias: str, clients: ClusterClients, timeout_s: float) -> KafkaCluster:
-    """Return a cluster whose compacted topics are kept in memory from their first read on."""
+    """Return a cluster that keeps compacted topics in memory from their first read."""
     return KafkaCluster(
         alias, clients.admin, clients.consumer, clients.producer, timeout_s, follow=True
     )
@@ -78,16 +78,15 @@ def open_flow(
     patience_s: float | None = None,
     silent: dict[tuple[str, str], str] | None = None,
 ) -> Iterator[FlowContext]:
-    """Give access to one flow, enabled or not, with the lists of srm-control merged in.
+    """Open one flow, enabled or not, with the lists of srm-control merged in.
 
     Args:
         config: the configuration.
         flow: the flow.
-        patience_s: seconds that each cluster has to answer at all: one that does not is asked
-            nothing more, and without the target there are no lists. Without it each call takes the
-            time that it takes.
-        silent: clusters that did not answer in time, by alias and address, with what is said of
-            them: whoever opens several flows waits for each once. What is found so now is added.
+        patience_s: seconds each cluster has for its first answer. A cluster without one gets no
+            further calls; without the target there are no lists. None: no limit.
+        silent: clusters without an answer in time, by alias and address, with the error. A caller
+            that opens several flows passes it, to wait once for each. New ones are added.
 
     Raises:
         ConfigError: the flow names a cluster that the configuration does not list.
@@ -103,13 +102,13 @@ def open_flow(
         else:
             effective = control_lists.merged_if_known(configured, target)
         context = flow_context(effective, source, target, config.cluster_clients(flow.target, flow))
-        # A flow that restores has no opposite one.
+        # A restore flow has no opposite flow.
         yield replace(context, opposite=config.flow_configs.get(flow.reverse))
 
 
 @contextmanager
 def open_configured_flow(config: Config, flow: Flow) -> Iterator[FlowContext]:
-    """Give access to one flow by its settings alone, without lists: nothing has to answer yet.
+    """Open one flow by its settings alone, without lists, so no cluster has to answer yet.
 
     Raises:
         ConfigError: the flow names a cluster that the configuration does not list.
@@ -130,7 +129,7 @@ def _patiently(
     stack: ExitStack,
     silent: dict[tuple[str, str], str],
 ) -> Cluster:
-    """Give access to one end of a flow; nothing is asked of one that does not answer in time."""
+    """Open one end of a flow; a cluster without an answer in time gets no further calls."""
     clients = config.cluster_clients(alias, flow)
     if patience_s is not None:
         servers = clients.admin.get("bootstrap.servers", "")
@@ -143,7 +142,7 @@ def _patiently(
                 silent[alias, servers] = f"{error} ({alias}.bootstrap.servers = {servers})"
                 return away_cluster(alias, silent[alias, servers])
             except SrmError as error:
-                log.debug("%s: %s", alias, error)  # whoever asks for more is told
+                log.debug("%s: %s", alias, error)  # the next call raises it
     return stack.enter_context(kafka_cluster(alias, clients))
 
 
@@ -151,15 +150,15 @@ def _patiently(
 def open_move(
     config: Config, source: str, target: str, *, unplanned: bool = False
 ) -> Iterator[MoveContext]:
-    """Give access to both flows between two clusters, for a move from source to target.
+    """Open both flows between two clusters, for a move from source to target.
 
-    Each cluster serves both flows, so its own client settings hold, not those of a single flow.
+    Each cluster serves both flows, so its own client settings apply, not those of a single flow.
 
     Args:
         config: the configuration.
         source: the cluster that clients leave.
         target: the cluster that clients go to.
-        unplanned: the source is given up: no step asks it; what is not waited for may.
+        unplanned: the source is abandoned; steps call it only where they do not wait for it.
 
     Raises:
         ConfigError: the configuration does not list a cluster.
@@ -188,9 +187,9 @@ def open_move(
 
 @contextmanager
 def open_records(config: Config, source: str, target: str) -> Iterator[MoveContext]:
-    """Give access to what two clusters keep of moves, for looking it up; either may be dead.
+    """Open the records of moves on two clusters for reading; either may be dead.
 
-    Without the lists of srm-control, and with less patience: whoever looks, waits.
+    The lists of srm-control are left out, and timeouts are shorter, because an operator waits.
 
     Raises:
         ConfigError: the configuration does not list a cluster.
@@ -211,7 +210,7 @@ def open_records(config: Config, source: str, target: str) -> Iterator[MoveConte
 
 
 def notary(config: Config) -> Notary:
-    """Return what signs the reports of moves, and what they say of those who carried them out."""
+    """Return the signer of move reports, with the software versions they name."""
     versions = {
         "srm": __version__,
         "python": platform.python_version(),
@@ -222,7 +221,7 @@ def notary(config: Config) -> Notary:
 
 @contextmanager
 def open_return(config: Config, flow: Flow) -> Iterator[tuple[FlowContext, WalkedLogs]]:
-    """Give access to a flow whose source has returned, and to both its logs.
+    """Open a flow whose source has returned, and both its logs.
 
     Raises:
         ConfigError: the flow names a cluster that the configuration does not list.
@@ -251,7 +250,7 @@ def _open_for_deletion(config: Config, alias: str) -> KafkaCluster:
 
 @contextmanager
 def open_state_topics(config: Config, flows: Iterable[Flow]) -> Iterator[StateTopics]:
-    """Give access to the state topics of flows, by which their replicators are supervised.
+    """Open the state topics of flows, through which replicators are supervised.
 
     Raises:
         ConfigError: the configuration does not list a flow's target.
