@@ -35,7 +35,7 @@ class RunView:
 
     @property
     def over(self) -> bool:
-        """Whether the run has ended."""
+        """True if the run has ended."""
         return self.state in {"success", "failed"}
 
     @property

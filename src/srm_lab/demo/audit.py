@@ -24,10 +24,10 @@ Home = tuple[str, int]
 
 @dataclass(frozen=True)
 class GroupAudit:
-    """What one application made of the payments; counts are payments.
+    """Audit of one application; counts are payments.
 
-    ``unknown`` were processed though no producer has an acknowledgement for them.
-    ``by_stint`` are processed, skipped and re-read of each stretch on one cluster.
+    ``unknown``: processed although no producer has an acknowledgement for them.
+    ``by_stint``: processed, skipped and re-read in each stretch on one cluster.
     """
 
     group: str

@@ -77,7 +77,7 @@ class DemoProgram:
 
     @property
     def summary(self) -> str:
-        """What an application said of its work at its end."""
+        """Summary an application wrote at its end, empty if none."""
         return self._summary.read_text(encoding="utf-8") if self._summary.exists() else ""
 
     @property

@@ -38,7 +38,7 @@ _FEWEST: Final = 2_000
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """What to run: ``records`` payments to start with, everything in ``home``.
+    """Options of the demo: ``records`` payments at the start, all files in ``home``.
 
     ``disaster``: P dies, instead of the planned moves.
     """
@@ -132,7 +132,7 @@ def _play(world: DemoWorld, options: DemoOptions) -> DemoReport:
         scenario.open_shop()
         display.say("P and B are up, two producers and three applications start")
     with display.step("Airflow and Spark"):
-        # Made anew: it takes over the ports that the first start has chosen.
+        # A new object: it takes the ports chosen at the first start.
         world.stack = Stack(StackOptions(home=world.home))
         _up(world)
         display.say(f"{world.stack.service.url}: flows, groups and moves, live")

@@ -47,7 +47,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Scale:
-    """What depends on the number of payments to start with."""
+    """Sizes that depend on the number of payments at the start."""
 
     records: int
 

@@ -79,7 +79,7 @@ def _core(home: Path, project: Path, kept: Mapping[str, str]) -> dict[str, str]:
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(project / "plugins"),
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         "AIRFLOW__CORE__FERNET_KEY": kept["fernet_key"],
-        # The default asks DNS for the own name: seconds on a machine without one.
+        # The default looks up the host name in DNS, which takes seconds without one.
         "AIRFLOW__CORE__HOSTNAME_CALLABLE": "socket.gethostname",
         # A run's note and a killed task wait for this: 60 s by default.
         "AIRFLOW__CORE__KILLED_TASK_CLEANUP_TIME": "20",

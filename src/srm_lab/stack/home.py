@@ -16,7 +16,7 @@ from srm_lab.stack.ports import free_port
 
 @dataclass(frozen=True)
 class StackState:
-    """What a stack remembers: its ports, and whether Airflow and the SRM service belong to it."""
+    """Stored state of a stack: its ports, and whether it has Airflow and the SRM service."""
 
     airflow_port: int
     with_airflow: bool = False

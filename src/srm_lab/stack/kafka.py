@@ -161,7 +161,7 @@ class KafkaBroker:
 
     @property
     def running(self) -> bool:
-        """Whether the broker's process runs; it may not be ready yet."""
+        """True while the broker's process runs; it may not be ready yet."""
         return self._process.running
 
     def start(self) -> None:
@@ -202,7 +202,7 @@ class KafkaBroker:
 
     @property
     def ready(self) -> bool:
-        """Whether the broker answers metadata requests now, with itself in the list."""
+        """True if the broker answers metadata requests now, with itself in the list."""
         if not self.running or not answers(self.port):
             return False
         return self._is_listed()

@@ -39,7 +39,7 @@ _TROUBLE: Final = re.compile(r"ERROR|FATAL|Error:|Exception:")
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """What to run. ``env`` is the whole environment; output is appended to ``log``."""
+    """A process to run. ``env`` is the whole environment; output is appended to ``log``."""
 
     name: str
     command: Sequence[str]
@@ -99,7 +99,7 @@ class ManagedProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process exists and is not just a zombie."""
+        """True while the process exists and is not a zombie."""
         return self._find() is not None
 
     def kill(self) -> None:
@@ -221,10 +221,10 @@ class ManagedProcess:
 
 
 def started_at(process: psutil.Process, created: float) -> bool:
-    """Whether a process is the one of a pid that had this start time, in epoch seconds, before.
+    """Return whether a process has this start time in epoch seconds, so its pid was not reused.
 
     Raises:
-        psutil.NoSuchProcess: it is gone.
+        psutil.NoSuchProcess: the process is gone.
     """
     return abs(process.create_time() - created) <= _SAME_SECONDS
 

@@ -47,7 +47,7 @@ class EmbeddedService:
 
     @property
     def ready(self) -> bool:
-        """Whether it has looked at both clusters."""
+        """True once it has read both clusters."""
         try:
             address = f"http://{LOOPBACK}:{self._port}/health"
             return httpx.get(address, timeout=_REQUEST_SECONDS, trust_env=False).is_success

@@ -47,7 +47,7 @@ def project_folder() -> Path:
 
 @dataclass(frozen=True)
 class StackOptions:
-    """What to start and where; ``project`` is the folder with ``dags`` and ``plugins``."""
+    """Options of a stack; ``project`` is the folder with ``dags`` and ``plugins``."""
 
     home: Path
     kafka_only: bool = False

@@ -23,7 +23,7 @@ class FakeRights:
         self._taken.add((operation, topic))
 
     def has(self, operation: str, topic: str) -> bool:
-        """Whether srm may do something with a topic."""
+        """Return whether srm may perform an operation on a topic."""
         return (operation, topic) not in self._taken
 
     def of(self, topic: str) -> frozenset[str]:

@@ -24,8 +24,8 @@ class FakeStateLog:
 
     Attributes:
         records: all records that were acknowledged, in order.
-            away: places that are unreachable: a record written there is delayed until they are
-                back.
+        away: places that are unreachable: a record written there is delayed until they are
+            back.
         refused: places that refuse records, with the reason.
     """
 

@@ -10,10 +10,10 @@ from srm.spark import WORKER_DAEMON
 
 
 def is_worker(process: psutil.Process) -> bool:
-    """Whether this is Spark's worker daemon for Python, or one of the workers it has forked.
+    """Return whether a process is Spark's worker daemon for Python, or a worker it forked.
 
     Raises:
-        psutil.Error: the process is gone, or a zombie, which has no command line any more.
+        psutil.Error: the process is gone, or a zombie without a command line.
     """
     return WORKER_DAEMON in process.cmdline()
 

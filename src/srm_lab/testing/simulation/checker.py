@@ -151,7 +151,7 @@ def _history(world: SimulatedWorld, source: Partition, target: Partition) -> _Hi
 
 
 def _lacks_marker(batch: Batch, source: Partition) -> bool:
-    """Whether a truncation has taken the marker of a batch's transaction, and left the batch."""
+    """Return whether a truncation removed the marker of a batch's transaction but not the batch."""
     log = source.log
 
     def ends_it(other: Batch) -> bool:
@@ -224,9 +224,9 @@ def _lost(history: _History, pairs: list[tuple[int, int]], *, with_map: bool) ->
 
 
 def _took_lost_place(world: SimulatedWorld, source: Partition, offset: int) -> bool:
-    """Whether a record has an offset that a truncation has freed, where losses are accepted.
+    """Return whether a record has an offset freed by a truncation, with losses accepted.
 
-    An owner that begins again after it may take it for the one that was copied from there.
+    An owner that restarts after it may take it for the record copied from that offset before.
     """
     cut = source.log.cut
     if not (world.scenario.accepts_loss and cut and _may_be_unclear(world, str(source.place))):
@@ -238,7 +238,7 @@ def _judge_pairs(history: _History, pairs: list[tuple[int, int]]) -> Iterator[st
     wrong = []
     for source, target in pairs:
         if source in history.aborted:
-            yield f"aborted read: {source} stands at {target}"
+            yield f"aborted read: {source} is at {target}"
         there = history.source.get(source, history.undone.get(source))
         here = history.target.get(target)
         if there is None or here is None or there != here:
@@ -302,7 +302,7 @@ def _has_contradiction(world: SimulatedWorld, source: Partition) -> bool:
 
 
 def _is_forged(world: SimulatedWorld, source: Partition) -> bool:
-    """Whether a forged block may be all that is left of a map: then it is undetectable."""
+    """Return whether a forged block may be all that is left of a map: then it is undetectable."""
     kinds = {kind for _, kind, _ in world.events}
     return _has_contradiction(world, source) and bool(kinds & {*_MAP_LOSSES, "reports lost"})
 
@@ -310,7 +310,7 @@ def _is_forged(world: SimulatedWorld, source: Partition) -> bool:
 def _may_stop(
     world: SimulatedWorld, assigned: AssignedPartition, history: _History, mapped: set[int]
 ) -> bool:
-    """Whether the scenario removed something, so that a partition may have to stop."""
+    """Return whether the scenario removed something, so that a partition may have to stop."""
     place = f"{assigned.topic}-{assigned.partition}"
     kinds = {kind for _, kind, what in world.events if what and str(what).startswith(place)}
     if "contradicting block" in kinds:
@@ -325,7 +325,7 @@ def _may_stop(
 
 
 def _may_be_unclear(world: SimulatedWorld, place: str) -> bool:
-    """Whether a log may have lost what a walk needs: stop, or copy some records again."""
+    """Return whether a log may lack records a walk needs: it stops, or copies some again."""
     kinds = {kind for _, kind, what in world.events if what and str(what).startswith(place)}
     killed = any(kind in ("killed", "slot failed") for _, kind, _ in world.events)
     return killed and bool(

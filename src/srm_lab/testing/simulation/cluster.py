@@ -30,7 +30,7 @@ _NO_RECORDS: Final = memoryview(bytearray())
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """What matters of a topic's settings."""
+    """Settings of a topic that matter here."""
 
     replicas: int = 1
     min_in_sync: int = 1
@@ -50,7 +50,7 @@ class Broker:
 
     @property
     def works(self) -> bool:
-        """Whether it does anything."""
+        """True while the broker is up and not frozen."""
         return self.up and not self.frozen
 
 

@@ -21,9 +21,9 @@ from srm_lab.testing.simulation.loop import SimulatedLoop, resolve
 
 @dataclass(slots=True)
 class Network:
-    """How one client's requests travel; changed by the scenario while it runs.
+    """Network of one client; the scenario changes it while it runs.
 
-    ``loses`` is the chance that a connection breaks at a request, ``spikes`` that one takes long.
+    ``loses``: probability that a connection breaks at a request. ``spikes``: that one takes long.
     """
 
     least_s: float = 0.0002

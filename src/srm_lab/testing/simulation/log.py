@@ -52,17 +52,17 @@ class Batch:
 
     @property
     def is_control(self) -> bool:
-        """Whether it is a transaction marker."""
+        """True for a transaction marker."""
         return bool(self.attributes & _CONTROL)
 
     @property
     def is_transactional(self) -> bool:
-        """Whether it belongs to a transaction."""
+        """True if it belongs to a transaction."""
         return bool(self.attributes & _TRANSACTIONAL)
 
     @property
     def is_commit(self) -> bool:
-        """Whether it is the marker of a transaction that was committed."""
+        """True for the marker of a committed transaction."""
         return self.is_control and self.records()[0].key == _COMMIT
 
     def records(self) -> list[DecodedRecord]:

@@ -17,7 +17,7 @@ from srm_lab.testing.simulation.world import SimulatedWorld
 
 @dataclass
 class SeedOutcome:
-    """What became of one seed."""
+    """Result of one seed."""
 
     seed: int
     problems: list[str] = field(default_factory=list)
@@ -30,7 +30,7 @@ class SeedOutcome:
 
 
 def silent(_line: str) -> None:
-    """Tell nobody."""
+    """Discard the line."""
 
 
 def play(seed: int, told: Callable[[str], None] = silent, kinds: str = "all") -> SeedOutcome:

@@ -24,7 +24,7 @@ class SimulatedEvent:
         self._waiting: list[Future[bool]] = []
 
     def is_set(self) -> bool:
-        """Whether it is set."""
+        """Return whether it is set."""
         return self._is_set
 
     def set(self) -> None:

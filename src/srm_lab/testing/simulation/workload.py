@@ -16,11 +16,11 @@ _RETRY_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Habit:
-    """How one partition is written.
+    """Write pattern of one partition.
 
-    ``keys`` is the number of different keys, 0 for none; ``same_time`` gives all records one event
-    time, as replays do. ``transactional`` is the share of batches in transactions, ``aborts`` the
-    share of those that are aborted.
+    ``keys``: number of distinct keys, 0 for none. ``same_time``: all records have one event time,
+    as in replays. ``transactional``: share of batches in transactions. ``aborts``: share of those
+    that are aborted.
     """
 
     batches: int

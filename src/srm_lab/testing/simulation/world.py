@@ -275,7 +275,7 @@ class SimulatedWorld:
         return left
 
     def is_keyed(self, topic: str) -> bool:
-        """Whether all records of a topic have keys, so that it may be compacted."""
+        """Return whether all records of a topic have keys, so that it may be compacted."""
         return any(plan.name == topic and plan.habit.keys for plan in self.scenario.topics)
 
     def decide_again(self, partition: Partition) -> None:
@@ -389,7 +389,7 @@ class SimulatedWorld:
 
 
 class _Rounds:
-    """What the driver discovers (implements DiscoveryRounds); no topic is ever gone."""
+    """Discovery of the driver (implements DiscoveryRounds); no topic is ever gone."""
 
     def __init__(self, world: SimulatedWorld) -> None:
         self._world = world

@@ -15,7 +15,7 @@ HOME = "P"
 
 
 class KnownRoutes:
-    """What clients know of routes: the highest that they have ever seen, and how old holds are."""
+    """Routes known to clients: the highest they have ever seen, and the age of holds."""
 
     def __init__(self, sites: Sites) -> None:
         self._sites = sites

@@ -24,7 +24,7 @@ class Host:
         skew_ms: how far its clock is ahead.
         cut_from: aliases of the clusters that it does not reach.
         stall_at: the number of the write before which it stops for a while; 0: never.
-            meanwhile: the actions of the others in that time.
+        meanwhile: the actions of the others in that time.
     """
 
     name: str

@@ -28,7 +28,7 @@ the ids of moves do not sort by time.
 
 @dataclass
 class Played:
-    """What became of one seed."""
+    """Result of one seed."""
 
     seed: int
     problems: list[str] = field(default_factory=list)
