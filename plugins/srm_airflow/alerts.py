@@ -87,7 +87,7 @@ class Patience:
         self._next_s = after.total_seconds()
 
     def is_over(self, waited_s: float) -> bool:
-        """Whether the time is up, once for each."""
+        """Return whether a time limit is over; true once for each limit."""
         if waited_s < self._next_s:
             return False
         self.remaining_s(waited_s)

@@ -70,7 +70,7 @@ class MoveApprovalOperator(ApprovalOperator):
                 self._wait_on(context, since)
             user = event.get("responded_by_user") or {}
             approved = event["chosen_options"] == [self.APPROVE]
-            who = user.get("name") or user.get("id") or "somebody"
+            who = user.get("name") or user.get("id") or "an unknown user"
             answer = {
                 "approved": approved,
                 "by": who,

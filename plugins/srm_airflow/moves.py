@@ -44,9 +44,9 @@ VERIFY_EVERY_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What a run has come to: the result for programs, the note, and the page if there is one.
+    """Outcome of a run: the result for programs, the note, and the page if there is one.
 
-    ``over``: there is nothing more to look for.
+    ``over``: nothing is left to watch.
     """
 
     result: dict[str, Any]
