@@ -162,7 +162,7 @@ class Framing:
             at = job.at
             self._make_room(job.size - at)
             outcome = self._frames()
-            if job.n:  # a compressed batch behind these comes next
+            if job.n:  # a compressed batch follows these
                 return True
             if outcome == _COMPRESSED:
                 self._open()
@@ -175,7 +175,7 @@ class Framing:
     def _frames(self) -> int:
         outcome = int(self._library.frames(ctypes.byref(self._job)))
         if outcome == _STRANGE:
-            raise IntegrityError(f"the batch behind offset {self._job.next} is strange")
+            raise IntegrityError(f"the batch after offset {self._job.next} is malformed")
         return outcome
 
     def _open(self) -> None:
@@ -190,7 +190,7 @@ class Framing:
         job.size, job.at, job.opened = len(opened), 0, 1
         self._frames()
         if job.at != len(opened):
-            raise IntegrityError(f"the batch behind offset {job.next} is strange")
+            raise IntegrityError(f"the batch after offset {job.next} is malformed")
         setattr(job, "in", outer[0])
         job.size, job.at, job.opened = outer[1], at + len(batch), 0
 

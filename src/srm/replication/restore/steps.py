@@ -122,7 +122,7 @@ def restore(
     if not planned.unrestored:
         _check_same_pause(context, pause)
         _close_report(context, pause)
-        tell(f"{planned.forward} goes on")
+        tell(f"{planned.forward} continues")
         context.switch.resume(request=pause.request)
     return Restored(
         names, records, written, goes_on=not planned.unrestored, unrestored=planned.unrestored
