@@ -73,7 +73,7 @@ def check_settings(
 
 
 def _outside(setting: Setting, clusters: Collection[str]) -> bool:
-    """Whether a line is about a flow that is not one between two of the clusters."""
+    """Return whether a line is about a flow that is not between two of the clusters."""
     source, arrow, target = setting.scope.partition("->")
     return bool(arrow) and (source == target or not {source, target} <= {*clusters})
 

@@ -36,7 +36,7 @@ _SIDE_NAMES: Final[dict[str, Side]] = {"source": "source", "target": "target"}
 
 
 class Level(IntEnum):
-    """Where a value was written, weak to strong."""
+    """Place of a value, weak to strong."""
 
     DEFAULT = 0
     GLOBAL = 1

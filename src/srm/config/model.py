@@ -95,7 +95,7 @@ class FlowConfig:
 
 @dataclass(frozen=True, slots=True)
 class ClusterClients:
-    """What the clients of one cluster are made with: librdkafka properties for each kind."""
+    """librdkafka properties for each kind of client of one cluster."""
 
     admin: ClientProperties
     consumer: ClientProperties

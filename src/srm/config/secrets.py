@@ -23,7 +23,7 @@ _SECRET: Final = (
 
 
 def is_secret(key: str) -> bool:
-    """Whether the value of a key, with or without its prefixes, is not for anybody's eyes."""
+    """Return whether the value of a key, with or without its prefixes, is secret."""
     return any(part in key for part in _SECRET)
 
 

@@ -109,7 +109,7 @@ def _words(text: str) -> list[str]:
 
 
 def _is_java(suites: Iterable[str]) -> bool:
-    """Whether a list names suites in Java's way, by which it holds for all versions of TLS."""
+    """Return whether a list names suites in Java's notation, which applies to all TLS versions."""
     return any(suite.startswith(("TLS_", "SSL_")) for suite in suites)
 
 

@@ -37,7 +37,7 @@ class AccessSettings:
 
 @dataclass(frozen=True, slots=True)
 class RemoteSettings:
-    """How services find and ask each other; see :mod:`srm.config.keys.access_keys`."""
+    """Discovery and queries between services; see :mod:`srm.config.keys.access_keys`."""
 
     advertise: bool = False
     protocol: Literal["http", "https"] | None = None
@@ -61,7 +61,7 @@ _PARTS: Final[Mapping[str, type[Any]]] = {"access": AccessSettings, "remote": Re
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """Where the service listens and what it watches; see :mod:`srm.config.keys.service_keys`."""
+    """Address and watched targets of the service; see :mod:`srm.config.keys.service_keys`."""
 
     host: str = "127.0.0.1"
     port: int = 6670

@@ -105,7 +105,7 @@ def _file(options: ConnectionOptions) -> Path | None:
 
 
 def _is_bypassed(flow: Flow, options: ConnectionOptions, clusters: str) -> bool:
-    """Whether a file that was only found, not named, is about other clusters."""
+    """Return whether a file found by default, not named, is about other clusters."""
     if options.config is not None or options.bootstrap_servers is None:
         return False
     return not {flow.source, flow.target} <= {alias.strip() for alias in clusters.split(",")}

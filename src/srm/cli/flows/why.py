@@ -22,7 +22,7 @@ _MARKS: Final = {True: ("✓", "yes", "green"), False: ("✗", "NO", "red"), Non
 
 
 class KindChoice(StrEnum):
-    """What a name is taken for."""
+    """Kind of object a name stands for."""
 
     TOPIC = "topic"
     GROUP = "group"

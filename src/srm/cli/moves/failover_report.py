@@ -41,7 +41,7 @@ _SHOW: Final = "show"
 
 
 class ReportFormat(StrEnum):
-    """How a report is shown; ``json`` are the very bytes that are kept and signed."""
+    """Format of a shown report; ``json`` is the stored and signed bytes."""
 
     TEXT = "text"
     JSON = "json"

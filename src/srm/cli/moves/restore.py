@@ -58,7 +58,7 @@ _STATES: dict[TopicState, str] = {
 
 @dataclass(frozen=True, slots=True)
 class RestoreOutcome:
-    """What was planned, and what was done; nothing with a dry run."""
+    """Plan and result of a restore; ``done`` is None after a dry run."""
 
     plan: RestorePlan
     done: Restored | None
@@ -146,7 +146,7 @@ def _show_done(console: Console, planned: RestorePlan, done: Restored) -> None:
     _say(
         console,
         f"restored: {', '.join(done.topics) or 'nothing'} ({amount(done.records, 'record')} "
-        f"handed over now, {amount(done.checkpoints, 'checkpoint')} written anew)",
+        f"handed over now, {amount(done.checkpoints, 'checkpoint')} rewritten)",
     )
     if done.goes_on:
         back = f"--operation failback --source {flow.target} --target {flow.source}"

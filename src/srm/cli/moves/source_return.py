@@ -193,7 +193,7 @@ def render_settled(console: Console, done: SettledReturn) -> None:
     if not done.applied:
         console.print("Nothing was written: the flow is paused as before.")
         return
-    console.print(f"Settled: {done.found.flow} goes on.")
+    console.print(f"Settled: {done.found.flow} continues.")
     if done.outcome.move_id:
         console.print(f"The outcome is stored with the forecast of {done.outcome.move_id}.")
 

@@ -19,7 +19,7 @@ _LOCATION: Final = "report.signing.key.location"
 
 @dataclass(frozen=True, slots=True)
 class ReportKey:
-    """Where the key is: a file, relative to the folder of the properties file."""
+    """File of the key, relative to the folder of the properties file, and its password."""
 
     file: Path | None = None
     password: str | None = field(default=None, repr=False)

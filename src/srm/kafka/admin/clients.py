@@ -44,10 +44,10 @@ _logger = logging.getLogger(__name__)
 
 
 class ClientLog:
-    """What librdkafka has to say, at debug level.
+    """Logger for librdkafka's messages, at debug level.
 
-    It reports each refused connection as an error, several times a second. What matters of that
-    comes back as the error of the call that needed the connection.
+    librdkafka reports each refused connection as an error, several times a second. The call that
+    needs the connection raises the relevant error.
     """
 
     def log(self, _level: int, message: str, *values: object) -> None:

@@ -57,7 +57,7 @@ def _parts(places: Sequence[Place]) -> Iterator[Sequence[Place]]:
 
 @dataclass
 class _Reading:
-    """What has been read; a second try reads only what is missing."""
+    """Records read so far; a retry reads only the missing ones."""
 
     clients: Clients
     committed: bool

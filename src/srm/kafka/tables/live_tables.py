@@ -100,7 +100,7 @@ class _Followed:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the partition is still unread and not known to be absent."""
+        """True while the partition is unread and not known to be absent."""
         return not self.complete.is_set()
 
     def begin(self, topic_id: str) -> None:
@@ -120,7 +120,7 @@ class _Followed:
             self.is_strange = True
 
     def is_as_it_was(self, topic_id: str) -> bool:
-        """Whether there is nothing to begin, by an answer that names an id, or lacks the topic."""
+        """Return whether an answer, with a topic id or without the topic, needs no new reading."""
         self.without = 0 if topic_id else self.without + 1
         if (self.is_shown or self.is_awaited) and 0 < self.without < _GONE_AFTER:
             return True

@@ -91,15 +91,15 @@ class KafkaTopicTail:
 
     @property
     def caught_up(self) -> bool:
-        """Whether everything that was in the topic at the first successful look was returned.
+        """True once all records in the topic at the first successful look were returned.
 
-        True as well for a topic that does not exist. Stays true: what comes later is news.
+        Also true for a topic that does not exist. It remains true when later records arrive.
         """
         return self._caught_up
 
     @property
     def rewound(self) -> bool:
-        """Whether records were returned again, as the log had lost some that were returned."""
+        """True if records were returned again because the log lost some returned ones."""
         return self._rewound
 
     def read_to_end(self, timeout_s: float) -> tuple[list[tuple[bytes, bytes | None]], bool]:

@@ -138,7 +138,7 @@ class Brokers:
         return await self._ask_one_of(known, request, lambda _address, _answer: "")
 
     async def serves(self, node: int, request: Any) -> bool:
-        """Whether a broker knows this version of a request."""
+        """Return whether a broker supports this version of a request."""
         link = await self._link(self._address(node), QUESTIONS)
         low, high = link.versions.get(request.API_KEY, (0, -1))
         return bool(low <= request.API_VERSION <= high)

@@ -144,7 +144,7 @@ class Connection:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the connection is of no more use."""
+        """True if the connection can no longer be used."""
         return self._end is not None
 
     def request(

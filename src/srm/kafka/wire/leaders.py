@@ -23,7 +23,7 @@ Look = Callable[[Collection[str]], Awaitable[Mapping[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class _Topic:
-    """What a broker said of a topic: its error, and the nodes that lead its partitions."""
+    """A broker's answer about a topic: its error, and the nodes that lead its partitions."""
 
     error: int
     nodes: Mapping[int, int]
@@ -43,7 +43,7 @@ class Leaders:
         self._time = 0
 
     def outdate(self) -> None:
-        """What is known may have changed: ask again before the next answer."""
+        """Mark the known leaders as outdated: query again before the next answer."""
         self._time += 1
 
     async def find(self, partition: TopicPartition) -> tuple[int, int]:

@@ -30,7 +30,7 @@ _SPANS: Final = {
 
 @dataclass(frozen=True)
 class JobResult:
-    """What one flow gave: a summary to print, and what was wrong with it, if anything."""
+    """Result of one flow: a summary to print, and its failure if there was one."""
 
     summary: object
     failure: SrmError | None = None

@@ -167,7 +167,7 @@ def _at(counts: str, index: int) -> Column:
 
 
 def is_usable() -> Column:
-    """Whether a parsed record can be counted."""
+    """Return the condition for a parsed record that can be counted."""
     known = _all_known((*_NAMES, *_MOMENT)) & (
         _all_known(("partition", *_COUNTED)) | _all_known(_CHECKPOINTS)
     )

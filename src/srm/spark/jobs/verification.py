@@ -66,7 +66,7 @@ class SparkComparer:
 
     @property
     def width(self) -> int:
-        """How many tasks run at a time."""
+        """Number of tasks that run at a time."""
         return self._width
 
     def __call__(self, ranges: Sequence[RangePlan]) -> list[RangeResult | str]:

@@ -51,7 +51,7 @@ class Application:
 
     @property
     def local(self) -> bool:
-        """Whether the end of the process can be noticed from here."""
+        """True if the process runs on this host, so its end can be detected."""
         return self.host == socket.gethostname()
 
     def process(self) -> psutil.Process | None:

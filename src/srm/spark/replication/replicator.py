@@ -152,7 +152,7 @@ class Replicator:
 
     @property
     def asked_to_end(self) -> bool:
-        """Whether a request in a flow's state topic has ended it."""
+        """True if a request in a flow's state topic has ended it."""
         return any(run.driver.obeyed for run in self._runs)
 
     def progress(self) -> tuple[FlowProgress, ...]:

@@ -97,7 +97,7 @@ class ReplicatorSupervisor:
 
     @property
     def was_killed(self) -> bool:
-        """Whether :meth:`kill` was called."""
+        """True if :meth:`kill` was called."""
         return self._killed
 
     def _end(self, application: Application, by: str) -> None:

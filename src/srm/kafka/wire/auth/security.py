@@ -33,7 +33,7 @@ _LIBRDKAFKA_ALONE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How the broker is recognised, and what srm shows it; an empty text is a setting not made."""
+    """Settings to verify the broker, and srm's own certificate; an empty text is unset."""
 
     ca_location: str = ""
     ca_pem: str = ""
@@ -78,7 +78,7 @@ class UnsecuredTokens:
 
 @dataclass(frozen=True, slots=True)
 class Sasl:
-    """Who srm is: a name with a password, or a source of tokens with SASL extensions."""
+    """Identity of srm: a name with a password, or a source of tokens with SASL extensions."""
 
     mechanism: Mechanism
     username: str = ""
