@@ -22,7 +22,7 @@ _MARKS: Final = {True: ("✓", "yes", "green"), False: ("✗", "NO", "red"), Non
 
 
 class KindChoice(StrEnum):
-    """Kind of object a name stands for."""
+    """Kind of a named object."""
 
     TOPIC = "topic"
     GROUP = "group"
