@@ -42,7 +42,7 @@ has just become the leader and has not heard of the topic yet."""
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What an error code is called, and the thing to do about it, if there is one."""
+    """Name of an error code, and the action for it if there is one."""
 
     name: str
     action: str = ""

@@ -17,7 +17,7 @@ _CONTROL_KEY: Final = struct.Struct(">hh")
 
 
 def is_abort_marker(batch: BatchHeader) -> bool:
-    """Whether a control batch holds an ABORT marker (EndTransactionMarker: version, type).
+    """Return whether a control batch holds an ABORT marker (EndTransactionMarker: version, type).
 
     The log cleaner may leave an empty batch in the place of a marker.
     """
@@ -45,11 +45,11 @@ class AbortedTransactions:
         self._open: set[int] = set()
 
     def __bool__(self) -> bool:
-        """Whether there is one, or may come one."""
+        """Return whether an aborted transaction is open or may follow."""
         return bool(self._to_come or self._open)
 
     def drops(self, batch: BatchHeader) -> bool:
-        """Whether the batch holds aborted records; call once for each batch, in offset order."""
+        """Return whether the batch is aborted; call once for each batch, in offset order."""
         while self._to_come and self._to_come[0][1] <= batch.last_offset:
             self._open.add(self._to_come.popleft()[0])
         if batch.producer_id not in self._open:

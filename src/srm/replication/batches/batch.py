@@ -58,17 +58,17 @@ _SEQUENCE: Final = struct.Struct(">i")
 
 
 class Path(Enum):
-    """What becomes of a batch on its way to the target."""
+    """Treatment of a batch on its way to the target."""
 
     PASS = "pass"  # noqa: S105 - not a password
-    """Sent on as it is; only the header is rewritten."""
+    """Sent unchanged; only the header is rewritten."""
     RENUMBER = "renumber"
-    """Sent on with its records renumbered in place: it has holes, and is not compressed."""
+    """Sent with its records renumbered in place: it has holes and is not compressed."""
     REBUILD = "rebuild"
-    """Decoded and encoded again: it begins before the wanted offset, say, or is compressed and has
-    holes."""
+    """Decoded and encoded again: for example, it begins before the wanted offset, or is compressed
+    and has holes."""
     DROP = "drop"
-    """Holds nothing that is copied: markers, or a batch that compaction has emptied."""
+    """Contains nothing to copy: markers, or a batch emptied by compaction."""
 
 
 class BatchHeader(NamedTuple):
@@ -95,27 +95,27 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_dense(self) -> bool:
-        """Whether no offset is missing, which brokers ask of what they are sent."""
+        """True if no offset is missing, which brokers require of produced batches."""
         return self.record_count == self.last_offset_delta + 1
 
     @property
     def is_tiny(self) -> bool:
-        """Whether sending the batch alone costs more than decoding and encoding its records."""
+        """True if sending the batch alone costs more than decoding and encoding its records."""
         return self.record_count <= _TINY_COUNT and len(self.view) <= _TINY_BYTES
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch is a transaction marker."""
+        """True for a transaction marker."""
         return bool(self.attributes & _CONTROL)
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction."""
+        """True if the batch belongs to a transaction."""
         return bool(self.attributes & _TRANSACTIONAL)
 
     @property
     def has_log_append_time(self) -> bool:
-        """Whether the records' time is the broker's (all have ``max_timestamp`` then)."""
+        """True if the broker set the records' time (all have ``max_timestamp`` then)."""
         return bool(self.attributes & _LOG_APPEND_TIME)
 
     @property

@@ -36,11 +36,11 @@ _GROWTH: Final = 4096
 
 
 class Merging:
-    """What is merged, with what, and where.
+    """Merging of batches by the native library.
 
     Args:
-        native: does it.
-        limit: bytes up to which batches are merged; 0: none are, only their holes are closed.
+        native: the library.
+        limit: size in bytes up to which batches are merged; 0: only their holes are closed.
     """
 
     def __init__(self, native: NativeLibrary, limit: int) -> None:

@@ -61,7 +61,7 @@ class TargetLimits:
         return self._merge_limit
 
     def passes(self, batch: BatchHeader) -> bool:
-        """Whether nothing that was learned concerns the batch."""
+        """Return whether no learned limit concerns the batch."""
         if self._refused != NO_LIMIT:
             if now_s() - self._learned_at > _FORGET_S:
                 self._refused, self._accepted = NO_LIMIT, 0
@@ -122,7 +122,7 @@ class TargetLimits:
         self.knows_something = self.knows_something or bool(self._decided)
 
     def is_overtaken(self, epoch: int) -> bool:
-        """Whether a batch of a leader epoch can take the place of records that are left out."""
+        """Return whether a batch of a leader epoch can replace records that are left out."""
         return any(0 <= decided < epoch for _, _, decided in self._decided)
 
     def epoch_of_others(self, records: memoryview) -> int | None:
@@ -154,7 +154,7 @@ class TargetLimits:
         self._refused_ones.add(offset)
 
     def leaves_out(self, first: int, end: int) -> bool:
-        """Whether nothing of a range of source offsets is to be copied."""
+        """Return whether a whole range of source offsets is left out."""
         for begins, ends in self.left_out:
             if begins <= first:
                 first = max(first, ends)

@@ -53,7 +53,7 @@ class Transform:
         return [record for record in records if not (record.headers and self.drops(record))]
 
     def drops(self, record: DecodedRecord) -> bool:
-        """Whether a record is not copied: it came from this very topic, or has such a header."""
+        """Return whether a record is skipped: from this topic, or with an excluded header."""
         settings = self._settings
         return any(
             self._excluded(name)

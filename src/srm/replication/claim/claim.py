@@ -50,7 +50,7 @@ class Claim:
     expires: float
 
     def holds(self) -> bool:
-        """Whether the claim may still be used."""
+        """Return whether the claim is still valid."""
         return now_s() < self.expires
 
 

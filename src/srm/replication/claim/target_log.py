@@ -39,10 +39,10 @@ _STEPS_BACK: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class HeldLog:
-    """What the target's log holds of the copy.
+    """The part of the copy in the target's log.
 
-    ``end`` is the known position, or the lower offset up to which the log is as we know it.
-    ``log_start`` and ``log_end`` are those of the log.
+    ``end``: the known position, or the lower offset up to which the log is as expected.
+    ``log_start``, ``log_end``: the offsets of the log.
     """
 
     end: int
@@ -119,7 +119,7 @@ async def _held_by_producers(target: LogReader, start: Start, log_start: int, en
 
 
 def _continues(before: BatchHeader, after: BatchHeader) -> bool:
-    """Whether a batch is the next one of the same claim; its marker comes before the first one."""
+    """Return whether a batch is the next of the same claim; the marker precedes the first."""
     if (before.producer_id, before.producer_epoch) != (after.producer_id, after.producer_epoch):
         return False
     if after.is_control or after.base_offset != before.last_offset + 1:
@@ -131,7 +131,7 @@ def _continues(before: BatchHeader, after: BatchHeader) -> bool:
 
 
 def _can_stand(batch: BatchHeader, start: Start) -> bool:
-    """Whether a batch can precede the position: not of a later claim, nor foreign."""
+    """Return whether a batch can precede the position: of no later claim, and not foreign."""
     known = start.written_by
     if known is not None and batch.producer_id == known.id:
         return batch.producer_epoch <= known.epoch

@@ -45,7 +45,7 @@ class Backlog:
         self._waiting[self._node_of[copy]][copy] = None
 
     def holds_back(self, copy: PartitionCopy) -> bool:
-        """Whether nothing is to be fetched for a partition because its target broker is full."""
+        """Return whether a partition is not fetched because its target broker is full."""
         return self._node_of[copy] in self._held
 
     def weigh(self, limit: int) -> Collection[PartitionCopy] | None:

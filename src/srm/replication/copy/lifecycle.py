@@ -267,7 +267,7 @@ class Lifecycle:
             self.claim(copy)
 
     async def _has_end_moved(self, copy: PartitionCopy) -> bool:
-        """Whether the target's log has lost its end, or holds only markers after the position.
+        """Return whether the target's log lost its end or holds only markers after the position.
 
         Consumers pass markers, so a translation of their offsets needs a position after them. A
         walk judges records there, once there is a batch to write.
@@ -481,7 +481,7 @@ class Lifecycle:
     async def _guard(
         self, copy: PartitionCopy, attempt: int, work: Coroutine[Any, Any, None]
     ) -> None:
-        """Whatever is wrong with one partition stops that one only."""
+        """Run a partition's work; its errors stop this partition only."""
         try:
             await work
         except SrmError as error:

@@ -149,7 +149,7 @@ class PartitionCopy:
 
     @property
     def wants_data(self) -> bool:
-        """Whether a fetch should include the partition."""
+        """True if a fetch should include the partition."""
         if self.in_doubt or self.held_back:
             return False
         if self.phase is Phase.IDLE:
@@ -163,12 +163,12 @@ class PartitionCopy:
 
     @property
     def can_send(self) -> bool:
-        """Whether a batch may be sent now."""
+        """True if a batch may be sent now."""
         return self.phase is Phase.COPYING and self._queue.has_waiting
 
     @property
     def needs_claim(self) -> bool:
-        """Whether there is something to write but no claim in force.
+        """True if there is something to write but no valid claim.
 
         A cut has to be reported under a claim of its own: of the reports of one claim the furthest
         is the newest, and an older process may have left one from before the cut. Without a
@@ -216,17 +216,17 @@ class PartitionCopy:
 
     @property
     def epoch_is_ahead(self) -> bool:
-        """Whether ``source_epoch`` is of a batch after the position: the target lost its end."""
+        """True if ``source_epoch`` is of a batch after the position: the target lost its end."""
         return self.start.cut and self.source_next == self.start.source_next
 
     @property
     def is_drained(self) -> bool:
-        """Whether all that was fetched is acknowledged."""
+        """True if all fetched records are acknowledged."""
         return self._queue.is_empty
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is to be written, and no check of that is running."""
+        """True if nothing is to be written and no check of that is running."""
         return self.phase in (Phase.IDLE, Phase.COPYING) and self.is_drained
 
     def cut_at(self, source_offset: int) -> None:
@@ -308,7 +308,7 @@ class PartitionCopy:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the target holds something, and no record of srm's says that it is a copy."""
+        """True if the target holds records that no record of srm identifies as a copy."""
         start = self.start
         is_known = start.producer_ids or start.garbage or start.has_former or not start.fresh
         return not (self.has_position or is_known)
@@ -329,7 +329,7 @@ class PartitionCopy:
 
     @property
     def accepts_loss(self) -> bool:
-        """Whether the walk may pass copies that the source holds no more: that was decided."""
+        """True if the walk may pass copies the source no longer holds, by an earlier decision."""
         return self._truncated and self.start.truncated
 
     def doubt(self, found_epoch: int = -1) -> None:
@@ -452,7 +452,7 @@ class PartitionCopy:
         return self._old_id_lapses_at
 
     def known_start(self) -> Start:
-        """Where the next walk begins: the end of what is acknowledged."""
+        """Return the start of the next walk, which is the end of the acknowledged records."""
         return Start(
             self.source_next,
             self.target_next,

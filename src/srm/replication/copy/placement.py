@@ -16,7 +16,7 @@ Spawn = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class Events(Protocol):
-    """What happens to a partition at the brokers."""
+    """Events of a partition at the brokers."""
 
     def on_data(self, copy: PartitionCopy) -> None:
         """Something was fetched or skipped."""

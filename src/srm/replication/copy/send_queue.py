@@ -29,12 +29,12 @@ class SendQueue:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether a batch is to be sent."""
+        """True if a batch waits to be sent."""
         return bool(self._waiting)
 
     @property
     def is_empty(self) -> bool:
-        """Whether all that was put in is acknowledged."""
+        """True if all added batches are acknowledged."""
         return not self._waiting and not self._in_flight
 
     @property

@@ -54,12 +54,12 @@ _CUT_S: Final = 60.0  # for a report that is under way, and one that holds all
 
 @dataclass(frozen=True, slots=True)
 class SlotSpec:
-    """What a Spark task needs to be a slot: ``source`` and ``target`` are for its clients.
+    """Settings of a slot for its Spark task; ``source`` and ``target`` are for its clients.
 
-    It obeys the ``driver`` of its application, and ends once another one drives the flow; where
-    that is empty, it obeys any.
+    It obeys the ``driver`` of its application, and ends once another one drives the flow. If
+    ``driver`` is empty it obeys any.
 
-    As text it shows no secret; pickled, as Spark sends it to its workers, it is whole.
+    Its text form hides secrets; its pickled form, which Spark sends to workers, is complete.
     """
 
     flow_config: FlowConfig
@@ -70,7 +70,7 @@ class SlotSpec:
 
 
 class AssignmentFeed(Protocol):
-    """What a slot follows: its assignment, and decisions to copy after the records of others."""
+    """Input of a slot: its assignment, and decisions to copy after foreign records."""
 
     @property
     def position(self) -> int:
@@ -108,7 +108,7 @@ class AssignmentFeed(Protocol):
 
 
 class Predecessor(NamedTuple):
-    """What the processes that were this slot before have left behind."""
+    """State left by earlier processes of this slot."""
 
     incarnations: tuple[Incarnation, ...]
     notes: tuple[PartitionNotes, ...]

@@ -36,7 +36,7 @@ class Extremes:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """What was copied between two looks of a reader; without records the latencies are 0."""
+    """Traffic between two reads; without records the latencies are 0."""
 
     records: int
     bytes: int

@@ -93,7 +93,7 @@ def rebalance(
 
 
 class _Load:
-    """What one slot carries; partitions ascend by weight."""
+    """Load of one slot; partitions ascend by weight."""
 
     def __init__(self, slot: str, weights: Mapping[AssignedPartition, float]) -> None:
         self.slot = slot

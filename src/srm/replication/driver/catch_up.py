@@ -36,12 +36,12 @@ class CatchUp:
         self._stuck_since: float | None = None
 
     def done(self) -> bool:
-        """Whether every partition has reached its end.
+        """Return whether every partition has reached its end.
 
         Raises:
-            DataLossError: what is left has stopped because records are gone from the source.
-            ConflictError: what is left has stopped, or a remote topic cannot be created.
-            SrmError: a cluster has failed for ``STUCK_S``, in which nothing was copied.
+            DataLossError: the remaining partitions stopped because the source lost records.
+            ConflictError: the remaining partitions stopped, or a remote topic cannot be created.
+            SrmError: a cluster failed for ``STUCK_S`` seconds without any copied record.
         """
         progress = self._driver.progress
         if self._goal is None:

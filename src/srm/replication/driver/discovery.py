@@ -57,9 +57,9 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """What a flow copies now, between which clusters by Kafka's own ids.
+    """Partitions a flow copies now, and the Kafka cluster ids of its ends.
 
-    ``pending`` are source topics whose remote topic is not ready yet.
+    ``pending``: source topics whose remote topic is not ready yet.
     """
 
     partitions: tuple[AssignedPartition, ...] = ()

@@ -85,7 +85,7 @@ class FlowRun:
         self._threads.append(_thread(f"driver {self.flow}", self._drive))
 
     def is_over(self, *, until_caught_up: bool) -> bool:
-        """Whether the flow has failed, or has caught up where that is all it has to do."""
+        """Return whether the flow has failed, or has caught up if that ends it."""
         if self.failure is None and until_caught_up:
             try:
                 return self._goal.done()

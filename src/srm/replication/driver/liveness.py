@@ -64,17 +64,17 @@ class Liveness:
         return min((death for death in deaths if death >= now), default=float("inf"))
 
     def deaf(self, now: float) -> bool:
-        """Whether heartbeats that could be written have not come back for too long.
+        """Return whether written heartbeats have not been read back for too long.
 
-        It is the reader that is at fault then, and a new one has to be opened.
+        The reader has failed then, and a new one has to be opened.
         """
         return now - self._echo > DEAF_S
 
     def is_decisive(self, now: float) -> bool:
-        """Whether the set of live slots may be acted on.
+        """Return whether the set of live slots is reliable.
 
-        Not while the log does not carry our own heartbeats, nor at the start before all slots have
-        reported or the grace is over: otherwise the first slot to report gets everything.
+        It is not while our own heartbeats are missing in the log, nor at the start before all slots
+        have reported or the grace time is over. Otherwise the first slot to report gets everything.
         """
         if self._first is None or now - self._echo > ECHO_S:
             return False

@@ -38,12 +38,12 @@ class RawLog(Protocol):
 
     @property
     def caught_up(self) -> bool:
-        """Whether all that was there at the first look was returned."""
+        """True once all records present at the first look were returned."""
         ...
 
     @property
     def rewound(self) -> bool:
-        """Whether records were returned again."""
+        """True if records were returned again."""
         ...
 
     def poll(self, timeout_s: float) -> list[tuple[bytes, bytes | None]]:
@@ -109,7 +109,7 @@ class _Keeper:
 
     @property
     def clock_was_set(self) -> bool:
-        """Whether the wall clock has gone by another time than the monotonic one."""
+        """True if the wall clock and the monotonic clock have advanced differently."""
         return abs(self._wall_ms() - self._began_ms) > self._spec.slide_ms
 
     def catch_up(self, log: RawLog, stop: threading.Event) -> None:

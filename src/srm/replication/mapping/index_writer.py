@@ -73,12 +73,12 @@ class IndexWriter:
 
     @property
     def end(self) -> MapEnd:
-        """What a report says of the map, once nothing is due."""
+        """End of the map for a report, once nothing is due."""
         return self._end
 
     @property
     def has_news(self) -> bool:
-        """Whether something is to be written, or would be after a report."""
+        """True if something is to be written, or would be after a report."""
         return bool(
             self._leaving
             or self._superseded
@@ -93,7 +93,7 @@ class IndexWriter:
 
     @property
     def waiting(self) -> int:
-        """How many blocks wait to be acknowledged."""
+        """Number of blocks that wait for acknowledgement."""
         return sum(place < 0 for _, place in self._blocks.values())
 
     @property

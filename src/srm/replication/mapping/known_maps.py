@@ -51,10 +51,10 @@ class MapTopic(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KnownMap:
-    """What the topic holds of a partition's map, or why that cannot be said.
+    """A partition's map as found in the topic, or the reason it is unknown.
 
-    ``former_end`` is the target offset after the last record that blocks say was copied from a
-    topic that had the name before, ``former_ids`` the producer ids of those blocks.
+    ``former_end``: target offset after the last record that, by its blocks, was copied from an
+    earlier topic of this name. ``former_ids``: the producer ids of those blocks.
     """
 
     found: RebuiltMap | IntegrityError
@@ -152,7 +152,7 @@ def _tables(wanted: Iterable[AssignedPartition], topic: MapTopic) -> _Tables:
 
 
 def _is_named(value: bytes, names: Sequence[bytes]) -> bool:
-    """Whether a block is of a topic with one of these names."""
+    """Return whether a block is of a topic with one of these names."""
     size = int.from_bytes(value[_NAME_AT - 2 : _NAME_AT], "big")
     return value[_NAME_AT : _NAME_AT + size] in names
 
@@ -174,7 +174,7 @@ def _former(partition: AssignedPartition, tables: _Tables) -> tuple[int | None, 
 
 
 def is_whole(chunk: IndexRecord, topic: MapTopic) -> bool:
-    """Whether every block that a chunk uses exists at its offset and can be read."""
+    """Return whether every block a chunk uses exists at its offset and can be read."""
     rows = topic.at(set(chunk.entries.place[chunk.deleted :].tolist()))
     try:
         for number in range(chunk.deleted, len(chunk.entries)):

@@ -89,7 +89,7 @@ class MapLog:
         return self._late
 
     def end(self, copy_id: CopyId) -> MapEnd | None:
-        """What a position says of the end of its map, None where that is not known here."""
+        """Return the end of the map for a position, None if it is not known here."""
         return self._ends.get(copy_id)
 
     def moved_ends(self) -> set[CopyId]:
@@ -116,11 +116,11 @@ class MapLog:
 
     @property
     def is_late(self) -> bool:
-        """Whether something was late in the last :meth:`write`."""
+        """True if something was late in the last :meth:`write`."""
         return bool(self._late)
 
     def is_full(self, partition: int) -> bool:
-        """Whether so much waits that no more should be copied into this partition's maps."""
+        """Return whether too many blocks wait to add more to this partition's maps."""
         if partition not in self._late:
             return False
         writers = (index for index in self._writers.values() if index.partition == partition)

@@ -73,7 +73,7 @@ class MapWriter:
 
     @property
     def has_claim(self) -> bool:
-        """Whether records are added under a claim, so that no other owner's records follow them."""
+        """True if records are added under a claim, so no other owner's records follow them."""
         return self._owner[0] >= 0
 
     def begin_claim(self, producer: ProducerId) -> None:

@@ -122,7 +122,7 @@ class Framing:
 
     @property
     def count(self) -> int:
-        """How many records the piece holds."""
+        """Number of records in the piece."""
         return int(self._job.n)
 
     @property
@@ -132,7 +132,7 @@ class Framing:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything up to the end was seen."""
+        """True once everything up to the end was read."""
         return bool(self._job.next >= self._job.to)
 
     def feed(self, records: memoryview, aborted: Sequence[tuple[int, int]]) -> None:
@@ -232,7 +232,7 @@ class PairSearch:
 
     @property
     def waits_for(self) -> tuple[bool, bool]:
-        """Whether the source's and the target's piece are used up."""
+        """For the source's and the target's piece, true if it is used up."""
         job = self._job
         return tuple(s.at == s.n and not s.done for s in (job.source, job.target))  # type: ignore[return-value]
 

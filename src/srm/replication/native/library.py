@@ -33,7 +33,7 @@ _CRC_FROM: Final = 21
 
 
 class Kind(IntEnum):
-    """What becomes of a stretch of the input (``merge.c``)."""
+    """Treatment of a stretch of the input (``merge.c``)."""
 
     DROPPED = 0
     PASSED = 1
@@ -60,9 +60,9 @@ class Outgoing(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """What was made of some batches, up to the byte ``end`` of them.
+    """Output for some batches, up to the byte ``end`` of them.
 
-    ``more``: it ended there because the room, or that for results, was full.
+    ``more``: it ended there because the output or the result buffer was full.
     """
 
     end: int
@@ -201,7 +201,7 @@ class NativeLibrary:
         return int(self._library.srm_crc32c(_address(data), len(data)))
 
     def is_valid(self, batch: memoryview) -> bool:
-        """Whether the checksum of a batch is right."""
+        """Return whether the checksum of a batch is correct."""
         (checksum,) = _CRC.unpack_from(batch, _CRC_AT)
         return bool(self.crc32c(batch[_CRC_FROM:]) == checksum)
 

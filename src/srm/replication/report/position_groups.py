@@ -88,7 +88,7 @@ class PositionGroups:
         }
 
     def written(self) -> None:
-        """What :meth:`to_write` returned last is acknowledged."""
+        """Record that the last result of :meth:`to_write` is acknowledged."""
         self._changed.clear()
 
     def _number_with_room(self) -> int:

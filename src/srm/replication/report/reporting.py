@@ -138,17 +138,17 @@ class Reporter:
 
     @property
     def accepts_loss(self) -> bool:
-        """Whether a partition continues after records were lost (data.loss.policy=continue)."""
+        """True if a partition continues after records were lost (data.loss.policy=continue)."""
         return self._config.data_loss_policy == "continue"
 
     def is_written(self, assigned: AssignedPartition) -> bool:
-        """Whether the last report of a partition is acknowledged, and all that it rests on."""
+        """Return whether a partition's last report, and all it depends on, is acknowledged."""
         late = self._late
         return late is not None and map_partition(assigned.topic, assigned.partition) not in late
 
     @property
     def has_told_all(self) -> bool:
-        """Whether the last report is acknowledged as a whole, all that has left included."""
+        """True if the whole last report is acknowledged, partitions that left included."""
         return self._late is not None and not self._late and not self._leaving
 
     def lost(self, copy: PartitionCopy, lost_from: int, lost_to: int, what: str) -> None:
@@ -179,13 +179,13 @@ class Reporter:
             self._note(notes.with_begin(target_offset, self._now_ms()))
 
     def is_full(self, copy: PartitionCopy) -> bool:
-        """Whether the partition has to wait: its map cannot be written, and enough of it waits."""
+        """Return whether the partition has to wait because too much of its map is unwritten."""
         if not self._map.is_late:
             return False
         return self._map.is_full(map_partition(copy.source.topic, copy.source.partition))
 
     def has_told_cut(self, copy: PartitionCopy) -> bool:
-        """Whether the last report contains the partition's cut."""
+        """Return whether the last report contains the partition's cut."""
         claim = copy.cut_claim
         return claim is not None and self._told_cuts.get(copy.assigned.copy_id) == claim
 

@@ -28,7 +28,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RestoreState:
-    """What the state topic of a flow says."""
+    """Content of the state topic of a flow."""
 
     records: Mapping[bytes, bytes]
     state: ReplicationState
@@ -46,7 +46,7 @@ class RestoreState:
 
     @cached_property
     def positions(self) -> Mapping[CopyId, list[PartitionPosition]]:
-        """What slots have reported of each copy."""
+        """Reported positions of each copy."""
         return positions_by_copy(self.state.reports)
 
     @property
@@ -56,7 +56,7 @@ class RestoreState:
 
     @property
     def restoring(self) -> RestoreRecord | None:
-        """What a restore has written when it began; one that is damaged is none."""
+        """The record a restore wrote at its start; None if it is damaged."""
         try:
             value = self.records.get(RESTORE_KEY)
             return RestoreRecord.decode(value) if value is not None else None

@@ -110,7 +110,7 @@ def _is_former(
     original: TopicDescription,
     forward: Collection[Position | None],
 ) -> bool:
-    """Whether the flow has copied from exactly this topic: then it is not a new one."""
+    """Return whether the flow has copied from exactly this topic, so it is not a new one."""
     if any(each.topic_id == original.topic_id for each in known.state.copied):
         return True
     return own.restoring is None and any(forward)

@@ -64,7 +64,7 @@ class WholeBatches:
 
 
 def _is_copy(ours: BatchHeader, theirs: BatchHeader) -> bool:
-    """Whether a batch has passed as it was."""
+    """Return whether a batch was copied unchanged."""
     with_time = not ours.has_log_append_time
     return (
         len(ours.view) == len(theirs.view)

@@ -50,7 +50,7 @@ class Content(NamedTuple):
 
 @dataclass(slots=True)
 class Span:
-    """How many offsets were met, and the first and last of them."""
+    """Number of offsets met, and the first and last of them."""
 
     count: int = 0
     first: int = -1
@@ -125,7 +125,7 @@ class LogReading:
 
     @property
     def begun(self) -> bool:
-        """Whether a copy was found."""
+        """True if a copy was found."""
         return self.found > 0
 
     @property
@@ -135,16 +135,16 @@ class LogReading:
 
     @property
     def credit(self) -> int:
-        """How many needed records of the source can have their copies at empty offsets."""
+        """Number of needed source records whose copies can be at empty offsets."""
         return self.holes + self.free
 
     @property
     def is_settled(self) -> bool:
-        """Whether what was found so far is proven, should this be the only place left."""
+        """True if the findings so far are proven, provided this is the only place left."""
         return not (self.copies or self.gone or self.holes or self.free or self.owed)
 
     def allows(self, offset: int, skipped: int) -> bool:
-        """Whether the next copy can be the record at an offset after that many needed ones."""
+        """Return whether the next copy can be at ``offset``, after ``skipped`` needed records."""
         return (
             offset >= self.passed + self.copies
             and skipped <= self.credit

@@ -45,7 +45,7 @@ Content = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class CommonRecord:
-    """Where both logs hold the same record, the first one that does."""
+    """Place of the first record that both logs hold."""
 
     source_next: int
     target_next: int

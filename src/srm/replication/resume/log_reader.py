@@ -131,9 +131,9 @@ class LogReader:
         return min(end, found.end) if found.epoch == decided.epoch else 0
 
     async def holds_another(self, at: int, epoch: int, found: EpochEnd) -> bool:
-        """Whether the records before an offset differ from those read under a leader epoch.
+        """Return whether the records before an offset differ from those read under a leader epoch.
 
-        After compaction or retention that is not known, and not assumed.
+        After compaction or retention that is unknown, and not assumed.
 
         Args:
             at: an offset up to which the log was read.

@@ -163,11 +163,11 @@ class Steps:
         return [index for index in found if ahead.is_needed(index)] or found
 
     def _is_before_the_log(self, place: LogReading) -> bool:
-        """Whether the next copy can be of a record before the beginning of the source's log."""
+        """Return whether the next copy can be of a record before the source's log start."""
         return self._ahead.trimmed and not place.begun and place.source_next < self._ahead.log_start
 
     async def _is_compacted(self, place: LogReading, copied: Content) -> bool:
-        """Whether compaction can have removed the record of a copy, and there was room for it."""
+        """Return whether compaction can have removed a copy's record, and there was room for it."""
         if not copied.has_key:
             return False
         ahead = self._ahead

@@ -120,10 +120,10 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """How far a walk is: at target offset ``at`` of ``end``.
+    """Progress of a walk: at target offset ``at`` of ``end``.
 
-    ``settled`` is the proven place before it, if there is one at the moment, with the runs found
-    since the last one; ``target_epoch`` is the leader epoch of the target's batch before it.
+    ``settled``: the proven place before it, None if there is none now, with the runs found since
+    the last one. ``target_epoch``: leader epoch of the target's batch before it.
     """
 
     at: int
@@ -191,7 +191,7 @@ def _begin_walk(source: LogReader, start: Start, comparison: Comparison) -> Sour
 
 
 def is_marker(batch: BatchHeader, claim: Claim) -> bool:
-    """Whether a batch is the marker of a claim."""
+    """Return whether a batch is the marker of a claim."""
     return (
         batch.is_control
         and batch.producer_id == claim.producer.id
@@ -282,7 +282,7 @@ def _note_foreign(foreign: list[tuple[int, int]], batch: BatchHeader) -> None:
 
 
 def _has_rotated(claim: Claim | None, known: Start, ours: OurBatches) -> bool:
-    """Whether the claim has another producer id because the last epoch of the old one was used."""
+    """Return whether the claim has a new producer id because the old one's epochs are used up."""
     if claim is None:
         return False
     claims = set(ours.claims)

@@ -33,11 +33,11 @@ _NONE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How records are compared, and what is accepted.
+    """Settings for the comparison of records.
 
-    ``added_headers`` are names of headers that srm adds: they are not compared. Records that the
-    ``transform`` drops, and those in ranges of source offsets that are noted as lost and
-    ``left_out``, need not be on the target. ``accepts_loss`` is data.loss.policy=continue.
+    ``added_headers``: names of headers that srm adds, which are not compared. ``accepts_loss``:
+    data.loss.policy=continue. ``transform``: the records it drops need not be on the target.
+    ``left_out``: ranges of source offsets, recorded as lost, that need not be on the target.
     """
 
     added_headers: Collection[str] = ()
@@ -56,11 +56,11 @@ class Comparison:
 
     @property
     def may_lack_some(self) -> bool:
-        """Whether there can be records that the target need not hold."""
+        """True if there can be records that the target need not hold."""
         return bool(self.left_out or (self.transform and self.transform.drops_some))
 
     def may_lack(self, record: DecodedRecord) -> bool:
-        """Whether the target need not hold a record."""
+        """Return whether the target need not hold a record."""
         if self.transform is not None and self.transform.drops(record):
             return True
         return any(first <= record.offset < end for first, end in self.left_out)
@@ -111,7 +111,7 @@ class SourceAhead:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more may be opened before some are forgotten."""
+        """True if no more may be opened before some are forgotten."""
         return len(self._offsets) >= LOOK_AHEAD_RECORDS
 
     # ----- reading
@@ -244,11 +244,11 @@ class SourceAhead:
         return self.needed(index, self._base + place)
 
     def is_needed(self, index: int) -> bool:
-        """Whether the target has to hold a record."""
+        """Return whether the target has to hold a record."""
         return self._kinds[index - self._base] < 4
 
     def equals(self, index: int, content: int, time: int | None) -> bool:
-        """Whether a record has a content and, unless None, a time."""
+        """Return whether a record has a content and, unless None, a time."""
         at = index - self._base
         return self._contents[at] == content and (time is None or self._times[at] == time)
 

@@ -153,7 +153,7 @@ def decided_start(start: Start | None, notes: Iterable[PartitionNotes]) -> Start
 
 
 def _rests_on_map(newest: PartitionPosition, found: RebuiltMap, behind: int) -> bool:
-    """Whether no run before a position can be missing from what was found of its map."""
+    """Return whether the found map contains every run before a position."""
     if found.missing is not None:
         return False
     if found.tree.last is not None or newest.map_end == NO_BLOCKS:

@@ -198,7 +198,7 @@ class SourceWalk:
 
     @property
     def _begins_here(self) -> bool:
-        """Whether the next copy can only be the source's next record."""
+        """True if the next copy can only be the source's next record."""
         return not (self._fresh or self._ahead.trimmed)
 
     async def _match_piece(self, piece: Sequence[DecodedRecord], *, with_time: bool) -> None:

@@ -31,7 +31,7 @@ class OurBatches:
         self._strays: set[tuple[int, int]] = set()
 
     def is_copy(self, batch: BatchHeader) -> bool:
-        """Whether the batch was written under a claim of ours."""
+        """Return whether the batch was written under one of our claims."""
         producer = batch.producer_id, batch.producer_epoch
         if batch.is_control:
             self.claims.add(producer)

@@ -62,7 +62,7 @@ async def seal(target: LogReader, flow: Flow) -> Sealed:
 
 
 async def begins_with_records(log: LogReader) -> bool:
-    """Whether the first thing in a log are records, and not the marker that each claim begins with.
+    """Return whether a log begins with records, and not with the marker of a claim.
 
     Raises:
         UnavailableError: a broker does not answer.
