@@ -7,7 +7,7 @@
  *           43 producerId i64 | 51 producerEpoch i16 | 53 baseSequence i32 | 57 count i32 | 61 records
  *   record: length varint | attributes i8 | timestampDelta varlong | offsetDelta varint | the rest
  *
- * Nothing that a batch says of itself is believed: each length is compared with what is there.
+ * No length in a batch is trusted: each is checked against the bytes present.
  */
 #ifndef SRM_BATCH_H
 #define SRM_BATCH_H
@@ -22,11 +22,11 @@
 enum {
     LENGTH_AT = 8, EPOCH_AT = 12, MAGIC_AT = 16, CRC_AT = 17, ATTRIBUTES_AT = 21, DELTA_AT = 23,
     BASE_TIME_AT = 27, MAX_TIME_AT = 35, PRODUCER_AT = 43, PRODUCER_EPOCH_AT = 51,
-    SEQUENCE_AT = 53, COUNT_AT = 57, HEADER = 61, PREFIX = 12 /* what a length does not count */
+    SEQUENCE_AT = 53, COUNT_AT = 57, HEADER = 61, PREFIX = 12 /* not counted by a length */
 };
 enum { CODEC = 0x07, APPEND_TIME = 0x08, CONTROL = 0x20 };
 
-typedef struct { int64_t first, count; } Stretch; /* records in a row: source offset, how many */
+typedef struct { int64_t first, count; } Stretch; /* consecutive records: first source offset, number */
 
 static uint16_t get16(const uint8_t *p) { return (uint16_t)(p[0] << 8 | p[1]); }
 static uint32_t get32(const uint8_t *p) {
@@ -55,7 +55,7 @@ static const uint8_t *varint(const uint8_t *p, const uint8_t *end, int most, int
 typedef struct {
     const uint8_t *at, *end; /* the next record, and the end of all */
     int64_t base, base_time, max_time;
-    int32_t left, last, before; /* records to come, last and latest offset delta */
+    int32_t left, last, before; /* records left, last and latest offset delta */
     int append_time;
 } Records;
 
@@ -73,7 +73,7 @@ static Records records_of(const uint8_t *b, int64_t size) {
         .append_time = get16(b + ATTRIBUTES_AT) & APPEND_TIME};
 }
 
-/* 1: a record; 0: there are no more, and nothing is left over; -1: the batch is not well made. */
+/* 1: a record; 0: the end of the batch, without extra bytes; -1: the batch is malformed. */
 static int next_record(Records *from, Record *record) {
     int64_t length, time_delta, delta;
     if (from->left <= 0) return !from->left && from->at == from->end ? 0 : -1;
@@ -91,7 +91,7 @@ static int next_record(Records *from, Record *record) {
     return 1;
 }
 
-/* Adds a record to the stretches from `first` on; 0 where there is no room for one. */
+/* Adds a record to the stretches from `first`; 0 if there is no room for one. */
 static inline int stretch_to(Stretch *stretches, int64_t first, int64_t *n, int64_t most, int64_t offset) {
     Stretch *last = *n > first ? &stretches[*n - 1] : 0;
     if (last && last->first + last->count == offset) {

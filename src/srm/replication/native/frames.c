@@ -1,9 +1,9 @@
 /* The verification's comparison: the records of fetched batches as frames, and pairs of equal ones.
  *
  * A frame is the content of a record as srm.domain.verification.comparison.frame writes it: time, key, value and
- * headers, each with its length. Which records count is decided here, from the bytes and from what
- * the broker says of aborted transactions, and not by what the copy has for that: it is what is being
- * checked. Whatever is strange stops it, and an ordinary consumer looks at the range instead.
+ * headers, each with its length. This file decides which records count, from the bytes and the
+ * broker's list of aborted transactions. It does not use the copier's code, which is being verified.
+ * A malformed batch stops it, and an ordinary consumer reads the range instead.
  */
 #include "batch.h"
 
@@ -13,23 +13,23 @@ enum { TRANSACTIONAL = 0x10, MOST_OPEN = 64 };
 enum { WALKED = 0, COMPRESSED = 1, STRANGE = -1 };
 
 typedef struct {
-    const uint8_t *in; /* batches of one fetch answer, or one of them that was opened */
+    const uint8_t *in; /* batches of one fetch answer, or one decompressed batch */
     int64_t size;
     int64_t at;   /* byte of the next batch */
-    int64_t next; /* offset behind the last batch that was walked */
-    int64_t from, to; /* offsets whose records are wanted, end not included */
+    int64_t next; /* offset after the last batch read */
+    int64_t from, to; /* range of wanted offsets, end excluded */
     const int64_t *aborted; /* producer id and first offset of aborted transactions, in offset order */
     int64_t n_aborted, i_aborted;
-    int64_t open[MOST_OPEN]; /* producers of those that have begun */
+    int64_t open[MOST_OPEN]; /* producers of those already open */
     int64_t n_open;
     uint8_t *room;    /* four times the size */
-    int64_t *offsets; /* of each record, and where its frame ends: a seventh of the size */
+    int64_t *offsets; /* of each record, and the end of its frame: a seventh of the size */
     int64_t *ends;
-    int64_t n;         /* records that were framed */
+    int64_t n;         /* framed records */
     int64_t least;     /* bytes after which to stop */
     int32_t epoch;     /* leader epoch of the last batch */
-    int32_t with_time; /* times are content, too */
-    int32_t opened;    /* its checksum was looked at before */
+    int32_t with_time; /* times are part of the content */
+    int32_t opened;    /* its checksum was already verified */
 } Framing;
 
 static uint8_t *write32(uint8_t *to, uint32_t v) {
@@ -38,7 +38,7 @@ static uint8_t *write32(uint8_t *to, uint32_t v) {
     return to + 4;
 }
 
-/* A length and so many bytes, -1 for null; 0 where the bytes are not there. */
+/* A length and its bytes, -1 for null; returns 0 if the bytes are missing. */
 static const uint8_t *part(const uint8_t *p, const uint8_t *end, uint8_t **to) {
     int64_t length;
     if (!(p = varint(p, end, 5, &length)) || length < -1 || length > end - p) return 0;
@@ -49,7 +49,7 @@ static const uint8_t *part(const uint8_t *p, const uint8_t *end, uint8_t **to) {
     return p + length;
 }
 
-/* Returns the end of the frame, 0 where the record is not well made. */
+/* Returns the end of the frame, 0 if the record is malformed. */
 static uint8_t *frame(const Record *record, uint8_t *to, int with_time) {
     const uint8_t *p = record->rest, *end = p + record->rest_size;
     const uint64_t time = with_time ? __builtin_bswap64((uint64_t)record->time) : 0;
@@ -60,13 +60,13 @@ static uint8_t *frame(const Record *record, uint8_t *to, int with_time) {
     if (!(p = varint(p, end, 5, &headers)) || headers < 0 || headers > end - p) return 0;
     to = write32(to, (uint32_t)headers);
     for (; headers; headers--) {
-        if (p == end || *p & 1) return 0; /* a name is never null: its length is not negative */
+        if (p == end || *p & 1) return 0; /* a header name is never null, so its length is not negative */
         if (!(p = part(p, end, &to)) || !(p = part(p, end, &to))) return 0;
     }
     return p == end ? to : 0;
 }
 
-/* 1: an abort marker, 0: another control record, -1: not well made. */
+/* 1: an abort marker, 0: another control record, -1: malformed. */
 static int aborts(const uint8_t *b, int64_t size) {
     Records records = records_of(b, size);
     Record record;
@@ -77,7 +77,7 @@ static int aborts(const uint8_t *b, int64_t size) {
     return !get16(p + 2);
 }
 
-/* Whether the records of a batch never happened: 1 or 0, -1 where that cannot be told. */
+/* 1: the records of a batch do not count (aborted or markers), 0: they do, -1: unknown. */
 static int never_happened(Framing *f, const uint8_t *b, int64_t size, int64_t last) {
     const int attributes = get16(b + ATTRIBUTES_AT);
     const int64_t producer = (int64_t)get64(b + PRODUCER_AT);
@@ -88,7 +88,7 @@ static int never_happened(Framing *f, const uint8_t *b, int64_t size, int64_t la
     }
     for (i = 0; i < f->n_open && f->open[i] != producer; i++) {}
     if (attributes & CONTROL) {
-        /* A marker that compaction has emptied tells nothing any more. */
+        /* A marker emptied by compaction has no kind. */
         const int kind = get32(b + COUNT_AT) ? aborts(b, size) : 0;
         if (kind < 0) return -1;
         if (kind && i < f->n_open) f->open[i] = f->open[--f->n_open];
@@ -97,7 +97,7 @@ static int never_happened(Framing *f, const uint8_t *b, int64_t size, int64_t la
     return i < f->n_open && attributes & TRANSACTIONAL;
 }
 
-/* Frames the wanted records of a batch; 0 where it is not well made. */
+/* Frames the wanted records of a batch; 0 if it is malformed. */
 static int frame_batch(Framing *f, const uint8_t *b, int64_t size, uint8_t **to) {
     Records records = records_of(b, size);
     Record record;
@@ -111,8 +111,8 @@ static int frame_batch(Framing *f, const uint8_t *b, int64_t size, uint8_t **to)
     return !more;
 }
 
-/* Frames batches until `least` bytes of frames are there, a compressed batch is met (it is `at`, and
- * to be given opened), the range or the input ends. STRANGE: nothing of it is to be used. */
+/* Frames batches until there are `least` bytes of frames, a compressed batch is met (it is `at`, to
+ * be passed decompressed), or the range or the input ends. STRANGE: discard all of it. */
 int64_t srm_frames(Framing *f) {
     uint8_t *to = f->room;
     f->n = 0;
@@ -140,7 +140,7 @@ int64_t srm_frames(Framing *f) {
     return WALKED;
 }
 
-/* The offset behind the last whole batch, from which the next answer is to be fetched; -1 without one. */
+/* The offset after the last whole batch, where the next fetch starts; -1 without one. */
 int64_t srm_behind(const uint8_t *in, int64_t size) {
     int64_t behind = -1;
     while (size >= HEADER) {
@@ -153,29 +153,29 @@ int64_t srm_behind(const uint8_t *in, int64_t size) {
     return behind;
 }
 
-/* Framed records of one side that were not compared yet: those from `at` up to `n`. */
+/* Framed records of one side; those from `at` up to `n` are not compared yet. */
 typedef struct {
     const uint8_t *frames;
     const int64_t *offsets, *ends;
     int64_t at, n;
-    int64_t run;  /* the first run that ends behind the next record */
-    int32_t done; /* nothing comes behind these */
+    int64_t run;  /* the first run that ends after the next record */
+    int32_t done; /* nothing follows these */
 } Side;
 
 typedef struct {
     Side source, target;
     const int64_t *sources, *targets, *counts; /* the runs */
     int64_t n_runs;
-    int64_t first;     /* the first of the pairs found, among the source's records */
-    int64_t one_sided; /* records that only one side has, in all */
-    int32_t compacted; /* which is no difference */
+    int64_t first;     /* index of the first pair found, in the source's records */
+    int64_t one_sided; /* total of records that only one side has */
+    int32_t compacted; /* one-sided records are then no difference */
 } Pairs;
 
 enum { AGAIN = 0, ENDED = 1, UNEQUAL = 2 };
 
 static const int64_t NOWHERE = -1;
 
-/* Where a record of one side stands on the other. */
+/* Offset of a record of one side on the other. */
 static int64_t place(Side *side, const int64_t *starts, const int64_t *others, const Pairs *pairs) {
     const int64_t offset = side->offsets[side->at];
     while (side->run < pairs->n_runs && starts[side->run] + pairs->counts[side->run] <= offset)
@@ -190,9 +190,9 @@ static int equal(const Side *a, const Side *b) {
     return size == b->ends[b->at] - others && !memcmp(a->frames + mine, b->frames + others, (size_t)size);
 }
 
-/* Finds records that are equal and stand where the runs say. AGAIN: `first` up to source.at are such
- * pairs; more are there, or to come. ENDED: those were the last ones. UNEQUAL: the next record of one
- * side is not what the other one has there. */
+/* Finds equal records at the offsets given by the runs. AGAIN: `first` up to source.at are such
+ * pairs, and more may follow. ENDED: those were the last ones. UNEQUAL: the next record of one side
+ * differs from the other side's record there. */
 int64_t srm_pairs(Pairs *pairs) {
     Side *source = &pairs->source, *target = &pairs->target;
     pairs->first = source->at;
@@ -202,7 +202,7 @@ int64_t srm_pairs(Pairs *pairs) {
         if (!ours && !theirs) return ENDED;
         const int64_t copy = ours ? place(source, pairs->sources, pairs->targets, pairs) : NOWHERE;
         const int64_t original = theirs ? place(target, pairs->targets, pairs->sources, pairs) : NOWHERE;
-        if (theirs && original == NOWHERE) return UNEQUAL; /* something else wrote it */
+        if (theirs && original == NOWHERE) return UNEQUAL; /* not written by srm */
         if (ours && theirs && copy == target->offsets[target->at]) {
             if (!equal(source, target)) return UNEQUAL;
             source->at++;
@@ -211,7 +211,7 @@ int64_t srm_pairs(Pairs *pairs) {
         }
         const int only_ours = ours && (copy == NOWHERE || !theirs || copy < target->offsets[target->at]);
         if (!pairs->compacted || (only_ours && copy == NOWHERE)) return UNEQUAL;
-        if (pairs->first < source->at) return AGAIN; /* pairs come in one piece */
+        if (pairs->first < source->at) return AGAIN; /* pairs are returned as one range */
         pairs->one_sided++;
         if (only_ours) pairs->first = ++source->at;
         else target->at++;

@@ -175,7 +175,7 @@ class Framing:
     def _frames(self) -> int:
         outcome = int(self._library.frames(ctypes.byref(self._job)))
         if outcome == _STRANGE:
-            raise IntegrityError(f"the batch after offset {self._job.next} is malformed")
+            raise IntegrityError(f"the batch at or after offset {self._job.next} is malformed")
         return outcome
 
     def _open(self) -> None:
@@ -190,7 +190,7 @@ class Framing:
         job.size, job.at, job.opened = len(opened), 0, 1
         self._frames()
         if job.at != len(opened):
-            raise IntegrityError(f"the batch after offset {job.next} is malformed")
+            raise IntegrityError(f"the batch at or after offset {job.next} is malformed")
         setattr(job, "in", outer[0])
         job.size, job.at, job.opened = outer[1], at + len(batch), 0
 

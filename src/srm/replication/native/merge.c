@@ -1,19 +1,19 @@
 /* Merging batches, closing their holes, and making them ours.
  *
- * Behind this stands plain Python (batches/to_send.py), which does the same record by record, and
- * gets whatever is strange.
+ * The fallback in Python (batches/to_send.py) does the same record by record, and gets all
+ * malformed batches.
  */
 #include "batch.h"
 #include "crc32c.h"
 
-/* What becomes of a stretch of the input. DROPPED: nothing is sent. PASSED: it is sent as it is.
- * MADE: what was made of it, in the room, is. PLAIN: for the plain path. DISORDER: its offset, in
- * `next`, is before the end of the batch before it, and nothing that follows is to be believed. */
+/* Treatment of a stretch of the input. DROPPED: nothing is sent. PASSED: it is sent unchanged.
+ * MADE: the batch made of it, in the room, is sent. PLAIN: for the plain path. DISORDER: its offset,
+ * in `next`, is before the end of the previous batch; nothing after it is trusted. */
 enum { DROPPED = 0, PASSED = 1, MADE = 2, PLAIN = 3, DISORDER = 4 };
 
 typedef struct {
     int64_t at, size; /* bytes of the input, MADE: of the room */
-    int64_t next;     /* source offset behind it */
+    int64_t next;     /* source offset after it */
     int64_t max_time;
     int32_t kind, count, epoch, stretches;
 } Outgoing;
@@ -21,9 +21,9 @@ typedef struct {
 typedef struct {
     const uint8_t *in;
     int64_t size;
-    int64_t wanted;  /* first source offset that is still to be copied */
-    int64_t limit;   /* bytes up to which batches are merged, 0: none are */
-    int64_t largest; /* batches of more bytes are not merged */
+    int64_t wanted;  /* first source offset still to copy */
+    int64_t limit;   /* bytes up to which batches are merged, 0: no merging */
+    int64_t largest; /* larger batches, in bytes, are not merged */
     uint8_t *room;
     int64_t room_size;
     Outgoing *outs;
@@ -31,14 +31,14 @@ typedef struct {
     Stretch *stretches;
     int64_t most_stretches;
     int64_t n_outs, n_stretches;
-    int32_t unchecked; /* checksums are known to be right */
-    int32_t more;      /* set where it ended as outputs or room were full */
+    int32_t unchecked; /* checksums are known to be correct */
+    int32_t more;      /* set if it ended because outputs or room were full */
 } Job;
 
-/* The batch that is being made, in the room from `begin` to `at`, of the last batches; `records` is
- * the checksum's register behind its records. `behind`: the offset behind the batch before, whatever
- * became of it. `alone`: there is one, at `in_at`, that goes as it
- * is unless another one follows, and nobody has looked into it yet. */
+/* The batch being made of the last batches, in the room from `begin` to `at`; `records` is the
+ * checksum's register after its records. `behind`: the offset after the previous batch, sent or not.
+ * `alone`: the one batch at `in_at` is sent unchanged unless another one follows. It is not parsed
+ * yet. */
 typedef struct {
     int64_t begin, at, base_time, max_time, next, behind, in_at, in_size, first_stretch;
     int32_t batches, count, epoch, append_time, whole, alone;
@@ -79,7 +79,7 @@ static void seal(uint8_t *b, int64_t size) {
     put32(b + CRC_AT, crc32c(b + ATTRIBUTES_AT, size - ATTRIBUTES_AT));
 }
 
-/* The same where the register behind the records is known, begun with nothing. */
+/* The same if the register after the records is known, with the initial value 0. */
 static void seal_header(uint8_t *b, int64_t size, uint32_t records) {
     const uint32_t header = crc_bytes(~0u, b + ATTRIBUTES_AT, HEADER - ATTRIBUTES_AT);
     put32(b + LENGTH_AT, (uint32_t)(size - PREFIX));
@@ -96,7 +96,7 @@ static Outgoing *emit(Job *job, int32_t kind, int64_t at, int64_t size, int64_t 
     return out;
 }
 
-/* A dense batch goes as it is. */
+/* A dense batch is sent unchanged. */
 static void pass(Job *job, int64_t at, int64_t size, int64_t next, int32_t epoch) {
     const uint8_t *b = job->in + at;
     Outgoing *out = emit(job, PASSED, at, size, next, epoch);
@@ -114,7 +114,7 @@ static void finish(Job *job, Making *m) {
     const int32_t stretches = (int32_t)(job->n_stretches - m->first_stretch);
     Outgoing *out = &job->outs[job->n_outs++];
     *out = (Outgoing){m->begin, size, m->next, m->max_time, MADE, m->count, m->epoch, stretches};
-    if (m->batches == 1 && m->whole) { /* it can go as it came */
+    if (m->batches == 1 && m->whole) { /* it can be sent unchanged */
         out->kind = PASSED;
         out->at = m->in_at;
         out->size = m->in_size;
@@ -135,9 +135,9 @@ static void finish(Job *job, Making *m) {
     m->begin = m->at;
 }
 
-/* 1: the wanted records of a batch are in the one that is being made; 0: there is no room for
- * them; -1: it is not well made. What was being made is as it was then, but for `count` of its
- * last stretch. */
+/* 1: the wanted records of a batch were added to the one being made; 0: there is no room for
+ * them; -1: it is malformed. After 0 and -1 the batch being made is unchanged, except `count` of
+ * its last stretch. */
 static int append_records(Job *job, Making *m, const uint8_t *b, int64_t size) {
     const int64_t left = job->room_size - m->begin;
     const int64_t bound = m->begin + (m->batches && job->limit < left ? job->limit : left);
@@ -195,7 +195,7 @@ static void wait_alone(Making *m, int64_t at, int64_t size, int64_t next, int32_
     m->epoch = epoch;
 }
 
-/* Another batch follows the one that is alone, so that one is looked into. */
+/* Another batch follows the single one, so that one is parsed. */
 static void take_alone(Job *job, Making *m) {
     const uint8_t *b = job->in + m->in_at;
     m->alone = 0;
@@ -211,7 +211,7 @@ static void take_alone(Job *job, Making *m) {
     }
 }
 
-/* Nothing of a batch is sent: what is being made, or what was dropped last, reaches past it. */
+/* Nothing of a batch is sent; the batch being made, or the last dropped stretch, includes it. */
 static void drop(Job *job, Making *m, int64_t at, int64_t size, int64_t next, int32_t epoch) {
     Outgoing *last = job->n_outs ? &job->outs[job->n_outs - 1] : 0;
     if (m->batches || m->alone) {
@@ -225,7 +225,7 @@ static void drop(Job *job, Making *m, int64_t at, int64_t size, int64_t next, in
     }
 }
 
-/* Takes one complete batch; 0: another room is needed. */
+/* Adds one complete batch; 0: another room is needed. */
 static int take(Job *job, Making *m, int64_t at, int64_t size) {
     const uint8_t *b = job->in + at;
     const int32_t count = (int32_t)get32(b + COUNT_AT), last = (int32_t)get32(b + DELTA_AT);
@@ -235,7 +235,7 @@ static int take(Job *job, Making *m, int64_t at, int64_t size) {
     const int nothing = attributes & CONTROL || !count || next <= job->wanted;
     if (count < 0 || last < 0 || base < 0 || next < 0 || (nothing && !is_valid(job, b, size))) {
         finish(job, m);
-        emit(job, PLAIN, at, size, next, epoch); /* so that it complains */
+        emit(job, PLAIN, at, size, next, epoch); /* the plain path raises the error */
         return 1;
     }
     if (nothing) {
@@ -253,7 +253,7 @@ static int take(Job *job, Making *m, int64_t at, int64_t size) {
             return 1;
         }
         if (!is_valid(job, b, size)) {
-            whole = 0; /* so that the plain path complains of it */
+            whole = 0; /* the plain path raises the error */
         } else {
             int done = append(job, m, b, size);
             if (!done && m->batches) {
@@ -290,8 +290,8 @@ static int take(Job *job, Making *m, int64_t at, int64_t size) {
     return 1;
 }
 
-/* Decides how each of some batches travels. Returns how far it came: to the end, to an incomplete
- * batch, or to where the outputs or the room were full. Called again there, it goes on. */
+/* Decides the treatment of each of some batches. Returns the byte where it stopped: the end, an
+ * incomplete batch, or where the outputs or the room were full. A call from there continues. */
 int64_t srm_merge(Job *job) {
     Making m = {0};
     int64_t at = 0;
@@ -321,7 +321,7 @@ int64_t srm_merge(Job *job) {
             at += size;
             continue;
         }
-        /* Of an older format, or to be complained of with all that follows. */
+        /* Of an older format, or an error together with all that follows. */
         finish(job, &m);
         const int64_t plain = b[MAGIC_AT] < 2 && size > MAGIC_AT ? size : left;
         emit(job, PLAIN, at, plain, 0, -1);
@@ -331,8 +331,8 @@ int64_t srm_merge(Job *job) {
     return at;
 }
 
-/* Makes a batch ours: base offset 0, our producer, no transaction. A CRC is linear, so that a wrong
- * one stays wrong. */
+/* Makes a batch ours: base offset 0, our producer, no transaction. A CRC is linear, so a wrong
+ * one remains wrong. */
 void srm_rewrite(uint8_t *b, int64_t size, int64_t producer, int16_t epoch, int32_t sequence) {
     const uint32_t before = crc_bytes(0, b + ATTRIBUTES_AT, HEADER - ATTRIBUTES_AT);
     put64(b, 0);
@@ -345,12 +345,12 @@ void srm_rewrite(uint8_t *b, int64_t size, int64_t producer, int16_t epoch, int3
     put32(b + CRC_AT, get32(b + CRC_AT) ^ crc_behind_zeros(change, size - HEADER));
 }
 
-/* Writes the length and the checksum of a batch of our own making. */
+/* Writes the length and the checksum of a batch we made. */
 void srm_seal(uint8_t *b, int64_t size) { seal(b, size); }
 
 uint32_t srm_crc32c(const uint8_t *p, int64_t n) { return crc32c(p, n); }
 
-/* Returns the version of this interface, which library.py has to know. */
+/* Returns the version of this interface, which library.py checks. */
 int32_t srm_begin(int use_instruction) {
     crc_begin(use_instruction);
     return 4;
