@@ -161,8 +161,8 @@ def test_clients_work_on_the_target_at_once_when_their_cluster_is_given_up(
     assert application.clusters == {site.p, site.b}
     [refused] = transfer.refused
     assert refused.args[0].txn_requires_abort()
-    assert "not known" in str(refused)
+    assert "is unknown" in str(refused)
     assert transfer.abort_s < SOON_S
     assert values_on(site, site.b)[b"after"] == 1
-    assert all("not known" in str(error) for error in source.failures)
+    assert all("is unknown" in str(error) for error in source.failures)
     assert set(source.acknowledged[until_go:]) <= set(values_on(site, site.b))
