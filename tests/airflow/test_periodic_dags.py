@@ -74,7 +74,7 @@ def test_an_aggregation_starts_no_spark_for_few_raw_metrics_and_tells_the_lag_of
     assert states == {"run": "success", "aggregate": "success", "aggregate_in_spark": "skipped"}
     summary = site.xcom("aggregate", "summary")[str(Flow.parse(site.flow).reverse)]
     assert summary["engine"] == "plain"
-    assert summary["silence"]["reason"] == "no replicator was ever seen"
+    assert summary["silence"]["reason"] == "no replicator has ever run"
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def test_what_is_written_copied_and_committed_is_seen_without_a_reload(
         page = open_page()
         page.goto(f"{address}/ui")
         expect(page.locator("h1")).to_have_text("2 of 2 flows need attention")
-        expect(page.locator(".alerts")).to_contain_text("no replicator was ever seen")
+        expect(page.locator(".alerts")).to_contain_text("no replicator has ever run")
 
         # Other tests have left topics that match as well, and a page shows the first of many.
         page.goto(f"{address}/ui/flows/{flow.source}/{flow.target}?search={site.topic}")

@@ -386,8 +386,8 @@ MUTANTS: Final[Sequence[Mutant]] = (
         killer="tests/unit/replication/driver/test_pausing.py",
     ),
     Mutant(
-        "what was discarded is stepped over at once",
-        "nobody steps over a residue before what was copied in front of it is known",
+        "what was discarded is skipped at once",
+        "groups skip a residue only when what was copied before it is known",
         (("srm.domain.groups.translation:_after_discarded", _over_everything),),
         killer="tests/unit/domain/groups/test_translation.py",
     ),

@@ -106,7 +106,7 @@ class FakeCluster:
         return {name: dict(self._topics[name].configs) for name in topics if name in self._topics}
 
     def create_topics(self, specs: Collection[TopicSpec]) -> None:
-        """Create topics; one that exists is left as it is."""
+        """Create topics; existing topics are not changed."""
         self._reach("creating topics")
         for spec in specs:
             if spec.name in self._topics:

@@ -190,8 +190,8 @@ def _silence(silence: Silence) -> str:
         else f"{amount(silence.lag_records, 'record')} behind"
     )
     heard = silence.source_heard_ms
-    since = f"; the source was last heard of {_age(silence.time_ms - heard)} ago" if heard else ""
-    return f"  no replicator runs ({silence.reason or 'no slot is alive'}): {lag}{since}"
+    since = f"; the source last answered {_age(silence.time_ms - heard)} ago" if heard else ""
+    return f"  no replicator runs ({silence.reason or 'no live slot'}): {lag}{since}"
 
 
 def _render_windows(console: Console, windows: list[WindowMetric], flows: tuple[Flow, ...]) -> None:

@@ -141,8 +141,8 @@ def _render_standing(console: Console, standing: Standing) -> None:
 def _replicator(flow: FlowStatus) -> str:
     driver = flow.driver
     if driver is None:
-        return "[yellow]no replicator was ever seen[/yellow]"
-    age = f"{'ended' if driver.ended else 'heard from'} {ago(driver.age_ms)}"
+        return "[yellow]no replicator has ever run[/yellow]"
+    age = f"{'ended' if driver.ended else 'last heartbeat'} {ago(driver.age_ms)}"
     if driver.alive and driver.request is not None:
         age += f", {driver.request.action} requested by {driver.request.by}"
     where = f"replicator {driver.application_id or driver.driver} on {driver.host}"

@@ -58,7 +58,7 @@ KeepOption = Annotated[
 ]
 DiscardOption = Annotated[
     list[str] | None,
-    _choice_option("discard", "Leave it on the source; groups that go back step over it"),
+    _choice_option("discard", "Leave it on the source; groups that go back skip it"),
 ]
 DefaultOption = Annotated[
     str | None,

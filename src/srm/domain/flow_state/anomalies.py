@@ -225,7 +225,7 @@ def with_notes(
     status = status or PartitionStatus(newest.topic, newest.partition, "copying")
     begins = begin_of_copy(notes)
     former = (
-        f"the topic was created again: its copy begins at target offset {begins}, earlier "
+        f"the topic was recreated: its copy begins at target offset {begins}, earlier "
         "records belong to the former topic"
         if begins is not None
         else ""

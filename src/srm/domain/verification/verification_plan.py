@@ -113,7 +113,7 @@ def plan_partition(
     former_end = 0 if begins is None else begins if first is None else min(begins, first[1])
     if target_start < former_end:
         left_out = (
-            f"the topic was created again: target offsets "
+            f"the topic was recreated: target offsets "
             f"{both_ends(target_start, former_end)} belong to the former one and are left out"
         )
         target_start, target_end = former_end, max(former_end, target_end)

@@ -37,7 +37,7 @@ class TopicSyncPlan:
         grow: new partition counts.
         configs: settings to change, None deletes an override.
         surplus: remote topics with more partitions than their source: (source's, target's) count.
-            They are left as they are, since Kafka cannot shrink a topic.
+            They are not changed, since Kafka cannot shrink a topic.
         selected: number of source topics that the flow selects.
         skipped: why the sync was skipped, else empty.
     """
@@ -175,7 +175,7 @@ def append(
     config, target = context.config, context.target
     source_topics, target_topics = context.source.topics(), target.topics()
     if unknown := set(topics) - set(selected_topics(source_topics, config)):
-        raise NotFoundError(f"the flow copies no topic {', '.join(sorted(unknown))}")
+        raise NotFoundError(f"the flow does not copy {', '.join(sorted(unknown))}")
     state = StateTopic(target, config.flow.source)
     reported = positions_by_copy(decode_state(state.read()).reports)
     unreported = {}

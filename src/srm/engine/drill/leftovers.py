@@ -45,7 +45,7 @@ def _list_drills(target: Cluster) -> list[tuple[Drill, int]]:
             try:
                 found.append((Drill.decode(row.value), row.timestamp_ms))
             except IntegrityError as error:
-                log.error("%s: %s; it is skipped", key, error)  # noqa: TRY400 -- one line
+                log.error("%s: %s; the record is skipped", key, error)  # noqa: TRY400 -- one line
     return sorted(found, key=lambda item: (item[0].time_ms, item[0].drill_id))
 
 

@@ -115,11 +115,11 @@ def down_reasons(
     if any(slot.alive for slot in slots) and not (driver and driver.ended):
         return
     if driver is None:
-        yield Reason("no replicator was ever seen", f"srm replicate --flow '{flow}'")
+        yield Reason("no replicator has ever run", f"srm replicate --flow '{flow}'")
     elif not driver.alive:
         yield _end_reason(flow, driver)
     elif slots:
-        yield Reason("the replicator has no slot that is alive", "see the log of srm_replication")
+        yield Reason("the replicator has no live slot", "see the log of srm_replication")
 
 
 def _end_reason(flow: Flow, driver: DriverStatus) -> Reason:
@@ -129,7 +129,7 @@ def _end_reason(flow: Flow, driver: DriverStatus) -> Reason:
             f"{driver.stopped_by} has stopped the replicator, {when}",
             f"srm replicator restart --flow '{driver.stopped_flow}'",
         )
-    word = "ended" if driver.ended else "was last heard of"
+    word = "ended" if driver.ended else "sent its last heartbeat"
     return Reason(
         f"the replicator on {driver.host} {word} {when}", f"srm replicate --flow '{flow}'"
     )

@@ -177,8 +177,8 @@ def _whole_map(table: MapTable, entry: PartitionPosition | None) -> OffsetMap:
         raise IntegrityError(table.reasons[0])
     if found.missing is not None:
         raise IntegrityError(
-            f"the block from target offset {found.missing.target_start} on is missing; restart "
-            "the replicator, which finds it in the logs when it claims the partition"
+            f"the block from target offset {found.missing.target_start} on is missing; the next "
+            "claim finds it again in the logs: restart the replicator"
         )
     position = entry.position if entry else None
     blocks = blocks_of(table, found.tree)

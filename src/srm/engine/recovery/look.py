@@ -184,7 +184,7 @@ def _shapes(
     names = {*selected_topics(now, config), *missing}
     unknown = set(only) - names
     if unknown:
-        raise NotFoundError(f"flow {config.flow} copies no topic {', '.join(sorted(unknown))}")
+        raise NotFoundError(f"flow {config.flow} does not copy {', '.join(sorted(unknown))}")
     return {
         name: topic_shape(
             name, now[name].topic_id if name in now else None, known.state.copied, copied_ids

@@ -183,7 +183,7 @@ def _former(views: Collection[PartitionView]) -> str:
     begins = [(begin_of_copy(view.notes), view.partition) for view in views]
     told = [f"{begin} of partition {number}" for begin, number in begins if begin is not None]
     again = "; the topic was recreated: its copy begins at target offset"
-    return f"{again} {some(told)}, records before it are of the former topic" if told else ""
+    return f"{again} {some(told)}, earlier records belong to the former topic" if told else ""
 
 
 def _assignment(facts: TopicFacts, copying: Copying, *, runs: bool) -> WhyStep:

@@ -122,7 +122,7 @@ class KafkaCluster:
         return topic_calls.overrides(self._clients, topics)
 
     def create_topics(self, specs: Collection[TopicSpec]) -> None:
-        """Create topics and wait until they are visible; one that exists is left as it is."""
+        """Create topics and wait until they are visible; existing topics are not changed."""
         topic_calls.create(self._clients, specs)
 
     def creation_problem(self, spec: TopicSpec) -> SrmError | None:

@@ -140,7 +140,7 @@ def creation_problem(clients: Clients, spec: TopicSpec) -> SrmError | None:
 
 
 def create(clients: Clients, specs: Collection[TopicSpec]) -> None:
-    """Create topics and wait until they are visible; one that exists is left as it is."""
+    """Create topics and wait until they are visible; existing topics are not changed."""
     if not specs:
         return
     new = [_new(spec) for spec in specs]

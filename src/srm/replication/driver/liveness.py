@@ -59,7 +59,7 @@ class Liveness:
         return tuple(sorted(s for s, seen in self._seen.items() if now - seen <= self._timeout_s))
 
     def due(self, now: float) -> float:
-        """Return when the next slot dies unless it is heard of before; infinity: none lives."""
+        """Return when the next slot dies without another heartbeat; infinity: no live slot."""
         deaths = (seen + self._timeout_s for seen in self._seen.values())
         return min((death for death in deaths if death >= now), default=float("inf"))
 

@@ -218,7 +218,7 @@ class IndexWriter:
             self._later = self._later + entries
 
     def _grow(self) -> None:
-        """Move entries to the chunk; one that is full, or cut by what follows, is left as it is.
+        """Move entries to the chunk; one that is full, or cut by what follows, is not changed.
 
         So a cut is always seen between two entries of the root, or within the newest chunk's end.
         """

@@ -99,7 +99,7 @@ class Board:
         if not known:
             return ""
         age_ms = (self._clock() - known[0].at) * 1000
-        return f"{known[0].announcement.url} was last heard of {ago(age_ms)}"
+        return f"{known[0].announcement.url} last announced itself {ago(age_ms)}"
 
     def _services(self) -> list[Heard]:
         found = [h for h in self._heard.values() if self.alias in h.announcement.targets]

@@ -71,7 +71,11 @@ def headline(flows: Sequence[FlowSummary], late: Collection[str] = ()) -> Headli
     worst = by_trouble(flows)[0]
     needing = [flow for flow in flows if flow.state in TROUBLES]
     if needing:
-        unseen = "cannot be seen" if worst.looked_ms or worst.error else "is not known yet"
+        unseen = (
+            "is unknown: latest look failed"
+            if worst.looked_ms or worst.error
+            else "is not known yet"
+        )
         word = unseen if worst.state == "UNKNOWN" else f"is {worst.state.lower()}"
         return Headline(worst.state, _count_text(needing, flows, word, "need attention"))
     behind_now = [flow for flow in flows if flow.flow in late]

@@ -49,7 +49,7 @@ PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
     for status, text, detail in (
         (400, "The request is invalid", "flow P->P: both ends are P"),
         (401, "Authentication is required", "give a name and a password"),
-        (403, "The user lacks the role", "alice is not an operator here"),
+        (403, "The user lacks the role", "alice lacks the role operator"),
         (404, "Not found", "flow P->X is not watched here; flows: P->B, B->P"),
         (422, "The request cannot be understood", "limit: Input should be less than 1001"),
         (429, "Too many wrong passwords", "wait and try again"),

@@ -77,5 +77,5 @@ def test_a_silent_flow_is_named_with_what_is_known_of_it(lag: int | None, says: 
     metrics._render_summaries(to, [replace(SUMMARY, engine="plain", silence=silence)])
 
     assert f"no replicator runs (the replicator ended): {says}" in shown(to)
-    assert "the source was last heard of 3 min ago" in shown(to)
+    assert "the source last answered 3 min ago" in shown(to)
     assert "without Spark" in shown(to)

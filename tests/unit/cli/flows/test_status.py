@@ -33,7 +33,7 @@ def shown(*flows: FlowStatus) -> list[str]:
 def test_a_flow_that_is_well_has_one_word_for_it() -> None:
     lines = shown(WELL)
 
-    assert lines[0].startswith("P->B: RUNNING, replicator local-1 on host-7, heard from 0 s ago")
+    assert lines[0].startswith("P->B: RUNNING, replicator local-1 on host-7, last heartbeat 0 s")
     assert lines[2].split() == ["Payments", "P.Payments", "1", "100", "0", "caught-up", "RUNNING"]
     assert len(lines) == 3
 
@@ -60,7 +60,7 @@ def test_reasons_come_with_what_to_do_and_no_hint_says_it_again() -> None:
 
     assert lines[0].startswith("P->B: STOPPED")
     assert lines[1] == (
-        "why the replicator on host-7 was last heard of 0 s ago: srm replicate --flow 'P->B'"
+        "why the replicator on host-7 sent its last heartbeat 0 s ago: srm replicate --flow 'P->B'"
     )
     assert [line for line in lines if line.startswith("hint")] == [
         "hint no group is selected: srm-control groups"

@@ -178,7 +178,7 @@ def test_what_others_have_filled_can_be_decided_about_before_a_replicator_has_ru
 
 
 def test_what_the_flow_does_not_copy_is_not_decided_about(sites) -> None:
-    with pytest.raises(NotFoundError, match=r"the flow copies no topic Other"):
+    with pytest.raises(NotFoundError, match=r"the flow does not copy Other"):
         append(sites.flow("P->B"), ["Payments", "Other"], "ann")
 
 

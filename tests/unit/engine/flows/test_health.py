@@ -34,7 +34,7 @@ def test_a_flow_that_copies_everything_runs_and_says_nothing() -> None:
     [
         (replace(WELL, enabled=False), "OFF", "switched off"),
         (replace(WELL, pause=Pause("m", "ada", "moved away", 1)), "PAUSED", "moved away"),
-        (replace(WELL, driver=None, slots=()), "STOPPED", "no replicator was ever seen"),
+        (replace(WELL, driver=None, slots=()), "STOPPED", "no replicator has ever run"),
         (
             replace(
                 WELL,
@@ -42,7 +42,7 @@ def test_a_flow_that_copies_everything_runs_and_says_nothing() -> None:
                 slots=tuple(replace(slot, alive=False) for slot in SLOTS),
             ),
             "STOPPED",
-            "the replicator on host-7 was last heard of 1 min 30 s ago",
+            "the replicator on host-7 sent its last heartbeat 1 min 30 s ago",
         ),
         (replace(WELL, topics=()), "IDLE", "no topic is selected"),
         (

@@ -48,7 +48,7 @@ def test_of_partitions_that_nobody_copies_now_what_was_said_last_is_not_told(
     [partition] = observe(world.forward).partitions["Topic"]
 
     assert (partition.state, partition.reason) == ("waiting", "no replicator copies it now")
-    assert partition.since_ms == 0, "that is when the replicator was last heard of"
+    assert partition.since_ms == 0, "the time of the last heartbeat"
 
 
 def test_a_partition_that_nobody_copies_waits_though_nothing_is_left_to_copy(

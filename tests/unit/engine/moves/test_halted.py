@@ -123,7 +123,7 @@ def test_what_an_open_transaction_holds_back_needs_somebody_who_copies_unless_it
     world.p.produce_in("someone", "Payments", 0, 1)
     accepted = replace(REQUEST, accept_open_transactions=True)
 
-    assert "no replicator was ever seen" in dry_run(world).blocking[0]
+    assert "no replicator has ever run" in dry_run(world).blocking[0]
     assert moves.plan(world.context(), accepted, dry_run=True).blocking == ()
 
 
@@ -169,7 +169,7 @@ def test_slots_that_were_silent_before_a_slow_plan_asked_them_are_seen(
 
     [reason] = dry_run(behind).blocking
 
-    assert reason.endswith("; replicator down: the replicator has no slot that is alive")
+    assert reason.endswith("; replicator down: the replicator has no live slot")
 
 
 def test_the_time_that_a_look_of_the_gate_takes_is_no_silence_of_the_replicator(

@@ -208,7 +208,7 @@ def test_without_a_replicator_the_command_is_the_one_that_starts_it(flow: Runnin
 
     answer = why_topic(flow.context, "Topic")
 
-    assert "the replicator on host-7 was last heard of 1 min ago" in answer.verdict
+    assert "the replicator on host-7 sent its last heartbeat 1 min ago" in answer.verdict
     assert answer.action == "srm replicate --flow 'P->B'"
     told = step(answer, "assigned")
     assert (told.ok, told.answer) == (None, "assigned to slot 0, silent for 60 s")
@@ -336,7 +336,7 @@ def test_of_a_topic_that_was_created_again_it_is_said_where_its_copy_begins(
 
     assert step(answer, "copy").answer == (
         "P.Topic with 1 partition; the topic was recreated: its copy begins at target offset "
-        "7 of partition 0, records before it are of the former topic"
+        "7 of partition 0, earlier records belong to the former topic"
     )
     assert wrong(answer) == []
 

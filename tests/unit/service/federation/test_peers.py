@@ -174,7 +174,7 @@ def test_of_one_that_fell_silent_it_is_known_since_when(
 
     ticks.now += MISSED * BEAT_S + 1
 
-    assert mine.silence() == f"{OTHER.url} was last heard of 21 s ago"
+    assert mine.silence() == f"{OTHER.url} last announced itself 21 s ago"
 
 
 def test_a_board_announces_by_itself_and_takes_it_back(cluster: FakeCluster, mine: Board) -> None:

@@ -206,7 +206,7 @@ class TestBadAnswers:
         assert told["missing"].keys() == {"B"}
         assert len(told["missing"]["B"]) < 400
         assert page.status_code == 200
-        assert "cannot be seen" in page.text
+        assert "latest look failed" in page.text
 
     def test_a_moment_that_no_calendar_has_is_shown(self, site: Site) -> None:
         [row] = site_rows(site)

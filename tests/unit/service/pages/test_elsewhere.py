@@ -29,7 +29,7 @@ def test_the_overview_has_the_flows_of_all_services_and_leads_to_their_pages(sit
     assert "/ui/flows/B/P" in page.links
     assert "/ui/flows/P/B" not in page.links
     assert f"watched by {B}" in page.words
-    assert "cannot be seen" not in page.words
+    assert "latest look failed" not in page.words
 
 
 def test_a_flow_whose_service_does_not_answer_is_unknown_not_well(site: Site) -> None:
@@ -38,7 +38,7 @@ def test_a_flow_whose_service_does_not_answer_is_unknown_not_well(site: Site) ->
     with site.gateway() as gateway:
         read = words(gateway.get("/ui").text)
 
-    assert "P → C cannot be seen" in read
+    assert "P → C is unknown: latest look failed" in read
     assert "http://srm-c:6670: connection refused" in read
     assert f"Unknown lag {NONE}" in read
     assert f"Unknown {NONE} {NONE} {NONE} " in read  # not that it has no topics, groups and lag

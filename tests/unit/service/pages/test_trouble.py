@@ -88,7 +88,7 @@ def test_what_was_seen_before_a_look_failed_is_not_told_as_what_is() -> None:
         ["latest look failed: cluster P: timed out"],
     )
     assert told.forecast is None, "it speaks of now"
-    assert headline([told]) == Headline("UNKNOWN", "B → P cannot be seen")
+    assert headline([told]) == Headline("UNKNOWN", "B → P is unknown: latest look failed")
     assert since_ms(gone) == gone.looked_ms
     assert as_known(summary(well(AT))) == summary(well(AT))
 
@@ -210,7 +210,7 @@ def test_a_flow_whose_target_is_away_is_not_told_to_run() -> None:
     look = replace(well(AT), error="cluster B: timed out")
     found = summary(look)
 
-    assert headline([found, flow("RUNNING")]).text == "B → P cannot be seen"
+    assert headline([found, flow("RUNNING")]).text == "B → P is unknown: latest look failed"
     assert since_ms(look) == look.looked_ms
 
 

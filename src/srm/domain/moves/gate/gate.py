@@ -168,7 +168,7 @@ def decide_after_loss(plan: MovePlan, progress: MoveProgress, now_ms: int) -> Sy
         blocking=() if held else (f"move {plan.move_id} is {progress.step}: hold first",),
         unapplied=() if applied else ("offsets are not applied yet",),
         elapsed_seconds=max(0, now_ms - progress.times_ms.get("held", now_ms)) / 1000,
-        notes=tuple(f"group {g} is left as it is: {why}" for g, why in progress.left_alone.items()),
+        notes=tuple(f"group {g} is not changed: {why}" for g, why in progress.left_alone.items()),
     )
 
 

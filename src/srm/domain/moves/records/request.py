@@ -77,7 +77,7 @@ class MoveRequest:
     mode: Annotated[
         Mode,
         MoveSetting(
-            "Mode. Unplanned shows what is lost, and waits for an approval of that.",
+            "Mode. Unplanned shows the expected loss and waits for its approval.",
             {
                 "planned": "both clusters live, nothing is lost",
                 "unplanned": "the source is abandoned and not read",

@@ -248,7 +248,7 @@ def decode_or_none(value: bytes | None, decode: Callable[[bytes], _T]) -> _T | N
     try:
         return None if value is None else decode(value)
     except IntegrityError as error:
-        log.error("%s; it is skipped", error)  # noqa: TRY400 -- one line
+        log.error("%s; the record is skipped", error)  # noqa: TRY400 -- one line
         return None
 
 
@@ -260,4 +260,4 @@ def _plan(value: bytes) -> MovePlan | None:
 
 
 def _say(cluster: Cluster, error: IntegrityError) -> None:
-    log.error("on cluster %s: %s; it is skipped", cluster.alias, error)
+    log.error("on cluster %s: %s; the record is skipped", cluster.alias, error)

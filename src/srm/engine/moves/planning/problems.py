@@ -200,7 +200,7 @@ def nothing_to_move(facts: MoveFacts) -> Iterator[Finding]:
                 f"{flow.source}"
             )
     elif not facts.topics:
-        text = "the flow replicates no topic: add one with 'srm-control topics --add'"
+        text = "the flow does not copy any topic: add one with 'srm-control topics --add'"
     elif not facts.groups:
         text = f"no group has offsets on {', '.join(facts.topics)}: name the groups to move"
     if text:

@@ -168,7 +168,7 @@ def _acks(history: _History) -> Iterator[tuple[Ack, Stamped]]:
     """Yield all acknowledgements, oldest first for each key; damaged records are skipped."""
 
     def log_damage(error: IntegrityError) -> None:
-        log.error("%s; it is skipped", error)
+        log.error("%s; the record is skipped", error)
 
     for key, rows in history.items():
         for row in rows if is_ack(key) else ():

@@ -253,7 +253,7 @@ def _record(cluster: Cluster, records: Callable[[Mapping[str, Fence]], Sequence[
 
 def _read_fences(cluster: Cluster) -> dict[str, Fence]:
     def say(error: IntegrityError) -> None:
-        log.error("on cluster %s: %s; it is skipped", cluster.alias, error)
+        log.error("on cluster %s: %s; the record is skipped", cluster.alias, error)
 
     return fences_in(cluster.compacted_topic(internal_topics.MOVES).read(), say)
 
