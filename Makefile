@@ -11,12 +11,12 @@ STAMP := .venv/.installed
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-venv: check-java $(STAMP) ## Set up .venv (again only when the pins have changed)
+venv: check-java $(STAMP) ## Set up .venv, again when pinned versions change
 
 demo: venv ## Run the main job end to end into build/demo (DEMO_ARGS=--keep leaves it running)
 	@$(BIN)/srm demo $(DEMO_ARGS)
 
-# Most tests wait for brokers most of the time: three processes share two cores well.
+# Most tests wait for brokers, so three processes share two cores well.
 TEST_JOBS ?= 3
 
 PARALLEL := -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
@@ -25,16 +25,16 @@ test: lint ## Check the style, run the fast tests (TEST_ARGS are pytest's, TEST_
 	@$(BIN)/python -m tests.archives
 	@$(BIN)/python -m tests.again $(PARALLEL) -m "not (slow or search or quarantined)" $(TEST_ARGS)
 
-test-touched: venv ## Run the slow tests that the change since SINCE touches (.ci/landed by default)
+test-touched: venv ## Run the slow tests affected by changes since SINCE (.ci/landed by default)
 	@$(BIN)/python -m tests.archives
 	@$(BIN)/python -m tests.touched $(if $(SINCE),--since $(SINCE)) $(PARALLEL) \
 	    -m "not (search or quarantined)" $(TEST_ARGS)
 
-test-all: lint ## Run all tests and all searches with new seeds, beside two busy loops
+test-all: lint ## Run all tests and all searches with new seeds, next to two busy loops
 	@$(BIN)/python -m tests.archives
 	@$(BIN)/python -m tests.everything $(PARALLEL) $(TEST_ARGS)
 
-deflake: venv ## Run the changed tests with real processes five times beside two busy loops
+deflake: venv ## Run the changed tests with real processes five times next to two busy loops
 	@$(BIN)/python -m tests.archives
 	@$(BIN)/python -m tests.deflake $(if $(SINCE),--since $(SINCE))
 
@@ -50,10 +50,10 @@ spec: venv ## Check the models of moves and returns with TLC (docs/spec)
 simulate: venv ## Play 100 000 seeds of the simulated world (SEEDS=0:3000 fewer; docs/testing.md)
 	@$(BIN)/python -m srm_lab.testing.simulation --seeds $(or $(SEEDS),0:100000) --jobs $$(nproc)
 
-mutants: venv ## Take away each safety mechanism in turn: a simulated world has to notice
+mutants: venv ## Remove each safety mechanism in turn and check that a simulation fails
 	@$(BIN)/python -m tests.mutants
 
-bench: venv ## Measure the replicator beside MirrorMaker 2 into build/bench (BENCH_ARGS=--full: all cases; --fleet, --scale)
+bench: venv ## Measure the replicator and MirrorMaker 2 into build/bench (BENCH_ARGS=--full: all cases; --fleet, --scale)
 	@$(BIN)/python bench/run.py $(BENCH_ARGS)
 
 clients: venv ## Measure how unmodified clients follow an address (root, Debian; CLIENTS_ARGS="--case dns/dead")
@@ -79,7 +79,7 @@ wheels: venv ## Build a wheel for each platform into dist, compiled by Zig (docs
 	        --wheel-dir dist . || exit 1; \
 	done; ls dist
 
-clean: ## Stop the stack in build/stack, remove everything built but .venv
+clean: ## Stop the stack in build/stack, remove all build results except .venv
 	@if [ -x $(BIN)/srm ] && [ -d build/stack ]; then $(BIN)/srm stack down; fi
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache \
 	    .ruff_cache .hypothesis .import_linter_cache
@@ -97,7 +97,7 @@ check-java:
 	    exit 1; \
 	fi
 
-# The first interpreter that is new enough and can make a virtual environment. PYTHON=... chooses.
+# The first recent interpreter that can create a virtual environment. PYTHON=... overrides it.
 $(BIN)/python:
 	@for python in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
 	    if "$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \

@@ -1,12 +1,12 @@
-"""Compiles the native library and fetches what browsers need, when srm is built or installed.
+"""Build hook: compiles the native library and fetches the browser files of the service's pages.
 
-The system's C compiler does it, where there is one that can; else Zig's, which comes from PyPI.
-Where neither can, one line says so and srm works without it, only slower.
+It uses the system's C compiler if that works, else Zig's from PyPI. If neither works, it prints one
+line, and srm runs without the library, only slower.
 
-``SRM_NATIVE`` changes that: ``off`` asks for neither, and ``TARGET=TAG`` for a wheel of another
-platform, made by Zig, as ``aarch64-linux-gnu.2.17=manylinux2014_aarch64``; that fails if it cannot.
+``SRM_NATIVE=off`` builds without the library. ``SRM_NATIVE=TARGET=TAG`` builds a wheel of another
+platform with Zig, or fails: ``aarch64-linux-gnu.2.17=manylinux2014_aarch64``, for example.
 
-What the service's pages load in a browser comes from npm's registry (``NPM_CONFIG_REGISTRY`` names
+The browser files come from npm's registry (``NPM_CONFIG_REGISTRY`` names
 another), pinned by its hash, and ships in the wheel: nothing is fetched when srm runs.
 """
 
@@ -50,23 +50,23 @@ _BROWSER = (
         ("swagger-ui-bundle.js", "swagger-ui.css", "LICENSE"),
     ),
 )
-"""Tarballs of npm packages, the SHA-512 that the registry tells of each, and the files wanted."""
+"""Tarballs of npm packages, the SHA-512 of each in the registry, and the files used."""
 
 
 class NativeLibraryHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Puts ``libsrm.so`` beside its sources, for an editable install, or into the wheel."""
+    """Puts ``libsrm.so`` next to its sources for an editable install, else into the wheel."""
 
     def dependencies(self) -> list[str]:
-        """Ask for Zig where it may be needed."""
+        """Require Zig where it may be needed."""
         return [] if _WISH == "off" or ("=" not in _WISH and _installed()) else ["ziglang"]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Fetch, compile, and make the wheel one for its platform."""
+        """Fetch, compile, and tag the wheel for its platform."""
         self._fetch(version, build_data)
         self._build_native(version, build_data)
 
     def _fetch(self, version: str, build_data: dict[str, Any]) -> None:
-        """Put the browser's files beside the pages; a checkout has them after the first time."""
+        """Put the browser files next to the pages; a checkout keeps them after the first build."""
         made = Path(self.root) / "src" / _VENDOR
         try:
             for tarball, digest, names in _BROWSER:
@@ -91,7 +91,7 @@ class NativeLibraryHook(BuildHookInterface):  # type: ignore[type-arg]
             self.app.display_warning(f"srm: without its native library, so slower: {problem}")
             return
         if version == "editable":
-            # A process that has loaded the old one keeps that.
+            # A process that has loaded the old library keeps it.
             shutil.move(made, folder / _NAME)
         else:
             build_data["force_include"][str(made)] = f"{_FOLDER}/{_NAME}"
@@ -101,7 +101,7 @@ class NativeLibraryHook(BuildHookInterface):  # type: ignore[type-arg]
 
 
 def _unpack(tarball: str, digest: str, names: tuple[str, ...], folder: Path) -> None:
-    """Fetch one tarball, unless its files are there: the folder is named only when it is whole."""
+    """Fetch one tarball unless its files exist; the stamp is written after them."""
     stamp = folder / ".sha512"
     if stamp.is_file() and stamp.read_text() == digest:
         return
@@ -109,7 +109,7 @@ def _unpack(tarball: str, digest: str, names: tuple[str, ...], folder: Path) -> 
     with urllib.request.urlopen(address, timeout=_LIMIT_S) as answer:  # noqa: S310
         content = answer.read()
     if base64.b64encode(hashlib.sha512(content).digest()).decode() != digest:
-        raise ValueError(f"{address} is not what was pinned")
+        raise ValueError(f"{address} does not match its pinned SHA-512")
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(content)) as packed:
         for name in names:
@@ -125,15 +125,15 @@ def _installed() -> str | None:
 
 
 def _compile(folder: Path, made: Path, target: str) -> str:
-    """Compile with what there is; return why that was not possible, or nothing."""
+    """Compile with an available compiler; return why that failed, else nothing."""
     commands = []
     if not target and (compiler := _installed()):
         commands.append([compiler])
     if importlib.util.find_spec("ziglang") is not None:
-        # Zig's own default is the processor that it runs on.
+        # By default Zig compiles for the processor of this machine.
         zig = [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"]
         commands.append([*zig, "-target", target] if target else zig)
-    problem = "there is neither a C compiler (cc, gcc, clang) nor ziglang"
+    problem = "no C compiler (cc, gcc, clang) and no ziglang found"
     for command in commands:
         sources = map(str, sorted(folder.glob("*.c")))
         whole = [*command, *_FLAGS, "-o", str(made), *sources]

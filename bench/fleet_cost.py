@@ -24,8 +24,8 @@ COLUMNS: Final = (
     *("batches", "partitions", "MB/s measured"),
     *(f"{party.replace('_', ' ')}, {engine}" for party in PARTIES for engine in (SRM, TUNED)),
     *(f"batches sent of each, {engine}" for engine in (SRM, TUNED)),
-    "at rest, srm",
-    "at rest, mm2-tuned",
+    "idle, srm",
+    "idle, mm2-tuned",
 )
 
 

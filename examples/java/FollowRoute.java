@@ -9,13 +9,13 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.serialization.*;
 
-/** FollowRoute GROUP TOPIC P=p.properties B=b.properties: a consumer that goes where srm's routing
- *  records say (docs/formats.md), with kafka-clients alone. The first cluster is home. */
+/** FollowRoute GROUP TOPIC P=p.properties B=b.properties: a consumer that follows srm's routing
+ *  records (docs/formats.md) with kafka-clients alone. The first cluster is home. */
 public class FollowRoute {
   record Route(long generation, long phase, long beat, long decided, String cluster, long lease) {
     static final Comparator<Route> RANK = Comparator.comparingLong(Route::generation)
         .thenComparingLong(Route::phase).thenComparingLong(Route::beat).thenComparingLong(Route::decided);
-    Route(String json) { // unknown fields are passed over, absent ones are 0
+    Route(String json) { // unknown fields are ignored, absent ones are 0
       this(number(json, "generation"),
           text(json, "state").equals("hold") ? 0 : text(json, "decided").equals("true") ? 2 : 1,
           number(json, "beat"), number(json, "decided_ms"), text(json, "cluster"), number(json, "lease_ms"));
@@ -35,7 +35,7 @@ public class FollowRoute {
   boolean named;              // whether a route of its own was read
   Route route, lapsed;        // the highest ever read on any cluster; the hold that has lapsed
   String said = "";           // what was last acknowledged
-  long seen, since, told;     // when: the route was read, that was done, it was said
+  long seen, since, told;     // times: route read, state reached, last acknowledgement
 
   FollowRoute(String[] args) throws Exception {
     subject = "group:" + args[0];
@@ -50,7 +50,7 @@ public class FollowRoute {
     }
     home = clusters.keySet().iterator().next();
     route = new Route(0, 1, 0, 0, home, 0); // no record: home, go
-    for (String alias : tails.keySet()) readToEnd(alias, 10_000); // one that is away is read later
+    for (String alias : tails.keySet()) readToEnd(alias, 10_000); // an unavailable one is read later
   }
   static Properties with(Properties settings, String... more) {
     var all = new Properties();
@@ -82,13 +82,13 @@ public class FollowRoute {
       return System.nanoTime() < until;
     } catch (TimeoutException away) { return false; }
   }
-  boolean held() { // a hold that nobody renews is over, once its cluster was read to the end again
+  boolean held() { // a hold that is not renewed has lapsed, once its cluster was read to the end again
     Route hold = route;
     if (hold.phase == 0 && hold.lease > 0 && System.nanoTime() - seen > hold.lease * 1_000_000)
       if (readToEnd(hold.cluster, 5_000) && route == hold) lapsed = hold;
     return route.phase == 0 && route != lapsed;
   }
-  void say(String state) { // at once when it is news, again every 30 s; null takes it back
+  void say(String state) { // changes at once, repeats every 30 s; null withdraws it
     String news = state + route.generation;
     if (!news.equals(said)) since = System.nanoTime();
     else if (System.nanoTime() - told < 30_000_000_000L) return;
@@ -99,12 +99,12 @@ public class FollowRoute {
         "{'subject':'%s','client':'%s','generation':%d,'state':'%s','cluster':'%s','time_ms':%d,"
             + "'kind':'consumer','ages_ms':{'%s':%d}}", subject, client, route.generation, state,
         route.cluster, System.currentTimeMillis() - done, state, done).replace('\'', '"');
-    for (String alias : clusters.keySet()) // all of them: one may be lost
+    for (String alias : clusters.keySet()) // on all clusters: one may be lost
       tellers.computeIfAbsent(alias, name -> new KafkaProducer<>(with(clusters.get(name), "max.block.ms", "2000"),
           new StringSerializer(), new StringSerializer()))
           .send(new ProducerRecord<>(ROUTING.topic(), 0, "ack:" + subject + ":" + client, value));
   }
-  @SuppressWarnings("deprecation") // close(Duration) is what clients before 4.1 have
+  @SuppressWarnings("deprecation") // clients before 4.1 only have close(Duration)
   void run(String group, String topic, CountDownLatch stop) {
     KafkaConsumer<String, String> consumer = null;
     for (String on = ""; stop.getCount() > 0; ) {

@@ -1,5 +1,5 @@
-// Links into Airflow. Inside Airflow the page is framed and may not leave its frame: Airflow's own
-// window has to go there, so the link is one of its document.
+// Links into Airflow. Inside Airflow the page is framed and cannot leave its frame, so the link is
+// opened in the document of Airflow's window.
 export function isInAirflow() {
   return window.srmTheme.framed;
 }

@@ -1,11 +1,11 @@
 // Charts by uPlot: average or sum as a line, between minimum and maximum a band, gaps where nothing was
-// measured. Each takes its windows from the REST API, asks again with its ETag, and is a table too.
+// measured. Each reads its windows from the REST API, by ETag, and also has a table.
 import { rate, count, millis } from "./units.js";
 import { now } from "./times.js";
 
 const every = 10000;
 const formats = { rate, count, millis };
-// Steps of an axis of durations, in milliseconds: of minutes and hours no thirds.
+// Steps of an axis of durations, in milliseconds; no thirds of minutes and hours.
 const steps = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 30000];
 steps.push(...[1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1440, 2880, 7200, 14400].map((minutes) => minutes * 60000));
 const drawn = new Map();
@@ -22,7 +22,7 @@ async function start() {
   const place = document.querySelector("[data-charts]");
   if (!place) return void document.addEventListener("srm:shown", start, { once: true });
   await load();
-  if (!window.uPlot) return; // without it the small pictures of the page stay
+  if (!window.uPlot) return; // the small charts of the page stay
   await drawAll();
   document.addEventListener("srm:shown", drawAll);
   document.addEventListener("srm:theme", () => again());
@@ -81,12 +81,12 @@ async function update(figure, one) {
       one.windows = (await answer.json()).windows;
     }
   } catch {
-    // The page itself tells that nobody answers.
+    // The page itself shows that the service does not answer.
   }
   if (one.windows && figure.isConnected) draw(figure, one);
 }
 
-// Windows to columns: one that nothing was measured in, or that is missing, is a gap.
+// Windows to columns; a window that is empty or missing is a gap.
 function columns(windows, from, whole) {
   const found = [[], [], [], []];
   let end = null;
@@ -164,7 +164,7 @@ function optionsOf(plot, format, incrs, stat, whole, from, end) {
   };
 }
 
-// A value between two gaps would be no line: it is a dot.
+// A value between two gaps is drawn as a dot, since it has no line.
 function lonely(plot, at) {
   const values = plot.data[at];
   return values.some((value, n) => value !== null && values[n - 1] == null && values[n + 1] == null);

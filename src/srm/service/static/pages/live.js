@@ -1,5 +1,5 @@
-// Keeps the page fresh: asks for it again every few seconds and puts what changed in its place.
-// It rests while nobody sees it, and says so loudly when the service does not answer.
+// Keeps the page fresh: requests it every few seconds and replaces changed parts.
+// Pauses while the page is hidden, and shows a banner when the service does not answer.
 import { morph } from "./morph.js";
 import { duration, setServerTime, showTimes } from "./times.js";
 
@@ -67,7 +67,7 @@ async function look() {
       if (answer.url.includes("/ui")) return location.replace(answer.url);
       return signedOut(401);
     }
-    if (answer.status !== 304 && !page) throw new Error(`something else answered, ${answer.status}`);
+    if (answer.status !== 304 && !page) throw new Error(`unexpected answer, status ${answer.status}`);
     if (answer.status !== 304) show(await answer.text());
     etag = answer.status === 304 ? etag : answer.headers.get("ETag") || "";
     seen = Date.now();
@@ -88,7 +88,7 @@ async function look() {
 function show(html) {
   const fresh = new DOMParser().parseFromString(html, "text/html");
   const next = fresh.getElementById("main");
-  if (!next) throw new Error("it answered something else");
+  if (!next) throw new Error("unexpected answer");
   setServerTime(Number(next.dataset.now));
   document.title = fresh.title;
   showTimes(next);
@@ -115,7 +115,7 @@ function tell() {
   lost.hidden = next !== "lost";
   if (next === "lost") {
     lost.textContent = seen
-      ? `The SRM service does not answer (${problem}). What you see is old; this page asks again by itself.`
+      ? `The SRM service does not answer (${problem}). This page shows old data and retries automatically.`
       : `Nothing is shown: ${problem}.`;
     said.textContent = lost.textContent;
   } else if (state === "lost") {

@@ -1,5 +1,5 @@
-// Makes one element like another and leaves alone what is equal, so that focus, selection, scroll
-// positions and opened parts stay where they are.
+// Makes one element equal to another and keeps equal parts, so that focus, selection, scroll
+// positions and opened parts stay.
 
 export function morph(here, there) {
   if (here.nodeType !== there.nodeType || here.nodeName !== there.nodeName) {
@@ -11,7 +11,7 @@ export function morph(here, there) {
     return;
   }
   if (here.nodeType !== Node.ELEMENT_NODE) return;
-  // "data-keep": a script has filled it in. Times go on by themselves.
+  // "data-keep": a script has filled it in. Times update themselves.
   if (here.hasAttribute("data-keep") && there.hasAttribute("data-keep")) return;
   if (here.nodeName === "TIME" && here.dataset.ms === there.dataset.ms) return;
   if (here.isEqualNode(there)) return;

@@ -1,5 +1,5 @@
-// The form of a move: shows what the run will be asked, and starts it through Airflow's API as
-// whoever is signed in there. Airflow decides whether they may.
+// The form of a move: shows the conf of the run, and starts it through Airflow's API as the
+// signed-in user. Airflow checks the permission.
 import { isInAirflow, openInAirflow } from "./airflow.js";
 
 const form = document.getElementById("new-move");
@@ -15,7 +15,7 @@ function read({ name, kind, default: usual }, data) {
   return data.get(name);
 }
 
-// What is nothing, or a number as it is by default, is left out.
+// Empty values and default numbers are left out.
 function conf() {
   const data = new FormData(form);
   const found = {};
@@ -56,7 +56,7 @@ async function start(event) {
   if (!isInAirflow()) return;
   const button = form.querySelector("button[type=submit]");
   button.disabled = true;
-  said.textContent = "Asking Airflow ...";
+  said.textContent = "Starting the run in Airflow ...";
   try {
     const dag = form.dataset.dag;
     const base = new URL("api/v2/", window.parent.document.baseURI);

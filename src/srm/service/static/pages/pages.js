@@ -1,4 +1,4 @@
-// What every page does: keeps itself fresh, times relative, copies commands, asks why, draws.
+// Common to all pages: refresh, relative times, copying of commands, answers to why, charts.
 import { startCharts } from "./charts.js";
 import { startLive, go } from "./live.js";
 import { keepTimes } from "./times.js";
@@ -22,7 +22,7 @@ function startTheme() {
     try {
       localStorage.setItem("srm-theme", next);
     } catch {
-      // Only this page is to look so, then.
+      // The choice then applies to this page only.
     }
     window.srmTheme.show(next);
     label();
@@ -47,7 +47,7 @@ async function copy(text) {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    // Without TLS browsers have no clipboard but that of the selection.
+    // Without TLS browsers can only copy a selection.
     const area = document.createElement("textarea");
     area.value = text;
     area.className = "hidden";
@@ -59,7 +59,7 @@ async function copy(text) {
   }
 }
 
-// Links that only change what of the same page is shown, and searches, need no new page.
+// Links to another view of the same page, and searches, load no new page.
 function startSoftLinks() {
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a[data-soft]");

@@ -1,5 +1,5 @@
-// Chooses light or dark before the first paint: as the page around this one (Airflow) has it, else
-// as was chosen here, else as the system wishes.
+// Chooses light or dark before the first paint: as in the surrounding page (Airflow), else as
+// chosen here, else as set in the system.
 (() => {
   const root = document.documentElement;
   root.classList.add("js");
@@ -9,7 +9,7 @@
       const outer = window.parent !== window && window.parent.document.documentElement;
       return outer || null;
     } catch {
-      return null; // another origin frames us: it has nothing to say here
+      return null; // framed by another origin: ignore its theme
     }
   }
 

@@ -1,4 +1,4 @@
-// Relative times that go on by themselves; the moment in UTC stands in their title.
+// Relative times that update themselves; their title has the time in UTC.
 const units = [
   [86400, "d", 3600, "h"],
   [3600, "h", 60, "min"],
@@ -8,14 +8,14 @@ const units = [
 export function duration(seconds) {
   for (const [size, unit, part, lesser] of units) {
     if (seconds < size) continue;
-    // Of ten minutes nobody wants to see the seconds change.
+    // From ten units on, the smaller unit is left out.
     const rest = seconds < 10 * size ? Math.floor((seconds % size) / part) : 0;
     return `${Math.floor(seconds / size)} ${unit}${rest ? ` ${rest} ${lesser}` : ""}`;
   }
   return `${Math.max(0, Math.floor(seconds))} s`;
 }
 
-// Clocks of browsers are wrong at times: what counts is that of the server, and what passed since.
+// Browser clocks may be wrong: use the server's time plus the time passed since.
 let skew = 0;
 
 export function setServerTime(ms) {

@@ -1,4 +1,4 @@
-// The answer to "why": asked of the REST API when somebody looks, as it looks at both clusters.
+// The answer to "why", requested from the REST API on demand, since it reads both clusters.
 const marks = {
   yes: '<circle cx="8" cy="8" r="6.25"/><path d="m5.2 8.2 2 2 3.7-4.3"/>',
   no: '<path d="M5.3 1.6h5.4l3.7 3.7v5.4l-3.7 3.7H5.3l-3.7-3.7V5.3Z"/><path d="m5.7 5.7 4.6 4.6M10.3 5.7l-4.6 4.6"/>',
@@ -29,7 +29,7 @@ async function ask(place) {
     const found = await answer.json();
     if (answer.status === 404) await offerOther(place, found);
     if (!answer.ok) throw new Error(found.detail || `the service answered ${answer.status}`);
-    if (!Array.isArray(found)) throw new Error("it is not understood here");
+    if (!Array.isArray(found)) throw new Error("unexpected answer");
     place.replaceChildren(...found.map(one));
   } catch (error) {
     const told = text("p", "pad soft", `No answer: ${error.message}. The same on a command line:`);
@@ -39,7 +39,7 @@ async function ask(place) {
   }
 }
 
-// A name that nobody knows as a topic may be that of a group, and the other way round.
+// An unknown topic may be the name of a group, and vice versa.
 async function offerOther(place, found) {
   const { whyOther, whyKind, whyPage, whyName } = place.dataset;
   const answer = await fetch(whyOther, { cache: "no-store" });
@@ -51,7 +51,7 @@ async function offerOther(place, found) {
 
 function one(why) {
   const mark = nameOf(why.ok);
-  const sign = mark === "no" ? "warn" : mark; // what is wrong may keep nobody from moving
+  const sign = mark === "no" ? "warn" : mark; // a wrong step need not block a move
   const verdict = element("p", `why-verdict ${sign}`, icon(sign, words[mark]), text("span", "", why.verdict));
   const head = element("div", "why-head", verdict);
   const flow = typeof why.flow === "string" ? why.flow.replace("->", " → ") : `${why.flow.source} → ${why.flow.target}`;
@@ -100,7 +100,7 @@ function icon(name, label = "") {
   return made;
 }
 
-// A command is copied as it stands; anything else are words, see srm.domain.text.reason.is_command.
+// A command gets a copy button; anything else is text, see srm.domain.text.reason.is_command.
 function todo(action) {
   return /^srm(-control|-service)? /.test(action) ? command(action) : text("span", "todo", action);
 }
