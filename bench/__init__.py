@@ -1,1 +1,1 @@
-"""Benchmark of the replicator beside MirrorMaker 2; see docs/benchmarks.md for the method."""
+"""Benchmark of the replicator and MirrorMaker 2; see docs/benchmarks.md for the method."""

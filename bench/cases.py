@@ -1,4 +1,4 @@
-"""The cases: what is copied or watched, how much of it, and in which surroundings."""
+"""Cases of the benchmark: data, amount and conditions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ SOCKET_COPY: Final = "socket-copy"
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What an engine is started with; cases of one session share it.
+    """Conditions of an engine, shared by the cases of a session.
 
     Attributes:
-        name: sessions are told apart by it.
-        far: the cluster behind the slow line, ``source`` or ``target``, if any.
+        name: identifies the session.
+        far: the cluster on the slow line, ``source`` or ``target``, if any.
         provenance: whether records get a header that names their origin.
     """
 
@@ -42,11 +42,11 @@ class Case:
     """One case.
 
     Attributes:
-        records: for MirrorMaker 2; srm gets ``fast_factor`` times as many, or its copy would be
-            over before a clock with ticks of 10 ms could tell.
-        lead_in: records of the kind that are copied before and do not count, as a share of
-            ``records``; of a compacted topic, the share of itself.
-        limit_s: the figures end then at the latest, with what was copied.
+        records: for MirrorMaker 2. srm gets ``fast_factor`` times as many, else its copy would be
+            too short for clock ticks of 10 ms.
+        lead_in: such records copied before and not counted, as a share of ``records``; for a
+            compacted topic, the share of the topic.
+        limit_s: time limit of the figures.
         rate: records per second of a latency case.
     """
 
@@ -65,7 +65,7 @@ class Case:
 
     @property
     def title(self) -> str:
-        """Say it in a few words."""
+        """Describe it in a few words."""
         if self.kind in ("copy", "compacted"):
             many = "1 partition" if self.partitions == 1 else f"{self.partitions} partitions"
             far = self.surroundings.far
@@ -90,13 +90,13 @@ class Case:
         return replace(self, records=int(self.records * fraction))
 
 
-# Batches of 128 KB on the wire, as a producer with batch.size = 131072 makes under load; the
-# Java producer counts compressed bytes.
+# Batches of 128 KB on the wire, as from a loaded producer with batch.size = 131072; the Java
+# producer counts compressed bytes.
 RANDOM_1KB: Final = Payload(1000, batch_records=128)
 RANDOM_100B: Final = Payload(100, batch_records=1100)
 JSON_LZ4: Final = Payload(380, "json", "lz4", 1750)
 JSON_ZSTD: Final = Payload(10_000, "json", "zstd", 90)
-# What a producer with default settings makes: batch.size is 16 384.
+# As from a producer with default settings: batch.size is 16 384.
 SMALL_1KB: Final = Payload(1000, batch_records=16)
 SMALL_LZ4: Final = Payload(380, "json", "lz4", 43)
 SMALL_ZSTD: Final = Payload(380, "json", "zstd", 43)
@@ -133,11 +133,11 @@ CASES: Final = (
     Case("far-source", "copy", _FAR_SOURCE, RANDOM_1KB, 1, 200_000, 4, 0.02, 15),
     Case("far-target-tiny", "copy", _FAR_TINY, TINY, 1, 20_000, 5, 0.02, 15),
 )
-"""In the order in which a full run measures them. ``compacted`` begins its session: its topic is
-there before the engine."""
+"""All cases, in the order of a full run. ``compacted`` starts its session: its topic exists before
+the engine."""
 
 SHORT: Final = ("1kb", "tiny", "latency-1000")
-"""In the order in which a short run measures them: latency last, when all is warm."""
+"""Cases of a short run, in order: latency last, when everything is warm."""
 
 SHORT_FRACTION: Final = 0.25
 _SHORT_LATENCY_S: Final = 5.0
@@ -153,7 +153,7 @@ def short_cases() -> list[Case]:
 
 
 def available(cases: Iterable[Case]) -> list[Case]:
-    """Leave out what this version of srm has no setting for."""
+    """Leave out cases whose settings this version of srm lacks."""
     has_provenance = find_key(PROVENANCE_KEY) is not None
     return [case for case in cases if has_provenance or not case.surroundings.provenance]
 

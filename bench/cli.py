@@ -1,15 +1,15 @@
-"""Copy cost, latency and footprint of srm beside MirrorMaker 2: same brokers, same data, one run.
+"""Copy cost, latency and footprint of srm and MirrorMaker 2: same brokers, same data, one run.
 
     make bench                                   short mode, under 3 minutes
     make bench BENCH_ARGS=--full                 all cases, about 40 minutes
     make bench BENCH_ARGS="--case 1kb --repeat 3"
     make bench BENCH_ARGS=--scale                many topics and partitions, srm alone, 4 minutes
-    make bench BENCH_ARGS=--fleet                what a fleet costs, beside MM2 tuned, 16 minutes
+    make bench BENCH_ARGS=--fleet                cost of a fleet, also of MM2 tuned, 16 minutes
     make bench BENCH_ARGS="--case map"           reading offset maps of any length, 6 minutes
-    make bench BENCH_ARGS=--report               docs/benchmarks.md from what is in build/bench
+    make bench BENCH_ARGS=--report               write docs/benchmarks.md from build/bench
 
-Results go to build/bench/*.json, one object each, and stay until they are measured again; logs of
-the engines are in build/bench/logs.
+Results go to build/bench/*.json, one object each, until measured again; engine logs go to
+build/bench/logs.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         type=float,
         default=1.0,
         metavar="F",
-        help="of the records of each case, to try things out",
+        help="share of the records of each case, for trials",
     )
     parser.add_argument("--report", action="store_true", help="render docs/benchmarks.md only")
     parser.add_argument("--out", type=Path, default=PROJECT / "build" / "bench")
@@ -84,7 +84,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def plan_of(options: argparse.Namespace) -> Plan:
-    """Return what the command line asks for."""
+    """Return the outcomes that the command line selects."""
     if options.cases:
         chosen = [case for case in all_cases.CASES if case.name in options.cases]
     elif options.full:
@@ -110,7 +110,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
-    """End as Ctrl-C does, so that brokers and engines are ended too."""
+    """End as on Ctrl-C, so that brokers and engines end too."""
     raise KeyboardInterrupt
 
 

@@ -34,10 +34,10 @@ _GONE_S: Final = 180.0
 _AT_ONCE: Final = 100
 _ERRORS: Final = 3
 _SETTINGS: Final = {
-    # Busy with a thousand new partitions it must not be taken for dead.
+    # A broker busy with a thousand new partitions must not be fenced.
     "broker.session.timeout.ms": "60000",
     "log.cleaner.backoff.ms": "500",
-    # What is copied is deleted after each case, before the system writes it to its disk.
+    # Copied records are deleted after each case, before they are flushed to disk.
     "log.retention.check.interval.ms": "1000",
     "log.segment.bytes": "67108864",
     "log.segment.delete.delay.ms": "100",
@@ -46,7 +46,7 @@ _SETTINGS: Final = {
 
 
 class Site:
-    """One cluster: a broker with a second listener that is reached through a slow line."""
+    """One cluster: a broker with a second listener on a slow line."""
 
     def __init__(self, home: Path, alias: str) -> None:
         port, controller, far, self._relay_port = (free_port() for _ in range(4))
@@ -54,7 +54,7 @@ class Site:
         settings = {
             **_SETTINGS,
             "listeners": f"{listeners},CONTROLLER://{LOOPBACK}:{controller}",
-            # Who comes in by the second listener is told to come back by the relay.
+            # Clients of the second listener get the address of the relay.
             "advertised.listeners": (
                 f"PLAINTEXT://{LOOPBACK}:{port},FAR://{LOOPBACK}:{self._relay_port}"
             ),
@@ -79,7 +79,7 @@ class Site:
 
     @property
     def far_bootstrap(self) -> str:
-        """Address behind the relay; the relay runs from the first use on."""
+        """Address of the relay, which starts at the first use."""
         if self._relay is None:
             ports = [str(self._relay_port), str(self._far_port)]
             command = [sys.executable, "-m", "bench.relay", str(ONE_WAY_MS), *ports]
@@ -93,7 +93,7 @@ class Site:
         return self.broker.home / "data"
 
     def connect(self) -> BrokerSocket:
-        """Open a connection of the bench's own."""
+        """Open a connection for the bench."""
         return BrokerSocket(self.bootstrap)
 
     def _admin(self) -> AdminClient:
@@ -130,18 +130,18 @@ class Site:
     def forget(self, topic: str, partitions: int) -> None:
         """Delete all records of a topic."""
         ends = [TopicPartition(topic, number, OFFSET_END) for number in range(partitions)]
-        admin = self._admin()  # answers come only as long as it is held
+        admin = self._admin()  # futures are lost with their client
         for future in admin.delete_records(ends).values():
             future.result(_ADMIN_S)
 
     def topics(self) -> set[str]:
-        """Return the names of all topics but the broker's own."""
+        """Return the names of all topics except the broker's internal ones."""
         admin = self._admin()
         names = admin.list_topics(timeout=_ADMIN_S).topics
         return {name for name in names if not name.startswith("__")}
 
     def clean(self, keep: frozenset[str] = frozenset()) -> None:
-        """Delete all topics but the given and the broker's own, and wait for their disk space."""
+        """Delete all topics except the given and internal ones, and wait for their disk space."""
         doomed = sorted(self.topics() - keep)
         admin = self._admin()
         for first in range(0, len(doomed), _AT_ONCE):
@@ -171,7 +171,7 @@ class Pair:
 
 @contextmanager
 def clusters(home: Path) -> Iterator[Pair]:
-    """Run two clusters; nothing is left of them afterwards."""
+    """Run two clusters, and delete them afterwards."""
     pair = Pair(Site(home, "A"), Site(home, "B"))
     try:
         for site in (pair.source, pair.target):
@@ -186,11 +186,11 @@ def clusters(home: Path) -> Iterator[Pair]:
 
 
 class Gate:
-    """Holds back what is appended to a topic until it is opened.
+    """Holds back records appended to a topic until it is opened.
 
-    An open transaction bounds what readers of committed records may see, so an engine that waits
-    at it is connected, assigned and warm, and gets everything at the moment of the commit. It
-    costs one record per partition, which is copied like any other.
+    An open transaction limits readers of committed records. An engine that waits there is
+    connected, assigned and warm, and gets all records with the commit. It costs one record per
+    partition, which is copied like any other.
     """
 
     def __init__(self, site: Site) -> None:
@@ -199,7 +199,7 @@ class Gate:
                 "bootstrap.servers": site.bootstrap,
                 "transactional.id": f"bench-{site.broker.alias}",
                 "transaction.timeout.ms": 800_000,
-                "log_level": _ERRORS,  # that the coordinator is loading is no news
+                "log_level": _ERRORS,  # the coordinator may be loading
             }
         )
         self._producer.init_transactions(_ADMIN_S)

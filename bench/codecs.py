@@ -1,8 +1,8 @@
-"""What merging costs for each codec: ``python -m bench.codecs``.
+"""Cost of merging for each codec: ``python -m bench.codecs``.
 
-A megabyte of batches as a producer with default settings makes them, in one thread, from the
-fetched bytes to the batches to send. A produce request costs about 100 us beside it, in srm alone
-(docs/decisions/0010), so merging pays while a batch costs less than that.
+A megabyte of batches as from a producer with default settings, in one thread, from the fetched
+bytes to the batches to send. In srm a produce request costs about 100 us (docs/decisions/0010), so
+merging pays while a batch costs less.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def measure(merging: Merging, payload: Payload) -> tuple[float, int, int, int, i
 
 
 def _number(data: bytearray, count: int, records: int) -> None:
-    """Give each batch the offsets behind those of the one before, as a broker does."""
+    """Give each batch the offsets after those of the previous one, as a broker does."""
     at = 0
     for number in range(count):
         data[at : at + 8] = (number * records).to_bytes(8, "big")

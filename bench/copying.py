@@ -1,4 +1,4 @@
-"""Cases that copy as fast as the engine can."""
+"""Cases that copy at full speed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def copy(current: Session, case: Case) -> Result:
     records = case.records * (case.fast_factor if current.running.engine.fast else 1)
     before = _lead_in(current, case, topic, int(records * case.lead_in))
     rounds = batch_rounds(case.payload, partitions, records)
-    # The gate's own record in each partition is copied like the others.
+    # The gate's record in each partition is copied like the others.
     end = before + partitions * (1 + rounds * case.payload.batch_records)
     with PeakMemory(current.running.tree) as memory:
         with current.gate.closed(topic, partitions):
@@ -68,7 +68,7 @@ def _lead_in(current: Session, case: Case, topic: str, records: int) -> int:
 
 
 def compacted(current: Session, case: Case) -> Result:
-    """Measure the second part of a compacted topic that was there before the engine."""
+    """Measure the second part of a compacted topic that existed before the engine."""
     end = current.first.records
     begin = int(end * case.lead_in)
     current.wait(COMPACTED, case.partitions, begin, _COMPACTED_S, POLL_S)
@@ -82,7 +82,7 @@ def compacted(current: Session, case: Case) -> Result:
 
 
 def _follow(current: Session, case: Case, topic: str, end: int) -> int:
-    """Wait until everything is copied, or for the case's time; return how much is."""
+    """Wait for all copies, or for the case's time limit; return the number of copies."""
     deadline = time.monotonic() + case.limit_s
     while (copied := current.copied(topic, case.partitions)) < end:
         current.running.check_alive()
@@ -119,9 +119,9 @@ def _result(
 
 
 def make_compacted_topic(site: Site, case: Case) -> WarmUp:
-    """Make a topic with holes in each batch, as compaction leaves it.
+    """Create a topic with holes in each batch, as compaction leaves it.
 
-    Afterwards its settings are usual ones, so that its copies are not compacted meanwhile.
+    Then its settings become the usual ones, so that its copies are not compacted during the case.
     """
     partitions = case.partitions
     site.create(COMPACTED, partitions, _EAGER)
@@ -129,7 +129,7 @@ def make_compacted_topic(site: Site, case: Case) -> WarmUp:
     with site.connect() as source:
         source.fill(COMPACTED, keyed_requests(case.payload, partitions, rounds, COMPACTED_KEPT))
         dirty = source.log_ends({COMPACTED: partitions})
-        time.sleep(1.1)  # a segment older than segment.ms is rolled by the next append
+        time.sleep(1.1)  # the next append rolls a segment older than segment.ms
         source.fill(COMPACTED, keyed_requests(case.payload, partitions, 1, 1.0))
         checkpoint = site.data / "cleaner-offset-checkpoint"
         wait(lambda: _is_clean(checkpoint, dirty), _COMPACTED_S, "compaction of a topic", 0.5)
@@ -139,7 +139,7 @@ def make_compacted_topic(site: Site, case: Case) -> WarmUp:
 
 
 def _is_clean(checkpoint: Path, dirty: dict[tuple[str, int], int]) -> bool:
-    """Tell from the cleaner's file (topic, number, offset) whether it has been everywhere."""
+    """Return whether the cleaner's file (topic, number, offset) covers all partitions."""
     if not checkpoint.exists():
         return False
     lines = [line.split() for line in checkpoint.read_text().splitlines()[2:]]
@@ -148,7 +148,7 @@ def _is_clean(checkpoint: Path, dirty: dict[tuple[str, int], int]) -> bool:
 
 
 def check_headers(site: Site, topic: str) -> None:
-    """Make sure that copies have got a header: an engine without them would have an easy time.
+    """Check that copies have a header; an engine that adds none would be faster.
 
     Raises:
         BenchError: the first record has none.
@@ -173,7 +173,7 @@ def _consumer(site: Site) -> Consumer:
 
 
 def count_records(site: Site, ends: dict[tuple[str, int], int]) -> int:
-    """Return how many records the partitions hold below the given ends."""
+    """Return the number of records that the partitions hold below the given ends."""
     consumer = _consumer(site)
     left = {partition for partition, end in ends.items() if end}
     consumer.assign([TopicPartition(topic, number, 0) for topic, number in left])

@@ -1,4 +1,4 @@
-"""Record batches as producers make them, encoded once and appended as often as a case wants."""
+"""Record batches as from producers, encoded once and appended repeatedly."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _WORDS: Final = ("order", "customer", "delivery", "late", "invoice", "street", "
 
 @dataclass(frozen=True)
 class Payload:
-    """What records of a case look like.
+    """Properties of the records of a case.
 
     Attributes:
         size: bytes of a value; texts are filled up to it.
-        content: ``random`` bytes, or ``json`` that compresses as events do.
+        content: ``random`` bytes, or compressible ``json`` events.
         codec: compression of the batches.
         batch_records: records in a batch.
     """
@@ -38,7 +38,7 @@ class Payload:
 
     @property
     def title(self) -> str:
-        """Say it in a few words."""
+        """Describe it in a few words."""
         size = f"{self.size // 1000} KB" if self.size >= 1000 else f"{self.size} B"
         codec = "" if self.codec == "none" else f" {self.codec}"
         kind = "JSON" if self.content == "json" else self.content
@@ -46,7 +46,7 @@ class Payload:
 
     @property
     def batch_title(self) -> str:
-        """Say how large batches are, before compression."""
+        """Describe the batch size before compression."""
         if self.batch_records == 1:
             return "one record a batch"
         before = "" if self.codec == "none" else f" before {self.codec}"
@@ -71,7 +71,7 @@ def encode(values: list[tuple[bytes | None, bytes]], codec: str) -> bytes:
 
 
 def one_record() -> bytes:
-    """Return a batch of one small record: a partition has to begin with something."""
+    """Return a batch of one small record, the first one of a partition."""
     return encode([(None, b"x")], "none")
 
 
@@ -83,7 +83,7 @@ def value(payload: Payload, random_source: random.Random) -> bytes:
 
 
 def _event(size: int, random_source: random.Random) -> bytes:
-    """Return a payment event; what is missing to the size is filled with words."""
+    """Return a payment event, filled up to the size with words."""
     event = {
         "event_id": f"{random_source.getrandbits(64):016x}",
         "type": "payment",
@@ -103,7 +103,7 @@ def _event(size: int, random_source: random.Random) -> bytes:
 
 @cache
 def templates(payload: Payload) -> tuple[bytes, ...]:
-    """Return a few different batches, the same ones in each run."""
+    """Return a few different batches, the same in each run."""
     random_source = random.Random(f"{payload}")  # noqa: S311 -- repeatable data
     return tuple(
         encode(
@@ -115,7 +115,7 @@ def templates(payload: Payload) -> tuple[bytes, ...]:
 
 
 def records_in(size: int) -> int:
-    """Return how many records :func:`sized` puts into a batch."""
+    """Return the number of records that :func:`sized` puts into a batch."""
     return max(1, round(size / 1000))
 
 
@@ -124,7 +124,7 @@ def sized(size: int) -> tuple[bytes, ...]:
     """Return a few batches of random bytes, about 1 KB a record, of exactly that size on the wire.
 
     Raises:
-        ValueError: no batch is so small.
+        ValueError: the size is too small for a batch.
     """
     random_source = random.Random(size)  # noqa: S311 -- repeatable data
     count = records_in(size)
@@ -143,7 +143,7 @@ def sized(size: int) -> tuple[bytes, ...]:
 
 
 def batch_rounds(payload: Payload, partitions: int, records: int) -> int:
-    """Return how many batches each partition gets for at least that many records in all."""
+    """Return the number of batches per partition for at least that many records in total."""
     return max(1, -(-records // (partitions * payload.batch_records)))
 
 
@@ -157,10 +157,10 @@ def copies(payload: Payload, partitions: int, rounds: int) -> Iterator[Mapping[i
 def keyed_requests(
     payload: Payload, partitions: int, rounds: int, kept: float
 ) -> Iterator[Mapping[int, bytes]]:
-    """Yield requests of records with keys of which compaction keeps about the given share.
+    """Yield requests of records of which compaction keeps about the given share.
 
-    Records that stay have a key of their own; the others repeat a few keys, so that each batch
-    loses records here and there.
+    Kept records have unique keys. The others repeat a few keys, so that each batch loses some
+    records.
     """
     random_source = random.Random(f"{payload} {kept}")  # noqa: S311 -- repeatable data
     values = [value(payload, random_source) for _ in range(256)]

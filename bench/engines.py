@@ -1,4 +1,4 @@
-"""The engines that are compared: how each is configured, started, watched and ended."""
+"""Engines under comparison: configuration, start, watch and end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TASKS: Final = 2
 _STOP_S: Final = 15.0
 _KIB, _MIB = 1024, 1024 * 1024
 
-# The options of Kafka's own start scripts, but a heap of 3 GB where they give 2.
+# The options of Kafka's start scripts, but a heap of 3 GB instead of 2.
 _JAVA_OPTIONS: Final = (
     "-Xms256m",
     "-Xmx3g",
@@ -65,7 +65,7 @@ TUNED_PRODUCER: Final = {
     "send.buffer.bytes": 4 * _MIB,
 }
 
-# As long as what srm adds: id of a cluster, topic, time.
+# As long as the header of srm: cluster id, topic, time.
 _LITERAL: Final = "AAAAAAAAAAAAAAAAAAAAAA,bench-provenance,1767225600000"
 _MM2_PROVENANCE: Final = """\
 {flow}.transforms = provenance
@@ -78,7 +78,7 @@ _MM2_PROVENANCE: Final = """\
 
 @dataclass(frozen=True)
 class Route:
-    """One flow of one engine, under an alias of its own so that engines do not meet."""
+    """One flow of one engine, under its own alias so that engines stay apart."""
 
     alias: str
     source: str
@@ -97,7 +97,7 @@ class Route:
 
 
 def common_properties(route: Route) -> str:
-    """Return the part of the configuration that all engines get."""
+    """Return the common part of the configuration."""
     alias, flow = route.alias, route.flow
     return f"""\
 clusters = {alias}, B
@@ -140,13 +140,13 @@ def mm2_properties(route: Route, tuned: bool = False) -> str:  # noqa: FBT001, F
 
 
 def srm_command(config: Path, route: Route) -> list[str]:
-    """Return how a user starts srm."""
+    """Return the command that starts srm."""
     srm = Path(sys.executable).parent / "srm"
     return [str(srm), "replicate", "--config", str(config), "--flow", route.flow]
 
 
 def mm2_command(config: Path, _route: Route) -> list[str]:
-    """Return what Kafka's connect-mirror-maker script executes."""
+    """Return the command of Kafka's connect-mirror-maker script."""
     log4j = config.with_name("log4j2.xml")
     log4j.write_text(_LOG4J)
     logging = f"-Dlog4j2.configurationFile={log4j}"
@@ -159,7 +159,7 @@ _VALUES: Final = re.compile(r"(Consumer|Producer)Config values: *\n((?:\t.*\n)+)
 
 
 def client_settings(log: str) -> list[tuple[str, Mapping[str, str]]]:
-    """Return kind and settings of each client that a Java log shows."""
+    """Return kind and settings of each client in a Java log."""
     clients: list[tuple[str, Mapping[str, str]]] = []
     for kind, block in _VALUES.findall(log):
         pairs = (line.strip().partition(" = ") for line in block.splitlines())
@@ -168,10 +168,10 @@ def client_settings(log: str) -> list[tuple[str, Mapping[str, str]]]:
 
 
 def check_tuning(log: str) -> None:
-    """Make sure that MirrorMaker 2's copying clients have the tuned settings.
+    """Check that MirrorMaker 2's copying clients have the tuned settings.
 
     Raises:
-        BenchError: they have not.
+        BenchError: they do not.
     """
     wanted = {"consumer": TUNED_CONSUMER, "producer": TUNED_PRODUCER}
     found = {
@@ -191,11 +191,11 @@ def check_nothing(_log: str) -> None:
 
 @dataclass(frozen=True)
 class Engine:
-    """How to run one engine.
+    """Definition of one engine.
 
     Attributes:
-        fast: whether it gets ``Case.fast_factor`` times the records.
-        markers: offsets of each target partition that hold no record: srm's claim takes one.
+        fast: it gets ``Case.fast_factor`` times the records.
+        markers: offsets of each target partition without a record: srm's claim takes one.
     """
 
     name: str
@@ -238,7 +238,7 @@ class Running:
         config = self.home / f"{self.route.alias}.properties"
         config.write_text(self.engine.properties(self.route))
         command = list(self.engine.command(config, self.route))
-        # A user's Python keeps byte code; without it each start would compile everything.
+        # As for users: without byte code each start would compile everything.
         environ = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         with self.log.open("w") as log:
             self.started = time.monotonic()
@@ -270,7 +270,7 @@ class Running:
         self._process.wait(_STOP_S)
 
     def check_alive(self) -> None:
-        """Notice the end of the engine.
+        """Check that the engine runs.
 
         Raises:
             BenchError: it has ended; the message has its last line.
@@ -280,5 +280,5 @@ class Running:
             raise BenchError(f"{self.engine.name} has ended: {lines[-1]}")
 
     def check_settings(self) -> None:
-        """Make sure from its log that the engine runs with the settings it was given."""
+        """Check in the log that the engine runs with its settings."""
         self.engine.check_log(self.log.read_text(errors="replace"))

@@ -1,4 +1,4 @@
-"""What goes wrong in a benchmark: one line, one kind of error."""
+"""Error of the benchmark, and a wait that raises it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 
 class BenchError(Exception):
-    """A case could not be measured; the others go on."""
+    """A case could not be measured; the others continue."""
 
 
 def wait(condition: Callable[[], bool], seconds: float, what: str, tick: float = 0.05) -> float:
-    """Poll a condition until it holds and return the seconds that took.
+    """Poll a condition until it holds and return the elapsed seconds.
 
     Raises:
         BenchError: it does not hold in time.

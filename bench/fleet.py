@@ -1,7 +1,7 @@
-"""What copying costs by size of batches and number of partitions, at a rate, of all who take part.
+"""Cost of copying by batch size and number of partitions at a steady rate, for each party.
 
-Traffic comes at a steady rate, as from producers, and is copied as it comes: what an engine saves
-by waiting for full fetches when it catches up, it does not save here.
+Traffic arrives at a steady rate, as from producers, and is copied at once. An engine that catches
+up saves by waiting for full fetches; that does not apply here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ENGINES: Final = ("srm", "mm2-tuned")
 SURROUNDINGS: Final = Surroundings("fleet")
 PARTITIONS: Final = (10, 100, 1000, 10_000)
 RATES: Final[Mapping[int, float]] = {1000: 4.0, 16_000: 20.0, 128_000: 25.0}
-"""MB a second by bytes of a batch: what one producer manages beside the rest on two cores."""
+"""MB a second by bytes of a batch, as far as one producer manages on two shared cores."""
 
 _LARGEST_TOPIC: Final = 1000
 _FIRST_BYTES: Final = 16_000
@@ -44,9 +44,10 @@ _LOOK_S: Final = 0.25
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large and long the cells are; ``followed`` are the partitions of each level.
+    """Size and duration of the cells.
 
-    ``rest_s`` is how long it may take until thousands of partitions are claimed, and all is quiet.
+    ``followed``: the partitions of each level.
+    ``rest_s``: time limit until thousands of partitions are claimed and the engine is idle.
     """
 
     followed: Sequence[int] = PARTITIONS
@@ -58,7 +59,7 @@ class Sizes:
 
     @classmethod
     def of(cls, fraction: float) -> Sizes:
-        """Return that fraction of everything, but enough to try it out."""
+        """Return that fraction of everything, but enough for a trial."""
         return cls(
             list(dict.fromkeys(max(1, int(partitions * fraction)) for partitions in PARTITIONS)),
             max(_SHORTEST_COPY_S, _SECONDS * fraction),
@@ -72,7 +73,7 @@ def name(batch_bytes: int, partitions: int) -> str:
 
 
 def new_topics(prefix: str, there: int, partitions: int) -> dict[str, int]:
-    """Return the topics that make so many partitions of those that are there, none too large."""
+    """Return existing topics with that many partitions in total, none too large."""
     topics = {}
     while there < partitions:
         count = min(_LARGEST_TOPIC, partitions - there)
@@ -90,7 +91,7 @@ def measure(
     number: int,
     sizes: Sizes,
 ) -> Iterator[Result]:
-    """Measure one engine, with more and more partitions, at all sizes of batches."""
+    """Measure one engine with a growing number of partitions, at all batch sizes."""
     with session(pair, gate, engine, SURROUNDINGS, logs, first, number) as current:
         current.warm_up()
         followed, quiet = Spread({}), Spread({})
@@ -107,7 +108,7 @@ def measure(
 
 
 def _grow(current: Session, prefix: str, spread: Spread, partitions: int) -> Spread:
-    """Add topics with a batch in each partition until there are so many partitions."""
+    """Add topics with a batch in each partition up to that many partitions."""
     added = new_topics(prefix, spread.partitions, partitions)
     for topic, count in added.items():
         current.pair.source.create(topic, count)
@@ -118,8 +119,8 @@ def _grow(current: Session, prefix: str, spread: Spread, partitions: int) -> Spr
 def _touch(current: Session, spread: Spread) -> None:
     """Append one more batch to each partition.
 
-    Behind the first 4 KB a broker begins to index a log: with thousands of new partitions that
-    would be a part of what is measured.
+    After the first 4 KB a broker starts to index a log, which thousands of new partitions would
+    add to the figures.
     """
     for topic, count in spread.topics.items():
         current.source.fill(topic, [dict.fromkeys(range(count), one_record())])
@@ -131,7 +132,7 @@ def _remote(current: Session, spread: Spread) -> dict[str, int]:
 
 
 def _wait_for_copies(current: Session, spread: Spread, records: int) -> None:
-    """Wait until so many records of each partition are copied."""
+    """Wait until that many records of each partition are copied."""
     remote, markers = _remote(current, spread), current.running.engine.markers
 
     def is_copied() -> bool:
@@ -144,11 +145,11 @@ def _wait_for_copies(current: Session, spread: Spread, records: int) -> None:
 
 
 def _at_rest(current: Session, sizes: Sizes) -> dict[str, float]:
-    """Measure what it costs that nothing happens."""
+    """Measure the idle cost."""
     current.settle(sizes.rest_s)
-    time.sleep(sizes.lead_in_s)  # until caches, reports and metadata refreshes have settled
+    time.sleep(sizes.lead_in_s)  # until caches, reports and metadata refreshes settle
     meter = Meter(current)
-    time.sleep(sizes.idle_s)  # the span that is measured
+    time.sleep(sizes.idle_s)  # the measured time
     return _by_party(meter.read())
 
 
@@ -162,7 +163,7 @@ def _by_party(used: Mapping[str, Any]) -> dict[str, float]:
 
 
 class _Cell:
-    """One size of batches over so many partitions."""
+    """One batch size and number of partitions."""
 
     def __init__(
         self, current: Session, followed: Spread, quiet: Spread, size: int, sizes: Sizes
@@ -176,7 +177,7 @@ class _Cell:
         self._wanted = 0
 
     def result(self, idle: Mapping[str, float]) -> Result:
-        """Measure, first the same traffic in topics that are not copied."""
+        """Measure, after the same traffic in topics that are not copied."""
         current, size, partitions = self._current, self._size, self._spread.partitions
         rate, data = RATES[size], current.pair.target.data
         per_second = rate * MEGABYTE / size
@@ -224,7 +225,7 @@ class _Cell:
         )
 
     def _produce(self, spread: Spread, seconds: float) -> int:
-        """Produce for so long; return how many records."""
+        """Produce for that long; return the number of records."""
         per_second = RATES[self._size] * MEGABYTE / self._size
         count = pace(self._current.source, spread, sized(self._size), per_second, seconds)
         return count * records_in(self._size)
@@ -233,6 +234,6 @@ class _Cell:
         return sum(self._current.target.log_ends(self._remote).values())
 
     def _drain(self) -> None:
-        """Wait until what was produced is copied."""
+        """Wait until all produced records are copied."""
         what = f"{self._current.engine} copies {name(self._size, self._spread.partitions)}"
         wait(lambda: self._copied() >= self._wanted, _COPIED_S, what, _LOOK_S)

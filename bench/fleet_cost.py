@@ -1,4 +1,4 @@
-"""From what was measured of a fleet to what copying costs each party, and the table of it."""
+"""Cost of copying for each party, computed from the figures of a fleet, and its table."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ _LATE_S: Final = 0.5
 _UNDISTURBED: Final = 0.95
 
 INTRODUCTION: Final = (
-    "Cores for 100 MB/s of steady traffic, in batches of the size given: replicator, and what "
-    "copying adds on one broker on each side. A `*` marks a cell that something was in the way of: "
-    "it got less traffic than it was to get, or did not keep up with it. How "
-    "to reckon your own topics: [a formula](operate.md#sizing)."
+    "Cores for 100 MB/s of steady traffic, by batch size: replicator, and the cost that "
+    "copying adds on one broker on each side. A `*` marks a disturbed cell: it got less "
+    "traffic than offered, or did not keep up. For your own topics use the [formula](operate.md#sizing)."
 )
 COLUMNS: Final = (
     *("batches", "partitions", "MB/s measured"),
@@ -32,7 +31,7 @@ COLUMNS: Final = (
 def loaded(result: Result) -> dict[str, float]:
     """Return the cores of the replicator, and those that copying adds on each broker.
 
-    That is what a broker uses beyond the same traffic uncopied, and on the target beyond none.
+    The source's cost without copies and the target's idle cost are subtracted.
     """
     wall, details = result.wall_seconds, result.details
     source = (result.source_broker_cpu_seconds or 0.0) / wall
@@ -45,19 +44,19 @@ def loaded(result: Result) -> dict[str, float]:
 
 
 def is_undisturbed(result: Result) -> bool:
-    """Whether a cell got the traffic that it was to get, and kept up with it."""
+    """Return whether a cell got the offered traffic and kept up with it."""
     details = result.details
     reached = result.megabytes_per_second >= _UNDISTURBED * details["offered_megabytes_per_second"]
     return bool(reached and details["behind_seconds"] <= _LATE_S)
 
 
 def at_rest(result: Result) -> float:
-    """Return the replicator's cores in the moments before the traffic."""
+    """Return the replicator's cores just before the traffic."""
     return float(result.details["idle_cores"]["replicator"])
 
 
 def per_100_megabytes(result: Result) -> dict[str, float]:
-    """Return the cores of each party for 100 MB/s: what comes with the traffic in proportion."""
+    """Return the cores of each party for 100 MB/s; the part above idle grows with the traffic."""
     busy, times = loaded(result), _PER / result.megabytes_per_second
     rest = at_rest(result)
     replicator = rest + max(0.0, busy["replicator"] - rest) * times

@@ -1,4 +1,4 @@
-"""What the replicator is to reach, as ratios to MirrorMaker 2 in the same run."""
+"""Goals of the replicator, as ratios to MirrorMaker 2 in the same run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Value = Callable[[Figures], float]
 
 
 class MissingError(Exception):
-    """A figure that a goal needs was not measured."""
+    """A goal needs a figure that was not measured."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A goal with what was measured; ``reached`` is None where something was not measured."""
+    """A goal with its figures; ``reached`` is None if a figure is missing."""
 
     name: str
     target: float
@@ -79,7 +79,7 @@ def summary(results: Iterable[Result]) -> dict[str, Any]:
 
 
 def ratios(ours: Result, theirs: Result) -> dict[str, float]:
-    """Return ours divided by theirs, for what both have."""
+    """Return ours divided by theirs, for common figures."""
     names = ("records_per_cpu_second", "records_per_second", "resident_megabytes")
     found = {}
     for name in names:

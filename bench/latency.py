@@ -1,4 +1,4 @@
-"""Cases that measure how long single records take, while nothing or something happens."""
+"""Cases that measure the latency of single records, undisturbed and during events."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from bench.tree import PeakMemory
 from srm_lab.testing.processes import slot_workers
 
 RUN_IN_S: Final = 15.0
-"""The brokers compile what the load and the probes do meanwhile; whoever is measured then pays."""
+"""Until then the brokers compile the code paths of load and probes, at the cost of the engine."""
 _TOPIC_EVERY_S: Final = 3.0
 _READY_S: Final = 30.0
 _SPARE_S: Final = 90.0
 _FEW: Final = 5000
 _CANARY: Final = "bench-canary"
-_CANARY_RECORDS: Final = 3  # a claim takes one offset, so all but one have come
+_CANARY_RECORDS: Final = 3  # a claim takes one offset
 
 
 class Probe:
-    """A child process of :mod:`bench.probe` whose last line is its outcome."""
+    """Child process of :mod:`bench.probe`; its last line is the outcome."""
 
     def __init__(self, *arguments: str) -> None:
         self._process = subprocess.Popen(
@@ -51,7 +51,7 @@ class Probe:
             raise BenchError("a latency probe does not start")
 
     def outcome(self, seconds: float) -> dict[str, Any]:
-        """Wait for its end and return what it found."""
+        """Wait for its end and return its outcome."""
         try:
             output, _ = self._process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired as error:
@@ -86,10 +86,10 @@ def topic_of(case: Case) -> str:
 def measure(
     current: Session, case: Case, during: Callable[[], None] | None, run_in_s: float
 ) -> Result:
-    """Measure end to end, beside a probe on the source itself; ``during`` runs meanwhile.
+    """Measure end to end, with a probe on the source as well; ``during`` runs in that time.
 
-    At high rates both probes watch one partition of the four: two that take 20 000 records a
-    second one by one would need the processors that the engine is measured on.
+    At high rates both probes watch one partition of the four: two probes that read 20 000 records
+    a second one by one would take the processors from the engine.
     """
     topic = topic_of(case)
     watched = range(case.partitions) if case.rate < _FEW else range(1)
@@ -104,7 +104,7 @@ def measure(
             probe.wait_ready()
         load = [str(case.rate), str(case.seconds), str(run_in_s)]
         probes.append(Probe("produce", source, topic, str(case.partitions), *load))
-        time.sleep(run_in_s)  # records that do not count
+        time.sleep(run_in_s)  # uncounted records
         with PeakMemory(current.running.tree) as memory:
             meter = Meter(current)
             if during is not None:
@@ -153,7 +153,7 @@ def _result(
 
 
 def busy(current: Session, case: Case) -> Result:
-    """Measure while each processor has a process that never rests."""
+    """Measure while each processor runs a busy process."""
     with _every_core_busy():
         return latency(current, case)
 
@@ -179,7 +179,7 @@ def pauses(current: Session, case: Case) -> Result:
     def add_topics() -> None:
         for number in range(int(case.seconds / _TOPIC_EVERY_S) - 1):
             seconds.append(round(current.announce(f"bench-added-{number}", 4), 2))
-            time.sleep(_TOPIC_EVERY_S)  # the rhythm of the load, not a wait
+            time.sleep(_TOPIC_EVERY_S)  # pace of the load, not a wait
 
     adding = threading.Thread(target=add_topics, name="bench topics", daemon=True)
     result = latency(current, case, adding.start)
@@ -196,10 +196,10 @@ def slot_lost(current: Session, case: Case) -> Result:
 
 
 def claim(current: Session, case: Case) -> Result:
-    """Measure the first record of each partition after its slot was killed and is back.
+    """Measure the first record of each partition after its killed slot has restarted.
 
-    A slot claims a partition, and finds out where to go on, when there is something to write: that
-    is what each of these records waits for.
+    A slot claims a partition and finds its position when it has records to write; each of these
+    records waits for that.
     """
     creation = current.announce(topic_of(case), case.partitions)
     current.announce(_CANARY, case.partitions)
@@ -212,7 +212,7 @@ def claim(current: Session, case: Case) -> Result:
 
 
 def _wait_for_slots(current: Session, partitions: int) -> None:
-    """Wait until records of another topic, which has partitions in all slots, come through."""
+    """Wait until records of another topic, with partitions in all slots, are copied."""
     wanted = {current.running.route.remote(_CANARY): partitions}
     before = current.target.log_ends(wanted)
     current.source.fill(_CANARY, copies(EVENT, partitions, _CANARY_RECORDS))

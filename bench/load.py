@@ -1,4 +1,4 @@
-"""Traffic at a rate: ready batches, each to a partition drawn at random, evenly over time."""
+"""Traffic at a steady rate: ready batches, each to a random partition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TICK_S: Final = 0.001
 
 @dataclass(frozen=True)
 class Spread:
-    """Topics that traffic is spread over, with their partitions."""
+    """Topics of the traffic, with their partitions."""
 
     topics: Mapping[str, int]
 
@@ -26,7 +26,7 @@ class Spread:
         return sum(self.topics.values())
 
     def draw(self, count: int, source: random.Random) -> dict[str, list[int]]:
-        """Return so many different partitions, by topic; all of them where there are fewer."""
+        """Return that many different partitions by topic, or all if there are fewer."""
         chosen: defaultdict[str, list[int]] = defaultdict(list)
         for number in source.sample(range(self.partitions), min(count, self.partitions)):
             place = number
@@ -45,10 +45,10 @@ def pace(
     per_second: float,
     seconds: float,
 ) -> int:
-    """Append batches for so long; return how many.
+    """Append batches for that long; return their number.
 
-    Each millisecond those that are due leave, one to a partition: like many producers, none of
-    which knows of the others. What a request of ours was late for is made up.
+    Each millisecond sends the batches that are due, one to a partition, like many independent
+    producers. Late ones are made up for.
     """
     source = random.Random(f"{per_second}")  # noqa: S311 -- repeatable traffic
     sent = 0
@@ -61,7 +61,7 @@ def pace(
             for topic, places in spread.draw(due, source).items():
                 sent += len(places)
                 yield topic, {p: batches[(sent + p) % len(batches)] for p in places}
-            time.sleep(_TICK_S)  # the rhythm of the load, not a wait
+            time.sleep(_TICK_S)  # pace of the load, not a wait
 
     broker.append(requests())
     return sent

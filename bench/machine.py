@@ -1,4 +1,4 @@
-"""What the figures were measured on."""
+"""Machine and versions of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from srm_lab.stack.java import find_java
 
 
 def describe_machine() -> dict[str, Any]:
-    """Return what a reader has to know of machine and versions."""
+    """Return a description of machine and versions."""
     return {
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),

@@ -1,4 +1,4 @@
-"""What an offset map costs those who read it, however long it is."""
+"""Cost of reading offset maps of any length."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def measure(site: Site, fraction: float) -> Iterator[Result]:
 
 
 class _Maps:
-    """The maps of one topic, as long as the block lasts."""
+    """Maps of one topic, deleted at the end of the block."""
 
     def __init__(
         self, site: Site, topic: str, partitions: int, runs: int, *, regular: bool
@@ -66,7 +66,7 @@ class _Maps:
         began = time.monotonic()
         map_topic = internal_topics.offset_map(FLOW.source)
         self._site.create(self._topic, self._partitions)
-        self._site.create(f"P.{self._topic}", 1)  # of the copy only the id matters
+        self._site.create(f"P.{self._topic}", 1)  # only the id of the copy matters
         self._site.create(map_topic, MAP_PARTITIONS, _AS_WRITTEN)
         self._site.create(internal_topics.replication(FLOW.source), 2, COMPACTED_CONFIGS)
         by_number: dict[int, list[Copied]] = defaultdict(list)
@@ -88,7 +88,7 @@ class _Maps:
         self._site.clean()
 
     def probe(self, what: str) -> Mapping[str, float]:
-        """Read the maps in a process of its own; return its figures."""
+        """Read the maps in a separate process; return its figures."""
         command = [sys.executable, "-m", "bench.map_probe", self._site.bootstrap, what, self._topic]
         done = subprocess.run(
             command, cwd=PROJECT, capture_output=True, text=True, timeout=_PROBE_S, check=False
@@ -99,7 +99,7 @@ class _Maps:
         return figures
 
     def result(self, case: str, title: str, figures: Mapping[str, float]) -> Result:
-        """Return what was measured."""
+        """Return the result."""
         seconds = next(value for name, value in figures.items() if name.endswith("seconds"))
         return replace(
             Result(case, "srm", title, NAME, records=self._runs * self._partitions),
@@ -134,7 +134,7 @@ class _Maps:
             )
 
     def _commit(self, reported: Sequence[PartitionPosition]) -> None:
-        """Let a group stand somewhere in the middle of each partition."""
+        """Commit offsets of a group somewhere in the middle of each partition."""
         places = {
             TopicPartition(self._topic, entry.partition): (
                 entry.position.source_next * (1 + n % 97) // 99

@@ -1,8 +1,8 @@
-"""A process of its own that reads offset maps as srm's commands do, and prints what that took.
+"""Separate process that reads offset maps as srm's commands do, and prints the cost.
 
 python -m bench.map_probe BOOTSTRAP long TOPIC     translate 1000 offsets, cold and warm
 python -m bench.map_probe BOOTSTRAP pass TOPIC     two checkpoint passes
-python -m bench.map_probe BOOTSTRAP start TOPIC    where a slot starts with all partitions
+python -m bench.map_probe BOOTSTRAP start TOPIC    start of a slot with all partitions
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _TICK_S: Final = 0.001
 
 
 class FullCluster(KafkaCluster):
-    """A cluster whose logs hold everything: maps of so many records need no such records.
+    """Cluster whose logs seem to hold all records, so that long maps need no records.
 
-    It is asked all the same, as the time that takes is part of what is measured.
+    It is queried nevertheless, since that time counts.
     """
 
     def log_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -70,12 +70,12 @@ def memory_mb(which: str) -> float:
 
 
 def forget_peak() -> None:
-    """Let the high water mark of memory begin anew."""
+    """Reset the high water mark of memory."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
 def measure_long(cluster: KafkaCluster, topic: str) -> dict[str, float]:
-    """Translate random offsets of one partition, with a reader that has just begun, and again."""
+    """Translate random offsets of one partition, with a new reader, and again."""
     partition = TopicPartition(topic, 0)
     cluster.topics()
     reader = KafkaMapReader(cluster, cluster, FLOW)
@@ -123,7 +123,7 @@ def measure_passes(cluster: KafkaCluster, topic: str, context: FlowContext) -> d
 
 
 def measure_start(cluster: KafkaCluster, topic: str) -> dict[str, float]:
-    """Find where a slot starts that is given all partitions."""
+    """Find the start positions of a slot that gets all partitions."""
     described = cluster.topics()
     source, target = described[topic], described[f"P.{topic}"]
     assigned = [
@@ -149,12 +149,12 @@ def measure_start(cluster: KafkaCluster, topic: str) -> dict[str, float]:
 async def _start_beside_others(
     cluster: KafkaCluster, assigned: Sequence[AssignedPartition]
 ) -> tuple[Mapping[AssignedPartition, object], float, float]:
-    """Read starts in a thread, as a slot does; tell how long its event loop stood still, in ms."""
+    """Read starts in a thread, as a slot does; return the longest stall of its event loop in ms."""
     loop, began = asyncio.get_running_loop(), time.perf_counter()
     reading = loop.run_in_executor(None, KafkaStartReader(FLOW, cluster).load, assigned)
     longest, last = 0.0, began
     while not reading.done():
-        await asyncio.sleep(_TICK_S)  # how much longer it takes is what is measured
+        await asyncio.sleep(_TICK_S)  # the excess is the stall
         longest, last = max(longest, time.perf_counter() - last - _TICK_S), time.perf_counter()
     return await reading, last - began, 1000 * longest
 
@@ -163,7 +163,7 @@ def _config(bootstrap: str) -> FlowConfig:
     lines = (
         "clusters=P,B",
         f"B.bootstrap.servers={bootstrap}",
-        "P.bootstrap.servers=127.0.0.1:1",  # never asked: one cluster plays both
+        "P.bootstrap.servers=127.0.0.1:1",  # never queried: one cluster plays both
         *(f"P->B.{setting}" for setting in ("enabled=true", "topics=.*", "groups=.*")),
     )
     with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
@@ -173,7 +173,7 @@ def _config(bootstrap: str) -> FlowConfig:
 
 
 def main() -> None:
-    """Measure what the command line says."""
+    """Measure as the command line selects."""
     bootstrap, what, topic = sys.argv[1:]
     props = {"bootstrap.servers": bootstrap}
     with FullCluster("B", props, props, props) as cluster:

@@ -1,7 +1,7 @@
-"""Offset maps of any length, written as slots leave them: real records of the real codec.
+"""Offset maps of any length, written like those of slots: real records of the real codec.
 
-A block is encoded once and written many times with other offsets at its head: so hundreds of
-millions of runs are there within a minute or two.
+A block is encoded once and written many times with other offsets in its header. So hundreds of
+millions of runs take a minute or two.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Copied:
 
     @property
     def copy_id(self) -> tuple[str, int, str]:
-        """As in a report."""
+        """Name as in a report."""
         return self.topic_id, self.partition, self.target_topic_id
 
 
 class _Pattern:
-    """The runs of one block, from offset 0 on both sides, and where in its bytes that stands."""
+    """Runs of one block from offset 0 on both sides, and the place of these offsets in it."""
 
     def __init__(self, copied: Copied, runs: Runs) -> None:
         self.records = runs.records
@@ -90,7 +90,7 @@ class MapWriter:
         self._last = (0, -1)
 
     def next_records(self, place: int, *, last: bool = False) -> list[tuple[bytes, bytes]]:
-        """Return the next block, as it stands at a place, and what of the index follows it."""
+        """Return the next block for a place, and the index records that follow it."""
         pattern = self._patterns[self._chosen[self._blocks % len(self._chosen)]]
         source, target = self.source, self.target
         key = BlockKey(self._copied.topic_id, self._copied.partition, target, _OWNER).encode()
@@ -110,14 +110,14 @@ class MapWriter:
         return records
 
     def index(self, place: int) -> list[tuple[bytes, bytes]]:
-        """Return the newest chunk, as it stands at a place."""
+        """Return the newest chunk for a place."""
         if not self._chunk:
             return []
         self._index_place = place
         return [self._record(IndexKind.CHUNK, self._chunk)]
 
     def position(self) -> PartitionPosition:
-        """Return what the slot reports."""
+        """Return the report of the slot."""
         end = MapEnd(self._last[0], _OWNER, self._last[1], self._index_place)
         position = Position(self.source, self.target, self.source)
         return PartitionPosition(*self._copied.copy_id, position, 0, *_OWNER, 0, end)
@@ -141,7 +141,7 @@ class MapWriter:
 
 
 def _runs(rng: np.random.Generator, *, regular: bool) -> Runs:
-    """Draw the runs of a block: transactions of 1 to 20 records, or all of 10, with markers."""
+    """Draw the runs of a block: transactions of 1 to 20 records, or of 10 each, with markers."""
     size = RUNS_PER_BLOCK
     counts = np.full(size, 10) if regular else rng.integers(1, 21, size)
     markers = np.ones(size, np.int64) if regular else rng.integers(1, 4, size)
@@ -189,7 +189,7 @@ def _requests(
 
 
 def check(copied: Copied) -> None:
-    """Refuse to measure what the codec does not read as it was meant."""
+    """Check that the codec reads the blocks as intended."""
     for regular in (True, False):
         [(key, value)] = MapWriter(copied, regular=regular).next_records(0)
         block = decode_block(key, value)

@@ -1,9 +1,8 @@
-"""Memory that the host has lent already: else whoever writes first pays for getting it.
+"""Memory fetched from the host in advance, so that the first engine does not pay for it.
 
-A virtual machine gives pages that are free for some seconds back to its host (free page reporting).
-The next process that writes to one of them waits for the host, which looks like its own CPU time: a
-broker's append of a gigabyte to the page cache cost 1.3 s instead of 0.24 s, and the engine that
-was measured first paid it.
+A virtual machine returns pages that are free for some seconds to its host (free page reporting).
+The next process that writes to such a page waits for the host, which counts as its CPU time. So a
+broker's append of a gigabyte to the page cache cost 1.3 s instead of 0.24 s in the first engine.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _SHARE_OF_FREE: Final = 0.5
 
 
 def borrow_memory(folder: Path, size: int) -> None:
-    """Write a file of that many bytes, and a gigabyte more, and remove it at once."""
+    """Write a file of that many bytes plus a gigabyte, and remove it at once."""
     most = int(psutil.virtual_memory().available * _SHARE_OF_FREE)
     scratch = folder / "scratch"
     with scratch.open("wb", buffering=0) as file:

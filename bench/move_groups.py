@@ -1,8 +1,8 @@
-"""How long a planned move holds its clients: ``python -m bench.move_groups --groups 400``.
+"""Hold time of a planned move: ``python -m bench.move_groups --groups 400``.
 
 Two embedded brokers, one topic of three partitions copied by a real replicator, groups without
-members that have read half of it: the seconds of each step, and from hold to go by the broker's
-clock.
+members that have read half of it. Measures the seconds of each step, and from hold to go by the
+broker's clock.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def carry_out(config: Config, groups: Sequence[str]) -> dict[str, float]:
             steps["plan"] = round(time.monotonic() - began, 2)
             return ready
 
-        wait(planned, _COPIED_S, "a plan that nothing blocks")
+        wait(planned, _COPIED_S, "a plan without problems")
         moves.carry_out(context, _MOVE_ID, around=partial(timing, steps))
         done = MoveStore(context).progress(_MOVE_ID)
     if done.hold_stamp_ms is None or done.gone_stamp_ms is None:
@@ -87,7 +87,7 @@ def carry_out(config: Config, groups: Sequence[str]) -> dict[str, float]:
 
 
 def measure(home: Path, count: int, profile: Path | None) -> dict[str, float]:
-    """Measure over a stack of its own."""
+    """Measure on a separate stack."""
     stack = Stack(StackOptions(home=home, kafka_only=True))
     stack.up()
     try:

@@ -18,7 +18,7 @@ _BAR: Final = 0.26
 
 @dataclass(frozen=True)
 class Bars:
-    """A chart: for each (case, engine, figure) one bar, cases below each other."""
+    """Chart with one bar for each (case, engine, figure), cases below each other."""
 
     name: str
     title: str
@@ -27,7 +27,7 @@ class Bars:
 
 
 def draw(bars: Bars, folder: Path) -> Path | None:
-    """Write ``<name>.svg``, the same bytes for the same figures; None where there are none."""
+    """Write ``<name>.svg``, the same bytes for the same figures; None without figures."""
     figures = [figure for figure in bars.figures if figure[2] > 0]
     path = folder / f"{bars.name}.svg"
     if not figures:

@@ -1,10 +1,10 @@
-"""Processes that measure latency: one produces at a steady rate, others watch a topic.
+"""Processes that measure latency: one produces at a steady rate, the others watch a topic.
 
     python -m bench.probe produce BOOTSTRAP TOPIC PARTITIONS RATE SECONDS SKIP_SECONDS
     python -m bench.probe watch BOOTSTRAP TOPIC PARTITION,...
 
-Each record carries the time just before it was given to the producer; a watcher takes it record by
-record with ``poll()``. Records of the first ``SKIP_SECONDS`` are marked and not counted; the last
+Each record carries the time just before it was passed to the producer; a watcher reads single
+records with ``poll()``. Records of the first ``SKIP_SECONDS`` are marked and not counted. The last
 one of each partition is marked too and ends the watch.
 """
 
@@ -47,7 +47,7 @@ def read(value: bytes, now_ns: int) -> tuple[int, float]:
 def produce(
     bootstrap: str, topic: str, partitions: int, rate: int, seconds: float, skip_seconds: float
 ) -> dict[str, float]:
-    """Produce at the rate, in small ticks; return how it went."""
+    """Produce at the rate, in small ticks; return the outcome."""
     linger_ms = 0 if rate < _LINGER_FROM_RATE else 1
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": linger_ms})
     tick_s = max(_SLOWEST_TICK_S, _BURST / rate) if rate >= _LINGER_FROM_RATE else 1 / rate
@@ -103,13 +103,13 @@ def watch(bootstrap: str, topic: str, partitions: Sequence[int]) -> dict[str, ob
 
 
 def _at_end(consumer: Consumer, topic: str, number: int) -> TopicPartition:
-    """Return the present end, fetched now: the special offset would be looked up too late."""
+    """Return the current log end; OFFSET_END would be resolved too late."""
     _, high = consumer.get_watermark_offsets(TopicPartition(topic, number, END), timeout=_READY_S)
     return TopicPartition(topic, number, high)
 
 
 def main() -> None:
-    """Run what the arguments say and print the outcome as JSON."""
+    """Run the command of the arguments and print the outcome as JSON."""
     role, bootstrap, topic, *rest = sys.argv[1:]
     outcome: dict[str, object]
     if role == "produce":

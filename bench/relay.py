@@ -1,9 +1,9 @@
-"""A relay that delays what passes through it, in each direction, without narrowing the line.
+"""Relay that delays data in each direction without limiting the bandwidth.
 
     python -m bench.relay ONE_WAY_MS LISTEN_PORT TARGET_PORT
 
-What arrives is kept until its time has come, however much that is, so the bandwidth is that of the
-loopback interface; only a reader that stops reading stops the writer, as TCP would.
+Data is stored without limit until it is due, so the bandwidth is that of the loopback interface.
+Only a reader that stops reading stops the writer, as in TCP.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HOST: Final = "127.0.0.1"
 
 
 class Delay(asyncio.Protocol):
-    """One end of a relayed connection: what it receives is written to its peer, later."""
+    """One end of a relayed connection; received data is written to its peer later."""
 
     def __init__(self, delay_s: float) -> None:
         self._delay_s = delay_s
@@ -35,7 +35,7 @@ class Delay(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Be ready for large reads."""
+        """Prepare for large reads."""
         if not isinstance(transport, asyncio.Transport):
             raise TypeError("not a stream")
         self.transport = transport
@@ -49,7 +49,7 @@ class Delay(asyncio.Protocol):
         self.regulate()
 
     def data_received(self, data: bytes) -> None:
-        """Keep what came until its time."""
+        """Store received data until it is due."""
         due = self._loop.time() + self._delay_s
         if not self._kept:
             self._loop.call_at(due, self._deliver)
@@ -58,7 +58,7 @@ class Delay(asyncio.Protocol):
         self.regulate()
 
     def _deliver(self) -> None:
-        """Write all that is due and come back for the rest."""
+        """Write all data that is due and schedule the rest."""
         now = self._loop.time()
         if self.peer is None or self.peer.transport is None:
             self._loop.call_at(now + self._delay_s, self._deliver)
@@ -74,7 +74,7 @@ class Delay(asyncio.Protocol):
             self._hang_up()
 
     def regulate(self) -> None:
-        """Stop reading while the peer does not take what is due."""
+        """Stop reading while the peer does not accept data."""
         peer_takes = self.peer is not None and self.peer.writable
         wanted = peer_takes and self._kept_bytes < _KEPT_BYTES
         if self.transport is None or self.transport.is_closing() or wanted == self._reading:
@@ -89,13 +89,13 @@ class Delay(asyncio.Protocol):
             self.peer.regulate()
 
     def resume_writing(self) -> None:
-        """Let the other end go on."""
+        """Resume the other end."""
         self.writable = True
         if self.peer is not None:
             self.peer.regulate()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio calls it
-        """Hang up on the peer, after what is still kept."""
+        """Close the peer after the stored data."""
         self._ended = True
         if not self._kept:
             self._hang_up()

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md and its plots, from the results that are there."""
+"""docs/benchmarks.md and its plots, from the stored results."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _MAPS: Final = "map"
 
 _INTRODUCTION: Final = (
     "Written by `make bench BENCH_ARGS=--report` from `build/bench/*.json`; "
-    "`make bench BENCH_ARGS=--full` measures it; many topics and what a fleet costs have runs of "
-    "their own, `--scale` and `--fleet`.\n"
+    "`make bench BENCH_ARGS=--full` measures all but many topics (`--scale`) and the cost of "
+    "a fleet (`--fleet`).\n"
 )
 
 Cell = Callable[[Result], str]
@@ -48,7 +48,7 @@ def write_report(results: Sequence[Result], docs: Path) -> Path:
 
 
 def in_order(results: Iterable[Result]) -> list[Result]:
-    """Sort by case, as they are defined, and engine."""
+    """Sort by case, in the order of definition, and engine."""
     cases = [case.name for case in CASES]
 
     def key(result: Result) -> tuple[int, int, str, int]:
@@ -92,7 +92,7 @@ def render(results: Sequence[Result], plots: Sequence[str]) -> str:
 
 
 def _machine(results: Sequence[Result]) -> str:
-    """Say what the figures were measured on, and when each part of them was."""
+    """Describe the machine, and when each part of the figures was measured."""
     kinds: dict[str, set[str]] = {}
     for machine in (result.machine for result in results if result.machine):
         what = (
@@ -134,7 +134,7 @@ def _number_of(result: Result, whose: str) -> str:
 
 
 def _detail(*names: str) -> Cell:
-    """Show the first of some spans that was measured, in milliseconds."""
+    """Show the first measured one of some durations, in milliseconds."""
 
     def cell(result: Result) -> str:
         found = [result.details[name] for name in names if name in result.details]

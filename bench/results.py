@@ -1,4 +1,4 @@
-"""One measured figure set: its fields, percentiles, medians, and the files they are kept in."""
+"""Results: their fields, percentiles, medians, and files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEGABYTE: Final = 1e6
 class Latency:
     """Milliseconds from just before a record is produced until a probe has it; None: not measured.
 
-    ``floor`` is the same for a probe on the source, in the same seconds.
+    ``floor``: the same for a probe on the source, in the same seconds.
     """
 
     p50: float | None = None
@@ -33,21 +33,21 @@ class Result:
     Attributes:
         case: name of the case.
         engine: ``srm``, ``mm2-default``, ``mm2-tuned`` or ``socket-copy``.
-        title: the case in words.
-        method: how this kind of case is measured, a key of the report's method section.
+        title: case in words.
+        method: key of the report's method section.
         records: copied while the figures ran.
         bytes: their values' bytes, before compression.
-        wall_seconds: from the release of the records, to an engine that is warm and waits for them,
-            until the last one is copied.
-        cpu_seconds: user and system time of the engine's process tree meanwhile.
+        wall_seconds: from the release of the records, to a warm engine that waits for them, until
+            the last one is copied.
+        cpu_seconds: user and system time of the engine's process tree in that time.
         latency_ms: see :class:`Latency`.
-        target_broker_cpu_seconds: of the target's broker, meanwhile.
-        source_broker_cpu_seconds: of the source's broker, meanwhile.
+        target_broker_cpu_seconds: of the target's broker in that time.
+        source_broker_cpu_seconds: of the source's broker in that time.
         first_record_seconds: from the start of the engine's process to its first copied record.
         topic_creation_to_first_record_seconds: from the creation of the case's topic.
         idle_cpu_percent: of one core, with nothing to copy.
-        resident_megabytes: largest sum of PSS of the process tree meanwhile.
-        details: what only some cases have.
+        resident_megabytes: largest sum of PSS of the process tree in that time.
+        details: figures of some cases only.
     """
 
     case: str
@@ -108,7 +108,7 @@ class Result:
 
 
 def with_rates(result: Result) -> Result:
-    """Fill in what follows from records, bytes and seconds."""
+    """Compute the figures that follow from records, bytes and seconds."""
     megabytes = result.bytes / MEGABYTE
     return replace(
         result,
@@ -148,10 +148,10 @@ _METRIC: Final[Mapping[str, Callable[[Result], float]]] = {
 
 
 def median(results: Sequence[Result]) -> Result:
-    """Return the result in the middle of repeated ones, with the spread in its details.
+    """Return the median of repeated results, with the spread in its details.
 
-    The middle is that of records per CPU second, p50, idle CPU or the time to start: what the
-    method measures. Of an even number the lower of the two.
+    The median is by the main figure of the method: records per CPU second, p50, idle CPU or start
+    time. For an even number it is the lower of the two.
     """
     metric = _METRIC.get(results[0].method, _METRIC["copy"])
     ordered = sorted(results, key=metric)
@@ -163,7 +163,7 @@ def median(results: Sequence[Result]) -> Result:
 
 
 def save(result: Result, folder: Path) -> Path:
-    """Write one file; the file of an earlier run is replaced."""
+    """Write one file, replacing that of an earlier run."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{result.case}-{result.engine}.json"
     path.write_text(json.dumps(asdict(result), indent=2) + "\n")

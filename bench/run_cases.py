@@ -1,4 +1,4 @@
-"""Carrying out a plan: sessions of engines, one case after the other, whatever fails."""
+"""Execution of a plan: sessions of engines, one case after the other, despite failures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from bench.warming import warm_brokers
 logger = logging.getLogger(__name__)
 
 Outcome = Result | str
-"""A result, or a line that says what failed."""
+"""Result, or a line that describes the failure."""
 
 MEASURES: Final[Mapping[Kind, Callable[[Session, Case], Result]]] = {
     "copy": copying.copy,
@@ -48,7 +48,7 @@ _SOCKET_CASE: Final = "1kb"
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure; ``fraction`` also scales what engines warm up with."""
+    """Cases to measure; ``fraction`` also scales the warm-up."""
 
     cases: Sequence[Case]
     engines: Sequence[str]
@@ -60,7 +60,7 @@ class Plan:
 
 
 def run_plan(plan: Plan, home: Path, logs: Path) -> Generator[Outcome, None, None]:
-    """Yield outcomes as they come; a failure costs its own case only."""
+    """Yield each outcome at once; a failure costs only its case."""
     for case in plan.cases:
         if case.name == _SOCKET_CASE and SOCKET_COPY in plan.engines:
             yield from _socket_copies(plan, case)
@@ -85,7 +85,7 @@ def _socket_copies(plan: Plan, case: Case) -> Iterator[Outcome]:
 
 
 def _maps(plan: Plan, home: Path) -> Iterator[Outcome]:
-    """Read offset maps of one broker, that nothing else uses."""
+    """Read offset maps of a separate broker."""
     site = Site(home, "B")
     try:
         site.broker.start()
@@ -94,7 +94,7 @@ def _maps(plan: Plan, home: Path) -> Iterator[Outcome]:
             for result in map_case.measure(site, plan.fraction):
                 say_result(result)
                 yield result
-    except Exception as error:  # as in a session: the other cases are measured all the same
+    except Exception as error:  # as in a session: the other cases are still measured
         logger.exception("maps")
         yield f"{map_case.NAME} srm: {error!r}"
     finally:
@@ -129,9 +129,9 @@ class _Runner:
             yield from self._fleet()
 
     def _first(self, surroundings: Surroundings, case: Case | None = None) -> WarmUp:
-        """Return the topic a session begins with; made when first needed.
+        """Return the first topic of a session, created when first needed.
 
-        Over a slow line it is short: there nobody is held up by the processor.
+        On a slow line it is short, since the processor is not the limit there.
         """
         topic = WARM_FAR if surroundings.far else WARM
         if case is not None and case.kind == "compacted":
@@ -171,7 +171,7 @@ class _Runner:
                     yield result
         except BenchError as error:
             yield f"{_name(cases, measured)} {engine}: {error}"
-        except Exception as error:  # whatever it is, it must not cost the other results
+        except Exception as error:  # no failure may cost the other results
             logger.exception("%s of %s", _name(cases, measured), engine)
             yield f"{_name(cases, measured)} {engine}: {error!r}"
 
@@ -206,5 +206,5 @@ class _Runner:
 
 
 def _name(cases: Sequence[Case], measured: int) -> str:
-    """Return the case at work, or what comes after the last one."""
+    """Return the current case, or the phase after the last one."""
     return cases[measured].name if measured < len(cases) else "cleaning up"

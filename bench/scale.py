@@ -1,4 +1,4 @@
-"""What many topics and partitions cost srm: starting, memory, discovery, idling."""
+"""Cost of many topics and partitions in srm: start, memory, discovery, idling."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def name(topics: int, partitions: int) -> str:
 
 
 def sizes(fraction: float) -> list[tuple[int, int]]:
-    """Return topics and partitions of each, with that fraction of both but one at least."""
+    """Return topics and partitions of each, scaled by that fraction, at least one."""
     return [
         (max(1, int(topics * fraction)), max(1, int(partitions * fraction)))
         for topics, partitions in SIZES
@@ -39,7 +39,7 @@ def sizes(fraction: float) -> list[tuple[int, int]]:
 def measure(
     pair: Pair, gate: Gate, logs: Path, number: int, topics: int, partitions: int
 ) -> Result:
-    """Make topics with one record in each partition, start srm and measure."""
+    """Create topics with one record in each partition, start srm and measure."""
     names = [f"bench-s{n:04d}" for n in range(topics)]
     pair.source.create_all(names, partitions)
     with pair.source.connect() as source:
@@ -64,7 +64,7 @@ def _measure(current: Session, names: list[str], partitions: int) -> Result:
     start_cpu = tree.cpu_seconds()
     time.sleep(_SETTLE_S)
     before, began = tree.cpu_by_name(), time.monotonic()
-    time.sleep(_IDLE_S)  # the span that is measured
+    time.sleep(_IDLE_S)  # the measured time
     wall = time.monotonic() - began
     used = {k: v - before.get(k, 0.0) for k, v in tree.cpu_by_name().items()}
     added = current.announce("bench-added", 1)

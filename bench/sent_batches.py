@@ -1,4 +1,4 @@
-"""How many batches a broker has appended, counted in the files of its logs."""
+"""Number of batches that a broker has appended, counted in its log files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def log_sizes(data: Path, topics: Iterable[str]) -> dict[Path, int]:
 
 
 def count_batches(before: Mapping[Path, int], after: Mapping[Path, int]) -> int:
-    """Return how many batches were appended from one look at the files to another."""
+    """Return the number of batches appended between two looks at the files."""
     return sum(
         _count(segment, before.get(segment, 0), end)
         for segment, end in after.items()

@@ -1,8 +1,8 @@
-"""How quickly the SRM service answers, and what it costs, at 10 000 series and 1 000 groups.
+"""Response times and cost of the SRM service at 10 000 series and 1 000 groups.
 
 ``python -m bench.service`` builds 2 500 topics (four metrics each) and 1 000 groups over the fake
 clusters that ship with srm, looks at them as a watch does, and serves them by a real server on the
-loopback interface. What is not in it: Kafka's own answers. For the cost on real brokers see
+loopback interface. Kafka's own answers are not included. For the cost on real brokers see
 ``--idle`` in docs/service.md.
 """
 
@@ -57,7 +57,7 @@ _PATHS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Milliseconds that a path took over all of its requests, and the bytes of an answer."""
+    """Milliseconds of a path over all its requests, and the bytes of an answer."""
 
     path: str
     p50_ms: float
@@ -66,7 +66,7 @@ class Answered:
 
 
 def build(topics: int, partitions: int, groups: int) -> FlowContext:
-    """Make a flow with copied topics and groups that have checkpoints in ten partitions each."""
+    """Create a flow with copied topics and groups that have checkpoints in ten partitions each."""
     clock = FakeClock()
     source, target = FakeCluster("P", clock=clock), FakeCluster("B", clock=clock)
     maps = FakeMapReader()
@@ -103,7 +103,7 @@ def build(topics: int, partitions: int, groups: int) -> FlowContext:
 
 
 def window_records(topics: int, minutes: int) -> list[tuple[bytes, Stamped]]:
-    """Make what the windows topic holds: all of a quarter of an hour, before that one a minute."""
+    """Create windows: all of a quarter of an hour, one a minute before that."""
     now_ms = time.time_ns() // 60_000_000_000 * 60_000
     starts = [now_ms - 60_000 * m for m in range(minutes, 15, -1)]
     starts += [now_ms - 10_000 * n for n in range(90, 0, -1)]
@@ -120,7 +120,7 @@ def window_records(topics: int, minutes: int) -> list[tuple[bytes, Stamped]]:
 
 
 def ask(client: httpx.Client, path: str) -> Answered:
-    """Ask a path again and again."""
+    """Request a path repeatedly."""
     took = []
     size = 0
     for _ in range(_ASKED):

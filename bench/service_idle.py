@@ -1,8 +1,8 @@
-"""What the SRM service costs while nothing happens: ``python -m bench.service_idle``.
+"""Idle cost of the SRM service: ``python -m bench.service_idle``.
 
 Two embedded brokers, a hundred partitions copied by a real replicator, three groups with
-checkpoints, nothing written; the CPU seconds that the service's process takes, and what the
-replicator takes with and without its thread of windows.
+checkpoints, no writes. Measures the CPU seconds of the service's process, and of the replicator
+with and without its thread of windows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _START_S: Final = 180.0
 
 @contextmanager
 def running(*command: str, log: Path) -> Iterator[psutil.Process]:
-    """Run a program for as long as it is needed."""
+    """Run a program during the block."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             [str(BIN / command[0]), *command[1:]],
@@ -58,13 +58,13 @@ def running(*command: str, log: Path) -> Iterator[psutil.Process]:
 
 
 def cpu_s(process: psutil.Process) -> float:
-    """Return the CPU seconds of a process and all below it."""
+    """Return the CPU seconds of a process and its descendants."""
     every = [process, *process.children(recursive=True)]
     return sum(times.user + times.system for times in (one.cpu_times() for one in every))
 
 
 def percent(processes: list[psutil.Process], seconds: float) -> list[float]:
-    """Return the percent of a core that processes take."""
+    """Return the percent of a core that processes use."""
     began, before = time.monotonic(), [cpu_s(process) for process in processes]
     time.sleep(seconds)
     took = time.monotonic() - began
@@ -98,7 +98,7 @@ def fill(servers: str) -> None:
 
 
 def measure(home: Path, seconds: float) -> dict[str, float]:
-    """Measure over a stack of its own."""
+    """Measure on a separate stack."""
     stack = Stack(StackOptions(home=home, kafka_only=True))
     stack.up()
     try:

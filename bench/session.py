@@ -1,4 +1,4 @@
-"""An engine at work: started, warm, and ready for one case after the other."""
+"""Running engine: started, warm, and ready for one case after the other."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LOOK_S: Final = 0.5
 
 @dataclass(frozen=True)
 class WarmUp:
-    """A topic that is there before the engine starts and that it gets warm with."""
+    """Topic that exists before the engine starts and warms it up."""
 
     topic: str
     partitions: int
@@ -47,10 +47,10 @@ class WarmUp:
 
 @dataclass
 class Session:
-    """What a case needs to be measured.
+    """Engine and clusters for the measurement of a case.
 
     Attributes:
-        first: what the engine begins with.
+        first: first topic of the engine.
         first_record_seconds: from the start of the engine to its first copied record.
     """
 
@@ -68,12 +68,12 @@ class Session:
         return self.running.engine.name
 
     def copied(self, topic: str, partitions: int) -> int:
-        """Return how many records the copy of a topic holds."""
+        """Return the number of records in the copy of a topic."""
         ends = self.target.log_ends({self.running.route.remote(topic): partitions})
         return sum(max(0, end - self.running.engine.markers) for end in ends.values())
 
     def wait(self, topic: str, partitions: int, records: int, seconds: float, tick: float) -> float:
-        """Wait until that many records are copied; return the seconds that took.
+        """Wait until that many records are copied; return the elapsed seconds.
 
         Raises:
             BenchError: the engine has ended or is too slow.
@@ -103,18 +103,18 @@ class Session:
         return seconds
 
     def warm_up(self) -> None:
-        """Wait until the first topic is copied and the engine has come to rest."""
+        """Wait until the first topic is copied and the engine is idle."""
         self.wait(self.first.topic, self.first.partitions, self.first.records, _WARM_S, POLL_S)
         self.running.check_settings()
         self.settle()
 
     def settle(self, limit_s: float = _QUIET_S) -> None:
-        """Wait a while for the engine to come to rest."""
+        """Wait a while for the engine to become idle."""
         come_to_rest(self.running.tree.cpu_seconds, _QUIET_CORES, limit_s, _LOOK_S)
 
 
 class Meter:
-    """CPU and wall seconds since it was made."""
+    """CPU and wall seconds since its creation."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -129,7 +129,7 @@ class Meter:
         return [engine, *map(cpu_seconds, self._brokers)]
 
     def read(self) -> dict[str, Any]:
-        """Return the fields of a result that this fills."""
+        """Return its fields of a result."""
         wall = time.monotonic() - self._at
         engine, source, target = (
             after - before for before, after in zip(self._before, self._used(), strict=True)
@@ -143,7 +143,7 @@ class Meter:
 
 
 def make_warm_topic(pair: Pair, topic: str, records: int) -> WarmUp:
-    """Make a topic that sessions begin with."""
+    """Create a first topic for sessions."""
     pair.source.create(topic, WARM_PARTITIONS)
     rounds = batch_rounds(RANDOM_1KB, WARM_PARTITIONS, records)
     with pair.source.connect() as source:
@@ -161,16 +161,16 @@ def session(
     first: WarmUp,
     number: int,
 ) -> Iterator[Session]:
-    """Start an engine and give it to the body as soon as it copies.
+    """Start an engine and pass it to the body as soon as it copies.
 
     Args:
-        pair: the clusters; topics of the session are gone from them afterwards.
-        gate: holds records back.
+        pair: the clusters; topics of the session are deleted afterwards.
+        gate: holds back records.
         engine: name of the engine.
-        surroundings: what it is started with.
+        surroundings: conditions of the engine.
         logs: folder for its log and configuration.
-        first: what the engine begins with; it is there already.
-        number: tells sessions of one run apart.
+        first: first topic of the engine; it exists already.
+        number: identifies the session within a run.
     """
     far = surroundings.far
     route = Route(

@@ -1,8 +1,8 @@
-"""The least that moving bytes costs: one process that receives from a socket and sends to another.
+"""Minimum cost of moving bytes: one process receives from a socket and sends to another.
 
     python -m bench.socket_copy BYTES
 
-It prints the CPU and wall seconds that the copying process has used; feeder and taker are others.
+It prints the CPU and wall seconds of the copying process; feeder and taker are other processes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LIMIT_S: Final = 300.0
 
 
 def copy_bytes(source: socket.socket, target: socket.socket) -> int:
-    """Pass everything on until the source ends; return how much it was."""
+    """Forward all bytes until the source ends; return their number."""
     buffer = memoryview(bytearray(_BUFFER))
     total = 0
     while count := source.recv_into(buffer):
@@ -60,7 +60,7 @@ def _take(end: socket.socket) -> None:
 
 
 def _child(work: Callable[[], None], own: socket.socket, ends: Sequence[socket.socket]) -> int:
-    """Fork a process that does the work at its own end of a connection; return its id."""
+    """Fork a process that works on one end of a connection; return its id."""
     pid = os.fork()
     if pid == 0:
         for end in ends:
@@ -73,7 +73,7 @@ def _child(work: Callable[[], None], own: socket.socket, ends: Sequence[socket.s
 
 
 def main() -> None:
-    """Copy as many bytes as the argument says, between two forked processes."""
+    """Copy the given number of bytes between two forked processes."""
     total = int(sys.argv[1])
     feed, source = _pair()
     target, take = _pair()

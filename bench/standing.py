@@ -16,12 +16,12 @@ IDLE_SETTLE_S: Final = 10.0
 def idle(current: Session, case: Case) -> Result:
     """Measure CPU use over many partitions with nothing to copy."""
     creation = current.announce(f"bench-{case.name}", case.partitions)
-    time.sleep(IDLE_SETTLE_S)  # until caches, reports and metadata refreshes have settled
+    time.sleep(IDLE_SETTLE_S)  # until caches, reports and metadata refreshes settle
     tree = current.running.tree
     with PeakMemory(tree) as memory:
         before = tree.cpu_by_name()
         meter = Meter(current)
-        time.sleep(case.seconds)  # the span that is measured
+        time.sleep(case.seconds)  # the measured time
         used = meter.read()
         after = tree.cpu_by_name()
     share = {
@@ -46,7 +46,7 @@ def idle(current: Session, case: Case) -> Result:
 
 
 def start(current: Session, case: Case) -> Result:
-    """Report how the session began, and the first record of a new topic."""
+    """Report the start of the session, and the first record of a new topic."""
     creation = current.announce(f"bench-{case.name}", case.partitions)
     memory = current.running.tree.memory()
     return Result(

@@ -1,4 +1,4 @@
-"""What the terminal shows."""
+"""Terminal output."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def say(text: str) -> None:
 
 
 def say_result(result: Result) -> None:
-    """Write the gist of a result in one line."""
+    """Summarize a result in one line."""
     say(f"  {result.case:18} {result.engine:12} {gist(result)}")
 
 
 def gist(result: Result) -> str:
-    """Return what a case is measured for."""
+    """Return the main figures of a case."""
     if result.method in ("copy", "socket-copy"):
         return (
             f"{result.records_per_second:>12,.0f} records/s {result.cpu_seconds:7.2f} CPU s "
@@ -73,7 +73,7 @@ def gist(result: Result) -> str:
 
 
 def print_summary(results: Sequence[Result], failures: Sequence[str]) -> None:
-    """Print what was measured now, the goals it bears on, and what failed."""
+    """Print the new results, their goals, and failures."""
     order = {result.case: number for number, result in reversed(list(enumerate(results)))}
     ordered = sorted(results, key=lambda r: (order[r.case], r.engine))
     moved = [r for r in ordered if r.method not in (*_STANDING, _MAP, fleet_cost.METHOD)]
@@ -128,7 +128,7 @@ def _standing_row(result: Result) -> list[str]:
 
 
 def number(figure: float | None, digits: int) -> str:
-    """Return a figure, or nothing where it was not measured."""
+    """Return a figure, empty if it was not measured."""
     return "" if figure is None else f"{figure:,.{digits}f}"
 
 

@@ -1,4 +1,4 @@
-"""What a process and everything it started use: CPU seconds and memory."""
+"""CPU seconds and memory of a process and all its descendants."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Tree:
         self._seen: dict[tuple[int, float], tuple[str, float]] = {}
 
     def processes(self) -> list[psutil.Process]:
-        """Return the processes that run now."""
+        """Return the running processes."""
         try:
             return [self.root, *self.root.children(recursive=True)]
         except psutil.NoSuchProcess:
@@ -76,34 +76,34 @@ def _seconds(times: Any) -> float:
 def come_to_rest(
     used_seconds: Callable[[], float], cores: float, limit_s: float, look_s: float
 ) -> None:
-    """Wait until less than so many cores are used over a look, or for a while.
+    """Wait until fewer than ``cores`` are used during a look, or until the limit.
 
     Args:
         used_seconds: returns CPU seconds so far.
-        cores: what counts as rest.
-        limit_s: how long to wait at most.
-        look_s: seconds over which is looked.
+        cores: limit for idle.
+        limit_s: maximum wait.
+        look_s: seconds of a look.
     """
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         began, before = time.monotonic(), used_seconds()
-        time.sleep(look_s)  # what is measured is what was used meanwhile
+        time.sleep(look_s)  # time in which usage is measured
         if (used_seconds() - before) / (time.monotonic() - began) < cores:
             return
 
 
 def kind(process: psutil.Process) -> str:
-    """Return what a process is in the tree: ``java``, ``worker`` of Spark, or ``driver``."""
+    """Return the role of a process: ``java``, ``worker`` of Spark, or ``driver``."""
     if process.name() == "java":
         return "java"
     try:
         return "worker" if is_worker(process) else "driver"
-    except psutil.ZombieProcess:  # it has no command line any more
+    except psutil.ZombieProcess:  # its command line is gone
         return "driver"
 
 
 class PeakMemory:
-    """Highest memory of a tree while the body runs; looks once a second."""
+    """Peak memory of a tree while the body runs, sampled once a second."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree

@@ -1,12 +1,12 @@
-"""What a verification takes: two embedded clusters, a topic and its copy by srm, compared in Spark.
+"""Cost of a verification: two embedded clusters, a topic and its copy by srm, compared in Spark.
 
     python -m bench.verification                       5 million records of 1 KB, 10 GB to be read
     python -m bench.verification --records 1000000 --codec lz4 --content json
 
-In one run: the start of Spark, everything by bytes, once more with nothing new, once more with a
-little new, a part by ordinary consumers (``srm verify --by-records``) for comparison, and the whole
-command ``srm verify --full`` as somebody types it. The last thing on stdout is one JSON object. It
-needs free disk space for the records twice; all is deleted at the end.
+One run measures: the start of Spark, all records by bytes, again without new records, again with a
+few new ones, a part by ordinary consumers (``srm verify --by-records``) for comparison, and the
+whole command ``srm verify --full``. The last line on stdout is one JSON object. It needs free disk
+space for the records twice; all is deleted at the end.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _COPY_S: Final = 1800.0
 
 
 def main() -> int:
-    """Measure as the command line says."""
+    """Measure as the command line selects."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def measure(pair: Pair, home: Path, chosen: argparse.Namespace) -> dict[str, Any]:
-    """Make a topic and its copy, and verify it in each way."""
+    """Create a topic and its copy, and verify it in each way."""
     file = _write_config(pair, home)
     config = load_config(file)
     payload = Payload(chosen.size, chosen.content, chosen.codec, chosen.batch)
@@ -116,7 +116,7 @@ def _runner(
 
 @contextmanager
 def _timed(figures: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
-    """Measure wall and CPU seconds: of this process and all that it has started, brokers too."""
+    """Measure wall and CPU seconds of this process and its descendants, including brokers."""
     told: dict[str, Any] = {}
     tree = Tree(os.getpid())
     began, used = time.monotonic(), tree.cpu_by_name()

@@ -1,4 +1,4 @@
-"""Brokers get the same traffic before each engine, so that none finds them warmer than others."""
+"""Warm-up of brokers: the same traffic before each engine, for equal conditions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LOOK_S: Final = 1.0
 def warm_brokers(pair: Pair) -> None:
     """Write to both brokers and read it again: batches of 16 and of 128 KB, and single records.
 
-    Their compilers are busy with what they have seen for a while; that is waited for.
+    Then wait until their JIT compilers are idle.
     """
     sites = (pair.source, pair.target)
     for site in sites:

@@ -1,9 +1,8 @@
-"""A blocking connection to one broker with the two requests that the bench sends all the time.
+"""Blocking connection to one broker with the two most frequent requests of the bench.
 
-A client library would do, but asking for 64 log ends fifty times a second or sending a gigabyte of
-prepared batches through one costs as much as some of what is measured. The layouts are
-ListOffsetsRequest.json version 2 and ProduceRequest.json version 8 of Apache Kafka; there is one
-broker per cluster, so it leads everything.
+A client library would cost as much as some figures: 64 log ends fifty times a second, or a gigabyte
+of prepared batches. The layouts are ListOffsetsRequest.json version 2 and ProduceRequest.json
+version 8 of Apache Kafka. The only broker of a cluster leads all partitions.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class BrokerSocket:
         return data
 
     def log_ends(self, partitions: Mapping[str, int]) -> dict[tuple[str, int], int]:
-        """Return the log end of each partition of the topics; 0 where there is no topic yet."""
+        """Return the log end of each partition of the topics; 0 if the topic does not exist yet."""
         parts = [struct.pack(">ibi", -1, 0, len(partitions))]
         for topic, count in partitions.items():
             parts.append(_text(topic) + struct.pack(">i", count))
@@ -84,7 +83,7 @@ class BrokerSocket:
         return sum(self.log_ends({topic: partitions}).values())
 
     def fill(self, topic: str, requests: Iterable[Mapping[int, bytes]]) -> None:
-        """Append what the requests hold: each mapping is one, a batch for each of its partitions.
+        """Append requests: each mapping is one, with a batch for each of its partitions.
 
         Raises:
             BenchError: the broker refuses one.
@@ -96,7 +95,7 @@ class BrokerSocket:
         self.append((topic, request) for request in left)
 
     def append(self, requests: Iterable[tuple[str, Mapping[int, bytes]]]) -> None:
-        """Append to topics that have been filled before: each mapping is one request for a topic.
+        """Append to topics that hold records: each mapping is one request for a topic.
 
         Raises:
             BenchError: the broker refuses one.
@@ -111,7 +110,7 @@ class BrokerSocket:
             self._check(topic)
 
     def _first(self, topic: str, request: Mapping[int, bytes]) -> None:
-        """Send the first request until the new topic's partitions have their leader."""
+        """Send the first request until the new topic's partitions have leaders."""
         left = dict(request)
         deadline = time.monotonic() + _READY_S
         while left:

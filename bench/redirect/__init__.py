@@ -1,5 +1,5 @@
-"""How long unmodified clients take to another cluster when an address changes: ``make clients``.
+"""Time that unmodified clients take to follow a changed address: ``make clients``.
 
-Real clients (Java of three versions, librdkafka), a real name server and a real load balancer, in
-network namespaces of their own: so root is needed, and nothing of the machine is touched.
+Real clients (Java of three versions, librdkafka), a real name server and a real load balancer run
+in separate network namespaces. That needs root and changes nothing on the machine.
 """

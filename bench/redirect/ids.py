@@ -1,4 +1,4 @@
-"""What becomes of a batch whose producer id is another's on the cluster that it is led to."""
+"""Fate of a batch whose producer id belongs to another producer on the new cluster."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _OURS = 3
 
 
 def lose_a_batch(site: Site, topic: str = "ids") -> dict[str, object]:
-    """Lead a producer from P to B whose id there is another's, at a sequence that B has seen.
+    """Redirect a producer from P to B, where another producer has its id and has used its sequence.
 
     Returns:
-        What its producer was told of the record, and where the record is.
+        The answer for the record, and the cluster that holds the record.
     """
     site.create(topic)
     theirs, their_id = _producer(f"{B}:{DIRECT}", topic, B, "theirs", _THEIRS)
     ours, our_id = _producer(f"{FRONT}:{DIRECT}", topic, P, "ours", _OURS)
-    # Each cluster counts its ids for itself: whoever is behind takes more of them.
+    # Each cluster counts its ids separately; the one with lower ids assigns more.
     while our_id < their_id:
         ours, our_id = _producer(f"{FRONT}:{DIRECT}", topic, P, "ours", _OURS)
     while their_id < our_id:

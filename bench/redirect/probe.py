@@ -1,4 +1,4 @@
-"""The same as Probe.java with librdkafka: a producer and a consumer for each argument."""
+"""Counterpart of Probe.java with librdkafka: a producer and a consumer for each argument."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer
 
 
 def main(servers: str, topic: str, *probes: str) -> None:
-    """Start them all; each prints what it did, for ever."""
+    """Start all of them; each prints its results for ever."""
     for probe in probes:
         name, *settings = probe.split(",")
         props: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Reading what is in a topic."""
+"""Reader of a topic."""
 
 from __future__ import annotations
 

@@ -47,19 +47,20 @@ LIBRDKAFKA: Final = (
 )
 OUT: Final = Path("build/clients.json")
 IDS: Final = "ids"
-"""A producer whose id is another's on the cluster that it is led to."""
+"""Case of a producer whose id belongs to another producer on the new cluster."""
 _START_S: Final = 300.0
 _LEAST_S: Final = 45.0
 _WORKING: Final = 20
-"""Records acknowledged until a client counts as working."""
+"""Acknowledged records after which a client counts as working."""
 
 
 @dataclass(frozen=True)
 class Outcome:
     """One client in one case; seconds from the change of the address, None: not in time.
 
-    ``lost`` are records that were acknowledged and are on neither cluster, ``skipped`` those of B
-    before the first that its consumer read: it has no offsets there, and asks for the earliest.
+    ``lost``: acknowledged records that are on neither cluster.
+    ``skipped``: records of B before the first one read; without offsets its consumer starts at the
+    earliest.
     """
 
     case: str
@@ -73,7 +74,7 @@ class Outcome:
 
 
 class Probes:
-    """The clients of one case, and what they say, with the time."""
+    """Clients of one case, and their output with times."""
 
     def __init__(self, tools: Tools, servers: str, topic: str, home: Path) -> None:
         self.names: list[str] = []
@@ -94,7 +95,7 @@ class Probes:
             process.wait()
 
     def heard(self, seconds: float) -> Iterator[tuple[float, str]]:
-        """Yield what is said within a time."""
+        """Yield the output within a time."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             try:
@@ -115,7 +116,7 @@ class Probes:
 
 
 class Case:
-    """All clients work on P, then P changes, then the address."""
+    """Case in which all clients work on P, then P changes, then the address."""
 
     def __init__(self, site: Site, tools: Tools, name: str, home: Path) -> None:
         self._site, self._name = site, name
@@ -132,7 +133,7 @@ class Case:
         self._skipped: dict[str, int] = {}
 
     def run(self) -> list[Outcome]:
-        """Run it, and let P be as it was."""
+        """Run it, and restore P."""
         try:
             self._until_all_work()
             wall = time.time()
@@ -164,7 +165,7 @@ class Case:
         ]
 
     def _mark(self) -> None:
-        """Write to B what only B has; not to be taken for another: without a producer id."""
+        """Write records that only B has, without a producer id so that none can collide."""
         marks = Producer({"bootstrap.servers": f"{B}:{DIRECT}", "enable.idempotence": False})
         number = 0
         while not self._over.wait(0.2):
@@ -214,7 +215,7 @@ class Case:
             self._site.balance_to(alias)
 
     def _take(self, line: str) -> tuple[str, str]:
-        """Remember what was acknowledged."""
+        """Store acknowledged records."""
         word, _, rest = line.partition(" ")
         if word == "ack":
             self._acknowledged[rest.partition("/")[0]].add(rest)
@@ -226,7 +227,7 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 def table(outcomes: list[Outcome]) -> str:
-    """Return what was measured as Markdown: writes / reads / lost, by client and case."""
+    """Return the results as Markdown: writes / reads / lost, by client and case."""
     cases = list(dict.fromkeys(one.case for one in outcomes))
     cells = {(one.client, one.case): one for one in outcomes}
     lines = [
@@ -249,7 +250,7 @@ def _cell(one: Outcome | None) -> str:
 
 
 def main() -> None:
-    """Measure all cases, or those that are named."""
+    """Measure all cases, or the named ones."""
     parser = argparse.ArgumentParser(prog="make clients", description=__doc__)
     every = [f"{method}/{fate}" for method in ("dns", "haproxy") for fate in LIMITS] + [IDS]
     parser.add_argument("--case", action="append", choices=every, dest="cases")

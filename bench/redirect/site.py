@@ -1,7 +1,7 @@
-"""Clusters P and B, a name server and a load balancer, in network namespaces of this run alone.
+"""Clusters P and B, a name server and a load balancer, in network namespaces of this run.
 
-P lives behind a pair of interfaces: taking its address away makes a black hole, which answers
-nothing, not even that there is nobody.
+P is reached through a pair of interfaces. Without its address they are a black hole, which sends
+no answer, not even that the host is unreachable.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from bench.redirect.tools import Tools
 P, B, FRONT, HERE = "10.99.1.1", "10.99.2.1", "10.99.2.10", "10.99.1.254"
 NAME: Final = "kafka.test"
 DIRECT: Final = 9092
-"""Port of both clusters, on the addresses that their brokers advertise."""
+"""Port of both clusters, on the advertised addresses of their brokers."""
 FRONTED: Final = 9094
-"""Port behind the load balancer: what is advertised there is the load balancer."""
+"""Port behind the load balancer; brokers advertise the load balancer there."""
 
 _ZONE: Final = """$TTL 1
 @ IN SOA ns.test. admin.test. 1 60 60 60 1
@@ -34,14 +34,14 @@ kafka IN A {address}
 
 
 class Site:
-    """Everything; ``home`` is emptied by its owner."""
+    """All processes and networks; the owner of ``home`` empties it."""
 
     def __init__(self, tools: Tools, home: Path) -> None:
         self._tools, self._home = tools, home
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
-        """Make the networks and start all."""
+        """Create the networks and start all processes."""
         _run("ip link set lo up")
         for address in (B, FRONT):
             _run(f"ip addr add {address}/32 dev lo")
@@ -58,7 +58,7 @@ class Site:
             check=True,
             text=True,
         )
-        # Else the kernel says after a while that there is no such host.
+        # Otherwise the kernel reports the host as unreachable after a while.
         _run(f"ip neigh replace {P} lladdr {shown.stdout.strip()} dev vp nud permanent")
         self.attach_p()
         self._start_names()
@@ -75,11 +75,11 @@ class Site:
             process.wait()
 
     def attach_p(self) -> None:
-        """Let P be reached."""
+        """Make P reachable."""
         _run(f"ip netns exec p ip addr replace {P}/24 dev vp1")
 
     def detach_p(self) -> None:
-        """Make a black hole of P: what is sent there is dropped without a word."""
+        """Make P a black hole, which drops packets silently."""
         _run(f"ip netns exec p ip addr del {P}/24 dev vp1")
 
     def start_broker(self, alias: str) -> None:
@@ -91,7 +91,7 @@ class Site:
         self.admin(alias)
 
     def kill_broker(self, alias: str) -> None:
-        """Kill a broker: its host lives and refuses connections."""
+        """Kill a broker; its host stays up and refuses connections."""
         process = self._processes.pop(alias)
         process.kill()
         process.wait()
@@ -114,12 +114,12 @@ class Site:
         """Create a topic on both clusters."""
         config = {"message.timestamp.type": "LogAppendTime"}
         for alias in ("P", "B"):
-            admin = self.admin(alias)  # its calls end with it
+            admin = self.admin(alias)  # its calls end with the client
             made = admin.create_topics([NewTopic(topic, 1, 1, config=config)], request_timeout=120)
             made[topic].result(240)
 
     def point_name_to(self, address: str) -> None:
-        """Change the name, as an administrator would: nsupdate."""
+        """Change the name with nsupdate, as an administrator would."""
         change = f"server 127.0.0.1\nzone test\nupdate delete {NAME} A\n"
         change += f"update add {NAME} 1 A {address}\nsend\n"
         subprocess.run(

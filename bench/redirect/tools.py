@@ -1,4 +1,4 @@
-"""Programs and jars that are fetched once into the user's cache, and not installed."""
+"""Programs and jars, fetched once into the user's cache and not installed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PACKAGES: Final = (
 
 @dataclass(frozen=True)
 class Tools:
-    """Where everything is; ``probes`` are class paths of the Java probe by client version."""
+    """Paths of all tools; ``probes`` are class paths of the Java probe by client version."""
 
     java: str
     broker: str
@@ -32,7 +32,7 @@ class Tools:
 
     @classmethod
     def prepare(cls) -> Tools:
-        """Fetch and compile what is missing: Debian's packages and Maven's jars."""
+        """Fetch and compile missing Debian packages and Maven jars."""
         java, home = str(find_java().program), cache_folder() / "redirect-clients"
         probes = {}
         for version in VERSIONS:
@@ -53,7 +53,7 @@ class Tools:
         return cls(java, kafka_class_path(), probes, root)
 
     def program(self, name: str) -> str:
-        """Return the path of a program of the packages."""
+        """Return the path of a program in the packages."""
         return str(next(p for p in self.root.glob(f"usr/*bin/{name}")))
 
     @property
