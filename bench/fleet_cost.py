@@ -17,7 +17,8 @@ _UNDISTURBED: Final = 0.95
 INTRODUCTION: Final = (
     "Cores for 100 MB/s of steady traffic, by batch size: replicator, and the cost that "
     "copying adds on one broker on each side. A `*` marks a disturbed cell: it got less "
-    "traffic than offered, or did not keep up. For your own topics use the [formula](operate.md#sizing)."
+    "traffic than offered, or did not keep up. For your own topics "
+    "use the [formula](operate.md#sizing)."
 )
 COLUMNS: Final = (
     *("batches", "partitions", "MB/s measured"),

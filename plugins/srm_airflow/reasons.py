@@ -1,4 +1,4 @@
-"""Why a step of a move failed, in words that a person can act on, for the note of the run."""
+"""Reasons for a failed step of a move, with an action, for the note of the run."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _SUITES_1_3: Final = {
     "TLS_AES_256_GCM_SHA384",
     "TLS_CHACHA20_POLY1305_SHA256",
 }
-"""What OpenSSL offers for TLSv1.3; the list of cipher suites is about earlier versions alone."""
+"""OpenSSL's suites for TLSv1.3; the list of cipher suites applies to earlier versions only."""
 _SUITE: Final = re.compile(r"(?:TLS|SSL)_(\w+)_WITH_(\w+)")
 _EXCHANGES: Final = {"RSA": "", "DH_anon": "ADH-", "ECDH_anon": "AECDH-"}
 ONLY_TLS_1_3: Final = "PSK-AES128-CBC-SHA:!TLSv1.2"

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from srm_lab.demo.record import PaymentEntry
 
 Home = tuple[str, int]
-"""Where a payment was first written: cluster and partition."""
+"""First place of a payment: cluster and partition."""
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,7 @@ _list_command("topics", "Which topics of the source are copied; denied ones neve
 _list_command("groups", "Which consumer groups of the source can continue on the target.")
 _list_command(
     "reverse-checkpointed-topics",
-    "Replica topics whose progress is carried back: --source BACKUP --target PRIMARY --add "
+    "Remote topics whose progress is carried back: --source BACKUP --target PRIMARY --add "
     "PRIMARY.TOPIC.",
 )
 
@@ -255,7 +255,7 @@ def _advice(name: ListName, found: Target, changes: ListChange) -> Iterator[str]
 
 
 def _replica_names(found: Target, patterns: Sequence[str]) -> Iterator[str]:
-    """Say so when a name cannot be that of a replica topic on the flow's source."""
+    """Say so when a name cannot be that of a remote topic on the flow's source."""
     primary, backup = found.flow.target, found.flow.source
     prefix = f"{primary}{found.separator}"
     for pattern in patterns:
@@ -264,7 +264,7 @@ def _replica_names(found: Target, patterns: Sequence[str]) -> Iterator[str]:
             continue
         topic = re.sub(rf"^{re.escape(primary)}(__|[._\-])", "", plain, count=1)
         yield (
-            f"{pattern} is not a replica topic of {primary} on {backup}: with the separator "
+            f"{pattern} is not a remote topic of {primary} on {backup}: with the separator "
             f"'{found.separator}' the replica of {topic} is {prefix}{topic}"
         )
 

@@ -192,10 +192,10 @@ def _approve(context: MoveContext, planned: MovePlan, *, yes: bool) -> None:
 def _ask(planned: MovePlan) -> None:
     source = planned.request.source
     if not sys.stdin.isatty():
-        raise UsageError(f"an unplanned move gives {source} up: approve the forecast with --yes")
+        raise UsageError(f"an unplanned move abandons {source}: approve the forecast with --yes")
     typed = typer.prompt(
         f"{planned.summary()}\n"
-        f"Nothing was done yet. Type the name of the cluster to give up ({source})",
+        f"Nothing was done yet. Type the name of the cluster to abandon ({source})",
         err=True,
     )
     if typed.strip() != source:

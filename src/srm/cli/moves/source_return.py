@@ -158,7 +158,7 @@ def render_found(console: Console, found: SourceReturn) -> None:
     """Say which return it is, and show the residue by partition."""
     console.print(f"[bold]{found.flow}: {found.shape}[/bold]. {escape(found.evidence)}")
     if found.pause is None:
-        console.print("The flow is not paused: what is not copied yet is copied by itself.")
+        console.print("The flow is not paused and copies the remaining records.")
     else:
         console.print(
             f"Paused by {escape(found.pause.by)}, {moment(found.pause.time_ms)}: "

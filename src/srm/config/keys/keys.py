@@ -229,7 +229,7 @@ FLOW_KEYS: Final = (
         "reverse.checkpointing.enabled",
         "boolean",
         "false",
-        "Whether progress on replica topics is carried back to their originals. Set it on the "
+        "Whether progress on remote topics is carried back to their originals. Set it on the "
         "flow from the backup to the primary, or for all.",
         synonyms=("cloudera.reverse.checkpointing.enabled",),
     ),
@@ -237,7 +237,7 @@ FLOW_KEYS: Final = (
         "reverse.checkpointed.topics",
         "regexes",
         "",
-        "Replica topics on the flow's source (`P.Payments` for the flow `B->P`) whose progress is "
+        "Remote topics on the flow's source (`P.Payments` for the flow `B->P`) whose progress is "
         "carried back. `srm-control reverse-checkpointed-topics` adds to it.",
     ),
     our_key(
@@ -383,7 +383,7 @@ RECORD_KEYS: Final = (
         "Records with a header of such a name are not copied.",
     ),
 )
-"""What is done to records; the loader makes one value of them."""
+"""Keys about the treatment of records; the loader makes one value of them."""
 
 JAVA_CLASSES: Final = {
     "topic.filter.class": "org.apache.kafka.connect.mirror.DefaultTopicFilter",

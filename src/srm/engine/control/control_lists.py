@@ -46,7 +46,7 @@ class ListPair:
 
 @dataclass(frozen=True, slots=True)
 class ControlLists:
-    """All lists of one flow; the reverse list names replica topics on the flow's source."""
+    """All lists of one flow; the reverse list names remote topics on the flow's source."""
 
     topics: ListPair = field(default_factory=ListPair)
     groups: ListPair = field(default_factory=ListPair)

@@ -51,7 +51,7 @@ class WhyStep:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a topic is (not) copied by a flow, or a group (not) translated and able to move.
+    """Explanation why a topic is (not) copied, or a group is (not) translated and able to move.
 
     Attributes:
         flow: the flow.

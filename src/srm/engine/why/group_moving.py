@@ -98,7 +98,7 @@ def _way_back(look: GroupLook) -> WhyStep:
 def _given_up(look: GroupLook) -> WhyStep:
     """Return the step about an unplanned move from a source that does not answer."""
     flow = look.config.flow
-    question = f"could it continue on {flow.target} without {flow.source}?"
+    question = f"can it resume on {flow.target} without {flow.source}?"
     if look.is_there:
         return WhyStep.unknown("movable", question, look.works_there)
     if not look.emitted:

@@ -12,7 +12,7 @@ from srm.errors import UnavailableError
 from srm.kafka.tables.topic_tail import KafkaTopicTail
 
 MOST_BYTES: Final = 32 * 1024 * 1024
-"""What one process counts in the time and with the CPU that it takes Spark to start."""
+"""Amount that one process counts with the time and CPU of a Spark start."""
 
 _FOLLOW_WAIT_MS: Final = 5_000
 _TIMEOUT_S: Final = 60.0

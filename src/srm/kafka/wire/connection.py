@@ -45,11 +45,11 @@ _MAX_TLS_PARTS: Final = 32
 _CORRELATION: Final = struct.Struct(">i")
 _SIZE: Final = struct.Struct(">i")
 _TLS_ALERT: Final = 0x1503
-"""How a TLS alert begins: the answer of a TLS listener to a request that is not encrypted."""
+"""First bytes of a TLS alert, the answer of a TLS listener to an unencrypted request."""
 _LOG_IN_AFTER: Final = 0.85
 """Part of a session after which to log in again; the Java client takes 0.85 to 0.95."""
 _SMALL_BYTES: Final = 1 << 14
-"""So much is read where an answer begins: most are smaller, and several may have come."""
+"""Bytes read at the start of an answer; most answers are smaller, and several may be there."""
 _WAKE_BYTES: Final = 1 << 20
 """Bytes of a large answer that are worth an event; the kernel's own mark is one byte."""
 _WAKE_ANSWERS: Final = 2

@@ -25,7 +25,7 @@ _CLAIM_S: Final = 0.1
 """A claim takes about 10 ms. What takes longer waits for a broker, and needs no permit for that."""
 _SHORT_WALKS_AT_ONCE: Final = 16
 _SHORT_WALK_BYTES: Final = 16 << 20
-"""What a crash leaves to be walked is a second of copying at most."""
+"""A crash leaves at most one second of copying to be walked."""
 _LONG_WALKS_AT_ONCE: Final = 4
 
 

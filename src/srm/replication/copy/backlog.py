@@ -21,7 +21,7 @@ class Backlog:
         self._waiting: defaultdict[int, dict[PartitionCopy, None]] = defaultdict(dict)
         self._held: set[int] = set()
         self.bytes = 0
-        """What waited for all brokers when they were last weighed."""
+        """Bytes waiting for all brokers at the last weighing."""
 
     def add(self, copy: PartitionCopy, node: int) -> None:
         """Count a partition that goes to a target node."""

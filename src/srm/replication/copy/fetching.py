@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 _PARTITION_BYTES: Final = 1 << 20
 _LONG_WAY_PARTITION_BYTES: Final = 32 << 20
 _LONG_WAY_S: Final = 0.025
-"""Where no poll comes back sooner, full ones are worth larger ones."""
+"""Fetches are larger when no poll returns faster than this."""
 _RESPONSE_BYTES: Final = 8 << 20
 _WAITING_BYTES: Final = 16 << 20
 """Bytes waiting for a target broker, over all partitions of a source broker, before fetches pause:
@@ -80,7 +80,7 @@ class SourceLoop:
         self._quickest_s = float("inf")
         self._wake = asyncio.Event()
         self.answered_s = float("-inf")
-        """When the broker last answered, monotonic."""
+        """Time of the broker's last answer, monotonic."""
 
     def add(self, copy: PartitionCopy, target_node: int) -> None:
         """Fetch for one more partition, whose records go to a target node."""

@@ -135,7 +135,7 @@ class PartitionCopy:
         self.target_next = start.target_next
         self.target_epoch, self.written_by = start.target_epoch, start.written_by
         self.has_position = start.has_position
-        """Whether a position exists to report and to resume from."""
+        """True if a position exists to report and to resume from."""
         self.has_lost_start = False
         self.is_undecidable = False
         self._claimed_ids: frozenset[int] = frozenset()

@@ -1,4 +1,4 @@
-"""When a flow has copied everything that was there when it started."""
+"""Detection of the moment when a flow has copied everything that existed at its start."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class FlowRun:
 
     @property
     def failure(self) -> SrmError | None:
-        """Why the flow is not copied; settings are tried again while other flows last."""
+        """Error that stopped the flow; settings are tried again while other flows run."""
         return self._failure or self.driver.refusal
 
     def start(self) -> None:

@@ -48,7 +48,7 @@ class MapWriter:
         self.index = IndexWriter(assigned, tree, rewrite=rewrite_index)
         self.source_log_start = self.target_log_start = 0
         self.changes = 0
-        """How often something of the map has changed."""
+        """Number of changes of the map."""
         self._assigned = assigned
         self._producer_ids = set(producer_ids)
         self._replaced = list(garbage)

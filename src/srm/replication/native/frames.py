@@ -42,7 +42,7 @@ _DECODERS: Final[Mapping[int, Callable[[memoryview], bytes]]] = {
 
 
 class Found(IntEnum):
-    """Why a search for pairs ended (``frames.c``)."""
+    """Reason for the end of a search for pairs (``frames.c``)."""
 
     AGAIN = 0
     ENDED = 1

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 logger = logging.getLogger(__name__)
 
 FILE: Final = Path(__file__).with_name("libsrm.so")
-"""Where the build hook puts the library, on every platform."""
+"""Path of the library, written by the build hook on every platform."""
 
 _VERSION: Final = 4
 _MOST_OUTGOING: Final = 4096

@@ -51,7 +51,7 @@ class RestoreState:
 
     @property
     def pause(self) -> Pause | None:
-        """Why nothing is copied."""
+        """Pause of the flow, if any."""
         return read_pause(self.records)
 
     @property

@@ -16,7 +16,7 @@ from srm.replication.resume.source_lookahead import SourceAhead
 
 _TIMESTAMPS: Final = slice(27, 43)
 _MOST_OPENED: Final = 2 << 20
-"""What a compressed batch may hold: merged ones are of a megabyte."""
+"""Maximum size of an opened batch; merged ones have a megabyte."""
 
 Stretches = list[tuple[int, int]]
 """(first source offset, count) of consecutive records, in order."""

@@ -94,7 +94,7 @@ class Start:
 
 
 NOWHERE: Final = Start(0, 0, fresh=True, has_position=False)
-"""Where a partition starts of which nothing is known."""
+"""Start of a partition without any known state."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from srm.replication.resume.batch_decoding import LoopShare, records_of
 from srm.replication.resume.log_reader import WAIT_MS, LogReader, OutOfRangeError
 
 RECORD_BYTES: Final = 320
-"""What an opened record takes at most, both indexes included."""
+"""Maximum memory of an opened record, including both indexes."""
 LOOK_AHEAD_RECORDS: Final = (64 << 20) // RECORD_BYTES
 _FORGET_RECORDS: Final = 4096
 _NONE: Final = -1

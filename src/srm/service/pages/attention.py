@@ -50,7 +50,7 @@ class Headline:
 
 
 def as_known(flow: FlowSummary) -> FlowSummary:
-    """Remove the forecast, which is about "now", from a flow whose latest query failed."""
+    """Remove the forecast, which is about "now", from a flow whose latest look failed."""
     return replace(flow, forecast=None) if flow.error else flow
 
 

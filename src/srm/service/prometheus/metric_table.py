@@ -223,7 +223,7 @@ _TOPICS: Final = (
     Metric(
         "srm_topic_copied_offsets",
         _TOPIC,
-        "Filled offsets of the replica topic that its log still holds.",
+        "Filled offsets of the remote topic that its log still holds.",
         "topic",
     ),
     *_window_metrics("topic", _TOPIC),

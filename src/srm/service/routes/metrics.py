@@ -76,7 +76,7 @@ async def downstream_topic_metrics(
     from_ms: Since = None,
     to_ms: Until = None,
 ) -> Response:
-    """Return the windows of a metric; not for replica topics that keep the source's name."""
+    """Return the windows of a metric; not for remote topics that keep the source's name."""
     times = time_range(now_ms(), from_ms, to_ms)
     flow = _flow_of_copy(views, target, downstream_topic)
     return answer(request, views.metric(flow, downstream_topic, metric, *times))

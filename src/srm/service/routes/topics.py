@@ -34,7 +34,7 @@ async def remote_topics(
     offset: Offset = 0,
     limit: Limit = 100,
 ) -> Response:
-    """Return the topics of all flows with the names of their replica topics."""
+    """Return the topics of all flows with the names of their remote topics."""
     found = [
         row
         for row in containing(
@@ -69,7 +69,7 @@ async def cluster_metrics(
     summary="One metric of a topic, by its name on the target",
 )
 async def topic_metrics(request: Request, views: ViewsDep, topic: str, metric: Metric) -> Response:
-    """Return the windows of two hours of each replica topic with this name."""
+    """Return the windows of two hours of each remote topic with this name."""
     times = time_range(now_ms(), None, None)
     flows = [row for row in views.remote_topics() if topic == row.remote_topic]
     series = [views.metric(row.flow, row.topic, metric, *times) for row in flows]

@@ -333,7 +333,7 @@ def checkpoint_rows(look: FlowLook) -> Iterator[CheckpointRow]:
 
 
 def remote_topics(flow: Flow, topics: Iterable[TopicRow]) -> Iterator[RemoteTopic]:
-    """Yield the topics of a flow whose replica topics exist."""
+    """Yield the topics of a flow whose remote topics exist."""
     for topic in topics:
         if topic.reported or topic.copied:
             names = topic.topic, topic.remote_topic

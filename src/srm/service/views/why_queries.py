@@ -1,4 +1,4 @@
-"""Why queries of browsers and programs, answered by both clusters of a flow."""
+"""Queries of browsers and programs for ``why``, answered by both clusters of a flow."""
 
 from __future__ import annotations
 

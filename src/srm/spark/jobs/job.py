@@ -25,7 +25,7 @@ _SPANS: Final = {
     "srm-metrics": "metrics.aggregate",
     "srm-verification": "verify",
 }
-"""What a trace shows of a job, by its name: the same as of the command that does it."""
+"""Span names by job: the same as those of the corresponding commands."""
 
 
 @dataclass(frozen=True)

@@ -465,7 +465,7 @@ def _end_of_copy(world: SimulatedWorld, copy: Partition) -> int:
 
 
 SEALED: Final[dict[str, Play]] = {"seal": _seal, "seal deaf": _seal_deaf}
-"""What an unplanned move does to the flow; drawn only where it is named."""
+"""Effects of an unplanned move on the flow; drawn only if named."""
 
 
 def _any_partition(

@@ -28,7 +28,7 @@ from srm.replication import clock
 T = TypeVar("T")
 
 START_S = 1000.0
-"""What the clock says when a world begins."""
+"""Time of the clock at the start of a world."""
 MOST_STEPS = 400_000
 EPOCH_MS = 1_700_000_000_000
 

@@ -173,7 +173,7 @@ def test_a_name_that_is_no_replica_is_taken_with_a_warning(
     outcome = run(f"reverse-checkpointed-topics --source B --target P --add {typed}")
 
     assert outcome.code == 0
-    assert outcome.err.startswith(f"warning: {typed} is not a replica topic of P on B: ")
+    assert outcome.err.startswith(f"warning: {typed} is not a remote topic of P on B: ")
     assert advice in outcome.err
     assert load(world["P"], Flow("B", "P")).reverse_checkpointed_topics.allow == (typed,)
 

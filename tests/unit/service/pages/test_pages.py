@@ -365,7 +365,7 @@ def test_pages_of_a_target_that_is_away_say_how_old_they_are() -> None:
     assert "P → B unknown for" in words(client.get("/ui").text)
     for path in ("", "/topics/orders", "/groups", "/groups/billing"):
         told = words(client.get(f"/ui/flows/P/B{path}").text)
-        assert "The latest query failed; this page shows the state of" in told, path
+        assert "The latest look failed; this page shows the state of" in told, path
         assert told.count("cluster B: timed out") == 1, path
         assert told.count("To do: check the brokers of B") == 1, path
 

@@ -32,7 +32,7 @@ from srm.errors import ConflictError, UnavailableError
 log = logging.getLogger(__name__)
 
 _FIRST_RECORD_MS: Final = 10_000
-"""How long to wait for a group with members to process a record: twice the default of
+"""Wait for a group with members to process a record: twice the default of
 auto.commit.interval.ms. The residue watch finds later ones."""
 
 _CALL_AGAIN_MS: Final = 5_000
