@@ -81,7 +81,7 @@ class _Reading:
     async def answer(self, native: NativeLibrary) -> FetchedPartition:
         """Return the next answer; request the one after it."""
         if self._ahead is None:
-            raise IntegrityError(f"{self.reader.partition}: nothing is there any more")
+            raise IntegrityError(f"{self.reader.partition}: no longer in the log")
         answer = await self._ahead
         self._ahead = None
         self.begin(behind(native, answer.records))

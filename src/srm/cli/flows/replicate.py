@@ -31,7 +31,7 @@ MasterOption = Annotated[
     str | None,
     typer.Option(
         help="Spark master. A local one is given a core for each slot and one more; without it "
-        "the smallest such."
+        "the smallest one."
     ),
 ]
 _UntilCaughtUp = Annotated[

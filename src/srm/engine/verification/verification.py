@@ -337,7 +337,7 @@ def _plan_one(
         return PartitionVerification(*names, "failed", observed.time_ms, reason=reason)
     reason = ""
     if partition not in observed.source_logs:
-        reason = f"{partition} does not exist on the source any more"
+        reason = f"{partition} no longer exists on the source"
     elif copy not in observed.target_logs or copy not in observed.target_ends_before:
         reason = f"{copy} does not exist on the target: nothing is copied yet"
     if reason:

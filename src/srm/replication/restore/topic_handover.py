@@ -160,7 +160,7 @@ def _check_read(
         if read is None or read.runs != wanted.runs or _end(read) != _end(wanted):
             why = found.errors.get(place) or found.gaps.get(place) or "it is another one"
             raise IntegrityError(
-                f"the offset map of {place} that was handed over does not read as it was written: "
+                f"the offset map of {place} that was handed over reads back differently: "
                 f"{why}; run this again"
             )
 

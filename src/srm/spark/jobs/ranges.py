@@ -94,7 +94,7 @@ def _within(polled: list[Message], wanted: OffsetRange) -> tuple[list[Message], 
             if message.offset() >= wanted.end:
                 return records, True
         elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001
-            raise ConflictError(f"{wanted} is not there any more (retention?): plan it again")
+            raise ConflictError(f"{wanted} is no longer in the log (retention?): plan it again")
         else:
             raise translate(error, f"read {wanted}")
     return records, bool(records) and records[-1].offset() == wanted.end - 1

@@ -55,7 +55,7 @@ def test_a_group_that_only_its_checkpoints_remember_is_known(flow: RunningFlow) 
     answer = why_group(flow.context, "audit")
 
     assert answer.known
-    assert "P has no group audit any more" in answer.verdict
+    assert "P no longer has group audit" in answer.verdict
 
 
 @pytest.mark.parametrize(("kind", "said"), [("share", "KIP-932"), ("other", "Connect workers")])

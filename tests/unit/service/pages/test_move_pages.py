@@ -168,7 +168,7 @@ def test_a_move_that_its_plan_keeps_from_beginning_says_so_everywhere() -> None:
     assert client.get("/v2/moves?which=ended").json()["total"] == 0
     assert "blocked group billing is active on B" in words(client.get("/ui/moves").text)
     page = words(client.get(f"/ui/moves/{plan.move_id}").text)
-    assert "blocked planned, begun" in page
+    assert "blocked planned, started" in page
     assert "Hold not reached clients finish and leave" in page
     assert "planned only" not in page
     lately = words(client.get("/ui").text)
@@ -200,7 +200,7 @@ def test_one_is_singular() -> None:
     under_way = replace(given_up, progress=holding)
     client = TestClient(create_app(still_views(well(now_ms()), moves={"B": [under_way]})))
 
-    assert ", 1 group, begun" in words(client.get("/ui").text)
+    assert ", 1 group, started" in words(client.get("/ui").text)
     assert "1 group, " in words(client.get("/ui/moves").text)
 
 

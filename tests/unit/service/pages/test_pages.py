@@ -133,7 +133,7 @@ def test_the_overview_says_who_is_in_trouble_since_when_and_what_to_do(client: T
     assert told.index("P → C") < told.index("P → B")
     assert "If P died now: 48,210 records (41 s) lost" in told
     assert (
-        "Failover P → B is under way: held, waits: replication of payments from P is 1,204 records "
+        "Failover P → B is running: held, waits: replication of payments from P is 1,204 records "
         "behind (as of " in told
     )
     assert "1 of 4 cannot" in told

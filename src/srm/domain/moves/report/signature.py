@@ -52,7 +52,7 @@ class Signature:
         except ValueError as error:  # of pydantic and of base64
             raise IntegrityError("the signature cannot be read: it was changed") from error
         if found.value() != value.removesuffix(b"\n") or exact != found.signature:
-            raise IntegrityError("the signature is not as it was written: it was changed")
+            raise IntegrityError("the signature was changed")
         return found
 
 
