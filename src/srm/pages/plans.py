@@ -93,7 +93,7 @@ def _forecast(forecast: Forecast, source: str) -> Iterator[str]:
     yield from bullets(
         "Unknown", [line for topic in forecast.topics for line in topic.unknown], SHOWN_ROWS
     )
-    yield from bullets("Never seen", forecast.unseen, SHOWN_ROWS)
+    yield from bullets("Known by name only", forecast.unseen, SHOWN_ROWS)
     yield from bullets("Open transaction", forecast.transactions, SHOWN_ROWS)
     yield from bullets("Note", forecast.notes, SHOWN_ROWS)
 

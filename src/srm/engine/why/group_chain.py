@@ -58,9 +58,7 @@ def _exists(look: GroupLook) -> WhyStep:
     if look.found is None or not look.exists:
         return WhyStep.no("exists", question, f"{source} has no group {group}")
     if look.found.state == "dead" and not look.committed:
-        told = (
-            f"{source} no longer has group {group}, {look.config.flow.target} has checkpoints"
-        )
+        told = f"{source} no longer has group {group}, {look.config.flow.target} has checkpoints"
         return WhyStep.no("exists", question, told)
     who = f", {amount(len(look.found.members), 'member')}" if look.found.members else ""
     why = f" ({look.found.reason})" if look.found.reason else ""
