@@ -15,7 +15,7 @@ import numpy as np
 
 from bench.data import encode
 from bench.wire import BrokerSocket
-from srm.domain.flow_state.replication_records import MapEnd, PartitionPosition
+from srm.domain.flow_state.replication_records import PartitionPosition
 from srm.domain.offset_map.map_index import (
     ENTRIES_PER_CHUNK,
     Entries,
@@ -23,7 +23,13 @@ from srm.domain.offset_map.map_index import (
     IndexKind,
     IndexRecord,
 )
-from srm.domain.offset_map.map_records import RUNS_PER_BLOCK, BlockKey, MapBlock, decode_block
+from srm.domain.offset_map.map_records import (
+    RUNS_PER_BLOCK,
+    BlockKey,
+    MapBlock,
+    MapEnd,
+    decode_block,
+)
 from srm.domain.offset_map.offset_map import Position, Runs
 
 _OWNER: Final = (7, 1)

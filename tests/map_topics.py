@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from srm.domain.flow_state.replication_records import CopyId, MapEnd
 from srm.domain.offset_map.map_index import Entries, IndexEntry, IndexKey, IndexKind, IndexRecord
-from srm.domain.offset_map.map_records import MapBlock
+from srm.domain.offset_map.map_records import CopyId, MapBlock, MapEnd
 from srm.domain.offset_map.spans import Cuts
 
 

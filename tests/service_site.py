@@ -25,7 +25,7 @@ from srm.domain.moves.records.plan import GroupPlan, MovePlan
 from srm.domain.moves.records.positions import LastPlace, PartitionMove
 from srm.domain.moves.records.progress import MoveProgress
 from srm.domain.moves.records.request import MoveRequest
-from srm.domain.moves.records.revisions import KeptReport
+from srm.domain.moves.report.revisions import KeptReport
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.recovery.drill import Drill, DrillGroup
 from srm.domain.text.reason import set_key

@@ -8,9 +8,9 @@ from typing import Final
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from srm.domain.moves.records.revisions import KeptReport
 from srm.domain.moves.report.evidence import PartitionReport
 from srm.domain.moves.report.report import GroupReport, MoveReport
+from srm.domain.moves.report.revisions import KeptReport
 from srm.pages.moves import re_read_text, re_read_texts, residue_text, rpo_text, verdict_text
 from srm.pages.outcomes import costs
 from srm.pages.timeline import move_timeline

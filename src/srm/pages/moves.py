@@ -14,8 +14,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from srm.domain.moves.gate.forecast import Forecast
 from srm.domain.moves.gate.gate import SyncStatus
+from srm.domain.moves.records.forecast import Forecast
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.report.report import MoveReport
 from srm.domain.text.amount import amount, duration, span

@@ -9,8 +9,8 @@ from typing import Any
 
 from rich.text import Text
 
-from srm.domain.moves.records.revisions import KeptReport
 from srm.domain.moves.report.report import MoveReport
+from srm.domain.moves.report.revisions import KeptReport
 from srm.domain.moves.report.signature import short
 from srm.domain.text.amount import amount, some
 from srm.domain.text.documents import adapter

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from srm.domain.moves.gate.forecast import Forecast
+from srm.domain.moves.records.forecast import Forecast
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.report.report import MoveReport
 from srm.domain.names.topics import Flow

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from srm.disk import write_atomically
-from srm.domain.moves.gate.forecast import Forecast
+from srm.domain.moves.records.forecast import Forecast
 from srm.domain.moves.records.outcome import Outcome
 from srm.domain.moves.report.report import MoveReport
 from srm.domain.text.documents import encode

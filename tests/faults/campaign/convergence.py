@@ -22,8 +22,9 @@ from tests.faults.campaign.workload import LAST, Workload
 from tests.integration.copying import CopyLab
 from tests.waiting import Stopwatch
 
-from srm.domain.flow_state.replication_records import AssignedPartition, CopyId, PartitionStatus
+from srm.domain.flow_state.replication_records import AssignedPartition, PartitionStatus
 from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.map_records import CopyId
 from srm.errors import SrmError
 
 STILL_S: Final = 25.0

@@ -21,7 +21,8 @@ from typing import Final
 from tests.integration.copying import CopyLab
 
 from srm.config.model import ClusterClients
-from srm.domain.flow_state.replication_records import AssignedPartition, CopyId, PartitionPosition
+from srm.domain.flow_state.replication_records import AssignedPartition, PartitionPosition
+from srm.domain.offset_map.map_records import CopyId
 from srm.replication.copy.slot import SlotSpec
 from srm.spark.replication.slot import run_slot
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.domain.moves.report import reporting
 
-from srm.domain.moves.gate.forecast import Forecast, GroupForecast, TopicForecast
+from srm.domain.moves.records.forecast import Forecast, GroupForecast, TopicForecast
 from srm.domain.moves.records.plan import GroupPlan, MovePlan
 from srm.domain.moves.records.positions import PartitionMove
 from srm.domain.moves.records.request import MoveRequest

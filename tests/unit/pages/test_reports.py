@@ -19,7 +19,7 @@ from tests.unit.domain.moves.report.reporting import (
 
 from srm import disk
 from srm.domain.moves.records.progress import MoveProgress
-from srm.domain.moves.records.revisions import KeptReport
+from srm.domain.moves.report.revisions import KeptReport
 from srm.domain.moves.report.signature import Signed
 from srm.errors import UsageError
 from srm.pages import folder

@@ -16,8 +16,8 @@ from srm.cli.console import ConfigOption, JsonOption, emit
 from srm.cli.moves.failover import open_for, open_pair
 from srm.config.keys.report_key import read_public_key
 from srm.config.loader import find_config, load_config
-from srm.domain.moves.records.revisions import KeptReport, chain_break
 from srm.domain.moves.report.evidence import EarlierRevision
+from srm.domain.moves.report.revisions import KeptReport, chain_break
 from srm.domain.moves.report.signature import Signed, short
 from srm.engine import moves
 from srm.engine.moves import MoveContext, MoveStore

@@ -18,10 +18,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal
 
-from srm.domain.flow_state.replication_records import AssignedPartition, CopyId, PartitionStatus
+from srm.domain.flow_state.replication_records import AssignedPartition, PartitionStatus
+from srm.domain.offset_map.map_records import CopyId
+from srm.domain.offset_map.offset_ranges import both_ends
 from srm.domain.text import json_records
 from srm.domain.text.amount import amount
-from srm.domain.verification.offset_ranges import both_ends
 
 KEY_PREFIX = b"notes:"
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final, Literal, get_args
 
+from srm.domain.offset_map.map_records import CopyId, MapEnd
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.text import json_records
 from srm.domain.text.json_records import decoding
@@ -46,8 +47,6 @@ AT_REST: Final[frozenset[State]] = frozenset({"waiting", "stopped"})
 """States of a partition that makes no progress."""
 Action = Literal["stop", "restart"]
 
-CopyId = tuple[str, int, str]
-"""Source topic id, partition number, target topic id: the identity of a copy."""
 HeldBack = tuple[str, int, int]
 """Remote topic id, partition, end of a source log held back by an open transaction."""
 
@@ -227,21 +226,6 @@ class DriverRequest:
             if found.action not in get_args(Action):
                 raise ValueError(found.action)
             return found
-
-
-@dataclass(frozen=True, slots=True)
-class MapEnd:
-    """End of a partition's offset map, which a reader must find or report as missing.
-
-    ``target_start`` and ``owner`` are from the last block's key. ``place`` and ``index_place`` are
-    offsets in the partition of the map topic, -1 if unknown. They locate the last written version
-    of the last block and the newest index record.
-    """
-
-    target_start: int
-    owner: tuple[int, int]
-    place: int = -1
-    index_place: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from srm.domain.flow_state.replication_records import CopyId, PartitionPosition, SlotReport
+from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport
+from srm.domain.offset_map.map_records import CopyId
 
 
 def positions_by_copy(reports: Iterable[SlotReport]) -> dict[CopyId, list[PartitionPosition]]:

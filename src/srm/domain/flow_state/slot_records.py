@@ -44,11 +44,10 @@ from srm.domain.flow_state.replication_records import (
     SLOT_PREFIX,
     HeldBack,
     Incarnation,
-    MapEnd,
     PartitionPosition,
 )
 from srm.domain.offset_map import varints
-from srm.domain.offset_map.map_records import topic_id_bytes, topic_id_text
+from srm.domain.offset_map.map_records import MapEnd, topic_id_bytes, topic_id_text
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.text.json_records import decoding
 from srm.errors import IntegrityError

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from srm.domain.flow_state.replication_records import CopyId, PartitionPosition
+from srm.domain.flow_state.replication_records import PartitionPosition
 from srm.domain.flow_state.reported_positions import newest_position
+from srm.domain.offset_map.map_records import CopyId
 from srm.domain.text import json_records
 
 COPIED_PREFIX = b"copied:"

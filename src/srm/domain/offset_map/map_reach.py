@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from srm.domain.flow_state.replication_records import CopyId, MapEnd
 from srm.domain.offset_map.map_index import (
     Entries,
     IndexEntry,
@@ -25,7 +24,14 @@ from srm.domain.offset_map.map_index import (
     is_index_key,
 )
 from srm.domain.offset_map.map_index import block_key as block_key_of
-from srm.domain.offset_map.map_records import BlockKey, MapBlock, decode_block, decode_block_key
+from srm.domain.offset_map.map_records import (
+    BlockKey,
+    CopyId,
+    MapBlock,
+    MapEnd,
+    decode_block,
+    decode_block_key,
+)
 from srm.errors import IntegrityError
 
 Rows = Mapping[int, tuple[bytes, bytes | None]]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from srm.domain.flow_state.replication_records import CopyId, MapEnd
 from srm.domain.offset_map.map_index import (
     Entries,
     IndexEntry,
@@ -26,7 +25,9 @@ from srm.domain.offset_map.map_reach import NO_BLOCKS, MapTree
 from srm.domain.offset_map.map_records import (
     NO_OWNER,
     BlockKey,
+    CopyId,
     MapBlock,
+    MapEnd,
     decode_block,
     decode_block_key,
 )

@@ -31,6 +31,25 @@ from srm.domain.offset_map import integer_columns, varints
 from srm.domain.offset_map.runs import Runs
 from srm.errors import IntegrityError
 
+CopyId = tuple[str, int, str]
+"""Source topic id, partition number, target topic id: the identity of a copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapEnd:
+    """End of a partition's offset map, which a reader must find or report as missing.
+
+    ``target_start`` and ``owner`` are from the last block's key. ``place`` and ``index_place`` are
+    offsets in the partition of the map topic, -1 if unknown. They locate the last written version
+    of the last block and the newest index record.
+    """
+
+    target_start: int
+    owner: tuple[int, int]
+    place: int = -1
+    index_place: int = -1
+
+
 FORMAT: Final = 4
 KEY_FORMAT: Final = 2
 RUNS_PER_BLOCK: Final = 512

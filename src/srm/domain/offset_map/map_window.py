@@ -18,7 +18,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from srm.domain.flow_state.replication_records import CopyId, MapEnd
 from srm.domain.offset_map.map_index import (
     Entries,
     IndexEntry,
@@ -28,7 +27,7 @@ from srm.domain.offset_map.map_index import (
     decode_index,
 )
 from srm.domain.offset_map.map_reach import NO_BLOCKS, leads_to, lists_before
-from srm.domain.offset_map.map_records import BlockKey, decode_block
+from srm.domain.offset_map.map_records import BlockKey, CopyId, MapEnd, decode_block
 from srm.domain.offset_map.map_rows import (
     Need,
     Row,

@@ -14,8 +14,8 @@ from typing import Final, Self
 import numpy as np
 
 from srm.domain.offset_map.map_index import Entries
+from srm.domain.offset_map.offset_ranges import both_ends
 from srm.domain.offset_map.runs import Offsets, Runs
-from srm.domain.verification.offset_ranges import both_ends
 from srm.errors import NotLoadedError
 
 _FAR: Final = np.int64(2**63 - 1)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from srm.domain.moves.gate.forecast import Forecast
+from srm.domain.moves.records.forecast import Forecast
 from srm.domain.names.filters import SHADOW_PREFIX
 from srm.domain.names.topics import Flow
 from srm.domain.text.documents import decode, encode, read_json

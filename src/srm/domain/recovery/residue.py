@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from srm.domain.flow_state.replication_records import AssignedPartition
-from srm.domain.verification.offset_ranges import OffsetRange
+from srm.domain.offset_map.offset_ranges import OffsetRange
 
 Wanted = tuple[AssignedPartition, OffsetRange]
 """A range of source offsets of a partition."""

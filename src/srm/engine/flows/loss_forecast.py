@@ -14,7 +14,7 @@ from heapq import nlargest
 from srm.domain.flow_state.liveness_thresholds import is_silent
 from srm.domain.groups.group_sync import IDLE
 from srm.domain.groups.proof_records import FlowProof
-from srm.domain.moves.gate.forecast import Forecast
+from srm.domain.moves.records.forecast import Forecast
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.text.amount import amount, duration
 from srm.engine.flows.cluster_absence import away_cluster, loudness

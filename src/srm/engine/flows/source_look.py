@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from srm.domain.flow_state.replication_records import AT_REST
-from srm.domain.moves.gate.forecast import PartitionKnown
+from srm.domain.moves.records.forecast import PartitionKnown
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.verification.comparison import ComparedRecord

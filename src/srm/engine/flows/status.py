@@ -12,8 +12,8 @@ from srm.domain.flow_state.pause import Pause, read_pause
 from srm.domain.flow_state.replication_records import AT_REST, PartitionStatus
 from srm.domain.flow_state.replication_records import State as ReportedState
 from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.offset_ranges import both_ends
 from srm.domain.text.amount import some
-from srm.domain.verification.offset_ranges import both_ends
 from srm.engine.flows.loss_forecast import Standing
 from srm.engine.flows.replicator_status import (
     DriverStatus,

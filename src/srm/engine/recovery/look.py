@@ -14,6 +14,7 @@ from srm.domain.moves.routing.routes import topic_subject
 from srm.domain.names.filters import NameFilter
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_wanted import Wanted as WantedOffsets
+from srm.domain.offset_map.offset_ranges import OffsetRange
 from srm.domain.recovery.residue import Counting, Wanted
 from srm.domain.recovery.source_return import (
     CopyEnd,
@@ -26,7 +27,6 @@ from srm.domain.recovery.source_return import (
     topic_shape,
     worst,
 )
-from srm.domain.verification.offset_ranges import OffsetRange
 from srm.engine.control.topic_sync import selected_topics
 from srm.engine.flows.loss_forecast import as_move
 from srm.engine.groups.checkpoints import read_ledger

@@ -8,8 +8,8 @@ from typing import Literal
 
 from srm.domain.flow_state.anomalies import in_force
 from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.offset_map.offset_ranges import OffsetRange
 from srm.domain.recovery.residue import Counting, ResidueRecord, Wanted
-from srm.domain.verification.offset_ranges import OffsetRange
 from srm.engine.flows.supervision import standing_pause
 from srm.engine.ports import FlowContext
 from srm.engine.recovery.look import ReturnedLogs, Show, count, look_at_source

@@ -10,8 +10,6 @@ from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import (
     AT_REST,
     AssignedPartition,
-    CopyId,
-    MapEnd,
     PartitionPosition,
     PartitionStatus,
 )
@@ -20,7 +18,7 @@ from srm.domain.flow_state.reported_positions import newest_position, positions_
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_index import IndexRecord
-from srm.domain.offset_map.map_records import map_partition
+from srm.domain.offset_map.map_records import CopyId, MapEnd, map_partition
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.flows.state_topic import StateTopic
 from srm.engine.ports import Cluster, CompactedTopic

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from srm.config.model import FlowConfig
-from srm.domain.flow_state.replication_records import CopyId
 from srm.domain.names.topics import Flow
-from srm.domain.verification.offset_ranges import both_ends
+from srm.domain.offset_map.map_records import CopyId
+from srm.domain.offset_map.offset_ranges import both_ends
 from srm.errors import FencedError, IntegrityError
 from srm.replication.claim.claim import Claim, ClaimLifetime, take
 from srm.replication.claim.claim_limits import ClaimPermits, Meter, MeteredReader, WalkPermits

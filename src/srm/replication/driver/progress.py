@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from srm.domain.flow_state.replication_records import (
     AssignedPartition,
-    CopyId,
     PartitionPosition,
     PartitionStatus,
 )
 from srm.domain.flow_state.reported_positions import newest_position
 from srm.domain.metrics.metrics import decode_raw
 from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.map_records import CopyId
 from srm.domain.offset_map.offset_map import Position
 from srm.errors import IntegrityError, SrmError
 from srm.replication.driver.state_book import Key

@@ -11,7 +11,6 @@ from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import (
     SLOT_PREFIX,
     STATUS_PREFIX,
-    CopyId,
     Incarnation,
     PartitionPosition,
     PartitionStatus,
@@ -22,6 +21,7 @@ from srm.domain.flow_state.slot_records import (
     decode_slot_record,
 )
 from srm.domain.flow_state.stale_positions import CopiedTopic, GoneTopics, is_superseded
+from srm.domain.offset_map.map_records import CopyId
 from srm.replication.driver.driver_log import LogRecord
 
 Key = tuple[int, bytes]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from srm.domain.flow_state.replication_records import AssignedPartition, MapEnd
+from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.offset_map.map_index import (
     ENTRIES_PER_CHUNK,
     Entries,
@@ -14,7 +14,7 @@ from srm.domain.offset_map.map_index import (
     IndexRecord,
 )
 from srm.domain.offset_map.map_reach import NO_ENTRIES, MapTree
-from srm.domain.offset_map.map_records import BlockKey, MapBlock, map_partition
+from srm.domain.offset_map.map_records import BlockKey, MapBlock, MapEnd, map_partition
 
 Record = tuple[bytes, bytes | None]
 """Key and value of a record of the map topic; None is a tombstone."""

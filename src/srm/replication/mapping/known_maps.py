@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from srm.domain.flow_state.replication_records import AssignedPartition, CopyId, MapEnd
+from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.offset_map.map_index import Entries, IndexRecord, decode_index_key, is_index_key
 from srm.domain.offset_map.map_reach import (
     MapTree,
@@ -27,7 +27,7 @@ from srm.domain.offset_map.map_reach import (
     with_root,
 )
 from srm.domain.offset_map.map_rebuild import MapTable, Placed, RebuiltMap, newest_head, rebuild
-from srm.domain.offset_map.map_records import BlockKey, decode_block_key
+from srm.domain.offset_map.map_records import BlockKey, CopyId, MapEnd, decode_block_key
 from srm.domain.offset_map.offset_map import NoMap, OffsetMap, Position, Translation
 from srm.domain.offset_map.spans import Cuts
 from srm.errors import IntegrityError

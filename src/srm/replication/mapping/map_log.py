@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
-from srm.domain.flow_state.replication_records import CopyId, MapEnd
+from srm.domain.offset_map.map_records import CopyId, MapEnd
 from srm.domain.offset_map.offset_map import Position
 from srm.replication.mapping.index_writer import IndexWriter, Record
 from srm.replication.mapping.map_writer import MapWriter

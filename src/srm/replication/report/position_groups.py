@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from srm.domain.flow_state.replication_records import CopyId, Incarnation, PartitionPosition
+from srm.domain.flow_state.replication_records import Incarnation, PartitionPosition
 from srm.domain.flow_state.slot_records import GROUP_SIZE, PositionGroup
+from srm.domain.offset_map.map_records import CopyId
 
 Records = dict[bytes, bytes | None]
 

@@ -24,7 +24,6 @@ from srm.domain.flow_state.replication_records import (
     NOBODY,
     REPORTS,
     AssignedPartition,
-    CopyId,
     HeldBack,
     Incarnation,
     PartitionPosition,
@@ -34,8 +33,8 @@ from srm.domain.flow_state.slot_records import SlotHeartbeat
 from srm.domain.groups.mm2_records import OffsetSync
 from srm.domain.metrics.metrics import RawMetric, encode_raw
 from srm.domain.names import internal_topics
-from srm.domain.offset_map.map_records import map_partition
-from srm.domain.verification.offset_ranges import both_ends
+from srm.domain.offset_map.map_records import CopyId, map_partition
+from srm.domain.offset_map.offset_ranges import both_ends
 from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableError
 from srm.replication.clock import now_s
 from srm.replication.copy.partition import PartitionCopy

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from srm.domain.flow_state.pause import Pause, read_pause
-from srm.domain.flow_state.replication_records import CopyId, PartitionPosition
+from srm.domain.flow_state.replication_records import PartitionPosition
 from srm.domain.flow_state.replication_state import ReplicationState, decode_state
 from srm.domain.flow_state.reported_positions import newest_position, positions_by_copy
 from srm.domain.names.topics import Flow
+from srm.domain.offset_map.map_records import CopyId
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.recovery.restore import (
     RESTORE_KEY,

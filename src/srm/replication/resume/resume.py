@@ -30,7 +30,7 @@ from srm.domain.flow_state.replication_records import PartitionStatus
 from srm.domain.offset_map.map_reach import MapTree
 from srm.domain.offset_map.map_records import BlockKey
 from srm.domain.offset_map.offset_map import Run
-from srm.domain.verification.offset_ranges import both_ends
+from srm.domain.offset_map.offset_ranges import both_ends
 from srm.errors import UnavailableError
 from srm.replication.batches import legacy
 from srm.replication.batches.batch import BatchHeader, batches

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from srm.config.model import FlowConfig
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.progress import MoveProgress
-from srm.domain.moves.records.revisions import KeptReport
+from srm.domain.moves.report.revisions import KeptReport
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.recovery.drill import Drill
 from srm.engine.flows.observing import FlowState

@@ -14,7 +14,7 @@ from srm.config.model import Config, FlowConfig
 from srm.domain.flow_state.replication_records import STATE_PARTITIONS
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.progress import HELD
-from srm.domain.moves.records.revisions import report_key
+from srm.domain.moves.report.revisions import report_key
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.engine.control import control_lists

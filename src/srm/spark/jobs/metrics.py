@@ -32,7 +32,7 @@ from pyspark.sql.types import (
 from srm.domain.metrics.checkpoint_latency import LATENCY
 from srm.domain.metrics.metrics import COUNTS, Statistics, WindowMetric
 from srm.domain.metrics.windows import LONGEST_INTERVAL_MS
-from srm.domain.verification.offset_ranges import OffsetRange, split
+from srm.domain.offset_map.offset_ranges import OffsetRange, split
 from srm.kafka.admin.errors import kafka_errors
 from srm.spark.jobs.ranges import read, reader
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from srm.domain.verification.offset_ranges import OffsetRange
+from srm.domain.offset_map.offset_ranges import OffsetRange
 from srm.errors import ConflictError, UnavailableError
 from srm.kafka.admin.errors import kafka_errors, translate
 

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from srm.config.model import Config
 from srm.config.secrets import ClientProperties
 from srm.domain.names.topics import Flow
+from srm.domain.offset_map.offset_ranges import OffsetRange
 from srm.domain.verification.comparison import ComparedRecord, compare
-from srm.domain.verification.offset_ranges import OffsetRange
 from srm.domain.verification.verification import RangeResult, SideResult, VerificationSummary
 from srm.domain.verification.verification_plan import RangePlan
 from srm.engine.ports import FlowContext

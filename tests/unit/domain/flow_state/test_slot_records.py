@@ -7,11 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.flow_state.replication_records import (
-    Incarnation,
-    MapEnd,
-    PartitionPosition,
-)
+from srm.domain.flow_state.replication_records import Incarnation, PartitionPosition
 from srm.domain.flow_state.slot_records import (
     GROUP_SIZE,
     PositionGroup,
@@ -19,7 +15,7 @@ from srm.domain.flow_state.slot_records import (
     decode_slot_record,
     next_incarnation,
 )
-from srm.domain.offset_map.map_records import topic_id_text
+from srm.domain.offset_map.map_records import MapEnd, topic_id_text
 from srm.domain.offset_map.offset_map import Position
 from srm.errors import IntegrityError
 

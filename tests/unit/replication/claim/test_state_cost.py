@@ -20,10 +20,9 @@ from tests.seconds import Seconds, own_seconds
 from srm.domain.flow_state.replication_records import (
     AssignedPartition,
     Incarnation,
-    MapEnd,
     PartitionPosition,
 )
-from srm.domain.offset_map.map_records import topic_id_text
+from srm.domain.offset_map.map_records import MapEnd, topic_id_text
 from srm.domain.offset_map.offset_map import Run
 from srm.replication.claim.claim import Claim
 from srm.replication.copy.partition import PartitionCopy

@@ -17,11 +17,8 @@ from tests.unit.replication.copy.reporters import (
     told,
 )
 
-from srm.domain.flow_state.replication_records import (
-    MapEnd,
-    PartitionPosition,
-)
-from srm.domain.offset_map.map_records import RUNS_PER_BLOCK
+from srm.domain.flow_state.replication_records import PartitionPosition
+from srm.domain.offset_map.map_records import RUNS_PER_BLOCK, MapEnd
 from srm.domain.offset_map.offset_map import Run
 from srm.replication.copy.partition import PartitionCopy, Phase
 from srm.replication.ports import ProducerId

@@ -11,7 +11,6 @@ from srm.domain.flow_state.replication_records import (
     REPORTS,
     STATE_PARTITIONS,
     AssignedPartition,
-    MapEnd,
     PartitionPosition,
     SlotReport,
 )
@@ -32,6 +31,7 @@ from srm.domain.offset_map.map_records import (
     MAP_PARTITIONS,
     BlockKey,
     MapBlock,
+    MapEnd,
     decode_block,
     map_partition,
 )

@@ -13,8 +13,8 @@ from tests.batches import Record, marker, stored
 from tests.unit.replication.resume.two_logs import OURS, Log
 
 from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.offset_ranges import OffsetRange
 from srm.domain.recovery.source_return import CopyEnd
-from srm.domain.verification.offset_ranges import OffsetRange
 from srm.errors import IntegrityError
 from srm.replication.ports import EpochEnd, Fetched, FetchFrom
 from srm.replication.resume import log_reader

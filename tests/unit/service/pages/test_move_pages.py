@@ -22,7 +22,7 @@ from tests.unit.service.pages.reading import Outline, words
 
 from srm.domain.moves.records.progress import MoveProgress
 from srm.domain.moves.records.request import FORM
-from srm.domain.moves.records.revisions import KeptReport
+from srm.domain.moves.report.revisions import KeptReport
 from srm.service.app import create_app
 from srm.service.pages.moves import likely
 from srm.service.views.snapshots import FlowLook, MoveLook

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.service_site import moving, past_moves
 
 from srm.domain.moves.records.progress import MoveProgress, MoveStep
-from srm.domain.moves.records.revisions import KeptReport
+from srm.domain.moves.report.revisions import KeptReport
 from srm.service.pages.move_picture import bars, stages
 from srm.service.pages.sparkline import HEIGHT, WIDTH, sparkline
 from srm.service.pages.topology import BOX, LABEL, topology

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
-from srm.domain.moves.gate.forecast import Forecast
+from srm.domain.moves.records.forecast import Forecast
 from srm.domain.moves.records.positions import PartitionMove, PositionState
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.redirects import ROUTING_ALONE, FenceKind, RedirectKind

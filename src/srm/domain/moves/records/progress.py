@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final, Literal, get_args
 
-from srm.domain.moves.gate.forecast import Forecast
+from srm.domain.moves.records.forecast import Forecast
 from srm.domain.moves.routing.redirects import Call
 from srm.domain.moves.routing.routes import topic_subject
 from srm.domain.text.amount import few, some

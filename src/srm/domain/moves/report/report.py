@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from srm.domain.moves.gate.approval import Approval
-from srm.domain.moves.gate.forecast import Forecast
+from srm.domain.moves.records.forecast import Forecast
 from srm.domain.moves.records.outcome import Outcome
 from srm.domain.moves.records.plan import GroupPlan, MovePlan
 from srm.domain.moves.records.progress import GroupResume, MoveProgress, MoveStep

@@ -10,7 +10,7 @@ from typing import TypeVar
 from srm.domain.moves.gate.presence import StampedAck
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.progress import WAIT_PREFIX, MoveProgress, WaitNote
-from srm.domain.moves.records.revisions import KeptReport, newest, report_key
+from srm.domain.moves.report.revisions import KeptReport, newest, report_key
 from srm.domain.moves.routing.routes import (
     Route,
     RouteState,

@@ -12,7 +12,8 @@ from typing import Final
 from srm.domain.flow_state.replication_records import SlotReport
 from srm.domain.groups.proof_records import FlowProof
 from srm.domain.groups.translation import UNKNOWN_LOG
-from srm.domain.moves.gate.forecast import (
+from srm.domain.moves.gate.presence import Presence
+from srm.domain.moves.records.forecast import (
     RATE_MS,
     Forecast,
     GroupForecast,
@@ -21,7 +22,6 @@ from srm.domain.moves.gate.forecast import (
     rate_of,
     with_held_back,
 )
-from srm.domain.moves.gate.presence import Presence
 from srm.domain.moves.records.plan import GroupPlan
 from srm.domain.moves.records.positions import LastPlace, PartitionMove
 from srm.domain.moves.records.request import MoveRequest

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from srm.domain.moves.records.outcome import Outcome, stored_outcome
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.progress import MoveProgress
-from srm.domain.moves.records.revisions import KeptReport, newest, next_revision, report_key
 from srm.domain.moves.report.evidence import Beside, Follower, members_of
 from srm.domain.moves.report.report import MoveReport, build_report
+from srm.domain.moves.report.revisions import KeptReport, newest, next_revision, report_key
 from srm.domain.moves.routing.routes import group_subject
 from srm.engine.flows.cluster_absence import loudness
 from srm.engine.moves.control.control import (

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import strategies as st
 
 from srm.domain.moves.gate.approval import Approval
-from srm.domain.moves.gate.forecast import Forecast, GroupForecast, TopicForecast
+from srm.domain.moves.records.forecast import Forecast, GroupForecast, TopicForecast
 from srm.domain.moves.records.outcome import GroupOutcome, Outcome, PartitionOutcome
 from srm.domain.moves.report.evidence import CallReport, EarlierRevision, Follower, PartitionReport
 from srm.domain.moves.report.report import GroupReport, MoveReport

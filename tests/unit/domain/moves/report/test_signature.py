@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.domain.moves.report.reporting import REPORT, SEED, reports, signing_key
 
-from srm.domain.moves.records.revisions import KeptReport
 from srm.domain.moves.report.report import MoveReport
+from srm.domain.moves.report.revisions import KeptReport
 from srm.domain.moves.report.signature import Signature, Signed
 from srm.domain.moves.report.signing_keys import PublicKey, SigningKey
 from srm.errors import IntegrityError, NotFoundError, SrmError, UsageError

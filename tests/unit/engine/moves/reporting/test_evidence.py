@@ -13,7 +13,7 @@ from tests.unit.engine.moves.control.moving import Killed, World, run_through
 from tests.unit.engine.moves.giving_up import Disaster
 from tests.unit.engine.moves.test_gone import acknowledge, gone
 
-from srm.domain.moves.records.revisions import KeptReport, chain_break
+from srm.domain.moves.report.revisions import KeptReport, chain_break
 from srm.domain.moves.report.signing_keys import SigningKey
 from srm.engine import moves
 from srm.engine.moves import Approval, MoveContext, MoveStore

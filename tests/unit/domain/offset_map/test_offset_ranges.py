@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.verification.offset_ranges import OffsetRange, split
+from srm.domain.offset_map.offset_ranges import OffsetRange, split
 from srm.errors import UsageError
 
 
