@@ -18,7 +18,7 @@ from srm.engine.control import control_lists
 from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.flows.supervision import StateTopics, topic_on
 from srm.engine.moves.control.move_records import MoveContext
-from srm.engine.moves.reporting.report_signing import Notary
+from srm.engine.moves.control.report_signing import Notary
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import Cluster, FlowContext
 from srm.errors import SrmError, UnavailableError

@@ -22,10 +22,10 @@ from srm.engine.moves.control.move_records import MoveContext, MoveStore
 from srm.engine.moves.planning.plan import new_move_id, plan
 from srm.engine.moves.reporting.approval import approve
 from srm.engine.moves.reporting.evidence import kept_outcome, kept_report, kept_reports
-from srm.engine.moves.reporting.report import ResidueWatch, report, watch_residue
 from srm.engine.moves.steps.decision import go, release
 from srm.engine.moves.steps.holding import hold
 from srm.engine.moves.steps.redirector_calls import call_redirectors
+from srm.engine.moves.steps.report import ResidueWatch, report, watch_residue
 from srm.engine.moves.steps.run import RunEvent, apply_and_go, carry_out
 from srm.engine.moves.steps.steps import apply, status, wait_status
 from srm.engine.moves.steps.verify import VerifyStatus, verify

@@ -20,7 +20,7 @@ from srm.domain.moves.records.progress import WAIT_PREFIX, MoveProgress, Observa
 from srm.domain.names import internal_topics
 from srm.engine.control.control_topics import create_control_topics, repair_control_topics
 from srm.engine.moves.control.control import ControlTables, decode_or_none
-from srm.engine.moves.reporting.report_signing import Notary
+from srm.engine.moves.control.report_signing import Notary
 from srm.engine.ports import Cluster, FlowContext
 from srm.errors import (
     IntegrityError,

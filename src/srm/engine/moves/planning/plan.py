@@ -30,12 +30,15 @@ from srm.engine.moves.planning.facts import MoveFacts
 from srm.engine.moves.planning.outlook import Outlook, read_outlook
 from srm.engine.moves.planning.problems import (
     TAKE_OVER,
+    fence_of,
+    fence_problems,
     group_problems,
     group_warnings,
     halted_problems,
     loss_warnings,
     nothing_to_move,
     redirect_problems,
+    redirectors_of,
     replication_warnings,
     routing_conflicts,
     topic_problems,
@@ -46,8 +49,6 @@ from srm.engine.moves.planning.reading import read_facts
 from srm.engine.moves.planning.shared_transactions import written_together
 from srm.engine.moves.planning.surroundings import surroundings
 from srm.engine.moves.planning.topics import MoveScope, groups_on_source, originals, topics_to_move
-from srm.engine.moves.steps.fence import fence_problems
-from srm.engine.moves.steps.redirect import fence_of, redirectors_of
 from srm.errors import ConflictError, UsageError
 
 _REPLACEABLE: Final = frozenset({"planned", "released"})

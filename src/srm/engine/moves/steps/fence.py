@@ -207,13 +207,6 @@ def topics_without_fence(context: MoveContext, plan: MovePlan) -> tuple[str, ...
     )
 
 
-def fence_problems(cluster: Cluster, wanted: str) -> tuple[str, ...]:
-    """Return why a cluster cannot be fenced, empty if it can or no fence is wanted."""
-    if wanted != "acl" or not (why := cluster.no_fence_reason()):
-        return ()
-    return (f"fence acl is not possible: {why}; move without it (--fence none)",)
-
-
 def release_fence(
     context: MoveContext, plan: MovePlan, lift: Callable[[MoveContext, MovePlan], None]
 ) -> tuple[str, ...]:

@@ -9,10 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from srm.domain.moves.records.request import MoveRequest
-from srm.domain.moves.routing.redirects import FenceKind, RedirectKind
 from srm.domain.moves.routing.routes import Route
-from srm.engine.moves.control.move_records import MoveContext
 
 LEASE_MS: Final = 60_000
 """Lease of a hold: how long a client waits without a renewal."""
@@ -70,13 +67,3 @@ class RoutingRedirector:
 
 ROUTING: Final = RoutingRedirector()
 """The redirector that every move has, as the first one."""
-
-
-def redirectors_of(context: MoveContext, request: MoveRequest) -> tuple[RedirectKind, ...]:
-    """Return the redirectors of a move: those of the request, or the configured ones."""
-    return request.redirect or context.forward.config.redirect.kinds
-
-
-def fence_of(context: MoveContext, request: MoveRequest) -> FenceKind:
-    """Return the fence of the source: that of the request, or the configured one."""
-    return request.fence or context.forward.config.redirect.fence

@@ -16,9 +16,9 @@ from srm.domain.moves.records.progress import HELD, RUN_STEPS, MoveProgress, Run
 from srm.domain.moves.report.report import MoveReport
 from srm.domain.text.amount import few
 from srm.engine.moves.control.move_records import MoveContext, MoveStore
-from srm.engine.moves.reporting.report import report
 from srm.engine.moves.steps.decision import go, release
 from srm.engine.moves.steps.holding import hold
+from srm.engine.moves.steps.report import report
 from srm.engine.moves.steps.steps import apply, wait_status
 from srm.engine.moves.steps.verify import VerifyStatus, verify
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError

@@ -17,8 +17,8 @@ from srm.domain.moves.report.revisions import KeptReport, chain_break
 from srm.domain.moves.report.signing_keys import SigningKey
 from srm.engine import moves
 from srm.engine.moves import Approval, MoveContext, MoveStore
+from srm.engine.moves.control.report_signing import Notary
 from srm.engine.moves.reporting.evidence import keep_report
-from srm.engine.moves.reporting.report_signing import Notary
 from srm.errors import ConfigError, NotFoundError, UnavailableError
 
 KEY = signing_key()
