@@ -15,7 +15,7 @@ from typing import Any
 from tests.service_views import StillWatch, config_of
 from tests.unit.domain.moves.report.reporting import GROUP, REPORT
 from tests.unit.engine.copying_records import CopiedTopic
-from tests.unit.engine.flows.test_loss_forecast import running
+from tests.unit.engine.status.test_loss_forecast import running
 
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.pause import Pause
@@ -29,14 +29,14 @@ from srm.domain.moves.report.revisions import KeptReport
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.recovery.drill import Drill, DrillGroup
 from srm.domain.text.reason import set_key
-from srm.engine.flows.loss_forecast import Standing
-from srm.engine.flows.observing import FlowState, observe
 from srm.engine.flows.replicator_status import DriverStatus, SlotStatus
-from srm.engine.flows.status import FlowStatus, PartitionState, PartitionView, TopicStatus
 from srm.engine.groups.checkpoints import emit
 from srm.engine.moves.planning.facts import Away, MoveFacts, TopicPair
 from srm.engine.moves.planning.outlook import Outlook
 from srm.engine.ports import TopicDescription
+from srm.engine.status.loss_forecast import Standing
+from srm.engine.status.observing import FlowState, observe
+from srm.engine.status.status import FlowStatus, PartitionState, PartitionView, TopicStatus
 from srm.service.views.snapshots import FlowLook, MoveLook, TargetLook
 from srm.service.views.views import Views
 from srm.wiring import now_ms

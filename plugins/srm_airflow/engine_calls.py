@@ -66,10 +66,10 @@ def opened_move(
 
 def emit_checkpoints(flow: str) -> dict[str, Any]:
     """Write forward and reverse checkpoints of all selected groups of a flow; sum it up."""
-    from srm.engine.groups import checkpoints  # noqa: PLC0415 - not for parsing
+    from srm.engine import emission  # noqa: PLC0415 - not for parsing
 
     with flow_context(flow, "checkpoints.emit") as (context, span):
-        summary = checkpoints.emit(context)
+        summary = emission.emit(context)
         span.result(summary)
         _require_some(summary.errors, done=summary.groups)
     return _counts(summary, details="outcomes")

@@ -21,7 +21,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves
 from srm.engine.control.compacted import compacted_spec
-from srm.engine.groups.checkpoints import emit
+from srm.engine.emission import emit
 from srm.engine.moves import MoveRequest, RunEvent
 from srm.engine.moves.control.move_records import ensure_topics
 from srm.wiring import open_move

@@ -18,7 +18,7 @@ from srm.domain.names import internal_topics
 from srm.domain.offset_map.map_records import MAP_PARTITIONS
 from srm.domain.offset_map.offset_map import Run
 from srm.engine.drill.leftovers import read_drills
-from srm.engine.groups.checkpoints import emit
+from srm.engine.emission import emit
 from srm.errors import ConflictError, GroupActiveError
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

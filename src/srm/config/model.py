@@ -5,7 +5,7 @@ Built by :func:`srm.config.loader.load_config` from one properties file in Mirro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
@@ -14,6 +14,7 @@ from srm.config.keys.report_key import ReportKey
 from srm.config.secrets import ClientProperties, Secret
 from srm.config.service import ServiceSettings
 from srm.domain.moves.routing.redirects import ROUTING_ALONE, FenceKind, RedirectKind
+from srm.domain.names.filters import NameFilter, should_replicate_topic
 from srm.domain.names.policy import DefaultReplicationPolicy
 from srm.domain.names.record_headers import RecordSettings
 from srm.domain.names.topics import Flow
@@ -91,6 +92,11 @@ class FlowConfig:
     failover_notifier_arguments: str = "{}"
     failover_dry_run_schedule: str | None = None
     redirect: RedirectSettings = RedirectSettings()
+
+    def select(self, topics: Collection[str]) -> tuple[str, ...]:
+        """Return those of the source's topics that the flow copies, in order."""
+        chosen = NameFilter(self.topics, self.topics_exclude)
+        return tuple(name for name in sorted(topics) if should_replicate_topic(name, self, chosen))
 
 
 @dataclass(frozen=True, slots=True)

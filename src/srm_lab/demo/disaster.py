@@ -20,11 +20,11 @@ from srm.domain.moves.records.forecast import Forecast
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.report.report import MoveReport
 from srm.domain.names.topics import Flow
-from srm.engine import moves
-from srm.engine.flows.observing import flow_status
-from srm.engine.groups import checkpoints, group_sync
+from srm.engine import emission, moves
+from srm.engine.groups import group_sync
 from srm.engine.ports import TopicSpec
 from srm.engine.recovery.settle import SettledReturn, settle_return
+from srm.engine.status.observing import flow_status
 from srm.errors import SrmError, StackError
 from srm.wiring import open_cluster, open_flow, open_move, open_return
 from srm_lab.demo.payments import PARTITIONS, TOPIC
@@ -240,7 +240,7 @@ class Disaster:
         with open_flow(self.world.config, flow) as context:
             while not self._over.wait(_UPKEEP_S):
                 try:
-                    checkpoints.emit(context)
+                    emission.emit(context)
                     group_sync.sync(context)
                 except SrmError as error:
                     logger.info("%s: %s", flow, error)

@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 
 from srm.cli.main import app
 from srm.domain.names.topics import Flow
-from srm.engine.groups.checkpoints import emit
+from srm.engine.emission import emit
 from srm.errors import UnavailableError
 from srm.wiring import open_flow
 from srm_lab.stack.kafka import KafkaBroker

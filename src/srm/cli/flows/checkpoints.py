@@ -11,7 +11,7 @@ from rich.markup import escape
 from srm.cli.console import ConfigOption, FlowsOption, JsonOption, emit
 from srm.cli.flows.for_flows import counts, cut, for_each_flow, raise_group_errors
 from srm.domain.text.amount import amount
-from srm.engine.groups import checkpoints
+from srm.engine import emission
 from srm.engine.groups.checkpoints import CheckpointSummary
 from srm.pages.tables import Listing
 
@@ -53,7 +53,7 @@ def emit_command(
         config,
         flow,
         "translating committed offsets",
-        lambda context: checkpoints.emit(context, group or None, dry_run=dry_run),
+        lambda context: emission.emit(context, group or None, dry_run=dry_run),
         span="checkpoints.emit",
     )
     emit(results.values, as_json, lambda console: _render(console, results.values))

@@ -20,11 +20,11 @@ from srm.domain.groups.proof_records import FlowProof
 from srm.domain.metrics.metrics import Statistics, WindowMetric, latest, totals
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount
-from srm.engine.flows.silent_flows import Silence
 from srm.engine.groups.proving import read_proof
 from srm.engine.metrics import aggregation
 from srm.engine.metrics.aggregation import AggregationSummary
 from srm.engine.metrics.metrics import WindowSpec, stored_windows
+from srm.engine.status.silent_flows import Silence
 from srm.kafka.tables.raw_log import read_raw_metrics
 from srm.pages.tables import Listing
 from srm.wiring import now_ms, open_cluster, open_flow

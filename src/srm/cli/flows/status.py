@@ -15,10 +15,10 @@ from srm.cli.flows.for_flows import counts, cut, for_each_flow
 from srm.cli.watching import Looked, WatchCommand, WatchOption, show
 from srm.domain.text.amount import ago, amount
 from srm.domain.text.reason import Reason
-from srm.engine.flows.health import Health, State, document, flow_health, topic_health
-from srm.engine.flows.loss_forecast import Standing
-from srm.engine.flows.observing import flow_status
-from srm.engine.flows.status import FlowStatus
+from srm.engine.status.health import Health, State, document, flow_health, topic_health
+from srm.engine.status.loss_forecast import Standing
+from srm.engine.status.observing import flow_status
+from srm.engine.status.status import FlowStatus
 from srm.pages.tables import Listing, moment
 from srm.wiring import PATIENCE_S
 

@@ -18,7 +18,7 @@ from srm.domain.flow_state.replication_records import STATE_PARTITIONS, Assigned
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.flow_state.reported_positions import positions_by_copy
 from srm.domain.names import internal_topics
-from srm.domain.names.filters import NameFilter, should_replicate_topic
+from srm.domain.names.filters import NameFilter
 from srm.domain.names.topics import TopicPartition
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.flows.state_topic import StateTopic
@@ -55,12 +55,6 @@ class TopicSyncPlan:
         return not (self.create or self.grow or self.configs)
 
 
-def selected_topics(topics: Collection[str], config: FlowConfig) -> tuple[str, ...]:
-    """Return the source topics that the flow copies, in order."""
-    chosen = NameFilter(config.topics, config.topics_exclude)
-    return tuple(name for name in sorted(topics) if should_replicate_topic(name, config, chosen))
-
-
 def plan_remote_topics(
     source_topics: Mapping[str, TopicDescription],
     target_topics: Mapping[str, TopicDescription],
@@ -82,7 +76,7 @@ def plan_remote_topics(
     grow: dict[str, int] = {}
     configs: dict[str, Mapping[str, str | None]] = {}
     surplus: dict[str, tuple[int, int]] = {}
-    selected = selected_topics(source_topics, flow_config)
+    selected = flow_config.select(source_topics)
     for name in selected:
         remote = flow_config.policy.format_remote_topic(flow_config.flow.source, name)
         wanted = _configs_to_copy(source_configs.get(name, {}), flow_config)
@@ -143,7 +137,7 @@ def sync(context: FlowContext, *, dry_run: bool = False) -> TopicSyncPlan:
         logger.warning("%s", skipped)
         return TopicSyncPlan(skipped=skipped)
     source_topics, target_topics = context.source.topics(), context.target.topics()
-    selected = selected_topics(source_topics, config)
+    selected = config.select(source_topics)
     remote = {config.policy.format_remote_topic(config.flow.source, name) for name in selected}
     source_configs = context.source.topic_configs(selected)
     target_configs = context.target.topic_configs(sorted(remote & target_topics.keys()))
@@ -174,7 +168,7 @@ def append(
     """
     config, target = context.config, context.target
     source_topics, target_topics = context.source.topics(), target.topics()
-    if unknown := set(topics) - set(selected_topics(source_topics, config)):
+    if unknown := set(topics) - set(config.select(source_topics)):
         raise NotFoundError(f"the flow does not copy {', '.join(sorted(unknown))}")
     state = StateTopic(target, config.flow.source)
     reported = positions_by_copy(decode_state(state.read()).reports)

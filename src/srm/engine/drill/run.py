@@ -39,13 +39,12 @@ from srm.engine.drill.leftovers import (
     remove_shadows,
     write_drill,
 )
-from srm.engine.flows.loss_forecast import without_source
-from srm.engine.flows.observing import read_standing
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.groups.proving import prove
-from srm.engine.moves.control.move_records import MoveContext
+from srm.engine.moves.control.move_records import MoveContext, without_source
 from srm.engine.moves.planning.plan import Findings, findings
 from srm.engine.ports import Cluster
+from srm.engine.status.observing import read_standing
 from srm.errors import ConflictError, NotFoundError, SrmError
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,6 @@ from srm.domain.moves.records.forecast import PartitionKnown
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.verification.comparison import ComparedRecord
-from srm.engine.control.topic_sync import selected_topics
 from srm.engine.ports import FlowContext, FlowMaps, Place, TopicDescription
 from srm.errors import SrmError
 
@@ -110,7 +109,7 @@ def topics_of_source(context: FlowContext) -> dict[str, TopicDescription]:
         SrmError: the source does not answer.
     """
     found = context.source.topics()
-    return {name: found[name] for name in selected_topics(found, context.config)}
+    return {name: found[name] for name in context.config.select(found)}
 
 
 def topics_by_copies(context: FlowContext) -> dict[str, TopicDescription]:
@@ -127,7 +126,7 @@ def topics_by_copies(context: FlowContext) -> dict[str, TopicDescription]:
         original = policy.upstream_topic(copy)
         if original and policy.topic_source(copy) == flow.source:
             found[original] = TopicDescription(original, "", about.partitions)
-    return {name: found[name] for name in selected_topics(found, context.config)}
+    return {name: found[name] for name in context.config.select(found)}
 
 
 def look_at_source(

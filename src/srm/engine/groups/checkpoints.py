@@ -27,13 +27,12 @@ from srm.domain.names.filters import NameFilter, group_filter
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.reason import Reason
 from srm.engine.control.compacted import STAMPED, ensure_compacted
-from srm.engine.drill.leftovers import try_to_remove_leftovers
+from srm.engine.flows.raw_metrics import tell
 from srm.engine.flows.supervision import paused_text
 from srm.engine.groups.checkpoint_proof import ProofShare, prove_emission
 from srm.engine.groups.group_listing import selected_groups
 from srm.engine.groups.partition_facts import WantedMaps, logs_of, partition_facts, starts_of
 from srm.engine.groups.proving import keep_proof, read_proof
-from srm.engine.metrics.raw_metrics import tell
 from srm.engine.ports import ByGroup, Cluster, FlowContext, Stamped, TopicDescription
 from srm.errors import IntegrityError
 
@@ -136,8 +135,6 @@ def emit(
     if not (config.emit_checkpoints_enabled or dry_run):
         skipped = f"{config.flow}.emit.checkpoints.enabled is false"
         return CheckpointSummary(config.flow, now_ms, skipped=skipped)
-    if not groups and not dry_run:
-        _tidy(context)
     if paused := paused_text(context):
         return CheckpointSummary(config.flow, now_ms, skipped=paused)
     found = survey(context, groups, remember=not dry_run)
@@ -187,15 +184,6 @@ def emit(
         dry_run=dry_run,
         proof=proven.proof,
     )
-
-
-def _tidy(context: FlowContext) -> None:
-    """Remove leftovers of drills, and write missed routes to a recovered cluster."""
-    # Moves import this module, so it cannot import them at the top.
-    from srm.engine.recovery.missed import try_to_level  # noqa: PLC0415
-
-    try_to_level(context)
-    try_to_remove_leftovers(context.target, context.now_ms())
 
 
 def _tell_latency(

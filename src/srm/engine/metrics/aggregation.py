@@ -15,10 +15,10 @@ from srm.domain.metrics.metrics import WindowMetric
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.engine.control.compacted import ensure_compacted
-from srm.engine.flows.silent_flows import Silence, tell_silence
 from srm.engine.metrics.kept_windows import KeptWindows
 from srm.engine.metrics.metrics import WindowBounds, WindowSpec, store
 from srm.engine.ports import FlowContext
+from srm.engine.status.silent_flows import Silence, tell_silence
 
 logger = logging.getLogger(__name__)
 

@@ -27,10 +27,9 @@ from srm.domain.recovery.source_return import (
     topic_shape,
     worst,
 )
-from srm.engine.control.topic_sync import selected_topics
-from srm.engine.flows.loss_forecast import as_move
 from srm.engine.groups.checkpoints import read_ledger
 from srm.engine.groups.group_listing import groups_with_offsets
+from srm.engine.moves.control.move_records import as_move
 from srm.engine.moves.control.routes import RoutingTables
 from srm.engine.ports import FlowContext, TopicDescription
 from srm.errors import NotFoundError, SrmError
@@ -181,7 +180,7 @@ def _shapes(
         for entry in known.state.copied
         if entry.topic not in now and chosen.matches(entry.topic) and entry.topic in lately
     }
-    names = {*selected_topics(now, config), *missing}
+    names = {*config.select(now), *missing}
     unknown = set(only) - names
     if unknown:
         raise NotFoundError(f"flow {config.flow} does not copy {', '.join(sorted(unknown))}")

@@ -20,9 +20,8 @@ from srm.domain.recovery.settlement import Settlement, decisions, outcome_of, pl
 from srm.domain.recovery.source_return import SourceReturn
 from srm.domain.text.amount import some
 from srm.engine.control.compacted import ensure_compacted
-from srm.engine.flows.loss_forecast import as_move
 from srm.engine.flows.supervision import standing_pause
-from srm.engine.moves.control.move_records import MoveStore
+from srm.engine.moves.control.move_records import MoveStore, as_move
 from srm.engine.moves.control.registers import level
 from srm.engine.ports import FlowContext, FlowSwitch
 from srm.engine.recovery.look import ReturnedLogs, Show, look_at_source

@@ -25,7 +25,6 @@ from srm.domain.verification.verification_plan import (
     newest,
     plan_partition,
 )
-from srm.engine.control.topic_sync import selected_topics
 from srm.engine.ports import Cluster, FlowContext, FlowMaps, TopicDescription
 from srm.errors import IntegrityError, NotFoundError
 
@@ -265,7 +264,7 @@ def latest(target: Cluster, flow: Flow) -> VerificationSummary:
 def _choose(
     described: Mapping[str, TopicDescription], context: FlowContext, topics: Collection[str]
 ) -> tuple[str, ...]:
-    selected = selected_topics(described, context.config)
+    selected = context.config.select(described)
     unknown = sorted(set(topics) - set(selected))
     if unknown:
         raise NotFoundError(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from srm.domain.flow_state.pause import Pause
 from srm.domain.names.topics import Flow
-from srm.engine.flows.health import off_reason, pause_reason
+from srm.engine.status.health import off_reason, pause_reason
 from srm.engine.why.answer import WhyStep
 
 

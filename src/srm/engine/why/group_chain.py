@@ -12,7 +12,7 @@ from srm.domain.groups.translation import UNFINISHED
 from srm.domain.moves.records.plan import state_remedy
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import ago, amount, some
-from srm.engine.flows.health import group_proof
+from srm.engine.status.health import group_proof
 from srm.engine.why.answer import WhyStep
 from srm.engine.why.flow_steps import flow_steps
 from srm.engine.why.group_facts import GroupLook

@@ -18,7 +18,6 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.text.reason import Reason
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists, merged_if_known
-from srm.engine.flows.loss_forecast import as_move
 from srm.engine.flows.supervision import standing_pause
 from srm.engine.groups.checkpoints import (
     Emitted,
@@ -31,6 +30,7 @@ from srm.engine.groups.checkpoints import (
 from srm.engine.groups.group_listing import WITHOUT_OFFSETS
 from srm.engine.groups.group_sync import decisions_of
 from srm.engine.groups.proving import read_proof
+from srm.engine.moves.control.move_records import as_move
 from srm.engine.moves.control.routes import RoutingTables
 from srm.engine.moves.planning.plan import Findings, findings
 from srm.engine.ports import FlowContext, GroupDescription

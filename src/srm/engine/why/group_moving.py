@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterator
 
 from srm.domain.text.amount import some
-from srm.engine.flows.health import NO_CHECKPOINT
 from srm.engine.groups.checkpoints import selection_of
+from srm.engine.status.health import NO_CHECKPOINT
 from srm.engine.why.answer import WhyStep
 from srm.engine.why.group_facts import GroupLook, Movement
 

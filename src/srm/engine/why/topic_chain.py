@@ -8,8 +8,8 @@ from srm.domain.flow_state.anomalies import begin_of_copy, in_force
 from srm.domain.flow_state.liveness_thresholds import is_silent
 from srm.domain.text.amount import ago, amount, some
 from srm.engine.flows.replicator_status import down_reasons
-from srm.engine.flows.status import GOING_ON, PartitionState, PartitionView
 from srm.engine.groups.checkpoints import selection_of
+from srm.engine.status.status import GOING_ON, PartitionState, PartitionView
 from srm.engine.why.answer import WhyStep
 from srm.engine.why.flow_steps import flow_steps
 from srm.engine.why.lists import SelectionLists

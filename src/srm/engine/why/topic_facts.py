@@ -12,9 +12,9 @@ from srm.domain.names.filters import NameFilter, Refusal, refusal
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists
 from srm.engine.flows.source_look import SourceLook, bounds, partitions_with_leader
-from srm.engine.flows.status import FlowFacts, FlowStatus, PartitionView, as_waiting, status_of
 from srm.engine.flows.supervision import state_topic
 from srm.engine.ports import FlowContext, TopicDescription, TopicSpec
+from srm.engine.status.status import FlowFacts, FlowStatus, PartitionView, as_waiting, status_of
 from srm.engine.why.rates import recent_rate
 from srm.errors import SrmError, UnavailableError
 

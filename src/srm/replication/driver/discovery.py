@@ -24,8 +24,8 @@ from srm.engine.control import control_lists, topic_sync
 from srm.engine.control.compacted import STAMPED, compacted_spec
 from srm.engine.control.control_lists import ControlLists
 from srm.engine.control.control_topics import create_control_topics
+from srm.engine.flows.raw_metrics import raw_metrics_spec
 from srm.engine.groups.checkpoints import forget_topics
-from srm.engine.metrics.raw_metrics import raw_metrics_spec
 from srm.engine.ports import Cluster, FlowContext, TopicDescription, TopicSpec
 from srm.errors import AuthorizationError, ConfigError, SrmError
 from srm.replication.driver.deleted_topics import GoneWatch, Side
@@ -155,7 +155,7 @@ class Discovery:
                 "bootstrap.servers"
             )
         ensure_offset_syncs(context, source_topics, target_topics)
-        names = topic_sync.selected_topics(source_topics, context.config)
+        names = context.config.select(source_topics)
         self._tell_hidden(context, names)
         selected = tuple(source_topics[name] for name in names)
         if outgrown(selected, target_topics, context.config):

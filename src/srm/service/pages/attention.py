@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.domain.text.amount import amount
-from srm.engine.flows.status import IN_TROUBLE
+from srm.engine.status.status import IN_TROUBLE
 from srm.service.views.documents import FlowSummary, State
 from srm.service.views.series import Measured
 from srm.service.views.snapshots import FlowLook

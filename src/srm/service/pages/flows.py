@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Query, Request, Response
 
 from srm.domain.names.topics import Flow
-from srm.engine.flows.status import GOING_ON, IN_TROUBLE
+from srm.engine.status.status import GOING_ON, IN_TROUBLE
 from srm.service.pages import attention
 from srm.service.pages.metric_charts import (
     METRIC_NAMES,

@@ -10,7 +10,7 @@ from typing import Literal
 from fastapi import APIRouter, Request, Response
 
 from srm.domain.text.reason import Reason
-from srm.engine.flows.health import without_groups
+from srm.engine.status.health import without_groups
 from srm.engine.why import PACE_MS, rate_of, seconds_to_go
 from srm.errors import NotFoundError
 from srm.service.pages import attention

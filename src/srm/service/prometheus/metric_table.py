@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from srm.domain.flow_state.replication_records import State as ReportedState
-from srm.engine.flows.health import State as HealthState
-from srm.engine.flows.status import TopicState
+from srm.engine.status.health import State as HealthState
+from srm.engine.status.status import TopicState
 
 Subject = Literal["flow", "topic", "group", "move", "service"]
 

@@ -12,8 +12,8 @@ from srm.domain.moves.records.progress import DECIDED, HELD
 from srm.domain.moves.report.report import MoveReport
 from srm.domain.names.topics import Flow
 from srm.domain.recovery.drill import Drill
-from srm.engine.flows.observing import FlowState
-from srm.engine.flows.status import FlowStatus
+from srm.engine.status.observing import FlowState
+from srm.engine.status.status import FlowStatus
 from srm.engine.why import is_fresh
 from srm.service.prometheus.metric_table import (
     PARTITION_STATES,

@@ -8,8 +8,8 @@ from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.names.topics import Flow
 from srm.domain.recovery.drill import Drill
 from srm.domain.text.amount import amount, duration
-from srm.engine.flows.observing import FlowState
-from srm.engine.flows.status import IN_TROUBLE
+from srm.engine.status.observing import FlowState
+from srm.engine.status.status import IN_TROUBLE
 from srm.service.views.documents import Event
 from srm.service.views.move_rows import is_blocked
 from srm.service.views.snapshots import FlowLook, Healed, MoveLook, StateChange

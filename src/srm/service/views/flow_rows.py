@@ -11,11 +11,11 @@ from srm.domain.moves.records.plan import GroupPlan, position_problem
 from srm.domain.moves.records.positions import PartitionMove
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.reason import Reason
-from srm.engine.flows.health import NO_CHECKPOINT, group_proof, topic_health
-from srm.engine.flows.loss_forecast import Standing
-from srm.engine.flows.observing import FlowState
-from srm.engine.flows.status import GOING_ON, PartitionView
 from srm.engine.moves.planning.outlook import Outlook
+from srm.engine.status.health import NO_CHECKPOINT, group_proof, topic_health
+from srm.engine.status.loss_forecast import Standing
+from srm.engine.status.observing import FlowState
+from srm.engine.status.status import GOING_ON, PartitionView
 from srm.engine.why import is_fresh
 from srm.service.views.documents import (
     CheckpointRow,

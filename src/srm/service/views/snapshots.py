@@ -11,7 +11,7 @@ from srm.domain.moves.records.progress import MoveProgress
 from srm.domain.moves.report.revisions import KeptReport
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.recovery.drill import Drill
-from srm.engine.flows.observing import FlowState
+from srm.engine.status.observing import FlowState
 from srm.service.views.documents import State
 from srm.service.views.series import Measured
 

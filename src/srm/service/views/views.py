@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from srm.config.model import Config
 from srm.domain.names.topics import Flow
-from srm.engine.flows.observing import FlowState
+from srm.engine.status.observing import FlowState
 from srm.errors import ElsewhereError, NotFoundError, UnavailableError
 from srm.service.shutdown import end_all
 from srm.service.views import flow_rows, move_rows

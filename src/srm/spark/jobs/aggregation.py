@@ -10,10 +10,10 @@ from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
 from srm.domain.names import internal_topics
-from srm.engine.flows.silent_flows import tell_silence
 from srm.engine.metrics.aggregation import AggregationSummary, keep, settle_bounds
 from srm.engine.metrics.metrics import WindowSpec, bounds
 from srm.engine.ports import FlowContext
+from srm.engine.status.silent_flows import tell_silence
 from srm.spark.jobs import metrics
 
 logger = logging.getLogger(__name__)

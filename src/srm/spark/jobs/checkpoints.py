@@ -14,6 +14,7 @@ from srm.domain.groups.proof_records import FlowProof, merge_proofs
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.domain.text.reason import Reason
+from srm.engine import emission
 from srm.engine.groups.checkpoint_proof import ProofShare
 from srm.engine.groups.checkpoints import (
     CheckpointSummary,
@@ -38,7 +39,7 @@ def emit_spread(spark: SparkSession, config: Config, flow: Flow) -> CheckpointSu
     """
     with open_flow(config, flow) as context:
         # Without groups: says whether emission is on, and carries flow and time.
-        start = emit(context, ())
+        start = emission.emit(context, ())
         if start.skipped:
             return start
         groups = selected_groups(context, remember=True)

@@ -22,8 +22,8 @@ import psutil
 
 from srm.domain.flow_state.replication_records import DriverHeartbeat
 from srm.engine.flows import driver_requests, supervision
-from srm.engine.flows.health import signs_health, signs_line
 from srm.engine.flows.supervision import StateTopics, Watch
+from srm.engine.status.health import signs_health, signs_line
 from srm.errors import SrmError, UnavailableError
 from srm.spark.replication.application import Application, new_log, start, tail
 

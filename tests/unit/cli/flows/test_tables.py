@@ -24,10 +24,10 @@ from srm.domain.recovery.restore import RestorePlan
 from srm.domain.recovery.source_return import SourceReturn
 from srm.domain.verification.verification import VerificationSummary
 from srm.engine.flows.driver_requests import DriverAnswer
-from srm.engine.flows.status import FlowStatus
 from srm.engine.groups.checkpoints import CheckpointSummary
 from srm.engine.groups.group_sync import GroupSyncSummary
 from srm.engine.recovery.residue import ResidueRange
+from srm.engine.status.status import FlowStatus
 from srm.engine.why import Why
 from srm.pages.drills import drill_view, history_view
 from srm.pages.moves import plan_view

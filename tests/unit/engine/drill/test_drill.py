@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.engine.copying_records import COPY, ORIGINAL, CopiedTopic
-from tests.unit.engine.flows.test_loss_forecast import running as report_positions
 from tests.unit.engine.moves.control.moving import REQUEST, Killed, World, busy_world
+from tests.unit.engine.status.test_loss_forecast import running as report_positions
 
 from srm.domain.groups.ledger import all_entries
 from srm.domain.groups.mm2_records import Checkpoint
@@ -18,7 +18,7 @@ from srm.engine import moves
 from srm.engine.drill import run as drill_run
 from srm.engine.drill.leftovers import place_of_processes, read_drills, write_drill
 from srm.engine.drill.run import run_drill
-from srm.engine.groups.checkpoints import emit
+from srm.engine.emission import emit
 from srm.engine.moves import MoveContext
 from srm.errors import ConflictError, NotFoundError, UnavailableError
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.raw_metrics import values
 from tests.unit.engine.copying_records import CopiedTopic
-from tests.unit.engine.flows.test_loss_forecast import running
+from tests.unit.engine.status.test_loss_forecast import running
 
 from srm.domain.metrics.metrics import RawMetric
 from srm.domain.names import internal_topics

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.unit.engine.copying_records import CopiedTopic
-from tests.unit.engine.flows.test_loss_forecast import running
+from tests.unit.engine.status.test_loss_forecast import running
 
 from srm.domain.flow_state.replication_records import (
     DRIVER_KEY,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.engine.flows.test_loss_forecast import running
+from tests.unit.engine.status.test_loss_forecast import running
 from tests.unit.engine.why.running_flow import RunningFlow, step, wrong
 
 from srm.domain.flow_state.anomalies import PartitionNotes

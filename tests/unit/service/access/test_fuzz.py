@@ -19,7 +19,7 @@ from schemathesis import Case, GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 from tests.service_views import look_at, still_views
 from tests.unit.engine.copying_records import CopiedTopic
-from tests.unit.engine.flows.test_loss_forecast import running
+from tests.unit.engine.status.test_loss_forecast import running
 
 from srm.engine.groups.checkpoints import emit
 from srm.engine.why import ask as why

@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.service_views import look_at, still_views
 from tests.unit.engine.copying_records import CopiedTopic
-from tests.unit.engine.flows.test_loss_forecast import running
+from tests.unit.engine.status.test_loss_forecast import running
 from tests.unit.service.pages.reading import Outline
 from tests.unit.service.views.test_series import window
 

@@ -37,8 +37,8 @@ from srm.cli.main import app as srm
 from srm.config.service import ServiceSettings
 from srm.domain.moves.routing.routes import Route
 from srm.domain.names.topics import Flow
-from srm.engine.flows.observing import FlowState
 from srm.engine.moves.control.routes import RoutingTables
+from srm.engine.status.observing import FlowState
 from srm.errors import ConfigError
 from srm.service.access.access import Authenticator, User
 from srm.service.app import create_app

@@ -10,7 +10,7 @@ from tests.unit.engine.copying_records import ORIGINAL, CopiedTopic
 
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import AssignedPartition, DriverRequest
-from srm.engine.flows.status import DriverStatus
+from srm.engine.status.status import DriverStatus
 from srm.service.views.documents import Event
 from srm.service.views.events import events
 from srm.service.views.snapshots import FlowLook

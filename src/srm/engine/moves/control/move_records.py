@@ -12,13 +12,14 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from srm.domain.moves.records.plan import MovePlan, fingerprint
 from srm.domain.moves.records.progress import WAIT_PREFIX, MoveProgress, Observation, WaitNote
 from srm.domain.names import internal_topics
 from srm.engine.control.control_topics import create_control_topics, repair_control_topics
+from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.moves.control.control import ControlTables, decode_or_none
 from srm.engine.moves.control.report_signing import Notary
 from srm.engine.ports import Cluster, FlowContext
@@ -206,3 +207,24 @@ def read_both(context: MoveContext, read: Callable[[Cluster], _T]) -> list[_T]:
     if not found:
         raise missing[0]
     return found
+
+
+def without_source(context: FlowContext) -> MoveContext:
+    """Return the flow and its opposite for an unplanned move, with an abandoned source."""
+    return as_move(replace(context, source=away_cluster(context.config.flow.source)))
+
+
+def as_move(context: FlowContext) -> MoveContext:
+    """Return a flow and its opposite for a move along it."""
+    opposite = context.opposite or replace(context.config, flow=context.config.flow.reverse)
+    back = replace(
+        context,
+        config=opposite,
+        source=context.target,
+        target=context.source,
+        maps=context.reverse_maps,
+        reverse_maps=context.maps,
+        switch=None,
+        opposite=context.config,
+    )
+    return MoveContext(context, back)

@@ -14,7 +14,6 @@ from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.routes import group_subject, topic_subject
 from srm.domain.text.amount import few, some
 from srm.domain.text.reason import Reason
-from srm.engine.drill.leftovers import try_to_remove_leftovers
 from srm.engine.flows.replicator_status import down_reasons, driver_status, slot_statuses
 from srm.engine.flows.supervision import state_topic
 from srm.engine.moves.control.control import ControlChange
@@ -83,7 +82,6 @@ def plan(
     if dry_run:
         return compute_plan(context, request, move_id or new_move_id(context, request))
     ensure_topics(context, unplanned=request.is_unplanned)
-    try_to_remove_leftovers(context.target, context.now_ms())
     store = MoveStore(context)
     if move_id is not None:
         known = store.find_plan(move_id)

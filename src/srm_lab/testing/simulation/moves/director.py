@@ -13,8 +13,8 @@ from srm.domain.moves.report.report import MoveReport
 from srm.domain.moves.routing.redirects import FenceKind
 from srm.domain.text.amount import few
 from srm.engine import moves
+from srm.engine.emission import emit
 from srm.engine.flows.supervision import standing_pause
-from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import sync
 from srm.engine.moves import MoveContext, MovePlan, MoveRequest
 from srm.engine.recovery.settle import settle_return

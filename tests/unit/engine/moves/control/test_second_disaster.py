@@ -11,12 +11,12 @@ from srm.domain.moves.routing.routes import Route, merge
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
+from srm.engine.emission import emit
 from srm.engine.flows.cluster_absence import away_cluster
-from srm.engine.flows.loss_forecast import read_known
-from srm.engine.groups.checkpoints import emit
 from srm.engine.moves import MoveContext, MoveRequest
 from srm.engine.moves.control.move_records import ensure_topics
 from srm.engine.moves.control.routes import homes_to_move
+from srm.engine.status.loss_forecast import read_known
 from srm.errors import UnavailableError, UsageError
 from srm_lab.testing.fake_switch import FakeSwitch
 

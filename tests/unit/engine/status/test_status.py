@@ -16,9 +16,9 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
-from srm.engine.flows.health import flow_health
-from srm.engine.flows.observing import flow_status
 from srm.engine.groups.checkpoints import emit
+from srm.engine.status.health import flow_health
+from srm.engine.status.observing import flow_status
 
 PAYMENTS = TopicPartition("Payments", 0)
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"

@@ -17,10 +17,10 @@ from srm.domain.groups.proof_records import FlowProof
 from srm.domain.moves.records.forecast import Forecast
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.text.amount import amount, duration
-from srm.engine.flows.cluster_absence import away_cluster, loudness
+from srm.engine.flows.cluster_absence import loudness
 from srm.engine.flows.source_look import SourceLook
 from srm.engine.groups.checkpoints import per_group
-from srm.engine.moves.control.move_records import MoveContext
+from srm.engine.moves.control.move_records import without_source
 from srm.engine.moves.planning.outlook import Outlook, read_outlook
 from srm.engine.ports import FlowContext
 from srm.errors import SrmError
@@ -92,27 +92,6 @@ def standing_of(context: FlowContext, known: Outlook, source: SourceLook | None)
     forecast = known.forecast(now_ms, source)
     line = _line(context.config.flow.source, forecast, known.proof, now_ms)
     return Standing(line, forecast, known.proof)
-
-
-def without_source(context: FlowContext) -> MoveContext:
-    """Return the flow and its opposite for an unplanned move, with an abandoned source."""
-    return as_move(replace(context, source=away_cluster(context.config.flow.source)))
-
-
-def as_move(context: FlowContext) -> MoveContext:
-    """Return a flow and its opposite for a move along it."""
-    opposite = context.opposite or replace(context.config, flow=context.config.flow.reverse)
-    back = replace(
-        context,
-        config=opposite,
-        source=context.target,
-        target=context.source,
-        maps=context.reverse_maps,
-        reverse_maps=context.maps,
-        switch=None,
-        opposite=context.config,
-    )
-    return MoveContext(context, back)
 
 
 def _line(source: str, forecast: Forecast, proof: FlowProof | None, now_ms: int) -> str:

@@ -12,9 +12,9 @@ from datetime import timedelta
 
 from srm.domain.metrics.metrics import RawMetric, encode_raw
 from srm.domain.metrics.windows import LONGEST_INTERVAL_MS
-from srm.engine.flows.observing import FlowState, observe
-from srm.engine.metrics.raw_metrics import tell
+from srm.engine.flows.raw_metrics import tell
 from srm.engine.ports import FlowContext
+from srm.engine.status.observing import FlowState, observe
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import pytest
 from tests.unit.engine.copying_records import CopiedTopic
-from tests.unit.engine.flows.test_loss_forecast import running
+from tests.unit.engine.status.test_loss_forecast import running
 
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
-from srm.engine.flows import observing
-from srm.engine.flows.health import flow_health
-from srm.engine.flows.observing import flow_status, observe, read_standing
-from srm.engine.flows.status import FlowStatus
 from srm.engine.groups.checkpoints import emit
 from srm.engine.moves.planning.outlook import Outlook
 from srm.engine.ports import FlowContext
+from srm.engine.status import observing
+from srm.engine.status.health import flow_health
+from srm.engine.status.observing import flow_status, observe, read_standing
+from srm.engine.status.status import FlowStatus
 from srm.errors import AuthorizationError, SrmError
 
 

@@ -10,10 +10,10 @@ from srm.domain.flow_state.pause import Pause
 from srm.domain.flow_state.replication_records import DriverHeartbeat
 from srm.domain.names.topics import Flow
 from srm.domain.text.reason import Reason
-from srm.engine.flows.health import document, flow_health, signs_health, topic_health
 from srm.engine.flows.replicator_status import DriverStatus, SlotStatus
-from srm.engine.flows.status import FlowStatus, TopicState, TopicStatus
 from srm.engine.flows.supervision import FlowSigns
+from srm.engine.status.health import document, flow_health, signs_health, topic_health
+from srm.engine.status.status import FlowStatus, TopicState, TopicStatus
 
 DRIVER = DriverStatus("d", "local-1", "host-7", 42, 500, alive=True)
 SLOTS = (SlotStatus("0", 1, 2, 500, alive=True), SlotStatus("1", 1, 2, 500, alive=True))

@@ -10,11 +10,11 @@ from tests.unit.engine.copying_records import COPY, ORIGINAL, CopiedTopic
 from srm.domain.flow_state.pause import PAUSE_KEY, Pause
 from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport
 from srm.domain.offset_map.offset_map import Position
-from srm.engine.flows.observing import flow_status, observe, read_standing
-from srm.engine.flows.status import FlowStatus
 from srm.engine.flows.supervision import state_topic
 from srm.engine.groups.checkpoints import emit
 from srm.engine.ports import FlowContext
+from srm.engine.status.observing import flow_status, observe, read_standing
+from srm.engine.status.status import FlowStatus
 from srm.errors import UnavailableError
 
 

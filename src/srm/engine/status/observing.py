@@ -15,8 +15,6 @@ from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.proof_records import FlowProof
 from srm.domain.moves.records.plan import GroupPlan
 from srm.domain.names.topics import TopicPartition
-from srm.engine.flows.health import Health, flow_health, hints
-from srm.engine.flows.loss_forecast import Standing, read_known, standing_of, with_commits
 from srm.engine.flows.source_look import (
     SourceLook,
     look_at_source,
@@ -24,7 +22,14 @@ from srm.engine.flows.source_look import (
     topics_by_copies,
     topics_of_source,
 )
-from srm.engine.flows.status import (
+from srm.engine.flows.supervision import state_topic
+from srm.engine.groups.checkpoints import Survey, survey
+from srm.engine.moves.planning.outlook import Outlook
+from srm.engine.moves.planning.problems import unsettled_problems
+from srm.engine.ports import FlowContext, GroupDescription, TopicDescription
+from srm.engine.status.health import Health, flow_health, hints
+from srm.engine.status.loss_forecast import Standing, read_known, standing_of, with_commits
+from srm.engine.status.status import (
     FlowFacts,
     FlowStatus,
     GroupStatus,
@@ -32,11 +37,6 @@ from srm.engine.flows.status import (
     as_waiting,
     status_of,
 )
-from srm.engine.flows.supervision import state_topic
-from srm.engine.groups.checkpoints import Survey, survey
-from srm.engine.moves.planning.outlook import Outlook
-from srm.engine.moves.planning.problems import unsettled_problems
-from srm.engine.ports import FlowContext, GroupDescription, TopicDescription
 from srm.errors import SrmError, UnavailableError
 
 

@@ -29,8 +29,8 @@ from srm.domain.text.amount import amount, some
 from srm.domain.text.documents import encode
 from srm.domain.text.reason import Reason
 from srm.engine.flows.replicator_status import down_reasons
-from srm.engine.flows.status import FlowStatus, TopicState, TopicStatus
 from srm.engine.flows.supervision import FlowSigns
+from srm.engine.status.status import FlowStatus, TopicState, TopicStatus
 
 NO_CHECKPOINT: Final = "no checkpoint: auto.offset.reset would decide"
 State = Literal["RUNNING", "DEGRADED", "STOPPED", "PAUSED", "IDLE", "OFF"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 from tests.unit.engine.copying_records import CopiedTopic
-from tests.unit.engine.flows.test_loss_forecast import running
+from tests.unit.engine.status.test_loss_forecast import running
 
 from srm.domain.flow_state.pause import PAUSE_KEY, Pause
 from srm.domain.flow_state.replication_records import STATE_PARTITIONS
 from srm.domain.metrics.metrics import RawMetric, decode_raw
 from srm.domain.names import internal_topics
-from srm.engine.flows.silent_flows import tell_silence
 from srm.engine.flows.supervision import state_topic
+from srm.engine.status.silent_flows import tell_silence
 
 RAW_TOPIC = internal_topics.raw_metrics("P")
 
