@@ -22,7 +22,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, map_partition
 from srm.engine.control.compacted import COMPACTED_CONFIGS
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 
 NAME: Final = "map"
 _LONG_RUNS: Final = 315_000_000

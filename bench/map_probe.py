@@ -27,7 +27,7 @@ from srm.engine.groups.checkpoints import survey
 from srm.engine.groups.partition_facts import partition_facts
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.slot_state import KafkaStartReader
 from srm.wiring import now_ms
 

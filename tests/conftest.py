@@ -28,7 +28,7 @@ from srm.domain.names.internal_topics import HEARTBEATS
 from srm.domain.names.topics import Flow
 from srm.engine.control.compacted import compacted_spec
 from srm.errors import StackError
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 from srm.wiring import now_ms
 from srm_lab.stack import spark
 from srm_lab.stack.jars import KAFKA_VERSION

@@ -18,7 +18,7 @@ from srm.config.model import Config
 from srm.domain.flow_state.replication_records import DriverHeartbeat
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.ports import FlowContext
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.driver_log import KafkaDriverLog
 from srm.replication.copy.slot import SlotSpec
 from srm.replication.driver.discovery import Discovery

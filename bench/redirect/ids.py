@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from bench.redirect.reading import values
 from bench.redirect.site import DIRECT, FRONT, B, P, Site
 from srm.domain.names.topics import TopicPartition
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 
 _THEIRS = 6
 _OURS = 3

@@ -23,7 +23,7 @@ from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import Cluster, FlowContext
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.flow_pause import KafkaFlowSwitch
 from srm.kafka.state.slot_state import KafkaStartReader
 from srm.kafka.wire.cluster import open_wire

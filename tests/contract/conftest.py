@@ -18,7 +18,7 @@ from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain.names.topics import TopicPartition
 from srm.engine.ports import Cluster, TopicSpec
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 from srm.wiring import now_ms
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.simulation.loop import simulated_loop

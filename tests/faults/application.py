@@ -22,7 +22,7 @@ from srm.domain.names.topics import Flow
 from srm.domain.names.topics import TopicPartition as Partition
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import TopicSpec
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 from srm.wiring import open_flow
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.testing.logs import LoggedRecord, first_difference, read_log

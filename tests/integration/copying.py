@@ -34,7 +34,7 @@ from srm.domain.offset_map.offset_map import OffsetMap
 from srm.engine.flows.state_topic import StateTopic
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import Cluster, TopicDescription, TopicSpec
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.state_log import KafkaStateLog
 from srm.replication.copy.slot import SlotSpec
 from srm.spark.replication.slot import run_slot

@@ -16,7 +16,7 @@ from tests.integration.securing import SESSION_MS, WAYS_IN, SecuredBroker
 from srm.domain.names.topics import TopicPartition
 from srm.engine.ports import GroupDescription, TopicSpec
 from srm.errors import AuthorizationError
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

@@ -23,7 +23,7 @@ from srm.config.model import Config
 from srm.domain.names import internal_topics
 from srm.engine.control.compacted import compacted_spec
 from srm.engine.ports import TopicSpec
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

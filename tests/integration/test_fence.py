@@ -29,7 +29,7 @@ from srm.engine import moves
 from srm.engine.moves import MoveRequest
 from srm.engine.moves.control.move_records import ensure_topics
 from srm.engine.moves.steps.fence import set_fence
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

@@ -17,7 +17,7 @@ from tests.waiting import eventually
 
 from srm.domain.names.topics import TopicPartition
 from srm.errors import StackError
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 from srm_lab.stack.class_archive import archive_options, class_archive
 from srm_lab.stack.jars import KAFKA_VERSION, cache_folder, jar_folder
 from srm_lab.stack.java import find_java

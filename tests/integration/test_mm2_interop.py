@@ -16,7 +16,7 @@ from tests.replicating import configure
 
 from srm.domain.names.topics import TopicPartition
 from srm.engine.ports import TopicSpec
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.testing.logs import first_difference, read_log
 

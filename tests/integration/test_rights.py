@@ -24,7 +24,7 @@ from srm.engine.control.compacted import ensure_compacted
 from srm.engine.groups import checkpoints, group_sync
 from srm.engine.ports import Cluster, FlowContext, TopicSpec
 from srm.errors import AuthorizationError
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.driver_log import KafkaDriverLog
 from srm.kafka.state.slot_state import broker_configs
 from srm.kafka.state.state_log import KafkaStateLog

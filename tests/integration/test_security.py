@@ -29,7 +29,7 @@ from tests.waiting import eventually
 
 from srm.config.security import NO_TLS_1_3, translate_security
 from srm.errors import AuthorizationError, ConfigError, SrmError
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 from srm.kafka.wire.auth.security import read_security
 from srm.kafka.wire.auth.security_tls import tls_context
 from srm.kafka.wire.cluster import WireCluster

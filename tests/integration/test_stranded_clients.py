@@ -16,7 +16,7 @@ from tests.waiting import eventually
 from srm.engine.ports import TopicSpec
 from srm.errors import UnavailableError
 from srm.kafka.admin.clients import Clients, is_stranded
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state import state_log
 from srm.kafka.state.state_log import KafkaStateLog
 from srm.kafka.tables import topic_tail

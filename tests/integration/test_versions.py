@@ -19,7 +19,7 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.control import topic_sync
 from srm.engine.groups import checkpoints, group_sync
 from srm.engine.ports import TopicSpec
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 from srm.wiring import open_flow
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.testing.logs import read_log

@@ -22,7 +22,7 @@ from srm.engine.control.control_lists import ListChange
 from srm.engine.groups.checkpoints import emit
 from srm.engine.ports import TopicSpec
 from srm.engine.why import Why, WhyStep, why_topic
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 __all__ = ["copied", "sites"]

@@ -13,7 +13,7 @@ from srm.domain.recovery.restore import restore_flow
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists
 from srm.errors import ConfigError, GivenUpError, UnavailableError
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 from srm.wiring import flow_context, now_ms, open_cluster, open_flow, open_move
 from srm_lab.testing.fake_cluster import FakeCluster
 

@@ -29,7 +29,7 @@ from srm.config.model import Config
 from srm.errors import GivenUpError, UsageError
 from srm.kafka.admin.clients import ClientLog
 from srm.kafka.admin.errors import translate
-from srm.kafka.admin.rights import Needs, on_topic
+from srm.kafka.wire.rights import Needs, on_topic
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from srm.errors import ConflictError, UnavailableError
 from srm.kafka.admin.errors import translate
-from srm.kafka.admin.rights import NOTHING, Needs
+from srm.kafka.wire.rights import NOTHING, Needs
 
 
 class HeldError(UnavailableError, BufferError):

@@ -11,7 +11,7 @@ from srm.client.background_calls import Aside
 from srm.client.cluster_producers import ClusterProducers, is_fatal
 from srm.client.errors import must_abort, named_errors
 from srm.errors import GivenUpError
-from srm.kafka.admin.rights import Needs, on_transactional_id
+from srm.kafka.wire.rights import Needs, on_transactional_id
 
 _LATE_ABORT_S: Final = 30.0
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from srm.engine.ports import TopicSpec
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 
 
 @pytest.fixture

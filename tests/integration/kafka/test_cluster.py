@@ -19,7 +19,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.engine.ports import TopicSpec
 from srm.errors import GroupActiveError, SrmError, UnavailableError, UsageError
 from srm.kafka.admin import clients, groups
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 
 pytestmark = pytest.mark.kafka
 

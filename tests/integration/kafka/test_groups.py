@@ -14,7 +14,7 @@ from tests.waiting import eventually
 from srm.domain.names.topics import TopicPartition
 from srm.engine.ports import GroupDescription, TopicSpec
 from srm.errors import GroupActiveError
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 from srm.kafka.wire.brokers import Brokers
 
 pytestmark = pytest.mark.kafka

@@ -14,7 +14,7 @@ from tests.waiting import eventually
 
 from srm.domain.names.topics import TopicPartition
 from srm.engine.ports import TopicSpec
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(900)]
 

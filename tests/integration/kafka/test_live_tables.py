@@ -12,7 +12,7 @@ from tests.faults.campaign.truncation import cut
 from tests.waiting import eventually
 
 from srm.engine.control.compacted import ensure_compacted
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 
 pytestmark = pytest.mark.kafka
 

@@ -21,7 +21,7 @@ from srm.follow.rendering import Template
 from srm.follow.restarts import Restart, Restarts
 from srm.follow.supervisor import ENDING, FORWARDED, Job, ProgramSupervisor
 from srm.follow.values import ProgramSettings
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 
 _LOOK_TIMEOUT_S: Final = 5.0
 

@@ -19,7 +19,7 @@ from srm.client.background_calls import Aside
 from srm.client.errors import named_errors
 from srm.client.routing.messages import FailoverMessage, stamp
 from srm.kafka.admin.errors import translate
-from srm.kafka.admin.rights import Needs, on_group
+from srm.kafka.wire.rights import Needs, on_group
 
 log = logging.getLogger(__name__)
 

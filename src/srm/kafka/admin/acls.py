@@ -24,8 +24,8 @@ from confluent_kafka.admin import (
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
 from srm.kafka.admin.clients import Clients, answer_of
 from srm.kafka.admin.errors import of_code
-from srm.kafka.admin.rights import on_cluster
 from srm.kafka.wire.brokers import Brokers
+from srm.kafka.wire.rights import on_cluster
 
 _EVERYBODY: Final = "User:*"
 _ANYWHERE: Final = "*"

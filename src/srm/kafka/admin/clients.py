@@ -25,9 +25,9 @@ from srm.config.secrets import ClientProperties
 from srm.errors import UnavailableError
 from srm.kafka.admin.broker_calls import BrokerCalls
 from srm.kafka.admin.errors import kafka_errors
-from srm.kafka.admin.rights import NOTHING, Needs
 from srm.kafka.wire.auth.security_probe import refusal_of
 from srm.kafka.wire.brokers import Brokers
+from srm.kafka.wire.rights import NOTHING, Needs
 
 DEFAULT_TIMEOUT_S: Final = 30.0
 

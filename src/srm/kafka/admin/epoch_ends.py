@@ -10,10 +10,10 @@ from srm.domain.names.topics import TopicPartition
 from srm.errors import UnavailableError
 from srm.kafka.admin.clients import Clients
 from srm.kafka.admin.errors import of_code
-from srm.kafka.admin.rights import on_topic
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.log_messages import epoch_ends_request
+from srm.kafka.wire.rights import on_topic
 from srm.replication import codes
 
 _Epochs = Mapping[TopicPartition, int]

@@ -26,7 +26,7 @@ from srm.errors import (
     UnavailableError,
     UsageError,
 )
-from srm.kafka.admin.rights import NOTHING, Needs, missing
+from srm.kafka.wire.rights import NOTHING, Needs, missing
 
 _NAMES: Final[Mapping[type[SrmError], str]] = MappingProxyType(
     {

@@ -19,7 +19,6 @@ from srm.engine.ports import GroupDescription, GroupKind, GroupState
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients
 from srm.kafka.admin.errors import of_code
-from srm.kafka.admin.rights import on_cluster, on_group
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.group_messages import (
     DESCRIBE_CLASSIC,
@@ -31,6 +30,7 @@ from srm.kafka.wire.group_messages import (
     LIST_GROUPS,
     LIST_GROUPS_BY_TYPE,
 )
+from srm.kafka.wire.rights import on_cluster, on_group
 
 GROUP_KEYS: Final = 0
 """Key type of FindCoordinator for groups."""

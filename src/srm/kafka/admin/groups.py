@@ -16,7 +16,6 @@ from srm.errors import GroupActiveError, SrmError, UnavailableError, UsageError
 from srm.kafka.admin.clients import Clients, answer_of
 from srm.kafka.admin.errors import of_code, translate
 from srm.kafka.admin.group_descriptions import batches, by_coordinator, coordinator
-from srm.kafka.admin.rights import Needs, on_group, on_topic
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.group_messages import (
@@ -26,6 +25,7 @@ from srm.kafka.wire.group_messages import (
     FETCH_OFFSETS,
     LEAVE_GROUP,
 )
+from srm.kafka.wire.rights import Needs, on_group, on_topic
 
 _T = TypeVar("_T")
 _Topics = list[tuple[str, list[int]]]

@@ -13,7 +13,7 @@ from srm.errors import UnavailableError
 from srm.kafka.admin import topics
 from srm.kafka.admin.clients import Clients, answer_of
 from srm.kafka.admin.errors import translate
-from srm.kafka.admin.rights import on_topic
+from srm.kafka.wire.rights import on_topic
 
 # librdkafka keeps the epoch it knows after a restart of the broker, and the higher one of a topic
 # that is recreated under the same name, for as long as it lives.

@@ -9,8 +9,8 @@ from confluent_kafka.admin import AclOperation
 
 from srm.config.model import ClientKind
 from srm.kafka.admin.clients import Clients, answer_of
-from srm.kafka.admin.rights import TOPIC
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
+from srm.kafka.wire.rights import TOPIC
 
 
 def operations(

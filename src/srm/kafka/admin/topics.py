@@ -24,7 +24,7 @@ from srm.engine.ports import TopicDescription, TopicSpec
 from srm.errors import NotFoundError, SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients, answer_of
 from srm.kafka.admin.errors import translate
-from srm.kafka.admin.rights import on_topic
+from srm.kafka.wire.rights import on_topic
 
 UNKNOWN_TOPIC_CODES = frozenset(
     {

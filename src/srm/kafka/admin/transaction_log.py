@@ -18,8 +18,8 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from srm.errors import AuthorizationError
 from srm.kafka.admin.clients import ClientLog, Clients, reader_props
 from srm.kafka.admin.errors import kafka_errors
+from srm.kafka.admin.polling import drain, position_after
 from srm.kafka.admin.topics import describe
-from srm.kafka.tables.polling import drain, position_after
 from srm.kafka.wire.messages import TEXT, array
 
 TOPIC: Final = "__transaction_state"

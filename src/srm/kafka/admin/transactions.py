@@ -16,9 +16,9 @@ from srm.engine.ports import ActiveProducer, OpenTransaction
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients
 from srm.kafka.admin.errors import of_code
-from srm.kafka.admin.rights import on_topic
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.brokers import Brokers
+from srm.kafka.wire.rights import on_topic
 from srm.kafka.wire.transaction_messages import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,

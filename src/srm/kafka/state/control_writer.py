@@ -16,9 +16,9 @@ from srm.errors import FencedError, UnavailableError
 from srm.kafka.admin.clients import STATE_RECORDS, ClientLog, Clients
 from srm.kafka.admin.errors import kafka_errors, translate
 from srm.kafka.admin.offsets import log_ends
-from srm.kafka.admin.rights import Needs, on_topic, on_transactional_id
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.tables.compacted import broker_time
+from srm.kafka.wire.rights import Needs, on_topic, on_transactional_id
 
 _CONNECT_S: Final = 0.05
 _ABORT_S: Final = 2.0

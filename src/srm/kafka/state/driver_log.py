@@ -23,9 +23,9 @@ from srm.domain.names.topics import Flow
 from srm.errors import AuthorizationError, FencedError, SrmError, UnavailableError
 from srm.kafka.admin.clients import STATE_RECORDS, ClientLog, reader_props
 from srm.kafka.admin.errors import kafka_errors, translate
-from srm.kafka.admin.rights import on_topic, on_transactional_id
+from srm.kafka.admin.polling import drain, position_after
 from srm.kafka.state.map_cleaner import KafkaMapCleaner
-from srm.kafka.tables.polling import drain, position_after
+from srm.kafka.wire.rights import on_topic, on_transactional_id
 from srm.replication.driver.driver_log import LogRecord
 
 TIMEOUT_S: Final = 10.0

@@ -28,8 +28,8 @@ from srm.engine.ports import Cluster
 from srm.errors import AuthorizationError, IntegrityError, UnavailableError
 from srm.kafka.admin.clients import ClientLog
 from srm.kafka.admin.errors import translate
-from srm.kafka.admin.rights import on_cluster
 from srm.kafka.state.map_starts import MapStarts
+from srm.kafka.wire.rights import on_cluster
 from srm.replication.batches import legacy
 from srm.replication.batches.batch import batches
 from srm.replication.copy.slot import Predecessor

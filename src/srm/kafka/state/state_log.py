@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import STATE_RECORDS, ClientLog, is_stranded
 from srm.kafka.admin.errors import kafka_errors, translate
-from srm.kafka.admin.rights import CLUSTER, on_topic
+from srm.kafka.wire.rights import CLUSTER, on_topic
 from srm.replication.ports import Place, WriteResult
 
 _POLL_S: Final = 0.05

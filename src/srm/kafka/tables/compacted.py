@@ -24,10 +24,10 @@ from srm.engine.ports import Row, Stamped
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients
 from srm.kafka.admin.errors import kafka_errors, translate
-from srm.kafka.admin.rights import on_topic
+from srm.kafka.admin.polling import drain, position_after
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES, describe
-from srm.kafka.tables.polling import drain, position_after
 from srm.kafka.tables.records_by_offset import records_at
+from srm.kafka.wire.rights import on_topic
 
 _POLL_S: Final = 1.0
 _QUEUE_FULL_POLL_S: Final = 0.1

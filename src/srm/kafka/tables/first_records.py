@@ -19,10 +19,10 @@ from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients
 from srm.kafka.admin.errors import of_code
 from srm.kafka.admin.offsets import log_starts
-from srm.kafka.admin.rights import on_topic
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.fetch_by_name import fetch_one, fetched_of
+from srm.kafka.wire.rights import on_topic
 from srm.replication.batches.aborted import AbortedTransactions
 from srm.replication.batches.batch import batches, verify
 from srm.replication.batches.legacy import convert

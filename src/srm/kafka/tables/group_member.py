@@ -12,8 +12,8 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.verification.comparison import ComparedRecord
 from srm.kafka.admin.clients import ClientLog, Clients
 from srm.kafka.admin.errors import kafka_errors, translate
-from srm.kafka.admin.rights import on_group, on_topic
-from srm.kafka.tables.polling import drain
+from srm.kafka.admin.polling import drain
+from srm.kafka.wire.rights import on_group, on_topic
 
 _POLL_S: Final = 0.2
 _SESSION_MS: Final = 6_000

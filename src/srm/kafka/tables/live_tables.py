@@ -17,9 +17,9 @@ from srm.errors import DataLossError, SrmError, UnavailableError
 from srm.kafka.admin import topics as topic_calls
 from srm.kafka.admin.clients import ClientLog, Clients, is_stranded, reader_props
 from srm.kafka.admin.errors import kafka_errors
+from srm.kafka.admin.polling import drain, position_after
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.tables.compacted import KafkaCompactedTopic
-from srm.kafka.tables.polling import drain, position_after
 
 _FETCH_WAIT_MS: Final = 200
 _POLL_S: Final = 0.5

@@ -13,9 +13,9 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from srm.kafka.admin.clients import ClientLog, is_stranded, reader_props
 from srm.kafka.admin.errors import kafka_errors, translate
-from srm.kafka.admin.rights import on_topic
+from srm.kafka.admin.polling import drain, position_after
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
-from srm.kafka.tables.polling import drain, position_after
+from srm.kafka.wire.rights import on_topic
 
 _LOOK_AGAIN_S: Final = 1.0
 _SILENCE_S: Final = 20.0

@@ -24,16 +24,6 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_e
 
 from srm.domain.names.topics import TopicPartition
 from srm.errors import AuthorizationError, FencedError, SrmError, UnavailableError
-from srm.kafka.admin.rights import (
-    CLUSTER,
-    NOTHING,
-    TOPIC,
-    TRANSACTIONAL_ID,
-    Needs,
-    missing,
-    on_topic,
-    on_transactional_id,
-)
 from srm.kafka.wire.auth.security_probe import refusal
 from srm.kafka.wire.brokers import POLLS, QUESTIONS, Brokers
 from srm.kafka.wire.connection import Connection
@@ -52,6 +42,16 @@ from srm.kafka.wire.frames import (
 from srm.kafka.wire.leaders import Leaders
 from srm.kafka.wire.log_messages import epoch_ends_request, topic_id_of, topic_id_request
 from srm.kafka.wire.log_offsets import EARLIEST, LATEST, LogOffsets
+from srm.kafka.wire.rights import (
+    CLUSTER,
+    NOTHING,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    Needs,
+    missing,
+    on_topic,
+    on_transactional_id,
+)
 from srm.replication import codes
 from srm.replication.ports import (
     EpochEnd,

@@ -26,7 +26,7 @@ from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import Cluster, FlowContext
 from srm.engine.status.observing import observe
 from srm.errors import SrmError
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 from srm.service.views.series import Series
 from srm.service.views.snapshot_diff import with_change
 from srm.service.views.snapshots import FlowLook, MoveLook, TargetLook

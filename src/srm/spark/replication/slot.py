@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from srm.errors import ConflictError
-from srm.kafka.admin.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.slot_state import (
     KafkaAssignmentFeed,
     KafkaStartReader,

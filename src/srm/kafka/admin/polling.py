@@ -9,7 +9,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, Message
 
 from srm.kafka.admin.errors import ERROR_CLASSES, translate
-from srm.kafka.admin.rights import on_topic
+from srm.kafka.wire.rights import on_topic
 
 _BATCH: Final = 5000
 _logger = logging.getLogger(__name__)
