@@ -10,8 +10,8 @@ from srm.domain.names.topics import Flow
 from srm.errors import FencedError
 from srm.replication import codes
 from srm.replication.claim.claim import transactional_id
+from srm.replication.log_reader import LogReader
 from srm.replication.ports import Wire
-from srm.replication.resume.log_reader import LogReader
 from srm.replication.takeover.sealing import begins_with_records, first_record_in, seal
 
 FLOW = Flow("P", "B")

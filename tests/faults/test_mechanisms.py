@@ -28,11 +28,12 @@ from srm.kafka.state.state_log import KafkaStateLog
 from srm.replication import codes
 from srm.replication.claim import claim as claims
 from srm.replication.claim.claim import Claim
-from srm.replication.copy import send_queue
 from srm.replication.mapping.map_log import MapLog
+from srm.replication.mapping.start_positions import Start
+from srm.replication.partition import send_queue
 from srm.replication.ports import Place
 from srm.replication.report import reporting
-from srm.replication.resume.resume import Resumed, Start, resume
+from srm.replication.resume.resume import Resumed, resume
 from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.faults]

@@ -220,9 +220,9 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "no marker",
         "a claim is in force once its marker is in the log",
         (
-            ("srm.replication.claim.claiming:take", _without_marker),
-            ("srm.replication.claim.claiming:until_in_force", _async(None)),
-            ("srm.replication.claim.claiming:resume", _to_the_end),
+            ("srm.replication.copy.claiming:take", _without_marker),
+            ("srm.replication.copy.claiming:until_in_force", _async(None)),
+            ("srm.replication.copy.claiming:resume", _to_the_end),
         ),
         faults="stop slot,two workers",
     ),
@@ -231,9 +231,9 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "behind the marker of a claim nothing of an older owner comes: it is waited for, the walk "
         "ends at it, and what it meets later is seen by an offset that was not expected",
         (
-            ("srm.replication.claim.claiming:until_in_force", _async(None)),
-            ("srm.replication.claim.claiming:resume", _to_the_end),
-            ("srm.replication.copy.partition:PartitionCopy.on_ack", _takes_any_offset),
+            ("srm.replication.copy.claiming:until_in_force", _async(None)),
+            ("srm.replication.copy.claiming:resume", _to_the_end),
+            ("srm.replication.partition.partition:PartitionCopy.on_ack", _takes_any_offset),
         ),
         faults="two workers,cut connections,stop slot",
     ),
@@ -246,13 +246,13 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "no walk",
         "resume finds what the map does not know",
-        (("srm.replication.claim.claiming:resume", _no_walk),),
+        (("srm.replication.copy.claiming:resume", _no_walk),),
         faults="kill slot",
     ),
     Mutant(
         "records of others in the target do not matter",
         "a target that others have filled is not filled a second time",
-        (("srm.replication.claim.claiming:records_of_others", _async(None)),),
+        (("srm.replication.copy.claiming:records_of_others", _async(None)),),
         faults="filled",
     ),
     Mutant(
@@ -260,7 +260,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "sequence numbers keep the order of batches in flight",
         (
             (
-                "srm.replication.copy.send_queue:next_sequence",
+                "srm.replication.partition.send_queue:next_sequence",
                 lambda _: lambda sequence, count: sequence,
             ),
         ),
@@ -268,17 +268,17 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "any base offset will do",
         "an acknowledged batch stands where it was expected",
-        (("srm.replication.copy.partition:PartitionCopy.on_ack", _takes_any_offset),),
+        (("srm.replication.partition.partition:PartitionCopy.on_ack", _takes_any_offset),),
         faults="truncate target,foreign record,cut connections",
     ),
     Mutant(
         "answers of former attempts count",
         "an answer to a claim that was given up says nothing",
         (
-            ("srm.replication.copy.partition:PartitionCopy.begin_claiming", _same_attempt),
-            ("srm.replication.copy.partition:PartitionCopy.rest", _same_attempt),
+            ("srm.replication.partition.partition:PartitionCopy.begin_claiming", _same_attempt),
+            ("srm.replication.partition.partition:PartitionCopy.rest", _same_attempt),
         ),
-        killer="tests/unit/replication/claim/test_claiming.py",
+        killer="tests/unit/replication/copy/test_claiming.py",
     ),
     Mutant(
         "position before its blocks",
@@ -301,20 +301,20 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "no found run",
         "a new owner writes down what only its predecessor's report told",
-        (("srm.replication.resume.start_positions:_beyond", _always(None)),),
+        (("srm.replication.mapping.start_positions:_beyond", _always(None)),),
         faults="kill slot",
     ),
     Mutant(
         "a hole in the map",
         "a position counts only where its map is whole: what is missing is walked again",
-        (("srm.replication.resume.start_positions:_rests_on_map", _always(True)),),
+        (("srm.replication.mapping.start_positions:_rests_on_map", _always(True)),),
         faults="lose map,lose last block",
     ),
     Mutant(
         "leader epochs of the source say nothing",
         "a source that was truncated is noticed though it has grown again",
         (
-            ("srm.replication.copy.partition:epoch_of", _always(_Equal())),
+            ("srm.replication.partition.partition:epoch_of", _always(_Equal())),
             ("srm.replication.copy.fetching:FetchFrom", _without_epoch),
         ),
         faults="truncate source",
@@ -323,7 +323,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "the target is never short",
         "before a claim the target's end and epochs are compared with the position",
         (
-            ("srm.replication.claim.claiming:held_log", _whole),
+            ("srm.replication.copy.claiming:held_log", _whole),
             ("srm.replication.copy.lifecycle:Lifecycle._has_end_moved", _async(False)),
         ),
         faults="truncate target",
@@ -358,7 +358,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "a cut is told under the old claim",
         "that a log was cut is told under a claim of its own",
-        (("srm.replication.copy.partition:PartitionCopy.needs_claim", _property(False)),),
+        (("srm.replication.partition.partition:PartitionCopy.needs_claim", _property(False)),),
         killer="tests/unit/replication/mapping/test_map_cut.py",
     ),
     Mutant(
@@ -370,14 +370,14 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "what the source lost is undecidable whatever was decided",
         "a decision about lost records holds for copies behind the last report, too",
-        (("srm.replication.copy.partition:PartitionCopy.accepts_loss", _property(False)),),
-        killer="tests/unit/replication/claim/test_claiming.py",
+        (("srm.replication.partition.partition:PartitionCopy.accepts_loss", _property(False)),),
+        killer="tests/unit/replication/copy/test_claiming.py",
     ),
     Mutant(
         "a decision does not cover retention",
         "what retention takes of a range that is left out stops nothing",
         (("srm.replication.batches.target_limits:TargetLimits.leaves_out", _always(False)),),
-        killer="tests/unit/replication/claim/test_claiming.py",
+        killer="tests/unit/replication/copy/test_claiming.py",
     ),
     Mutant(
         "a paused driver takes note of what it sees",
@@ -454,8 +454,8 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "what was decided counts whatever the log holds",
         "a decision about a range ends where the source's log has other records",
-        (("srm.replication.resume.log_reader:LogReader.held_to", _async(sys.maxsize)),),
-        killer="tests/unit/replication/claim/test_claiming.py",
+        (("srm.replication.log_reader:LogReader.held_to", _async(sys.maxsize)),),
+        killer="tests/unit/replication/copy/test_claiming.py",
     ),
     Mutant(
         "a killed drill leaves its groups",

@@ -20,10 +20,10 @@ from srm.domain.offset_map.runs import Runs
 from srm.domain.verification.verification import RangeResult, SideResult, new_hash
 from srm.domain.verification.verification_plan import RangePlan
 from srm.errors import IntegrityError, SrmError
+from srm.replication.log_reader import LogReader
 from srm.replication.native.frames import Found, Framing, PairSearch, behind
 from srm.replication.native.library import NativeLibrary
 from srm.replication.ports import FetchedPartition
-from srm.replication.resume.log_reader import LogReader
 
 _FETCH_BYTES: Final = 4 << 20
 _WAIT_MS: Final = 500

@@ -61,7 +61,7 @@ def behind(batch: bytes) -> int:
 
 @dataclass
 class Reader:
-    """Gives out a log as :class:`srm.replication.resume.log_reader.LogReader` does."""
+    """Gives out a log as :class:`srm.replication.log_reader.LogReader` does."""
 
     log: Log
     partition: TopicPartition

@@ -20,7 +20,7 @@ from srm.kafka.state.driver_log import KafkaDriverLog
 from srm.kafka.wire.cluster import open_wire
 from srm.replication.driver import pausing
 from srm.replication.driver.driver_log import DriverLog
-from srm.replication.resume.log_reader import LogReader, of_each_log
+from srm.replication.log_reader import LogReader, of_each_log
 from srm.replication.takeover.sealing import outbid
 
 _SEAL_S: Final = 10.0

@@ -30,8 +30,13 @@ from srm.replication.mapping.known_maps import (
     read_chunk,
     translate_back,
 )
-from srm.replication.resume.resume import NOWHERE, Start
-from srm.replication.resume.start_positions import cut_start, decided_start, start_of
+from srm.replication.mapping.start_positions import (
+    NOWHERE,
+    Start,
+    cut_start,
+    decided_start,
+    start_of,
+)
 
 
 class MapStarts:

@@ -32,10 +32,10 @@ from srm.kafka.state.map_starts import MapStarts
 from srm.kafka.wire.rights import on_cluster
 from srm.replication.batches import legacy
 from srm.replication.batches.batch import batches
-from srm.replication.copy.slot import Predecessor
+from srm.replication.log_reader import LogReader, OutOfRangeError
+from srm.replication.mapping.start_reader import Predecessor
 from srm.replication.ports import Wire
 from srm.replication.resume.batch_decoding import LoopShare, records_of
-from srm.replication.resume.log_reader import LogReader, OutOfRangeError
 from srm.replication.takeover.copy_end import data_batches
 
 logger = logging.getLogger(__name__)

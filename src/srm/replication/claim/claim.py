@@ -24,6 +24,7 @@ from typing import Final
 
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.errors import SrmError, UnavailableError
+from srm.replication.batches.batch import BatchHeader
 from srm.replication.clock import now_s
 from srm.replication.ports import ProducerId, Wire
 
@@ -125,3 +126,12 @@ class ClaimLifetime:
             self._asking = None
             if self._known_s is not None:
                 self._asked_at = now_s()
+
+
+def is_marker(batch: BatchHeader, claim: Claim) -> bool:
+    """Return whether a batch is the marker of a claim."""
+    return (
+        batch.is_control
+        and batch.producer_id == claim.producer.id
+        and batch.producer_epoch == claim.producer.epoch
+    )

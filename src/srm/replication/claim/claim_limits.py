@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from srm.errors import UnavailableError
+from srm.replication.log_reader import FETCH_BYTES, WAIT_MS, LogReader
 from srm.replication.ports import FetchedPartition
-from srm.replication.resume.log_reader import FETCH_BYTES, WAIT_MS, LogReader
 
 T = TypeVar("T")
 

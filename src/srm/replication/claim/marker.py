@@ -12,10 +12,9 @@ from typing import Final
 
 from srm.errors import UnavailableError
 from srm.replication.batches.batch import batches
-from srm.replication.claim.claim import Claim
+from srm.replication.claim.claim import Claim, is_marker
 from srm.replication.clock import now_s
-from srm.replication.resume.log_reader import LogReader, OutOfRangeError
-from srm.replication.resume.resume import is_marker
+from srm.replication.log_reader import LogReader, OutOfRangeError
 
 _DEADLINE_S: Final = 30.0
 _FIRST_PAUSE_S: Final = 0.005

@@ -29,9 +29,9 @@ from typing import Final
 
 from srm.errors import UnavailableError
 from srm.replication.batches.batch import BatchHeader, next_sequence
+from srm.replication.log_reader import ONE_BATCH, LogReader, OutOfRangeError
+from srm.replication.mapping.start_positions import Start
 from srm.replication.ports import EpochEnd
-from srm.replication.resume.log_reader import ONE_BATCH, LogReader, OutOfRangeError
-from srm.replication.resume.resume import Start
 
 _STEPS_BACK: Final = 1000
 """Batches of others that are passed one by one; below them nothing of the map is trusted."""

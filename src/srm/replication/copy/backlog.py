@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection
 
-from srm.replication.copy.partition import PartitionCopy
+from srm.replication.partition.partition import PartitionCopy
 
 
 class Backlog:

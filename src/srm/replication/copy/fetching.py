@@ -14,8 +14,8 @@ from srm.errors import IntegrityError, SrmError
 from srm.replication import codes
 from srm.replication.clock import now_s
 from srm.replication.copy.backlog import Backlog
-from srm.replication.copy.partition import PartitionCopy
 from srm.replication.copy.quota import Quota
+from srm.replication.partition.partition import PartitionCopy
 from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, FetchSession
 
 logger = logging.getLogger(__name__)

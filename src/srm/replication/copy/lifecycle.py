@@ -3,7 +3,7 @@
 After any failure a partition is claimed and resumed again, at once or after a back-off, while the
 others continue. A permanent failure stops the partition with a reason and the range of source
 offsets. ``data.loss.policy=continue`` notes the range as lost and continues after it.
-:mod:`srm.replication.copy.partition` has the picture of the phases,
+:mod:`srm.replication.partition.partition` has the picture of the phases,
 :mod:`srm.replication.copy.write_answers` the meaning of a broker's answers.
 """
 
@@ -26,17 +26,17 @@ from srm.replication import codes
 from srm.replication.batches.merging import Merging
 from srm.replication.batches.transform import ClusterIds, Transform
 from srm.replication.claim.claim import ClaimLifetime
-from srm.replication.claim.claiming import Claimed, Claiming, TargetCut
 from srm.replication.copy import write_answers
-from srm.replication.copy.partition import PartitionCopy, Phase
+from srm.replication.copy.claiming import Claimed, Claiming, TargetCut
 from srm.replication.copy.placement import Placement, Spawn
 from srm.replication.copy.quota import Quota
 from srm.replication.copy.write_answers import Verdict
+from srm.replication.log_reader import LogReader
+from srm.replication.mapping.start_positions import NOWHERE, Start
 from srm.replication.native.library import native_library
+from srm.replication.partition.partition import PartitionCopy, Phase
 from srm.replication.ports import Clock, Produced, Wire
 from srm.replication.report.reporting import Reporter
-from srm.replication.resume.log_reader import LogReader
-from srm.replication.resume.resume import NOWHERE, Start
 from srm.replication.takeover.sealing import first_record_in
 
 logger = logging.getLogger(__name__)

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from srm.errors import SrmError
 from srm.replication.copy.fetching import SourceLoop
-from srm.replication.copy.partition import PartitionCopy
 from srm.replication.copy.quota import Quota
 from srm.replication.copy.sending import TargetLink
+from srm.replication.partition.partition import PartitionCopy
 from srm.replication.ports import Clock, Produced, Wire
 
 Spawn = Callable[[Coroutine[Any, Any, None]], None]

@@ -12,7 +12,7 @@ from srm.errors import UnavailableError
 from srm.replication import codes
 from srm.replication.batches.outgoing import BatchToSend
 from srm.replication.clock import now_s
-from srm.replication.copy.partition import PartitionCopy
+from srm.replication.partition.partition import PartitionCopy
 from srm.replication.ports import Clock, ProduceAnswer, Produced, ProduceRequest, Wire
 
 logger = logging.getLogger(__name__)

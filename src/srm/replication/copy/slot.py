@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from srm.config.model import ClusterClients, FlowConfig
 from srm.domain.flow_state.anomalies import PartitionNotes
@@ -23,7 +23,6 @@ from srm.domain.flow_state.replication_records import (
     AssignedPartition,
     Assignment,
     DriverHeartbeat,
-    Incarnation,
 )
 from srm.domain.flow_state.slot_records import next_incarnation
 from srm.errors import FencedError, SrmError, SupersededError, UnavailableError
@@ -31,13 +30,14 @@ from srm.replication.batches.transform import ClusterIds
 from srm.replication.claim.claim import ClaimLifetime
 from srm.replication.clock import now_s, until_next
 from srm.replication.copy.lifecycle import Lifecycle
-from srm.replication.copy.partition import PartitionCopy
+from srm.replication.copy.map_scrub import MapScrub
 from srm.replication.copy.quota import Quota
 from srm.replication.copy.source_signs import SourceSigns
-from srm.replication.mapping.map_scrub import MapChecker, MapScrub
+from srm.replication.mapping.start_positions import Start
+from srm.replication.mapping.start_reader import StartReader
+from srm.replication.partition.partition import PartitionCopy
 from srm.replication.ports import Clock, Wire
 from srm.replication.report.reporting import Reporter
-from srm.replication.resume.resume import Start
 
 logger = logging.getLogger(__name__)
 
@@ -104,51 +104,6 @@ class AssignmentFeed(Protocol):
 
     def share(self) -> float:
         """Return this slot's part of all assigned partitions, 0 to 1; does not block."""
-        ...
-
-
-class Predecessor(NamedTuple):
-    """State left by earlier processes of this slot."""
-
-    incarnations: tuple[Incarnation, ...]
-    notes: tuple[PartitionNotes, ...]
-
-
-class StartReader(MapChecker, Protocol):
-    """Reads from the offset map where partitions were left. Calls block."""
-
-    def load(
-        self, partitions: Sequence[AssignedPartition]
-    ) -> Mapping[AssignedPartition, Start | SrmError]:
-        """Return where to start each partition, or why that is not known.
-
-        One that was never copied is left out; an UnavailableError is of its map alone.
-
-        Raises:
-            UnavailableError: the state cannot be read now.
-        """
-        ...
-
-    def load_again(self, assigned: AssignedPartition) -> Start | SrmError | None:
-        """Look at every block of a partition; the start is before the first that is lost.
-
-        Raises:
-            UnavailableError: the state cannot be read now.
-        """
-        ...
-
-    def cut(self, assigned: AssignedPartition, target_end: int) -> Start:
-        """Cut the map at what the target's log still holds, and return where to copy again from.
-
-        Without a position where nothing of the map is left.
-
-        Raises:
-            SrmError: the state cannot be read or written now, or contradicts itself.
-        """
-        ...
-
-    def predecessor(self, slot: str) -> Predecessor:
-        """Return who was a slot of that name, and what they have ever noted."""
         ...
 
 

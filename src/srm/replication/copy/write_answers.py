@@ -11,9 +11,9 @@ from typing import Final
 
 from srm.errors import FencedError, IntegrityError, SrmError
 from srm.replication import codes
-from srm.replication.copy.partition import PartitionCopy
+from srm.replication.log_reader import LogReader
+from srm.replication.partition.partition import PartitionCopy
 from srm.replication.ports import EpochEnd, Produced, Wire
-from srm.replication.resume.log_reader import LogReader
 
 _NOT_KNOWN: Final = EpochEnd(-1, -1)
 _FIRST_RETRY_S: Final = 0.05

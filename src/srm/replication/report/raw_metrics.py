@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from srm.config.model import FlowConfig
 from srm.domain.metrics.metrics import RawMetric
 from srm.replication.clock import now_s
-from srm.replication.copy.partition import PartitionCopy
-from srm.replication.copy.traffic import Interval, TrafficReader
+from srm.replication.partition.partition import PartitionCopy
+from srm.replication.partition.traffic import Interval, TrafficReader
 
 
 class MetricsReader:

@@ -37,14 +37,14 @@ from srm.domain.offset_map.map_records import CopyId, map_partition
 from srm.domain.offset_map.offset_ranges import both_ends
 from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableError
 from srm.replication.clock import now_s
-from srm.replication.copy.partition import PartitionCopy
 from srm.replication.mapping.index_writer import Record as MapRecord
 from srm.replication.mapping.map_log import MapLog
+from srm.replication.partition.partition import PartitionCopy
+from srm.replication.partition.sync_marks import SyncMark
 from srm.replication.ports import Clock, ProducerId, StateLog
 from srm.replication.report.position_groups import PositionGroups, Records
 from srm.replication.report.raw_metrics import MetricsReader
 from srm.replication.report.statuses import Statuses
-from srm.replication.report.sync_marks import SyncMark
 
 logger = logging.getLogger(__name__)
 

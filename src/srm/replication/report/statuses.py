@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from srm.domain.flow_state.replication_records import AT_REST, PartitionStatus, State
-from srm.replication.copy.partition import PartitionCopy, Phase
+from srm.replication.partition.partition import PartitionCopy, Phase
 
 _STATES: Final[dict[Phase, State]] = {
     Phase.IDLE: "copying",

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.ports import FlowContext, FlowSwitch
-from srm.replication.copy.slot import StartReader
+from srm.replication.log_reader import Connect, of_each_log
+from srm.replication.mapping.start_reader import StartReader
 from srm.replication.report.reporting import Reporter
-from srm.replication.resume.log_reader import Connect, of_each_log
 from srm.replication.takeover.sealing import Sealed, begins_with_records, first_record_in, seal
 
 

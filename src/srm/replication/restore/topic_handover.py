@@ -20,10 +20,11 @@ from srm.domain.recovery.restore import SLOT, TopicRestore, holes, invert, runs_
 from srm.domain.text.amount import amount
 from srm.engine.ports import TopicDescription
 from srm.errors import ConflictError, FencedError, IntegrityError, SrmError, UnavailableError
-from srm.replication.copy.partition import PartitionCopy
+from srm.replication.mapping.start_positions import Start
+from srm.replication.partition.partition import PartitionCopy
 from srm.replication.report.reporting import Reporter
 from srm.replication.restore.context import RestoreContext
-from srm.replication.resume.resume import Resumed, Start, Walked
+from srm.replication.resume.resume import Resumed, Walked
 from srm.replication.resume.walk import ProvenPlace
 from srm.replication.takeover.sealing import Sealed
 

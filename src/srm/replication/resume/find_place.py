@@ -29,9 +29,9 @@ from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.batches.content_hash import content_hash
 from srm.replication.batches.outgoing import BatchToSend
 from srm.replication.batches.to_send import batches_to_send
+from srm.replication.log_reader import LogReader, OutOfRangeError
 from srm.replication.ports import DecodedRecord, FetchedPartition
 from srm.replication.resume.batch_decoding import LoopShare, records_of
-from srm.replication.resume.log_reader import LogReader, OutOfRangeError
 
 _FIRST_RECORDS: Final = 10_000
 """Records at the beginning of one log that are looked for in the other."""

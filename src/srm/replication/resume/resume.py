@@ -22,23 +22,19 @@ position. Only records at the very end are missing on the target again.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.domain.flow_state.replication_records import PartitionStatus
-from srm.domain.offset_map.map_reach import MapTree
-from srm.domain.offset_map.map_records import BlockKey
 from srm.domain.offset_map.offset_map import Run
 from srm.domain.offset_map.offset_ranges import both_ends
 from srm.errors import UnavailableError
 from srm.replication.batches import legacy
 from srm.replication.batches.batch import BatchHeader, batches
-from srm.replication.claim.claim import LAST_EPOCH, Claim
+from srm.replication.claim.claim import LAST_EPOCH, Claim, is_marker
 from srm.replication.clock import now_s
-from srm.replication.ports import ProducerId
+from srm.replication.log_reader import LogReader, OutOfRangeError
+from srm.replication.mapping.start_positions import Start
 from srm.replication.resume.evidence import FoundRuns
-from srm.replication.resume.log_reader import LogReader, OutOfRangeError
 from srm.replication.resume.source_lookahead import Comparison
 from srm.replication.resume.walk import ProvenPlace, SourceWalk
 from srm.replication.resume.walk_start import OurBatches, begin_where_logs_meet
@@ -48,53 +44,6 @@ _MOST_FOREIGN: Final = 20
 _TELL_EVERY_S: Final = 1.0
 _MOST_RUNS: Final = 1 << 12
 """Runs after which they are handed out before that."""
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Knowledge before the walk: the position of the copy, and our producer ids.
-
-    ``found``: the part of the last run that only its former owner's report has.
-    ``source_epoch``: leader epoch of the source batch before the position, or a known later one, -1
-        if not known.
-    ``fresh``: nothing is known of this topic id: records of ours on the target may belong to a
-        former topic of the name.
-    ``has_position``: without it both logs are walked from their starts.
-    ``tree``: the stored end of the map; with ``rewrite_index`` its index is missing.
-    ``garbage``: invalid blocks.
-    ``cut``: the map has to end at this position, whatever it holds.
-    ``truncated``: the source was truncated at ``source_next``: our records that it lacks say
-        nothing about their successors.
-    ``target_epoch``: leader epoch of the target's batch before the position, -1 if not known.
-    ``written_by``: claim of that batch (see :mod:`srm.replication.claim.target_log`).
-    ``has_former``: records of a former topic of the name were copied.
-    ``left_out``: decisions about ranges of source offsets that are not copied.
-    ``at_rest``: last reported state of a partition that was stopped.
-    ``copy_is_gone``: records were copied to another remote topic, and none to this one.
-    """
-
-    source_next: int
-    target_next: int
-    producer_ids: frozenset[int] = frozenset()
-    found: Run | None = None
-    source_epoch: int = -1
-    fresh: bool = False
-    has_position: bool = True
-    tree: MapTree = field(default_factory=MapTree)
-    garbage: tuple[BlockKey, ...] = ()
-    rewrite_index: bool = False
-    cut: bool = False
-    truncated: bool = False
-    target_epoch: int = -1
-    written_by: ProducerId | None = None
-    has_former: bool = False
-    left_out: tuple[PartitionNotes, ...] = ()
-    at_rest: PartitionStatus | None = None
-    copy_is_gone: bool = False
-
-
-NOWHERE: Final = Start(0, 0, fresh=True, has_position=False)
-"""Start of a partition without any known state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,15 +137,6 @@ def _begin_walk(source: LogReader, start: Start, comparison: Comparison) -> Sour
     if start.target_next > known[1]:
         walk.begin_target_at(start.target_next)
     return walk
-
-
-def is_marker(batch: BatchHeader, claim: Claim) -> bool:
-    """Return whether a batch is the marker of a claim."""
-    return (
-        batch.is_control
-        and batch.producer_id == claim.producer.id
-        and batch.producer_epoch == claim.producer.epoch
-    )
 
 
 async def resume(

@@ -20,9 +20,9 @@ from srm.replication.batches.aborted import AbortedTransactions
 from srm.replication.batches.batch import BatchHeader, batches, verify
 from srm.replication.batches.content_hash import content_hash
 from srm.replication.batches.transform import Transform
+from srm.replication.log_reader import WAIT_MS, LogReader, OutOfRangeError
 from srm.replication.ports import DecodedRecord
 from srm.replication.resume.batch_decoding import LoopShare, records_of
-from srm.replication.resume.log_reader import WAIT_MS, LogReader, OutOfRangeError
 
 RECORD_BYTES: Final = 320
 """Maximum memory of an opened record, including both indexes."""

@@ -39,6 +39,7 @@ from typing import Final
 from srm.domain.offset_map.offset_map import Run
 from srm.replication.batches.batch import MAX_SEQUENCE, BatchHeader, next_sequence
 from srm.replication.batches.content_hash import content_hash
+from srm.replication.log_reader import LogReader
 from srm.replication.native.library import native_library
 from srm.replication.ports import DecodedRecord
 from srm.replication.resume.batch_decoding import LoopShare, records_of
@@ -49,7 +50,6 @@ from srm.replication.resume.evidence import (
     Content,
     LogReading,
 )
-from srm.replication.resume.log_reader import LogReader
 from srm.replication.resume.record_matching import Steps
 from srm.replication.resume.source_lookahead import Comparison, SourceAhead
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from srm.replication.batches import legacy
 from srm.replication.batches.batch import BatchHeader, batches
+from srm.replication.log_reader import LogReader
 from srm.replication.resume.find_place import CommonRecord, NoPlace, fetches, find_place
-from srm.replication.resume.log_reader import LogReader
 
 if TYPE_CHECKING:
-    from srm.replication.resume.resume import Start
+    from srm.replication.mapping.start_positions import Start
 
 
 class OurBatches:

@@ -27,10 +27,7 @@ from srm.replication.batches.batch import BatchHeader, batches, verify
 from srm.replication.batches.transform import ClusterIds, Transform
 from srm.replication.claim.target_log import held_log
 from srm.replication.clock import now_s
-from srm.replication.copy.slot import StartReader
-from srm.replication.ports import DecodedRecord, FetchedPartition, Wire
-from srm.replication.resume.batch_decoding import LoopShare, records_of
-from srm.replication.resume.log_reader import (
+from srm.replication.log_reader import (
     ONE_BATCH,
     WAIT_MS,
     Connect,
@@ -38,7 +35,11 @@ from srm.replication.resume.log_reader import (
     OutOfRangeError,
     some_at_once,
 )
-from srm.replication.resume.resume import Start, resume
+from srm.replication.mapping.start_positions import Start
+from srm.replication.mapping.start_reader import StartReader
+from srm.replication.ports import DecodedRecord, FetchedPartition, Wire
+from srm.replication.resume.batch_decoding import LoopShare, records_of
+from srm.replication.resume.resume import resume
 from srm.replication.resume.source_lookahead import Comparison
 
 _SILENT_S: Final = 30.0

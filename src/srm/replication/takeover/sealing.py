@@ -10,10 +10,9 @@ from srm.domain.names.topics import Flow
 from srm.errors import FencedError
 from srm.replication.batches import legacy
 from srm.replication.batches.batch import BatchHeader, batches
-from srm.replication.claim.claim import Claim, take
+from srm.replication.claim.claim import Claim, is_marker, take
 from srm.replication.claim.marker import until_in_force
-from srm.replication.resume.log_reader import ONE_BATCH, LogReader, OutOfRangeError
-from srm.replication.resume.resume import is_marker
+from srm.replication.log_reader import ONE_BATCH, LogReader, OutOfRangeError
 
 _NOT_USED_S: Final = 0.0
 """Nothing is written under such a claim."""

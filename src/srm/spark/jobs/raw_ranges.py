@@ -12,9 +12,9 @@ from srm.domain.verification.verification_plan import RangePlan
 from srm.errors import SrmError
 from srm.kafka.wire.cluster import open_wire
 from srm.replication.equal_ranges import prove_equal
+from srm.replication.log_reader import LogReader
 from srm.replication.native.library import NativeLibrary, native_library
 from srm.replication.ports import Wire
-from srm.replication.resume.log_reader import LogReader
 
 
 def prove_all(

@@ -14,7 +14,7 @@ from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.errors import SrmError
 from srm.replication.driver import pausing
 from srm.replication.driver.driver_log import DriverLog
-from srm.replication.resume.log_reader import LogReader
+from srm.replication.log_reader import LogReader
 from srm.replication.takeover.sealing import seal
 from srm_lab.testing.flows import P_TO_B
 from srm_lab.testing.simulation import damage

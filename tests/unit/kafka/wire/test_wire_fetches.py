@@ -16,10 +16,10 @@ from srm.errors import SrmError, UnavailableError
 from srm.kafka.wire.cluster import WireCluster
 from srm.replication import codes
 from srm.replication.copy.fetching import SourceLoop
-from srm.replication.copy.partition import PartitionCopy
 from srm.replication.copy.quota import Quota
+from srm.replication.mapping.start_positions import Start
+from srm.replication.partition.partition import PartitionCopy
 from srm.replication.ports import Fetched, FetchFrom
-from srm.replication.resume.resume import Start
 
 UNKNOWN_SERVER_ERROR = -1
 TOPIC_ID = bytes(15) + b"\x01"

@@ -17,10 +17,10 @@ from srm.replication.claim import claim_limits
 from srm.replication.claim.claim import ClaimLifetime
 from srm.replication.claim.claim_limits import ClaimPermits, LongWalkError, Meter, WalkPermits
 from srm.replication.copy.lifecycle import Lifecycle
-from srm.replication.copy.partition import PartitionCopy, Phase
 from srm.replication.copy.quota import Quota
+from srm.replication.mapping.start_positions import Start
+from srm.replication.partition.partition import PartitionCopy, Phase
 from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, ProducerId
-from srm.replication.resume.resume import Start
 from srm_lab.testing.flows import flow_config
 
 SICK = 300

@@ -25,10 +25,10 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.offset_map.map_records import MapEnd, topic_id_text
 from srm.domain.offset_map.offset_map import Run
 from srm.replication.claim.claim import Claim
-from srm.replication.copy.partition import PartitionCopy
+from srm.replication.mapping.start_positions import Start
+from srm.replication.partition.partition import PartitionCopy
 from srm.replication.ports import Place, ProducerId
 from srm.replication.report.reporting import Reporter
-from srm.replication.resume.resume import Start
 from srm_lab.testing.fake_state_log import FakeStateLog, WrittenRecord
 from srm_lab.testing.flows import flow_config
 

@@ -18,9 +18,9 @@ from srm.errors import UnavailableError
 from srm.replication import codes
 from srm.replication.batches.batch import batches
 from srm.replication.claim.target_log import HeldLog, held_log
+from srm.replication.log_reader import LogReader
+from srm.replication.mapping.start_positions import Start
 from srm.replication.ports import EpochEnd, Fetched, FetchedPartition, FetchFrom, ProducerId
-from srm.replication.resume.log_reader import LogReader
-from srm.replication.resume.resume import Start
 
 OURS, STRANGER = 7, 8
 

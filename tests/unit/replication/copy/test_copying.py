@@ -18,9 +18,10 @@ from srm.replication.batches.batch import seal
 from srm.replication.claim.claim import Claim, claim_lifetime_s, transactional_id
 from srm.replication.copy import fetching, sending
 from srm.replication.copy.fetching import SourceLoop
-from srm.replication.copy.partition import PartitionCopy, Phase
 from srm.replication.copy.quota import Quota
 from srm.replication.copy.sending import TargetLink
+from srm.replication.mapping.start_positions import Start
+from srm.replication.partition.partition import PartitionCopy, Phase
 from srm.replication.ports import (
     Fetched,
     FetchedPartition,
@@ -30,7 +31,7 @@ from srm.replication.ports import (
     ProduceRequest,
     ProducerId,
 )
-from srm.replication.resume.resume import Resumed, Start
+from srm.replication.resume.resume import Resumed
 from srm_lab.testing.flows import P_TO_B
 from srm_lab.testing.simulation.loop import simulated_loop
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 from unittest.mock import patch
 
 import pytest
-from tests.unit.replication.claim.test_claiming import ASSIGNED, Cluster
+from tests.unit.replication.copy.test_claiming import ASSIGNED, Cluster
 from tests.waiting import until
 
 from srm.domain.flow_state.anomalies import PartitionNotes
@@ -31,9 +31,10 @@ from srm.replication.batches.transform import ClusterIds
 from srm.replication.claim.claim import ClaimLifetime
 from srm.replication.copy import slot as slot_module
 from srm.replication.copy.quota import Quota
-from srm.replication.copy.slot import Predecessor, Slot
+from srm.replication.copy.slot import Slot
+from srm.replication.mapping.start_positions import Start
+from srm.replication.mapping.start_reader import Predecessor
 from srm.replication.report.reporting import Reporter
-from srm.replication.resume.resume import Start
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.fake_compacted import FakeCompactedTopic
 from srm_lab.testing.fake_state_log import FakeStateLog

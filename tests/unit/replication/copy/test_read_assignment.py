@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
 import pytest
-from tests.unit.replication.claim.test_claiming import ASSIGNED, Cluster, copies, source_of
+from tests.unit.replication.copy.test_claiming import ASSIGNED, Cluster, copies, source_of
 from tests.unit.replication.resume.two_logs import OURS
 from tests.waiting import until
 
@@ -22,11 +22,12 @@ from srm.errors import SrmError, SupersededError, UnavailableError
 from srm.replication.batches.transform import ClusterIds
 from srm.replication.claim.claim import ClaimLifetime
 from srm.replication.copy import slot
-from srm.replication.copy.partition import Phase
 from srm.replication.copy.quota import Quota
-from srm.replication.copy.slot import Predecessor, Slot
+from srm.replication.copy.slot import Slot
+from srm.replication.mapping.start_positions import Start
+from srm.replication.mapping.start_reader import Predecessor
+from srm.replication.partition.partition import Phase
 from srm.replication.ports import ProducerId
-from srm.replication.resume.resume import Start
 from srm_lab.testing.flows import flow_config
 
 _WAIT_S = 300.0

@@ -20,9 +20,9 @@ from tests.unit.replication.copy.reporters import (
 from srm.domain.flow_state.replication_records import PartitionPosition
 from srm.domain.offset_map.map_records import RUNS_PER_BLOCK, MapEnd
 from srm.domain.offset_map.offset_map import Run
-from srm.replication.copy.partition import PartitionCopy, Phase
+from srm.replication.mapping.start_positions import Start
+from srm.replication.partition.partition import PartitionCopy, Phase
 from srm.replication.ports import ProducerId
-from srm.replication.resume.resume import Start
 from srm_lab.testing.fake_state_log import FakeStateLog
 
 

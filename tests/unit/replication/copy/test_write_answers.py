@@ -17,10 +17,9 @@ from srm.domain.offset_map.offset_map import Translated
 from srm.errors import FencedError, IntegrityError, SrmError, UnavailableError
 from srm.replication import codes
 from srm.replication.copy import write_answers
-from srm.replication.copy.partition import PartitionCopy, Phase
+from srm.replication.mapping.start_positions import Start, cut_start
+from srm.replication.partition.partition import PartitionCopy, Phase
 from srm.replication.ports import EpochEnd, FetchedPartition, FetchFrom, Produced
-from srm.replication.resume.resume import Start
-from srm.replication.resume.start_positions import cut_start
 
 ASSIGNED = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")
 

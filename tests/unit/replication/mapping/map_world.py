@@ -40,8 +40,7 @@ from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import FlowMaps
 from srm.replication.mapping.known_maps import known_maps
 from srm.replication.mapping.map_writer import MapWriter
-from srm.replication.resume.resume import Start
-from srm.replication.resume.start_positions import start_of
+from srm.replication.mapping.start_positions import Start, start_of
 from srm_lab.testing.fake_cluster import FakeCluster
 
 ASSIGNED = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")

@@ -23,9 +23,8 @@ from srm.domain.offset_map.offset_map import Position, Run
 from srm.replication.mapping import index_writer, map_writer
 from srm.replication.mapping.known_maps import known_maps
 from srm.replication.mapping.map_writer import MapWriter
+from srm.replication.mapping.start_positions import Start, start_of
 from srm.replication.ports import ProducerId
-from srm.replication.resume.resume import Start
-from srm.replication.resume.start_positions import start_of
 
 small = st.integers(0, 2)
 Step = tuple[str, int, int, int]

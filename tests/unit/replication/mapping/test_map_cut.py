@@ -10,12 +10,12 @@ from tests.unit.replication.mapping.test_map_crashes import check, start
 
 from srm.domain.offset_map.offset_map import Position, Run, Translated
 from srm.replication.claim.claim import Claim
-from srm.replication.copy.partition import PartitionCopy
 from srm.replication.mapping import index_writer, map_writer
 from srm.replication.mapping.known_maps import translate_back
+from srm.replication.mapping.start_positions import Start, cut_start
+from srm.replication.partition.partition import PartitionCopy
 from srm.replication.ports import ProducerId
-from srm.replication.resume.resume import Resumed, Start
-from srm.replication.resume.start_positions import cut_start
+from srm.replication.resume.resume import Resumed
 
 
 @pytest.mark.parametrize("target_end", [199, 195, 150, 101, 57, 56, 6, 2])

@@ -36,9 +36,8 @@ from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.replication.mapping import index_writer, map_writer
 from srm.replication.mapping.known_maps import is_whole, known_maps, read_chunk, translate_back
 from srm.replication.mapping.map_writer import MapWriter
+from srm.replication.mapping.start_positions import Start, cut_start, start_of
 from srm.replication.ports import ProducerId
-from srm.replication.resume.resume import Start
-from srm.replication.resume.start_positions import cut_start, start_of
 from srm_lab.testing.fake_cluster import FakeCluster
 
 PARTITION = TopicPartition(ASSIGNED.topic, ASSIGNED.partition)

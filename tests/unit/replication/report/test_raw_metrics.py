@@ -6,9 +6,9 @@ import pytest
 
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.replication import clock
-from srm.replication.copy.partition import PartitionCopy
+from srm.replication.mapping.start_positions import Start
+from srm.replication.partition.partition import PartitionCopy
 from srm.replication.report.raw_metrics import MetricsReader
-from srm.replication.resume.resume import Start
 from srm_lab.testing.flows import flow_config
 
 START_MS = 1_700_000_000_000

@@ -32,12 +32,13 @@ from srm.domain.offset_map.map_records import BlockKey, map_partition
 from srm.domain.offset_map.offset_map import Run
 from srm.errors import AuthorizationError, UnavailableError
 from srm.replication.claim.claim import Claim
-from srm.replication.copy.partition import PartitionCopy, Phase
 from srm.replication.mapping import map_log
+from srm.replication.mapping.start_positions import Start
+from srm.replication.partition.partition import PartitionCopy, Phase
+from srm.replication.partition.sync_marks import SyncMark
 from srm.replication.ports import ProducerId
 from srm.replication.report.reporting import Reporter
-from srm.replication.report.sync_marks import SyncMark
-from srm.replication.resume.resume import Resumed, Start, Walked
+from srm.replication.resume.resume import Resumed, Walked
 from srm_lab.testing.fake_state_log import FakeStateLog
 from srm_lab.testing.flows import flow_config
 

@@ -25,7 +25,7 @@ from srm.engine.ports import CompactedTopic, FlowContext, TopicSpec
 from srm.errors import ConflictError
 from srm.kafka.state.map_starts import MapStarts
 from srm.replication.claim.claim import Claim
-from srm.replication.copy.slot import Predecessor
+from srm.replication.mapping.start_reader import Predecessor
 from srm.replication.ports import Place, ProducerId, WriteResult
 from srm.replication.report.reporting import Reporter
 from srm.replication.restore.context import RestoreContext, RestoreLogs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.replication.claim.test_claiming import ASSIGNED, Cluster, Site, run, source_of
+from tests.unit.replication.copy.test_claiming import ASSIGNED, Cluster, Site, run, source_of
 
 from srm.domain.flow_state.replication_records import (
     REPORTS,
@@ -18,7 +18,7 @@ from srm.domain.flow_state.slot_records import PositionGroup
 from srm.domain.names import internal_topics
 from srm.domain.offset_map.offset_map import Position
 from srm.kafka.state.map_starts import MapStarts
-from srm.replication.resume.resume import NOWHERE, Start
+from srm.replication.mapping.start_positions import NOWHERE, Start
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.flows import P_TO_B
 

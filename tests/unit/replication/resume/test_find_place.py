@@ -14,9 +14,9 @@ from tests.unit.replication.resume.two_logs import CLAIM, OURS, Log, pairs, walk
 from srm.domain.names.topics import TopicPartition
 from srm.errors import IntegrityError
 from srm.replication.batches.batch import BatchHeader
+from srm.replication.log_reader import LogReader
+from srm.replication.mapping.start_positions import Start
 from srm.replication.resume.find_place import CommonRecord, NoPlace, find_place
-from srm.replication.resume.log_reader import LogReader
-from srm.replication.resume.resume import Start
 from srm.replication.resume.walk import Comparison
 
 BIG = b"x" * (1 << 20)

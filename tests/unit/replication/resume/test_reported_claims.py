@@ -14,11 +14,10 @@ from srm.domain.flow_state.stale_positions import GoneTopics, is_superseded
 from srm.domain.offset_map.map_reach import NO_BLOCKS
 from srm.domain.offset_map.map_rebuild import RebuiltMap
 from srm.domain.offset_map.offset_map import Position, Translated
-from srm.replication.copy.partition import PartitionCopy
 from srm.replication.mapping.known_maps import KnownMap
+from srm.replication.mapping.start_positions import Start, cut_start, start_of
+from srm.replication.partition.partition import PartitionCopy
 from srm.replication.ports import ProducerId
-from srm.replication.resume.resume import Start
-from srm.replication.resume.start_positions import cut_start, start_of
 
 LEFT = PartitionPosition(*ASSIGNED.copy_id, Position(40, 50, 40), 1, 7, 3, 2, NO_BLOCKS)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.batches import Record, marker, stored
-from tests.unit.replication.claim.test_claiming import ASSIGNED, Cluster, Site, run
+from tests.unit.replication.copy.test_claiming import ASSIGNED, Cluster, Site, run
 from tests.unit.replication.resume.two_logs import OURS, walked
 
 from srm.domain.flow_state.replication_records import REPORTS, Incarnation, PartitionPosition
@@ -13,13 +13,12 @@ from srm.domain.names import internal_topics
 from srm.domain.offset_map.map_rebuild import RebuiltMap
 from srm.errors import IntegrityError
 from srm.replication.claim.claim import Claim
-from srm.replication.copy.partition import Phase
 from srm.replication.mapping.known_maps import KnownMap
+from srm.replication.mapping.start_positions import Start, start_of
+from srm.replication.partition.partition import Phase
 from srm.replication.ports import ProducerId
 from srm.replication.report.reporting import Reporter
-from srm.replication.resume.resume import Start
 from srm.replication.resume.source_lookahead import Comparison
-from srm.replication.resume.start_positions import start_of
 from srm_lab.testing.fake_state_log import FakeStateLog
 from srm_lab.testing.flows import flow_config
 

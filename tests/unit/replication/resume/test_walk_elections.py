@@ -10,8 +10,8 @@ from tests.batches import Record, marker, stored
 from tests.unit.replication.resume.two_logs import OURS, Log, pairs, walked
 
 from srm.domain.names.topics import TopicPartition
+from srm.replication.mapping.start_positions import Start
 from srm.replication.ports import Fetched, FetchFrom
-from srm.replication.resume.resume import Start
 from srm.replication.resume.source_lookahead import Comparison
 
 

@@ -14,9 +14,10 @@ from srm.replication.batches import legacy
 from srm.replication.batches.batch import batches
 from srm.replication.batches.rebuild import decode
 from srm.replication.claim.claim import Claim
+from srm.replication.log_reader import LogReader
+from srm.replication.mapping.start_positions import Start
 from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, ProducerId
-from srm.replication.resume.log_reader import LogReader
-from srm.replication.resume.resume import Resumed, Start, Walked, resume
+from srm.replication.resume.resume import Resumed, Walked, resume
 from srm.replication.resume.source_lookahead import Comparison
 
 OURS, FOREIGN = 7, 8

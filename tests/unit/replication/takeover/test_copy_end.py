@@ -16,10 +16,10 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_ranges import OffsetRange
 from srm.domain.recovery.source_return import CopyEnd
 from srm.errors import IntegrityError
+from srm.replication import log_reader
+from srm.replication.log_reader import LogReader
+from srm.replication.mapping.start_positions import Start
 from srm.replication.ports import EpochEnd, Fetched, FetchFrom
-from srm.replication.resume import log_reader
-from srm.replication.resume.log_reader import LogReader
-from srm.replication.resume.resume import Start
 from srm.replication.resume.source_lookahead import Comparison
 from srm.replication.takeover.copy_end import find_copy_end, read_range
 

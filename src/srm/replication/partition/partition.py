@@ -34,12 +34,13 @@ from srm.replication.batches.target_limits import TargetLimits
 from srm.replication.batches.to_send import batches_to_send
 from srm.replication.batches.transform import Transform
 from srm.replication.claim.claim import Claim
-from srm.replication.copy.send_queue import SendQueue
-from srm.replication.copy.traffic import Traffic
 from srm.replication.mapping.map_writer import MapWriter
+from srm.replication.mapping.start_positions import Start
+from srm.replication.partition.send_queue import SendQueue
+from srm.replication.partition.sync_marks import SyncMarks
+from srm.replication.partition.traffic import Traffic
 from srm.replication.ports import FetchedPartition, ProducerId
-from srm.replication.report.sync_marks import SyncMarks
-from srm.replication.resume.resume import Resumed, Start, Walked
+from srm.replication.resume.resume import Resumed, Walked
 from srm.replication.resume.walk import ProvenPlace
 
 _QUEUE_BYTES: Final = 32 << 20

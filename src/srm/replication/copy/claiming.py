@@ -16,10 +16,10 @@ from srm.replication.claim.claim_limits import ClaimPermits, Meter, MeteredReade
 from srm.replication.claim.marker import until_in_force
 from srm.replication.claim.target_log import held_log
 from srm.replication.clock import now_s
-from srm.replication.copy.partition import PartitionCopy
 from srm.replication.copy.write_answers import Stop
+from srm.replication.log_reader import LogReader
+from srm.replication.partition.partition import PartitionCopy
 from srm.replication.ports import Wire
-from srm.replication.resume.log_reader import LogReader
 from srm.replication.resume.resume import Resumed, Walked, resume
 from srm.replication.resume.source_lookahead import Comparison
 from srm.replication.resume.walk_start import records_of_others

@@ -14,12 +14,13 @@ from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.offset_map.map_index import IndexRecord
 from srm.domain.offset_map.map_records import MapBlock
 from srm.domain.offset_map.offset_map import Position, Run, Translated
-from srm.replication.copy.partition import PartitionCopy
-from srm.replication.mapping import index_writer, map_scrub, map_writer
+from srm.replication.copy import map_scrub
+from srm.replication.copy.map_scrub import MapScrub
+from srm.replication.mapping import index_writer, map_writer
 from srm.replication.mapping.known_maps import is_whole, read_chunk
-from srm.replication.mapping.map_scrub import MapScrub
+from srm.replication.mapping.start_positions import Start
+from srm.replication.partition.partition import PartitionCopy
 from srm.replication.ports import ProducerId
-from srm.replication.resume.resume import Start
 
 
 @pytest.fixture(autouse=True)

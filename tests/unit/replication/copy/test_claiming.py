@@ -23,10 +23,11 @@ from srm.replication.batches.transform import ClusterIds
 from srm.replication.claim.claim import LAST_EPOCH, Claim, ClaimLifetime
 from srm.replication.copy import lifecycle
 from srm.replication.copy.lifecycle import Lifecycle
-from srm.replication.copy.partition import PartitionCopy, Phase
 from srm.replication.copy.quota import Quota
+from srm.replication.mapping.start_positions import Start
+from srm.replication.partition.partition import PartitionCopy, Phase
 from srm.replication.ports import EpochEnd, Fetched, FetchedPartition, ProducerId
-from srm.replication.resume.resume import Start, Walked
+from srm.replication.resume.resume import Walked
 from srm.replication.resume.source_lookahead import Comparison
 from srm_lab.testing.flows import flow_config
 

@@ -15,9 +15,8 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.offset_map.map_reach import MapTree
 from srm.domain.offset_map.map_records import BlockKey, MapBlock
 from srm.domain.offset_map.offset_map import Position, Run, Translated
+from srm.replication.mapping.start_positions import Start, cut_start, decided_start
 from srm.replication.ports import ProducerId
-from srm.replication.resume.resume import Start
-from srm.replication.resume.start_positions import cut_start, decided_start
 
 OLD, NEW, TARGET, OTHER = "A" * 21 + "g", "B" * 21 + "g", "C" * 21 + "g", "D" * 21 + "g"
 WANTED = AssignedPartition("T", 0, NEW, "P.T", TARGET)

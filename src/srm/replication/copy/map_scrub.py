@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Final, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
-from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.offset_map.map_index import IndexRecord
 from srm.errors import SrmError
-from srm.replication.copy.partition import PartitionCopy
+from srm.replication.mapping.start_reader import MapChecker
+from srm.replication.partition.partition import PartitionCopy
 
 logger = logging.getLogger(__name__)
 
@@ -24,26 +24,6 @@ _CHUNK_S: Final = 0.2
 _ROUND_S: Final = 600.0
 _FIRST_ROUNDS_S: Final = 1.0
 _T = TypeVar("_T")
-
-
-class MapChecker(Protocol):
-    """Reads records of maps. Calls block, and raise UnavailableError where they cannot be read."""
-
-    def target_log_starts(
-        self, partitions: Collection[AssignedPartition]
-    ) -> dict[AssignedPartition, int]:
-        """Return the first offsets that the targets' logs hold; unknown ones are left out."""
-        ...
-
-    def read_chunk(
-        self, assigned: AssignedPartition, root: IndexRecord, number: int
-    ) -> IndexRecord | None:
-        """Return a full chunk by the number of its entry in the root, None if it is lost."""
-        ...
-
-    def is_whole(self, assigned: AssignedPartition, chunk: IndexRecord) -> bool:
-        """Return whether every block of a chunk exists and can be read."""
-        ...
 
 
 class MapScrub:

@@ -3,19 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from srm.domain.flow_state.anomalies import PartitionNotes, in_force
-from srm.domain.flow_state.replication_records import PartitionPosition
+from srm.domain.flow_state.replication_records import PartitionPosition, PartitionStatus
 from srm.domain.flow_state.reported_positions import newest_position
-from srm.domain.offset_map.map_reach import NO_BLOCKS
+from srm.domain.offset_map.map_reach import NO_BLOCKS, MapTree
 from srm.domain.offset_map.map_rebuild import RebuiltMap
-from srm.domain.offset_map.map_records import MapBlock
+from srm.domain.offset_map.map_records import BlockKey, MapBlock
 from srm.domain.offset_map.offset_map import OffsetMap, Run, Translated, Translation
 from srm.errors import IntegrityError
 from srm.replication.mapping.known_maps import KnownMap
 from srm.replication.ports import ProducerId
-from srm.replication.resume.resume import NOWHERE, Start
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Knowledge before the walk: the position of the copy, and our producer ids.
+
+    ``found``: the part of the last run that only its former owner's report has.
+    ``source_epoch``: leader epoch of the source batch before the position, or a known later one, -1
+        if not known.
+    ``fresh``: nothing is known of this topic id: records of ours on the target may belong to a
+        former topic of the name.
+    ``has_position``: without it both logs are walked from their starts.
+    ``tree``: the stored end of the map; with ``rewrite_index`` its index is missing.
+    ``garbage``: invalid blocks.
+    ``cut``: the map has to end at this position, whatever it holds.
+    ``truncated``: the source was truncated at ``source_next``: our records that it lacks say
+        nothing about their successors.
+    ``target_epoch``: leader epoch of the target's batch before the position, -1 if not known.
+    ``written_by``: claim of that batch (see :mod:`srm.replication.claim.target_log`).
+    ``has_former``: records of a former topic of the name were copied.
+    ``left_out``: decisions about ranges of source offsets that are not copied.
+    ``at_rest``: last reported state of a partition that was stopped.
+    ``copy_is_gone``: records were copied to another remote topic, and none to this one.
+    """
+
+    source_next: int
+    target_next: int
+    producer_ids: frozenset[int] = frozenset()
+    found: Run | None = None
+    source_epoch: int = -1
+    fresh: bool = False
+    has_position: bool = True
+    tree: MapTree = field(default_factory=MapTree)
+    garbage: tuple[BlockKey, ...] = ()
+    rewrite_index: bool = False
+    cut: bool = False
+    truncated: bool = False
+    target_epoch: int = -1
+    written_by: ProducerId | None = None
+    has_former: bool = False
+    left_out: tuple[PartitionNotes, ...] = ()
+    at_rest: PartitionStatus | None = None
+    copy_is_gone: bool = False
+
+
+NOWHERE: Final = Start(0, 0, fresh=True, has_position=False)
+"""Start of a partition without any known state."""
 
 
 def start_of(

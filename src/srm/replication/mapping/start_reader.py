@@ -1,0 +1,77 @@
+"""Protocols of the offset map's readers: where partitions start, and whether maps are whole."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.replication_records import AssignedPartition, Incarnation
+from srm.domain.offset_map.map_index import IndexRecord
+from srm.errors import SrmError
+from srm.replication.mapping.start_positions import Start
+
+
+class MapChecker(Protocol):
+    """Reads records of maps. Calls block, and raise UnavailableError where they cannot be read."""
+
+    def target_log_starts(
+        self, partitions: Collection[AssignedPartition]
+    ) -> dict[AssignedPartition, int]:
+        """Return the first offsets that the targets' logs hold; unknown ones are left out."""
+        ...
+
+    def read_chunk(
+        self, assigned: AssignedPartition, root: IndexRecord, number: int
+    ) -> IndexRecord | None:
+        """Return a full chunk by the number of its entry in the root, None if it is lost."""
+        ...
+
+    def is_whole(self, assigned: AssignedPartition, chunk: IndexRecord) -> bool:
+        """Return whether every block of a chunk exists and can be read."""
+        ...
+
+
+class Predecessor(NamedTuple):
+    """State left by earlier processes of this slot."""
+
+    incarnations: tuple[Incarnation, ...]
+    notes: tuple[PartitionNotes, ...]
+
+
+class StartReader(MapChecker, Protocol):
+    """Reads from the offset map where partitions were left. Calls block."""
+
+    def load(
+        self, partitions: Sequence[AssignedPartition]
+    ) -> Mapping[AssignedPartition, Start | SrmError]:
+        """Return where to start each partition, or why that is not known.
+
+        One that was never copied is left out; an UnavailableError is of its map alone.
+
+        Raises:
+            UnavailableError: the state cannot be read now.
+        """
+        ...
+
+    def load_again(self, assigned: AssignedPartition) -> Start | SrmError | None:
+        """Look at every block of a partition; the start is before the first that is lost.
+
+        Raises:
+            UnavailableError: the state cannot be read now.
+        """
+        ...
+
+    def cut(self, assigned: AssignedPartition, target_end: int) -> Start:
+        """Cut the map at what the target's log still holds, and return where to copy again from.
+
+        Without a position where nothing of the map is left.
+
+        Raises:
+            SrmError: the state cannot be read or written now, or contradicts itself.
+        """
+        ...
+
+    def predecessor(self, slot: str) -> Predecessor:
+        """Return who was a slot of that name, and what they have ever noted."""
+        ...

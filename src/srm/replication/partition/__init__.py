@@ -1,0 +1,1 @@
+"""State of one partition while a slot copies it."""
