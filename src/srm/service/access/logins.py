@@ -7,6 +7,7 @@ Passwords are in :mod:`srm.service.access.passwords`, bearer tokens in
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from ipaddress import ip_address
 from typing import Any, Final
 
 from fastapi import HTTPException, Request
@@ -18,7 +19,6 @@ from srm.service.access.passwords import password_access
 from srm.service.access.tls import PEER
 from srm.service.access.tokens import bearer_access
 from srm.service.access.users import UsersFile
-from srm.service.federation.hosts import is_loopback
 
 
 def access_of(settings: ServiceSettings, host: str) -> Authenticator:
@@ -91,3 +91,11 @@ _KINDS: Final[Mapping[str, Callable[[AccessSettings, str], Authenticator]]] = {
     "bearer": lambda settings, _host: bearer_access(settings),
     "mtls": _certificates,
 }
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach an address."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"

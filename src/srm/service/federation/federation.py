@@ -19,10 +19,10 @@ from srm.service.federation.hedged_request import first_answer
 from srm.service.federation.remote import MOST_BYTES, Reply
 from srm.service.federation.remote_rows import Told
 from srm.service.views.documents import Page
+from srm.service.views.request_params import INTERNAL_MARK
 
 INTERNAL: Final = "/internal"
 """Prefix of the routes between services: their answers cover only the targets watched here."""
-_MARK: Final = "internal"
 _MOST: Final = 1000
 _MOST_BYTES: Final = 16 << 20
 """Bytes of all parts of the list of one target; reading them delays other requests."""
@@ -70,11 +70,6 @@ def path_of(request: Request) -> str:
     return path.removeprefix(root) if path.startswith(f"{root}/") else path
 
 
-def is_internal(request: Request) -> bool:
-    """Return whether another service sent the request; to avoid a loop, it is not forwarded."""
-    return getattr(request.state, _MARK, False)
-
-
 class InternalPaths:
     """Middleware that also serves every route under ``/internal`` and marks those requests."""
 
@@ -88,7 +83,7 @@ class InternalPaths:
             path = path_of(request)
             if path.startswith(f"{INTERNAL}/") and request.method == "GET":
                 root = str(scope["path"]).removesuffix(path)
-                state = {**scope.get("state", {}), _MARK: True}
+                state = {**scope.get("state", {}), INTERNAL_MARK: True}
                 scope = {**scope, "path": root + path.removeprefix(INTERNAL), "state": state}
         await self._app(scope, receive, send)
 

@@ -7,7 +7,6 @@ count as same-origin for the browser, but their Host header has the foreign name
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ipaddress import ip_address
 from typing import Final
 
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -16,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from srm.config.service import ServiceSettings
 from srm.errors import ConfigError
+from srm.service.access.logins import is_loopback
 from srm.service.federation.announcements import announced_host
 from srm.service.views.responses import problem
 
@@ -23,14 +23,6 @@ ANY: Final = ("*",)
 _KEY: Final = "service.allowed.hosts"
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 _NAMED: Final = "srm.named"
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def allowed_hosts(settings: ServiceSettings) -> tuple[str, ...]:

@@ -11,10 +11,11 @@ from fastapi import FastAPI, Request, Response
 from srm.domain.text.documents import encode
 from srm.errors import ElsewhereError, NotFoundError, SrmError, UsageError
 from srm.service.federation import remote_rows
-from srm.service.federation.federation import Federation, is_internal, path_of
+from srm.service.federation.federation import Federation, path_of
 from srm.service.federation.remote import Reply
 from srm.service.federation.remote_rows import Told, read
 from srm.service.views.documents import ClusterInfo, MetricSeries, Page, Problem
+from srm.service.views.request_params import is_internal
 from srm.service.views.responses import PROBLEM, answer, page, problem_of
 from srm.service.views.views import Views
 

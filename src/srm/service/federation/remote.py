@@ -24,9 +24,8 @@ from srm.config.service import RemoteSettings, ServiceSettings
 from srm.errors import ConfigError, UnavailableError, UsageError
 from srm.service.access.tls import load
 from srm.service.federation.announcements import ServiceAnnouncement
+from srm.service.views.request_params import TARGET_HEADER
 
-TARGET_HEADER: Final = "X-SRM-Target"
-"""Names the only target that another service may report in its answer."""
 MOST_BYTES: Final = 64 << 20
 _REST_S: Final = 10.0
 """Pause before a service that did not answer is queried again."""

@@ -8,15 +8,21 @@ from fastapi import Depends, Path, Request
 
 from srm.domain.names.topics import Flow
 from srm.errors import UsageError
-from srm.service.federation.federation import is_internal
-from srm.service.federation.remote import TARGET_HEADER
 from srm.service.views.views import Views
 
 Metric = Literal[
     "byte-rate", "replication-latency-ms", "checkpoint-latency-ms", "replication-records-lag"
 ]
+INTERNAL_MARK: Final = "internal"
+TARGET_HEADER: Final = "X-SRM-Target"
+"""Names the only target that another service may report in its answer."""
 HOURS: Final = 2
 """Default time range, as in SRM."""
+
+
+def is_internal(request: Request) -> bool:
+    """Return whether another service sent the request; to avoid a loop, it is not forwarded."""
+    return getattr(request.state, INTERNAL_MARK, False)
 
 
 def views_of(request: Request) -> Views:
