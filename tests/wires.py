@@ -8,7 +8,7 @@ from functools import partial
 
 from srm.domain.names.topics import TopicPartition
 from srm.errors import UnavailableError
-from srm.kafka.wire.answers import settle
+from srm.kafka.wire.connection import settle
 from srm.replication.buffers import BufferPool, PooledBuffer
 from srm.replication.ports import ProduceAnswer, ProduceRequest, Wire
 

@@ -10,7 +10,7 @@ from tests.integration.copying import CopyLab
 from srm.domain.flow_state.stale_positions import CopiedTopic
 from srm.domain.names import internal_topics
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, topic_id_bytes
-from srm.kafka.state.map_cleaner import KafkaMapCleaner
+from srm.kafka.state.driver_log import KafkaMapCleaner
 from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

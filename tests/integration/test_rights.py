@@ -29,7 +29,7 @@ from srm.kafka.state.driver_log import KafkaDriverLog
 from srm.kafka.state.slot_state import broker_configs
 from srm.kafka.state.state_log import KafkaStateLog
 from srm.replication.copy.slot import SlotSpec
-from srm.replication.driver.heartbeats import emit_heartbeats
+from srm.replication.driver.flow_run import emit_heartbeats
 from srm.spark.replication.slot import run_slot
 from srm.wiring import flow_context
 from srm_lab.testing.flows import flow_config

@@ -33,8 +33,7 @@ from srm.engine.control.compacted import ensure_compacted
 from srm.engine.ports import Cluster, FlowContext, TopicSpec
 from srm.engine.verification import verification as engine
 from srm.engine.verification.verification import VerificationRequest
-from srm.spark.jobs.raw_ranges import prove_all
-from srm.spark.jobs.verification import BothClusters, compare_all, verify
+from srm.spark.jobs.verification import BothClusters, compare_all, prove_all, verify
 from srm.spark.session import spark_session
 from srm.wiring import open_flow
 from srm_lab.stack.kafka import KafkaBroker

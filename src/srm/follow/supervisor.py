@@ -21,7 +21,6 @@ from srm.domain.moves.routing.routes import AckState, Route, group_subject
 from srm.errors import SrmError, UsageError
 from srm.follow.events import say
 from srm.follow.members import MembersLook
-from srm.follow.orders import Order, order_of
 from srm.follow.program import Program, ProgramEvent, Stopping, exit_code, reap_strangers
 from srm.follow.rendering import Template, render_arguments
 from srm.follow.restarts import Restarts
@@ -469,3 +468,27 @@ def _say_order(order: Order, routes: Mapping[str, Route]) -> None:
         )
     else:
         say("go", f"go to {order.cluster}", cluster=order.cluster)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The cluster the program runs on, None for none, and the reason.
+
+    ``held``: the held subjects.
+    ``apart``: none is held, but they are on several clusters, and a program works on one.
+    """
+
+    cluster: str | None
+    held: tuple[str, ...] = ()
+    apart: bool = False
+
+
+def order_of(routes: Mapping[str, Route]) -> Order:
+    """Return the order for the present route of each subject."""
+    held = tuple(subject for subject, route in routes.items() if route.state == "hold")
+    if held:
+        return Order(None, held)
+    clusters = {route.cluster for route in routes.values()}
+    if len(clusters) > 1:
+        return Order(None, apart=True)
+    return Order(clusters.pop())

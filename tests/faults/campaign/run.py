@@ -35,8 +35,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_rebuild import Placed
 from srm.domain.offset_map.map_records import MAP_PARTITIONS
 from srm.engine.offset_map.map_assembly import assemble
-from srm.engine.offset_map.map_places import MapPlaces
-from srm.engine.offset_map.map_reader import KafkaMapReader
+from srm.engine.offset_map.map_reader import KafkaMapReader, MapPlaces
 from srm.engine.ports import FlowMaps, TopicSpec
 from srm.errors import StackError
 from srm_lab.testing.logs import Log, LoggedRecord, read_log, read_logs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from srm.domain.moves.routing.routes import Route, home_route
-from srm.follow.orders import Order, order_of
+from srm.follow.supervisor import Order, order_of
 
 
 def test_all_on_one_cluster_is_go() -> None:

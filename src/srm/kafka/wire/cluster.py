@@ -7,14 +7,17 @@ aiokafka's messages, in versions that are negotiated with the broker.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from aiokafka.client import CoordinationType
 from aiokafka.errors import for_code
 from aiokafka.protocol.coordination import FindCoordinatorRequest
+from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.protocol.transaction import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
@@ -39,9 +42,7 @@ from srm.kafka.wire.frames import (
     produce_request,
     produce_response,
 )
-from srm.kafka.wire.leaders import Leaders
 from srm.kafka.wire.log_messages import epoch_ends_request, topic_id_of, topic_id_request
-from srm.kafka.wire.log_offsets import EARLIEST, LATEST, LogOffsets
 from srm.kafka.wire.rights import (
     CLUSTER,
     NOTHING,
@@ -53,6 +54,7 @@ from srm.kafka.wire.rights import (
     on_transactional_id,
 )
 from srm.replication import codes
+from srm.replication.clock import now_s
 from srm.replication.ports import (
     EpochEnd,
     Fetched,
@@ -372,3 +374,160 @@ async def open_wire(alias: str, properties: Mapping[str, str]) -> AsyncIterator[
         yield wire
     finally:
         await wire.close()
+
+
+_MAX_AGE_S: Final = 60.0
+
+Look = Callable[[Collection[str]], Awaitable[Mapping[str, Any]]]
+"""Requests the metadata of topics, see :meth:`srm.kafka.wire.brokers.Brokers.look`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """A broker's answer about a topic: its error, and the nodes that lead its partitions."""
+
+    error: int
+    nodes: Mapping[int, int]
+    time: int
+    asked_at: float
+
+
+class Leaders:
+    """Cache of the partition leaders of one cluster; for one event loop.
+
+    A leader is looked up on first use, then kept. Concurrent lookups share one request, for topics
+    in use only: a slot may follow thousands, and one election does not justify a request for all.
+    """
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self._topics: dict[str, _Topic] = {}
+        self._asked: dict[str, tuple[int, asyncio.Future[_Topic]]] = {}
+        self._to_ask: dict[str, asyncio.Future[_Topic]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._time = 0
+
+    def outdate(self) -> None:
+        """Mark the known leaders as outdated: query again before the next answer."""
+        self._time += 1
+
+    async def find(self, partition: TopicPartition) -> tuple[int, int]:
+        """Return the topic's error code and the leading node, -1 while there is none.
+
+        Raises:
+            SrmError: as ``look``.
+        """
+        known = self._topics.get(partition.topic)
+        if known is None or not self._is_current(known) or partition.partition not in known.nodes:
+            known = await self._ask(partition.topic)
+        return known.error, known.nodes.get(partition.partition, -1)
+
+    def _is_current(self, known: _Topic) -> bool:
+        return known.time == self._time and now_s() - known.asked_at < _MAX_AGE_S
+
+    async def _ask(self, topic: str) -> _Topic:
+        time, answer = self._asked.get(topic, (-1, None))
+        if time != self._time or answer is None or answer.done():
+            answer = self._to_ask.get(topic)
+        if answer is None:
+            loop = asyncio.get_running_loop()
+            if not self._to_ask:
+                loop.call_soon(self._leave)
+            answer = self._to_ask[topic] = loop.create_future()
+        return await asyncio.shield(answer)
+
+    def _leave(self) -> None:
+        questions, self._to_ask = self._to_ask, {}
+        self._asked |= {topic: (self._time, answer) for topic, answer in questions.items()}
+        task = asyncio.get_running_loop().create_task(self._request(questions, self._time))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _request(self, questions: Mapping[str, asyncio.Future[_Topic]], time: int) -> None:
+        try:
+            metadata = await self._look(questions)
+            now = now_s()
+            for found in metadata["topics"]:
+                nodes = {
+                    p["partition"]: p["leader"] for p in found["partitions"] if p["leader"] >= 0
+                }
+                name = found["topic"]
+                answer = _Topic(found["error_code"], nodes, time, now)
+                self._topics[name] = answer
+                if answer.error:
+                    del self._topics[name]
+                questions[name].set_result(answer)
+        except Exception as error:  # noqa: BLE001 - each of the askers raises it
+            for question in questions.values():
+                if not question.done():
+                    question.set_exception(error)
+                    question.exception()  # the caller may be gone
+        finally:
+            for name, question in questions.items():
+                if not question.done():
+                    question.set_exception(UnavailableError(f"no news of topic {name}"))
+                if self._asked.get(name, (0, None))[1] is question:
+                    del self._asked[name]
+
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+Send = Callable[[int, Any], Awaitable[Any]]
+Answer = tuple[int, int]
+"""Error code and offset."""
+_Questions = dict[TopicPartition, asyncio.Future[Answer]]
+
+
+class LogOffsets:
+    """ListOffsets for many partitions of one cluster; for one event loop.
+
+    Concurrent lookups leave in one request per broker: a slot that gets a thousand new partitions
+    looks for the start of each.
+    """
+
+    def __init__(self, send: Send) -> None:
+        """``send`` sends a request of aiokafka's protocol to a node and returns the response."""
+        self._send = send
+        self._waiting: dict[tuple[int, int], _Questions] = defaultdict(dict)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def ask(self, node: int, partition: TopicPartition, which: int) -> Answer:
+        """Return error code and offset of a partition that a node leads.
+
+        Raises:
+            SrmError: as ``send``.
+        """
+        questions = self._waiting[node, which]
+        answer = questions.get(partition)
+        if answer is None:
+            loop = asyncio.get_running_loop()
+            if not questions:
+                loop.call_soon(self._leave, node, which)
+            answer = questions[partition] = loop.create_future()
+        return await asyncio.shield(answer)
+
+    def _leave(self, node: int, which: int) -> None:
+        questions = self._waiting.pop((node, which))
+        task = asyncio.get_running_loop().create_task(self._request(node, which, questions))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _request(self, node: int, which: int, questions: _Questions) -> None:
+        topics: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for partition in questions:
+            topics[partition.topic].append((partition.partition, which))
+        try:
+            response = await self._send(node, OffsetRequest(-1, 0, list(topics.items())))
+            answers = {
+                TopicPartition(topic, number): (error, rest[1])
+                for topic, found in response.topics
+                for number, error, *rest in found
+            }
+            for partition, future in questions.items():
+                future.set_result(answers[partition])
+        except Exception as error:  # noqa: BLE001 - each of the askers raises it
+            for future in questions.values():
+                if not future.done():
+                    future.set_exception(error)
+                    future.exception()  # the caller may be gone

@@ -21,12 +21,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from io import BytesIO
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from aiokafka.protocol.types import TaggedFields
 
 from srm.errors import ConfigError, SrmError, UnavailableError
-from srm.kafka.wire.answers import PendingAnswer, settle
 from srm.kafka.wire.auth.security_access import SecurityAccess
 from srm.kafka.wire.auth.security_socket import (
     ReadableFirstError,
@@ -36,6 +35,30 @@ from srm.kafka.wire.auth.security_socket import (
 )
 from srm.kafka.wire.auth.security_tls import tls_failure
 from srm.replication.buffers import BufferPool, PooledBuffer
+
+
+class PendingAnswer(NamedTuple):
+    """A due answer with its parser and its receiver.
+
+    ``wait_s``: how long the broker may wait before it answers.
+    ``least``: minimum size of the answer in bytes.
+    """
+
+    decode: Callable[[PooledBuffer], Any]
+    told: Callable[[Any], None]
+    wait_s: float = 0.0
+    least: int = 0
+
+
+def settle(future: asyncio.Future[Any], made: object) -> None:
+    """Give a future what was made of an answer, or the error, unless it is done."""
+    if future.done():
+        return
+    if isinstance(made, UnavailableError):
+        future.set_exception(made)
+    else:
+        future.set_result(made)
+
 
 Part = bytes | bytearray | memoryview
 logger = logging.getLogger(__name__)

@@ -4,19 +4,46 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Final
 
 from srm import logs
-from srm.domain.names.topics import Flow
-from srm.engine.ports import FlowContext
-from srm.errors import SrmError, SupersededError
-from srm.replication.driver.catch_up import CatchUp
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.groups.mm2_records import Heartbeat
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine.ports import Cluster, FlowContext
+from srm.errors import ConflictError, DataLossError, SrmError, SupersededError
 from srm.replication.driver.driver import FlowDriver
-from srm.replication.driver.heartbeats import emit_heartbeats
 from srm.replication.driver.jobs import keep_running
 from srm.replication.driver.windows import OpenLog, keep_windows
+
+
+def emit_heartbeats(context: FlowContext, stop: threading.Event) -> None:
+    """Write an MM2 heartbeat per interval until ``stop``; an outage is logged once and waited out.
+
+    MirrorClient and RemoteClusterUtils find clusters and hops by heartbeats. They are not part of
+    the driver's transactions: each marker would be a gap in a log that the opposite flow copies.
+    """
+    config = context.config
+    if not config.emit_heartbeats_enabled:
+        return
+    topic = context.target.compacted_topic(internal_topics.HEARTBEATS)
+    failing = False
+    while not stop.is_set():
+        try:
+            heartbeat = Heartbeat(config.flow, context.now_ms())
+            topic.write({heartbeat.key(): heartbeat.value()})
+            failing = False
+        except SrmError as error:
+            if not failing:
+                logger.warning("%s: no heartbeats for now: %s", config.flow, error)
+            failing = True
+        stop.wait(config.emit_heartbeats_interval.total_seconds())
+
 
 logger = logging.getLogger(__name__)
 
@@ -150,3 +177,90 @@ def _thread(name: str, target: Callable[[], object]) -> threading.Thread:
     thread = threading.Thread(target=target, name=f"srm {name}", daemon=True)
     thread.start()
     return thread
+
+
+STUCK_S: Final = 40.0  # longer than a slot waits before it tries a stopped partition again
+
+
+class CatchUp:
+    """Compares the positions of one flow with the source's log ends, taken once after the start.
+
+    The ends are last stable offsets, so an open transaction is not waited for.
+    """
+
+    def __init__(
+        self,
+        driver: FlowDriver,
+        source: Cluster,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Wait for the driver's first discovery before anything is decided."""
+        self._driver = driver
+        self._source = source
+        self._clock = clock
+        self._goal: dict[AssignedPartition, int] | None = None
+        self._behind: Mapping[AssignedPartition, int] = {}
+        self._stuck_since: float | None = None
+
+    def done(self) -> bool:
+        """Return whether every partition has reached its end.
+
+        Raises:
+            DataLossError: the remaining partitions stopped because the source lost records.
+            ConflictError: the remaining partitions stopped, or a remote topic cannot be created.
+            SrmError: a cluster failed for ``STUCK_S`` seconds without any copied record.
+        """
+        progress = self._driver.progress
+        if self._goal is None:
+            self._goal = self._ends()
+        if self._goal is None:
+            self._check_stuck(progress.trouble or self._pending())
+            return False
+        behind = progress.behind(self._goal)
+        moves, self._behind = bool(self._behind) and behind != self._behind, behind
+        if behind:
+            self._check_stuck(None if moves else progress.trouble or self._reasons(behind))
+        return not behind
+
+    def _ends(self) -> dict[AssignedPartition, int] | None:
+        found = self._driver.discovered
+        if found is None or found.pending:
+            return None
+        names = {p: TopicPartition(p.topic, p.partition) for p in found.partitions}
+        try:
+            starts = self._source.log_starts(names.values())
+            ends = self._source.log_ends(names.values())
+        except SrmError:
+            return None  # discovery meets the same, and waits
+        return {
+            assigned: ends[name]
+            for assigned, name in names.items()
+            if ends.get(name, 0) > starts.get(name, 0)
+        }
+
+    def _pending(self) -> SrmError | None:
+        found = self._driver.discovered
+        if found is None or not found.pending:
+            return None
+        names = ", ".join(found.pending)
+        return ConflictError(f"the remote topics of {names} cannot be created, see the log")
+
+    def _reasons(self, behind: Collection[AssignedPartition]) -> SrmError | None:
+        """Return why nothing more will come, None while any partition still moves."""
+        stopped = self._driver.progress.stopped_partitions()
+        names = [TopicPartition(p.topic, p.partition) for p in behind]
+        if not all(name in stopped for name in names):
+            return None
+        lost = any(status.lost_from is not None for status in stopped.values())
+        reasons = "; ".join(f"{name}: {stopped[name].why}" for name in names)
+        return (DataLossError if lost else ConflictError)(reasons)
+
+    def _check_stuck(self, reason: SrmError | None) -> None:
+        if reason is None:
+            self._stuck_since = None
+            return
+        now = self._clock()
+        self._stuck_since = now if self._stuck_since is None else self._stuck_since
+        if now - self._stuck_since <= STUCK_S:
+            return
+        raise type(reason)(f"the copy cannot catch up: {reason}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import quote
@@ -15,11 +15,49 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from srm.errors import ElsewhereError, UnavailableError
 from srm.service.federation.announcements import ServiceAnnouncement
-from srm.service.federation.hedged_request import first_answer
 from srm.service.federation.remote import MOST_BYTES, Reply
 from srm.service.federation.remote_rows import Told
 from srm.service.views.documents import Page
 from srm.service.views.request_params import INTERNAL_MARK
+
+
+async def first_answer(asks: Sequence[Callable[[], Awaitable[_T]]], patience_s: float) -> _T:
+    """Return the first answer of several services.
+
+    The next service is queried when one fails or does not answer in time. Earlier ones may still
+    answer first. Requests that are no longer needed are cancelled.
+
+    Args:
+        asks: each sends one request, with a time limit of its own.
+        patience_s: seconds until the next request is sent.
+
+    Raises:
+        UnavailableError: all requests failed; the message has the cause of each.
+    """
+    failures: list[str] = []
+    pending: set[asyncio.Future[_T]] = set()
+    try:
+        for number, ask in enumerate(asks, 1):
+            pending.add(asyncio.ensure_future(ask()))
+            is_last = number == len(asks)
+            while pending:
+                done, pending = await asyncio.wait(
+                    pending,
+                    timeout=None if is_last else patience_s,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                for one in done:
+                    try:
+                        return one.result()
+                    except UnavailableError as error:
+                        failures.append(str(error))
+                if not is_last:
+                    break
+    finally:
+        for one in pending:
+            one.cancel()
+    raise UnavailableError("; ".join(failures))
+
 
 INTERNAL: Final = "/internal"
 """Prefix of the routes between services: their answers cover only the targets watched here."""

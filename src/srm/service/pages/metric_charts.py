@@ -10,7 +10,6 @@ from fastapi import Depends, Query
 
 from srm.domain.names.topics import Flow
 from srm.engine.why import is_fresh
-from srm.service.pages.sparkline import Sparkline, sparkline
 from srm.service.views.series import METRICS, WHOLE, Figures, Measured, touching
 from srm.service.views.views import Views
 from srm.wiring import now_ms
@@ -150,3 +149,66 @@ def over(windows: Sequence[Measured], metric: str) -> Figures | None:
     return Figures(
         min(f.min for f in found), max(f.max for f in found), total / number, total, number
     )
+
+
+WIDTH: Final = 120.0
+HEIGHT: Final = 28.0
+_EDGE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sparkline:
+    """A drawn line, in a box of :data:`WIDTH` times :data:`HEIGHT`.
+
+    ``line`` has a gap for each missing value, and ``area`` is the area below it.
+    ``last`` is the newest point; None if its value is missing.
+    """
+
+    line: str
+    area: str
+    last: tuple[float, float] | None
+
+
+def sparkline(
+    values: Sequence[tuple[float, float | None]], begin: float, end: float
+) -> Sparkline | None:
+    """Draw values over a time.
+
+    Args:
+        values: pairs of moment and value, by moment; None: no value.
+        begin: moment at the left edge.
+        end: moment at the right edge.
+
+    Returns:
+        None for fewer than two values.
+    """
+    known = [value for _, value in values if value is not None]
+    if len(known) < 2 or end <= begin:
+        return None
+    top = max(*known, 1e-9)
+
+    def place(at: float, value: float) -> tuple[float, float]:
+        x = (at - begin) / (end - begin) * WIDTH
+        return round(x, 1), round(HEIGHT - _EDGE - value / top * (HEIGHT - 2 * _EDGE), 1)
+
+    parts = [[place(at, value) for at, value in part] for part in _parts(values)]
+    line = "".join(_path(part) for part in parts)
+    area = "".join(
+        f"{_path(part)}L{part[-1][0]} {HEIGHT:.0f}L{part[0][0]} {HEIGHT:.0f}Z" for part in parts
+    )
+    return Sparkline(line, area, parts[-1][-1] if values[-1][1] is not None else None)
+
+
+def _parts(values: Sequence[tuple[float, float | None]]) -> list[list[tuple[float, float]]]:
+    parts: list[list[tuple[float, float]]] = [[]]
+    for at, value in values:
+        if value is None:
+            parts.append([])
+        else:
+            parts[-1].append((at, value))
+    return [part for part in parts if part]
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    first, *rest = points
+    return f"M{first[0]} {first[1]}" + "".join(f"L{x} {y}" for x, y in rest or [first])

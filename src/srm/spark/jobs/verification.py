@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from confluent_kafka import Consumer, Message
@@ -11,7 +12,8 @@ from pyspark.sql import SparkSession
 
 from srm.config.model import Config
 from srm.config.secrets import ClientProperties
-from srm.domain.names.topics import Flow
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.offset_map.offset_ranges import OffsetRange
 from srm.domain.verification.comparison import ComparedRecord, compare
 from srm.domain.verification.verification import RangeResult, SideResult, VerificationSummary
@@ -20,8 +22,12 @@ from srm.engine.ports import FlowContext
 from srm.engine.verification.verification import VerificationRequest, plan
 from srm.engine.verification.verifying import Progress, carry_out
 from srm.errors import SrmError
+from srm.kafka.wire.cluster import open_wire
+from srm.replication.equal_ranges import prove_equal
+from srm.replication.log_reader import LogReader
+from srm.replication.native.library import NativeLibrary, native_library
+from srm.replication.ports import Wire
 from srm.spark.jobs.ranges import read, reader
-from srm.spark.jobs.raw_ranges import prove_all
 from srm.spark.jobs.spread import TASKS_PER_CORE, cores, spread
 
 logger = logging.getLogger(__name__)
@@ -199,4 +205,51 @@ def _record(message: Message) -> ComparedRecord:
         message.value(),
         tuple(message.headers() or ()),
         message.timestamp()[1],
+    )
+
+
+def prove_all(
+    source: Mapping[str, str], target: Mapping[str, str], ranges: Sequence[RangePlan]
+) -> list[RangeResult | None]:
+    """Prove ranges equal, one after another; None for each that an ordinary consumer has to read.
+
+    Args:
+        source: librdkafka properties of the source.
+        target: the same of the target.
+        ranges: what to compare.
+    """
+    native = native_library()
+    if native is None:
+        return [None] * len(ranges)
+    try:
+        return asyncio.run(_prove(native, source, target, ranges))
+    except SrmError:
+        return [None] * len(ranges)
+
+
+async def _prove(
+    native: NativeLibrary,
+    source: Mapping[str, str],
+    target: Mapping[str, str],
+    ranges: Sequence[RangePlan],
+) -> list[RangeResult | None]:
+    async with open_wire("source", source) as one, open_wire("target", target) as other:
+        return [await _prove_one(native, one, other, plan) for plan in ranges]
+
+
+async def _prove_one(
+    native: NativeLibrary, source: Wire, target: Wire, plan: RangePlan
+) -> RangeResult | None:
+    if not plan.source_id or not plan.target_id:
+        return None
+
+    def reader(wire: Wire, topic: str, topic_id: str) -> LogReader:
+        place = TopicPartition(topic, plan.partition)
+        return LogReader(wire, place, topic_id_bytes(topic_id), read_committed=True)
+
+    return await prove_equal(
+        plan,
+        reader(source, plan.topic, plan.source_id),
+        reader(target, plan.remote_topic, plan.target_id),
+        native,
     )

@@ -10,7 +10,7 @@ import pytest
 
 from srm.domain.names.topics import TopicPartition
 from srm.errors import UnavailableError
-from srm.kafka.wire.log_offsets import EARLIEST, LATEST, LogOffsets
+from srm.kafka.wire.cluster import EARLIEST, LATEST, LogOffsets
 
 
 class Brokers:

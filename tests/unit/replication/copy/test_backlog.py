@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.replication.copy.test_copying import Loop, Session, batch, copying, fetched
 
 from srm.replication.copy import fetching
-from srm.replication.copy.backlog import Backlog
+from srm.replication.copy.fetching import Backlog
 from srm.replication.partition.partition import PartitionCopy
 from srm.replication.ports import Fetched, Produced
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from srm.replication.copy.source_signs import SourceSigns
+from srm.replication.copy.slot import SourceSigns
 
 
 def signs(*looks: tuple[float | None, dict[str, int], float]) -> SourceSigns:

@@ -10,9 +10,9 @@ from srm.domain.flow_state.replication_records import (
 )
 from srm.domain.offset_map.offset_map import Position
 from srm.errors import AuthorizationError, ConflictError, DataLossError, UnavailableError
-from srm.replication.driver import catch_up
-from srm.replication.driver.catch_up import CatchUp
+from srm.replication.driver import flow_run
 from srm.replication.driver.discovery import Discovered
+from srm.replication.driver.flow_run import CatchUp
 from srm.replication.driver.progress import ProgressBook
 from srm_lab.testing.fake_cluster import FakeCluster
 
@@ -129,7 +129,7 @@ def test_what_has_stopped_for_good_ends_the_wait_with_its_reason(source, lost_fr
     driver.progress.status(status)
 
     first = goal.done()
-    clock.now = catch_up.STUCK_S + 1
+    clock.now = flow_run.STUCK_S + 1
 
     assert not first
     with pytest.raises(error, match="cannot catch up: orders-0: too large"):
@@ -143,7 +143,7 @@ def test_a_flow_that_cannot_start_ends_the_wait_with_what_keeps_it(source, error
     driver.progress.troubles["the driver"] = error("B refuses")
 
     first = goal.done()
-    clock.now = catch_up.STUCK_S + 1
+    clock.now = flow_run.STUCK_S + 1
 
     assert not first
     with pytest.raises(error, match="cannot catch up: B refuses"):
@@ -177,7 +177,7 @@ def test_trouble_of_a_flow_that_still_copies_does_not_end_the_wait(source):
     goal = CatchUp(driver, source, clock)
     driver.progress.troubles["discovery of topics"] = UnavailableError("P is slow")
     for at in range(1, 9):
-        clock.now += catch_up.STUCK_S / 2
+        clock.now += flow_run.STUCK_S / 2
         driver.reports(at)
 
         assert not goal.done()
@@ -189,7 +189,7 @@ def test_a_remote_topic_that_cannot_be_created_ends_the_wait(source):
     goal = CatchUp(driver, source, clock)
 
     first = goal.done()
-    clock.now = catch_up.STUCK_S + 1
+    clock.now = flow_run.STUCK_S + 1
 
     assert not first
     with pytest.raises(ConflictError, match="remote topics of orders cannot be created"):

@@ -20,8 +20,7 @@ from srm.domain.flow_state.stale_positions import CopiedTopic, GoneTopics
 from srm.domain.offset_map.map_records import topic_id_text
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.ports import TopicDescription
-from srm.replication.driver.deleted_topics import GONE_S, GoneWatch, Side
-from srm.replication.driver.discovery import Discovered
+from srm.replication.driver.discovery import GONE_S, Discovered, GoneWatch, Side
 
 OTHER_ID = topic_id_text(bytes([7]) * 16)
 SECOND = Incarnation(2, "bb")

@@ -18,8 +18,7 @@ from srm.engine.control.compacted import COMPACTED_CONFIGS
 from srm.engine.control.control_lists import ListChange
 from srm.engine.ports import FlowContext, FlowMaps, TopicDescription, TopicSpec
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
-from srm.replication.driver.deleted_topics import GONE_S
-from srm.replication.driver.discovery import Discovery
+from srm.replication.driver.discovery import GONE_S, Discovery
 from srm_lab.testing import flows
 from srm_lab.testing.fake_cluster import FakeCluster
 

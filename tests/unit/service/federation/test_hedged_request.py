@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from srm.errors import UnavailableError
-from srm.service.federation.hedged_request import first_answer
+from srm.service.federation.federation import first_answer
 
 Ask = Callable[[], Awaitable[str]]
 LONG_S = 3600.0

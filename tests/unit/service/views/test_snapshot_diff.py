@@ -9,8 +9,8 @@ from tests.service_views import look_at
 from tests.unit.engine.copying_records import CopiedTopic
 
 from srm.service.views.events import events
-from srm.service.views.snapshot_diff import MOST, with_change
 from srm.service.views.snapshots import FlowLook
+from srm.service.views.watching import MOST, with_change
 
 
 @pytest.fixture

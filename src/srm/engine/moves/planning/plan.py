@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
+from srm.domain.groups.proof import TranslationClaim, Verdict
 from srm.domain.moves.gate.finding import Finding, warning
 from srm.domain.moves.gate.warnings import surrounding_warnings
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.routes import group_subject, topic_subject
+from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import few, some
 from srm.domain.text.reason import Reason
 from srm.engine.flows.replicator_status import down_reasons, driver_status, slot_statuses
 from srm.engine.flows.supervision import state_topic
+from srm.engine.groups.proving import prove
 from srm.engine.moves.control.control import ControlChange
 from srm.engine.moves.control.move_records import (
     MoveContext,
@@ -43,11 +47,10 @@ from srm.engine.moves.planning.problems import (
     topic_problems,
     unsettled_problems,
 )
-from srm.engine.moves.planning.proof import Verdicts, proof_problems, prove_groups
 from srm.engine.moves.planning.reading import read_facts
-from srm.engine.moves.planning.shared_transactions import written_together
 from srm.engine.moves.planning.surroundings import surroundings
 from srm.engine.moves.planning.topics import MoveScope, groups_on_source, originals, topics_to_move
+from srm.engine.ports import Cluster
 from srm.errors import ConflictError, UsageError
 
 _REPLACEABLE: Final = frozenset({"planned", "released"})
@@ -306,3 +309,93 @@ def _down(context: MoveContext, facts: MoveFacts) -> Reason | None:
     driver, _ = driver_status(commands, flow, context.now_ms())
     slots = slot_statuses(facts.maps.reports, facts.maps_ms)
     return next(down_reasons(flow, driver, slots), None)
+
+
+Verdicts = Mapping[tuple[str, TopicPartition], Verdict]
+"""By group and partition on the source, for partitions with a translation."""
+
+
+def prove_groups(context: MoveContext, request: MoveRequest, facts: MoveFacts) -> Verdicts:
+    """Return the verdicts on the translations of all groups; disproved ones are checked twice.
+
+    Raises:
+        SrmError: a cluster does not answer.
+    """
+    verdicts = _judge(context, facts, facts.groups)
+    suspects = {where for where, found in verdicts.items() if found.state == "disproved"}
+    if suspects:
+        groups = sorted({group for group, _ in suspects})
+        # A log may have been truncated or recreated since the first look.
+        again = _judge(context, read_facts(context, request, facts.topics, groups), groups)
+        verdicts |= {where: again.get(where, _MOVED) for where in suspects}
+    return verdicts
+
+
+def proof_problems(verdicts: Verdicts) -> Iterator[Finding]:
+    """Yield a blocking finding for each wrong translation."""
+    for (group, partition), found in sorted(verdicts.items(), key=lambda item: item[0]):
+        if found.state == "disproved":
+            reason = Reason.saying(
+                f"group {group}, {partition}: the records show that its translation is wrong, "
+                f"{found.reason}",
+                "compare the copies with srm verify, and restart the replicator, which finds the "
+                "records again in both logs",
+            )
+            yield Finding("proof", reason)
+
+
+def _judge(
+    context: MoveContext, facts: MoveFacts, groups: Collection[str]
+) -> dict[tuple[str, TopicPartition], Verdict]:
+    claims: dict[tuple[str, TopicPartition], TranslationClaim] = {}
+    for group in groups:
+        for partition, found, translation in facts.translations(group):
+            offset, reached = translation.offset, translation.reached
+            if offset is not None and reached is not None:
+                skipped = translation.total_skipped > 0
+                claims[group, partition] = TranslationClaim(found, reached, offset, skipped=skipped)
+    verdicts = prove(context.forward, claims.values())
+    return {where: verdicts[claim.key] for where, claim in claims.items()}
+
+
+_MOVED = Verdict("unproven", "the group has committed since")
+
+
+def written_together(
+    source: Cluster, request: MoveRequest, topics: Collection[str], replicated: Collection[str]
+) -> Iterator[Finding]:
+    """Check that transactions seen on the source write only topics that move.
+
+    Args:
+        source: the cluster that producers leave.
+        request: the move.
+        topics: the topics that move.
+        replicated: the topics that could move.
+    """
+    seen = source.transactional_topics()
+    if seen is None:
+        yield warning(
+            "transaction",
+            f"the topics of transactions on {source.alias} are unknown: "
+            f"grant Read on topic __transaction_state, or name all topics of such a producer",
+        )
+        return
+    found = dict[str, bool]()
+    for one in seen:
+        moving = sorted(one & set(topics))
+        staying = sorted(one - set(topics))
+        if not moving or not staying:
+            continue
+        which = f"{', '.join(moving)} with {', '.join(staying)}"
+        movable = sorted(set(staying) & set(replicated))
+        if movable:
+            found[
+                f"transactions on {source.alias} write {which}: move them together, add "
+                f"{' '.join(f'--topic {topic}' for topic in movable)}"
+            ] = True
+        else:
+            found[
+                f"transactions on {source.alias} write {which}, not replicated by {request.flow}: "
+                f"on {request.target} their producer has no such topic"
+            ] = False
+    yield from (Finding("transaction", Reason(text), blocks) for text, blocks in found.items())

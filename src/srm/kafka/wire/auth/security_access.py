@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any, Final
 
-from srm.errors import ConfigError
-from srm.kafka.wire.auth.sasl import Ask, log_in
+from aiokafka.conn import OAuthAuthenticator, SaslPlainAuthenticator, ScramAuthenticator
+from aiokafka.errors import KafkaError, for_code
+from aiokafka.protocol.admin import SaslAuthenticateRequest_v1, SaslHandShakeRequest_v1
+
+from srm.errors import AuthorizationError, ConfigError, SrmError, UnavailableError
 from srm.kafka.wire.auth.sasl_tokens import LibraryTokens, TokenSource
-from srm.kafka.wire.auth.security import Security, Tls
+from srm.kafka.wire.auth.security import Sasl, Security, Tls
 from srm.kafka.wire.auth.security_tls import tls_context
 
 logger = logging.getLogger(__name__)
@@ -56,7 +62,7 @@ class SecurityAccess:
         return self._context
 
     async def log_in(self, ask: Ask, where: str) -> float:
-        """Log in where the settings ask for it; see :func:`srm.kafka.wire.auth.sasl.log_in`."""
+        """Log in if the settings require it; see :func:`log_in`."""
         if self.security.sasl is None:
             return 0.0
         return await log_in(ask, self.security.sasl, self._tokens, where)
@@ -84,3 +90,94 @@ def _file_stamp(path: Path) -> tuple[object, ...]:
     except OSError:
         return ()
     return (found.st_mtime_ns, found.st_ino, found.st_size, *map(_file_stamp, inside))
+
+
+UNSUPPORTED_MECHANISM: Final = 33
+ILLEGAL_STATE: Final = 34
+AUTHENTICATION_FAILED: Final = 58
+
+Ask = Callable[[Any], Awaitable[Any]]
+"""Sends a request of aiokafka's protocol and returns the response."""
+
+
+async def log_in(ask: Ask, sasl: Sasl, tokens: LibraryTokens | None, where: str) -> float:
+    """Log in (KIP-43, KIP-152); return the seconds until the session ends (KIP-368), 0 for never.
+
+    The mechanisms and the bytes of the requests are aiokafka's.
+
+    Args:
+        ask: sends on the connection.
+        sasl: principal and mechanism.
+        tokens: the source of tokens, for OAUTHBEARER.
+        where: cluster and broker, for messages.
+
+    Raises:
+        AuthorizationError: the broker refuses the principal.
+        ConfigError: the broker does not have the mechanism, or expects no login.
+        UnavailableError: the connection breaks, or no token is available.
+    """
+    hello = await ask(SaslHandShakeRequest_v1(sasl.mechanism))
+    if hello.error_code:
+        raise _no_handshake(hello, sasl, where)
+    authenticator, received, lifetime_ms = _authenticator(sasl, tokens), None, 0
+    while (payload := await _next(authenticator, received, where)) is not None:
+        answer = await ask(SaslAuthenticateRequest_v1(payload))
+        if answer.error_code:
+            raise _refusal(answer, sasl, where)
+        received, lifetime_ms = answer.sasl_auth_bytes, answer.session_lifetime_ms
+    if sasl.tokens is not None and received:  # RFC 7628, 3.2.3: the status of a refusal
+        status = bytes(received).decode(errors="replace")
+        raise AuthorizationError(f"{where}: token refused: {status}", f"check {_keys(sasl)}")
+    return float(lifetime_ms) / 1000
+
+
+def _authenticator(sasl: Sasl, tokens: LibraryTokens | None) -> Any:
+    if tokens is not None:
+        return OAuthAuthenticator(sasl_oauth_token_provider=tokens)
+    credentials = {
+        "loop": asyncio.get_running_loop(),
+        "sasl_plain_username": sasl.username,
+        "sasl_plain_password": sasl.password,
+    }
+    if sasl.mechanism == "PLAIN":
+        return SaslPlainAuthenticator(**credentials)
+    return ScramAuthenticator(**credentials, sasl_mechanism=sasl.mechanism)
+
+
+async def _next(authenticator: Any, received: bytes | None, where: str) -> bytes | None:
+    """Return what to send after the broker's last answer; None when nothing is left to send."""
+    try:
+        step = await authenticator.step(received)
+    except KafkaError as error:
+        if isinstance(error.__cause__, SrmError):
+            raise error.__cause__ from None
+        raise UnavailableError(f"{where}: login failed: {error}") from error
+    except (ValueError, KeyError, AssertionError) as error:
+        # A broker that cannot prove that it knows the password, or that speaks another dialect.
+        raise AuthorizationError(f"{where}: the broker's part of the login: {error}") from error
+    return None if step is None else bytes(step[0])
+
+
+def _no_handshake(hello: Any, sasl: Sasl, where: str) -> SrmError:
+    if hello.error_code == UNSUPPORTED_MECHANISM:
+        enabled = ", ".join(hello.enabled_mechanisms) or "none"
+        return ConfigError(
+            f"{where}: sasl.mechanism: {sasl.mechanism} is not enabled on this listener; it has "
+            f"{enabled}"
+        )
+    if hello.error_code == ILLEGAL_STATE:
+        return ConfigError(f"{where}: the listener has no SASL", "check security.protocol")
+    return UnavailableError(f"{where}: no login: {for_code(hello.error_code).__name__}")
+
+
+def _refusal(answer: Any, sasl: Sasl, where: str) -> SrmError:
+    reason = answer.error_message or for_code(answer.error_code).__name__
+    if answer.error_code not in {AUTHENTICATION_FAILED, ILLEGAL_STATE}:
+        return UnavailableError(f"{where}: login failed: {reason}")
+    return AuthorizationError(f"{where}: login refused: {reason}", f"check {_keys(sasl)}")
+
+
+def _keys(sasl: Sasl) -> str:
+    if sasl.tokens is not None:
+        return "the sasl.oauthbearer settings and the clocks"
+    return "sasl.username and sasl.password (sasl.jaas.config)"
