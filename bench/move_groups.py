@@ -30,8 +30,8 @@ from srm.config.model import Config
 from srm.domain.moves.records.progress import RunStep
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.moves import MoveRequest, MoveStore
-from srm.engine.ports import TopicSpec
 from srm.wiring import kafka_cluster, open_move
 from srm_lab.stack.stack import Stack, StackOptions
 

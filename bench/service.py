@@ -28,8 +28,9 @@ from srm.domain.groups.mm2_records import Checkpoint, TopicIds
 from srm.domain.metrics.metrics import Statistics, WindowMetric
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
-from srm.engine.ports import FlowContext, Stamped
+from srm.engine.ports import FlowContext
 from srm.engine.status.observing import observe
+from srm.engine.table_ports import Stamped
 from srm.service.app import create_app
 from srm.service.views.committed import CommittedOffsets
 from srm.service.views.series import Series

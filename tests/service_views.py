@@ -11,8 +11,9 @@ from srm.config.model import ClusterClients, Config
 from srm.config.secrets import ClientProperties
 from srm.domain.metrics.metrics import WindowMetric
 from srm.domain.names.topics import Flow
-from srm.engine.ports import FlowContext, Stamped
+from srm.engine.ports import FlowContext
 from srm.engine.status.observing import observe
+from srm.engine.table_ports import Stamped
 from srm.service.views.series import Series
 from srm.service.views.snapshots import FlowLook, MoveLook, TargetLook
 from srm.service.views.views import Views

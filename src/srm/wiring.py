@@ -14,13 +14,14 @@ from typing import Final
 from srm import __version__
 from srm.config.model import ClusterClients, Config, FlowConfig
 from srm.domain.names.topics import Flow
+from srm.engine.cluster_ports import Cluster
 from srm.engine.control import control_lists
 from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.flows.supervision import StateTopics, topic_on
 from srm.engine.moves.control.move_records import MoveContext
 from srm.engine.moves.control.report_signing import Notary
 from srm.engine.offset_map.map_reader import KafkaMapReader
-from srm.engine.ports import Cluster, FlowContext
+from srm.engine.ports import FlowContext
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S
 from srm.kafka.cluster import KafkaCluster

@@ -12,7 +12,7 @@ from tests.airflow.copies import Site
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.engine.ports import TopicSpec
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.verification import verifying
 from srm_airflow import choices
 from srm_airflow.spark_jobs import SparkJobOperator

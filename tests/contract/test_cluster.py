@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from srm.domain.names.topics import TopicPartition
-from srm.engine.ports import TopicSpec
+from srm.engine.cluster_ports import TopicSpec
 from srm.errors import ConfigError, GroupActiveError, NotFoundError, UsageError
 from srm.wiring import now_ms
 

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.compacted import ensure_compacted
-from srm.engine.ports import TopicSpec
 from srm.errors import NotFoundError, UsageError
 
 

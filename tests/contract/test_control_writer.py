@@ -10,8 +10,8 @@ import time
 import pytest
 from tests.waiting import eventually
 
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.compacted import ensure_compacted
-from srm.engine.ports import TopicSpec
 from srm.errors import ConflictError, FencedError, NotFoundError
 
 

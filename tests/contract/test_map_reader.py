@@ -23,9 +23,10 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, MapBlock, map_partition
 from srm.domain.offset_map.offset_map import NoMap, OffsetMap, Position, Run, Translated
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.offset_map.map_reader import KafkaMapReader
-from srm.engine.ports import MapReader, TopicSpec
+from srm.engine.ports import MapReader
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.fake_maps import FakeMapReader
 

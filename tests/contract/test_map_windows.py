@@ -30,10 +30,11 @@ from srm.domain.offset_map.offset_map import (
     Runs,
     Translated,
 )
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.groups.partition_facts import partition_facts
 from srm.engine.offset_map.map_reader import KafkaMapReader
-from srm.engine.ports import CompactedTopic, TopicSpec
+from srm.engine.table_ports import CompactedTopic
 from srm.errors import NotLoadedError
 
 EAGER = {"segment.ms": "50", "min.cleanable.dirty.ratio": "0.001", "min.compaction.lag.ms": "0"}

@@ -8,7 +8,7 @@ import pytest
 from tests.waiting import eventually
 
 from srm.domain.names.topics import TopicPartition
-from srm.engine.ports import TopicSpec
+from srm.engine.cluster_ports import TopicSpec
 
 KINDS = ["classic", "consumer"]
 

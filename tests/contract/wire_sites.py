@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tests.waiting import DEADLINE_S
 
 from srm.domain.names.topics import TopicPartition
-from srm.engine.ports import TopicSpec
+from srm.engine.cluster_ports import TopicSpec
 from srm.errors import UnavailableError
 from srm.kafka.wire.cluster import WireCluster
 from srm.replication.ports import FetchFrom, Wire

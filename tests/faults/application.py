@@ -20,8 +20,8 @@ from tests.waiting import DEADLINE_S, eventually
 from srm.config.loader import load_config
 from srm.domain.names.topics import Flow
 from srm.domain.names.topics import TopicPartition as Partition
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.offset_map.map_reader import KafkaMapReader
-from srm.engine.ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
 from srm.wiring import open_flow
 from srm_lab.stack.kafka import KafkaBroker

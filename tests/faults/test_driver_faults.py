@@ -23,8 +23,9 @@ from tests.waiting import DEADLINE_S, eventually
 from srm.config.loader import load_config
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.offset_map.map_reader import KafkaMapReader
-from srm.engine.ports import FlowContext, TopicSpec
+from srm.engine.ports import FlowContext
 from srm.replication.driver.driver import Timing
 from srm.spark.replication.slot import run_slot
 from srm.wiring import open_flow

@@ -10,7 +10,7 @@ from tests.faults.campaign.brokers import delete_topics
 from tests.faults.owners import Bench
 from tests.integration.copying import CopyLab
 
-from srm.engine.ports import TopicSpec
+from srm.engine.cluster_ports import TopicSpec
 from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.faults]

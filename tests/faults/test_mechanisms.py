@@ -21,7 +21,7 @@ from tests.waiting import until
 
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
-from srm.engine.ports import TopicSpec
+from srm.engine.cluster_ports import TopicSpec
 from srm.errors import IntegrityError
 from srm.kafka.state.slot_state import KafkaStartReader, broker_configs
 from srm.kafka.state.state_log import KafkaStateLog

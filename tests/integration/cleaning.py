@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tests.waiting import eventually
 
 from srm.domain.offset_map.map_records import BlockKey
-from srm.engine.ports import Cluster
+from srm.engine.cluster_ports import Cluster
 
 _FILLER = BlockKey("A" * 22, 0, 0, (0, 0)).encode()
 _AT_ONCE = {

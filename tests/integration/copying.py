@@ -31,9 +31,9 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS
 from srm.domain.offset_map.offset_map import OffsetMap
+from srm.engine.cluster_ports import Cluster, TopicDescription, TopicSpec
 from srm.engine.flows.state_topic import StateTopic
 from srm.engine.offset_map.map_reader import KafkaMapReader
-from srm.engine.ports import Cluster, TopicDescription, TopicSpec
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.state_log import KafkaStateLog
 from srm.replication.copy.slot import SlotSpec

@@ -28,10 +28,10 @@ from srm.domain.moves.routing.routes import Route, next_generation
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.engine import moves
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.moves import MoveContext, MoveRequest
 from srm.engine.moves.control.control import ControlChange
 from srm.engine.moves.control.registers import SIDES, Registers
-from srm.engine.ports import TopicSpec
 from srm.errors import ConflictError, GateClosedError
 from srm.kafka.state.state_log import KafkaStateLog
 from srm.spark.replication.slot import run_slot

@@ -18,9 +18,10 @@ from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.flow_state.reported_positions import newest_position, positions_by_copy
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.flows.state_topic import StateTopic
 from srm.engine.offset_map.map_reader import KafkaMapReader
-from srm.engine.ports import FlowContext, TopicSpec
+from srm.engine.ports import FlowContext
 from srm.wiring import kafka_cluster
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.testing.logs import LoggedRecord, read_log

@@ -14,7 +14,7 @@ from tests.integration.rights import Right, user_with
 from tests.integration.securing import SESSION_MS, WAYS_IN, SecuredBroker
 
 from srm.domain.names.topics import TopicPartition
-from srm.engine.ports import GroupDescription, TopicSpec
+from srm.engine.cluster_ports import GroupDescription, TopicSpec
 from srm.errors import AuthorizationError
 from srm.kafka.cluster import KafkaCluster
 

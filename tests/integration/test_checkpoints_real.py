@@ -33,9 +33,10 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, MapBlock, map_partition
 from srm.domain.offset_map.offset_map import Position, Run
+from srm.engine.cluster_ports import Cluster, TopicSpec
 from srm.engine.control import topic_sync
 from srm.engine.groups import checkpoints, group_sync, offsets_export
-from srm.engine.ports import Cluster, FlowContext, TopicSpec
+from srm.engine.ports import FlowContext
 from srm.wiring import open_flow
 from srm_lab.stack.kafka import KafkaBroker
 

@@ -21,8 +21,8 @@ from srm.client.routing.routing import RoutingWatcher
 from srm.client.settings import load_client_config
 from srm.config.model import Config
 from srm.domain.names import internal_topics
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.compacted import compacted_spec
-from srm.engine.ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

@@ -30,7 +30,7 @@ from srm.client.routing.routing import RoutingWatcher
 from srm.client.serialising import FailoverDeserializingConsumer, FailoverSerializingProducer
 from srm.domain.moves.routing.routes import Ack, acks_of
 from srm.domain.names import internal_topics
-from srm.engine.ports import TopicSpec
+from srm.engine.cluster_ports import TopicSpec
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

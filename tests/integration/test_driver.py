@@ -30,7 +30,8 @@ from srm.domain.groups.mm2_records import Heartbeat
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.map_records import topic_id_text
-from srm.engine.ports import FlowContext, TopicSpec
+from srm.engine.cluster_ports import TopicSpec
+from srm.engine.ports import FlowContext
 from srm.errors import FencedError, SrmError
 from srm.kafka.state.driver_log import KafkaDriverLog
 from srm.kafka.state.slot_state import KafkaAssignmentFeed

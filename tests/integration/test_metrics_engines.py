@@ -20,9 +20,9 @@ from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.metrics.metrics import RawMetric, encode_raw
 from srm.domain.names import internal_topics
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.metrics.aggregation import AggregationSummary, aggregate
 from srm.engine.metrics.metrics import stored_windows
-from srm.engine.ports import TopicSpec
 from srm.kafka.tables.raw_log import read_raw_metrics
 from srm.spark import REMOTE
 from srm.wiring import open_flow

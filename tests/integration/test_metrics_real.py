@@ -16,8 +16,8 @@ from srm.config.loader import load_config
 from srm.domain.metrics.metrics import RawMetric, Statistics, WindowMetric, encode_raw
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.metrics.metrics import WindowSpec, latest_windows, stored_windows
-from srm.engine.ports import TopicSpec
 from srm.spark.jobs.aggregation import aggregate
 from srm.spark.session import spark_session
 from srm.wiring import open_flow

@@ -15,7 +15,7 @@ from tests.integration.kafka_tools import run_tool
 from tests.replicating import configure
 
 from srm.domain.names.topics import TopicPartition
-from srm.engine.ports import TopicSpec
+from srm.engine.cluster_ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.testing.logs import first_difference, read_log

@@ -23,9 +23,9 @@ from srm.domain.moves.records.request import MoveRequest
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Translated
 from srm.engine import moves
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.groups import checkpoints
 from srm.engine.offset_map.map_reader import KafkaMapReader
-from srm.engine.ports import TopicSpec
 from srm.replication.copy.slot import SlotSpec
 from srm.replication.driver.jobs import keep_running
 from srm.spark.replication.slot import run_slot

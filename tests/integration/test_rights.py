@@ -19,10 +19,11 @@ from srm.config.model import ClusterClients, FlowConfig
 from srm.domain.flow_state.replication_records import REPORTS, PartitionStatus
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine.cluster_ports import Cluster, TopicSpec
 from srm.engine.control import topic_sync
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.groups import checkpoints, group_sync
-from srm.engine.ports import Cluster, FlowContext, TopicSpec
+from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.driver_log import KafkaDriverLog

@@ -21,7 +21,7 @@ from srm.domain.flow_state.replication_records import AssignedPartition, Incarna
 from srm.domain.groups.mm2_records import OffsetSync
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.engine.ports import TopicSpec
+from srm.engine.cluster_ports import TopicSpec
 from srm.errors import FencedError, SupersededError
 from srm.replication.copy import slot
 from srm.spark.replication.slot import run_slot

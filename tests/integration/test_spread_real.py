@@ -20,9 +20,10 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, MapBlock, map_partition
 from srm.domain.offset_map.offset_map import Run
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.groups.checkpoints import emit
-from srm.engine.ports import FlowContext, TopicSpec
+from srm.engine.ports import FlowContext
 from srm.spark.jobs.checkpoints import emit_spread
 from srm.spark.jobs.group_sync import sync_spread
 from srm.spark.session import spark_session

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from tests.conftest import BrokerFactory
 from tests.waiting import eventually
 
-from srm.engine.ports import TopicSpec
+from srm.engine.cluster_ports import TopicSpec
 from srm.errors import UnavailableError
 from srm.kafka.admin.clients import Clients, is_stranded
 from srm.kafka.cluster import KafkaCluster

@@ -16,9 +16,9 @@ from tests.replicating import configure, is_copied, replicating
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control import topic_sync
 from srm.engine.groups import checkpoints, group_sync
-from srm.engine.ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
 from srm.wiring import open_flow
 from srm_lab.stack.kafka import KafkaBroker

@@ -17,7 +17,7 @@ from tests.spec.tlc import check
 from srm.domain.moves.records.progress import DECIDED, MoveProgress
 from srm.domain.moves.routing.routes import Route, decode_route, is_subject
 from srm.domain.names import internal_topics
-from srm.engine.ports import Cluster
+from srm.engine.cluster_ports import Cluster
 
 _PROGRESS = b"progress:"
 _CONFIG = """CONSTANTS

@@ -115,3 +115,18 @@ CONTROL_TRANSACTION_S: Final = 5.0
 CONTROL_ABORT_S: Final = 10.0
 """Seconds until a broker aborts it after that: the default of
 ``transaction.abort.timed.out.transaction.cleanup.interval.ms``."""
+
+
+class TablePort(Protocol):
+    """Compacted topics and control records of a cluster."""
+
+    def compacted_topic(self, topic: str, partition: int = 0) -> CompactedTopic:
+        """Return one partition of a compacted topic as a table; the topic is not created."""
+        ...
+
+    def control_writer(self, transactional_id: str) -> ControlWriter:
+        """Open the writer of control records and fence every older writer of this id.
+
+        Later reads see everything that was committed before this call.
+        """
+        ...

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from srm.domain.moves.gate.presence import is_member_of
-from srm.engine.ports import GroupDescription
+from srm.engine.cluster_ports import GroupDescription
 from srm.errors import SrmError
 
 log = logging.getLogger(__name__)

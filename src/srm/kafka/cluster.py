@@ -8,17 +8,17 @@ from typing import Self
 
 from srm.config.model import ClientKind
 from srm.domain.names.topics import TopicPartition
+from srm.domain.names.transactions import OpenTransaction
 from srm.domain.verification.comparison import ComparedRecord
-from srm.engine.ports import (
+from srm.engine.cluster_ports import (
     ActiveProducer,
     ByGroup,
-    CompactedTopic,
     GroupDescription,
-    OpenTransaction,
     Place,
     TopicDescription,
     TopicSpec,
 )
+from srm.engine.table_ports import CompactedTopic
 from srm.errors import SrmError
 from srm.kafka.admin import acls, group_descriptions, topic_rights, transaction_log
 from srm.kafka.admin import epoch_ends as epoch_calls
@@ -35,7 +35,7 @@ from srm.kafka.tables.live_tables import LiveTables, Sink
 
 
 class KafkaCluster:
-    """One Kafka cluster (implements :class:`srm.engine.ports.Cluster`).
+    """One Kafka cluster (implements :class:`srm.engine.cluster_ports.Cluster`).
 
     The constructor does no I/O. Each call ends within ``timeout_s`` or raises UnavailableError;
     what a broker answers with "try again" is tried again until then. Threads may share it.

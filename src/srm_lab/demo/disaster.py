@@ -21,8 +21,8 @@ from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.report.report import MoveReport
 from srm.domain.names.topics import Flow
 from srm.engine import emission, moves
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.groups import group_sync
-from srm.engine.ports import TopicSpec
 from srm.engine.recovery.settle import SettledReturn, settle_return
 from srm.engine.status.observing import flow_status
 from srm.errors import SrmError, StackError

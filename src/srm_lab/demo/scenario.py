@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from srm.domain.verification.verification import VerificationSummary
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.metrics import metrics
-from srm.engine.ports import TopicSpec
 from srm.engine.status.observing import flow_status
 from srm.engine.status.status import FlowStatus
 from srm.engine.verification import verification

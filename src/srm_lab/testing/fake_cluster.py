@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Mapping
 
 from srm.config.model import ClientKind
 from srm.domain.names.topics import TopicPartition
+from srm.domain.names.transactions import OpenTransaction
 from srm.domain.verification.comparison import ComparedRecord
-from srm.engine.ports import (
+from srm.engine.cluster_ports import (
     ActiveProducer,
     ByGroup,
     GroupDescription,
     GroupKind,
-    OpenTransaction,
     Place,
     TopicDescription,
     TopicSpec,
@@ -44,7 +44,7 @@ from srm_lab.testing.fake_transactions import FakeTransactions
 
 
 class FakeCluster:
-    """One Kafka cluster in memory (implements :class:`srm.engine.ports.Cluster`).
+    """One Kafka cluster in memory (implements :class:`srm.engine.cluster_ports.Cluster`).
 
     ``commits`` lists the (group, offsets) of all successful :meth:`commit_idle` calls; ``rights``
     are those of srm on topics.

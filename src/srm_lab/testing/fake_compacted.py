@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from srm.domain.verification.comparison import ComparedRecord
-from srm.engine.ports import Row, Stamped
+from srm.engine.table_ports import Row, Stamped
 from srm.errors import FencedError, NotFoundError, UsageError
 
 LARGEST_RECORD: Final = 999_964

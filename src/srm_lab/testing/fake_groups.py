@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from srm.domain.names.topics import TopicPartition
-from srm.engine.ports import ByGroup, GroupDescription, GroupKind, GroupState
+from srm.engine.cluster_ports import ByGroup, GroupDescription, GroupKind, GroupState
 from srm.errors import AuthorizationError, GroupActiveError, SrmError, UnavailableError
 
 _T = TypeVar("_T")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from srm.engine.ports import TopicSpec
+from srm.engine.cluster_ports import TopicSpec
 from srm.errors import AuthorizationError, ConfigError, SrmError, UsageError
 
 OPERATIONS: Final = frozenset(

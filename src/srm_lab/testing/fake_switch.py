@@ -8,7 +8,7 @@ from types import MappingProxyType
 from srm.domain.flow_state.pause import PAUSE_KEY, Pause, read_pause
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.engine.ports import Cluster
+from srm.engine.cluster_ports import Cluster
 from srm.errors import ConflictError
 
 

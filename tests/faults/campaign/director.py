@@ -32,7 +32,7 @@ from tests.waiting import Stopwatch
 
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import TopicPartition as Partition
-from srm.engine.ports import TopicSpec
+from srm.engine.cluster_ports import TopicSpec
 from srm_lab.testing.logs import read_log
 
 logger = logging.getLogger(__name__)

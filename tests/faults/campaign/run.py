@@ -34,9 +34,10 @@ from srm.domain.names.record_headers import RecordSettings
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_rebuild import Placed
 from srm.domain.offset_map.map_records import MAP_PARTITIONS
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.offset_map.map_assembly import assemble
 from srm.engine.offset_map.map_reader import KafkaMapReader, MapPlaces
-from srm.engine.ports import FlowMaps, TopicSpec
+from srm.engine.ports import FlowMaps
 from srm.errors import StackError
 from srm_lab.testing.logs import Log, LoggedRecord, read_log, read_logs
 

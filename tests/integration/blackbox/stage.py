@@ -22,7 +22,7 @@ from tests.integration.blackbox.programs import Client, java, python
 from tests.integration.moving import PARTITIONS, Site
 from tests.waiting import eventually
 
-from srm.engine.ports import TopicSpec
+from srm.engine.cluster_ports import TopicSpec
 from srm_lab.stack.kafka import KafkaBroker
 
 BLOCKED, INTERRUPTED = 4, 130

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from srm.engine.ports import TopicSpec
+from srm.engine.cluster_ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
 
 

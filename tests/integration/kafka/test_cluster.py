@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from tests.waiting import eventually
 
 from srm.domain.names.topics import TopicPartition
-from srm.engine.ports import TopicSpec
+from srm.engine.cluster_ports import TopicSpec
 from srm.errors import GroupActiveError, SrmError, UnavailableError, UsageError
 from srm.kafka.admin import clients, groups
 from srm.kafka.cluster import KafkaCluster

@@ -12,7 +12,7 @@ from tests.integration.kafka_tools import running_tool
 from tests.waiting import eventually
 
 from srm.domain.names.topics import TopicPartition
-from srm.engine.ports import GroupDescription, TopicSpec
+from srm.engine.cluster_ports import GroupDescription, TopicSpec
 from srm.errors import GroupActiveError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.wire.brokers import Brokers

@@ -13,7 +13,7 @@ from tests.integration.kafka_tools import run_tool
 from tests.waiting import eventually
 
 from srm.domain.names.topics import TopicPartition
-from srm.engine.ports import TopicSpec
+from srm.engine.cluster_ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(900)]

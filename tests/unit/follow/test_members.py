@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from tests.waiting import eventually
 
-from srm.engine.ports import GroupDescription
+from srm.engine.cluster_ports import GroupDescription
 from srm.errors import UnavailableError
 from srm.follow.members import MemberLooks, MembersLook
 

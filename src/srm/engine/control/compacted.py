@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from srm.engine.ports import Cluster, TopicSpec
+from srm.engine.cluster_ports import Cluster, TopicSpec
 
 _logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from srm.domain.names import internal_topics
+from srm.engine.cluster_ports import Cluster
 from srm.engine.control.compacted import STAMPED, compacted_spec
-from srm.engine.ports import Cluster
 from srm.errors import AuthorizationError
 
 log = logging.getLogger(__name__)

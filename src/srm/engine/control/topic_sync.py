@@ -20,9 +20,10 @@ from srm.domain.flow_state.reported_positions import positions_by_copy
 from srm.domain.names import internal_topics
 from srm.domain.names.filters import NameFilter
 from srm.domain.names.topics import TopicPartition
+from srm.engine.cluster_ports import TopicDescription, TopicSpec
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.flows.state_topic import StateTopic
-from srm.engine.ports import FlowContext, TopicDescription, TopicSpec
+from srm.engine.ports import FlowContext
 from srm.errors import NotFoundError, SrmError
 
 logger = logging.getLogger(__name__)

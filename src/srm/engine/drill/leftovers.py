@@ -16,7 +16,7 @@ from srm.domain.groups.ledger import all_entries
 from srm.domain.names import internal_topics
 from srm.domain.names.filters import SHADOW_PREFIX
 from srm.domain.recovery.drill import DRILL_KEY, LEASE_MS, Drill
-from srm.engine.ports import Cluster
+from srm.engine.cluster_ports import Cluster
 from srm.errors import GroupActiveError, IntegrityError, SrmError
 
 log = logging.getLogger(__name__)

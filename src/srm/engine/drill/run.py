@@ -30,6 +30,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.recovery.drill import LEASE_MS, Drill, DrillGroup, superfluous
 from srm.domain.verification.comparison import ComparedRecord, differing_fields
+from srm.engine.cluster_ports import Cluster
 from srm.engine.control.compacted import STAMPED, ensure_compacted
 from srm.engine.drill.leftovers import (
     RUNNING_HERE,
@@ -43,7 +44,6 @@ from srm.engine.groups.group_sync import apply_exact
 from srm.engine.groups.proving import prove
 from srm.engine.moves.control.move_records import MoveContext, without_source
 from srm.engine.moves.planning.plan import Findings, findings
-from srm.engine.ports import Cluster
 from srm.engine.status.observing import read_standing
 from srm.errors import ConflictError, NotFoundError, SrmError
 

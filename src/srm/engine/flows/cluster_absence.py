@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any, NoReturn, cast
 
-from srm.engine.ports import Cluster
+from srm.engine.cluster_ports import Cluster
 from srm.errors import GivenUpError, SrmError
 
 

@@ -8,7 +8,8 @@ from typing import Final
 
 from srm.config.model import FlowConfig
 from srm.domain.names import internal_topics
-from srm.engine.ports import FlowContext, TopicSpec
+from srm.engine.cluster_ports import TopicSpec
+from srm.engine.ports import FlowContext
 from srm.errors import SrmError
 
 logger = logging.getLogger(__name__)

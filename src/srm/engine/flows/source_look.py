@@ -16,7 +16,8 @@ from srm.domain.moves.records.forecast import PartitionKnown
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.verification.comparison import ComparedRecord
-from srm.engine.ports import FlowContext, FlowMaps, Place, TopicDescription
+from srm.engine.cluster_ports import Place, TopicDescription
+from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import SrmError
 
 log = logging.getLogger(__name__)

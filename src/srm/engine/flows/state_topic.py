@@ -7,7 +7,7 @@ from typing import Protocol
 
 from srm.domain.flow_state.replication_records import COMMANDS, REPORTS
 from srm.domain.names import internal_topics
-from srm.engine.ports import Cluster
+from srm.engine.cluster_ports import Cluster
 
 
 class StateTable(Protocol):

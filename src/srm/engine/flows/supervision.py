@@ -23,8 +23,9 @@ from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount
 from srm.domain.text.reason import Reason
+from srm.engine.cluster_ports import Cluster
 from srm.engine.flows.state_topic import StateTable, StateTopic
-from srm.engine.ports import Cluster, FlowContext
+from srm.engine.ports import FlowContext
 from srm.errors import IntegrityError, SrmError
 
 KEPT_REASONS: Final = 20

@@ -26,6 +26,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.filters import NameFilter, group_filter
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.reason import Reason
+from srm.engine.cluster_ports import ByGroup, Cluster, TopicDescription
 from srm.engine.control.compacted import STAMPED, ensure_compacted
 from srm.engine.flows.raw_metrics import tell
 from srm.engine.flows.supervision import paused_text
@@ -33,7 +34,8 @@ from srm.engine.groups.checkpoint_proof import ProofShare, prove_emission
 from srm.engine.groups.group_listing import selected_groups
 from srm.engine.groups.partition_facts import WantedMaps, logs_of, partition_facts, starts_of
 from srm.engine.groups.proving import keep_proof, read_proof
-from srm.engine.ports import ByGroup, Cluster, FlowContext, Stamped, TopicDescription
+from srm.engine.ports import FlowContext
+from srm.engine.table_ports import Stamped
 from srm.errors import IntegrityError
 
 logger = logging.getLogger(__name__)

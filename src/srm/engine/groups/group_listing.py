@@ -15,8 +15,9 @@ from typing import Final
 from srm.domain.flow_state.replication_records import COMMANDS, STATE_PARTITIONS
 from srm.domain.names import internal_topics
 from srm.domain.names.filters import NameFilter, group_filter
+from srm.engine.cluster_ports import Cluster, GroupKind
 from srm.engine.control.compacted import ensure_compacted
-from srm.engine.ports import Cluster, FlowContext, GroupKind
+from srm.engine.ports import FlowContext
 
 GROUPS_KEY: Final = b"groups"
 WITHOUT_OFFSETS: Final[frozenset[GroupKind]] = frozenset({"share", "other"})

@@ -19,6 +19,7 @@ from srm.domain.groups.ledger import GroupLedger, LedgerEntry
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.reason import Reason
+from srm.engine.cluster_ports import GroupDescription
 from srm.engine.control.compacted import STAMPED, ensure_compacted
 from srm.engine.flows.supervision import paused_text
 from srm.engine.groups.checkpoints import (
@@ -31,7 +32,7 @@ from srm.engine.groups.checkpoints import (
     texts,
 )
 from srm.engine.groups.proving import read_proof
-from srm.engine.ports import FlowContext, GroupDescription
+from srm.engine.ports import FlowContext
 from srm.errors import GroupActiveError, SrmError
 
 logger = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
+from srm.engine.cluster_ports import Cluster
 from srm.engine.groups.checkpoints import read_checkpoints
-from srm.engine.ports import Cluster
 from srm.errors import NotFoundError
 
 _SHOWN_GROUPS = 5

@@ -13,7 +13,8 @@ from srm.domain.groups.translation import Direction, LogRange, Losses, Partition
 from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import OpenTransaction
 from srm.domain.offset_map.map_wanted import Wanted
-from srm.engine.ports import Cluster, FlowMaps, MapReader
+from srm.engine.cluster_ports import Cluster
+from srm.engine.ports import FlowMaps, MapReader
 
 Logs = Mapping[TopicPartition, LogRange]
 

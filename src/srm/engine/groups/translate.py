@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from srm.domain.groups import translation
 from srm.domain.groups.translation import UNKNOWN_LOG, Direction
 from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine.cluster_ports import Cluster
 from srm.engine.groups.partition_facts import (
     Logs,
     Starts,
@@ -15,7 +16,7 @@ from srm.engine.groups.partition_facts import (
     partition_facts,
     starts_of,
 )
-from srm.engine.ports import Cluster, FlowContext, MapReader
+from srm.engine.ports import FlowContext, MapReader
 from srm.errors import UnavailableError, UsageError
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from srm.domain.metrics.metrics import Keeping, WindowMetric, changes, latest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
-from srm.engine.ports import Cluster
+from srm.engine.cluster_ports import Cluster
 from srm.errors import UsageError
 
 

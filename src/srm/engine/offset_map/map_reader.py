@@ -26,6 +26,7 @@ from srm.domain.offset_map.map_window import (
     unread,
 )
 from srm.domain.offset_map.offset_map import OffsetMap
+from srm.engine.cluster_ports import Cluster, TopicDescription
 from srm.engine.flows.cluster_absence import loudness
 from srm.engine.flows.state_topic import StateTopic
 from srm.engine.offset_map.map_assembly import (
@@ -35,7 +36,8 @@ from srm.engine.offset_map.map_assembly import (
     newest_topic_ids,
     owner_of,
 )
-from srm.engine.ports import Cluster, CompactedTopic, FlowMaps, TopicDescription
+from srm.engine.ports import FlowMaps
+from srm.engine.table_ports import CompactedTopic
 from srm.errors import IntegrityError, UnavailableError
 
 _SOURCE_RETRY_S: Final = 30.0

@@ -27,11 +27,12 @@ from srm.domain.recovery.source_return import (
     topic_shape,
     worst,
 )
+from srm.engine.cluster_ports import TopicDescription
 from srm.engine.groups.checkpoints import read_ledger
 from srm.engine.groups.group_listing import groups_with_offsets
 from srm.engine.moves.control.move_records import as_move
 from srm.engine.moves.control.routes import RoutingTables
-from srm.engine.ports import FlowContext, TopicDescription
+from srm.engine.ports import FlowContext
 from srm.errors import NotFoundError, SrmError
 from srm.replication.ports import DecodedRecord
 from srm.replication.restore.flow_state import RestoreState

@@ -9,10 +9,11 @@ import logging
 
 from srm.domain.moves.routing.routes import Route
 from srm.domain.names import internal_topics
+from srm.engine.cluster_ports import Cluster
 from srm.engine.moves.control.control import ControlTables, read_routes
 from srm.engine.moves.control.move_records import as_move
 from srm.engine.moves.control.registers import level
-from srm.engine.ports import Cluster, FlowContext
+from srm.engine.ports import FlowContext
 from srm.errors import SrmError
 
 log = logging.getLogger(__name__)

@@ -15,6 +15,7 @@ from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.proof_records import FlowProof
 from srm.domain.moves.records.plan import GroupPlan
 from srm.domain.names.topics import TopicPartition
+from srm.engine.cluster_ports import GroupDescription, TopicDescription
 from srm.engine.flows.source_look import (
     SourceLook,
     look_at_source,
@@ -26,7 +27,7 @@ from srm.engine.flows.supervision import state_topic
 from srm.engine.groups.checkpoints import Survey, survey
 from srm.engine.moves.planning.outlook import Outlook
 from srm.engine.moves.planning.problems import unsettled_problems
-from srm.engine.ports import FlowContext, GroupDescription, TopicDescription
+from srm.engine.ports import FlowContext
 from srm.engine.status.health import Health, flow_health, hints
 from srm.engine.status.loss_forecast import Standing, read_known, standing_of, with_commits
 from srm.engine.status.status import (

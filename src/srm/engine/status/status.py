@@ -14,6 +14,7 @@ from srm.domain.flow_state.replication_records import State as ReportedState
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_ranges import both_ends
 from srm.domain.text.amount import some
+from srm.engine.cluster_ports import TopicDescription
 from srm.engine.flows.replicator_status import (
     DriverStatus,
     SlotStatus,
@@ -22,7 +23,7 @@ from srm.engine.flows.replicator_status import (
     slot_statuses,
 )
 from srm.engine.flows.source_look import SourceLook
-from srm.engine.ports import FlowMaps, TopicDescription
+from srm.engine.ports import FlowMaps
 from srm.engine.status.loss_forecast import Standing
 
 PartitionState = ReportedState | Literal["unknown"]

@@ -25,7 +25,8 @@ from srm.domain.verification.verification_plan import (
     newest,
     plan_partition,
 )
-from srm.engine.ports import Cluster, FlowContext, FlowMaps, TopicDescription
+from srm.engine.cluster_ports import Cluster, TopicDescription
+from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import IntegrityError, NotFoundError
 
 _logger = logging.getLogger(__name__)

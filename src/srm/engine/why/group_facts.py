@@ -16,6 +16,7 @@ from srm.domain.moves.records.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.reason import Reason
+from srm.engine.cluster_ports import GroupDescription
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists, merged_if_known
 from srm.engine.flows.supervision import standing_pause
@@ -33,7 +34,7 @@ from srm.engine.groups.proving import read_proof
 from srm.engine.moves.control.move_records import as_move
 from srm.engine.moves.control.routes import RoutingTables
 from srm.engine.moves.planning.plan import Findings, findings
-from srm.engine.ports import FlowContext, GroupDescription
+from srm.engine.ports import FlowContext
 from srm.engine.why.rates import recent_rate, seconds_to_go
 from srm.errors import AuthorizationError, SrmError, UnavailableError
 

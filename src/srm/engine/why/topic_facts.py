@@ -9,11 +9,12 @@ from srm.config.model import FlowConfig
 from srm.domain.flow_state.pause import Pause, read_pause
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names.filters import NameFilter, Refusal, refusal
+from srm.engine.cluster_ports import TopicDescription, TopicSpec
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists
 from srm.engine.flows.source_look import SourceLook, bounds, partitions_with_leader
 from srm.engine.flows.supervision import state_topic
-from srm.engine.ports import FlowContext, TopicDescription, TopicSpec
+from srm.engine.ports import FlowContext
 from srm.engine.status.status import FlowFacts, FlowStatus, PartitionView, as_waiting, status_of
 from srm.engine.why.rates import recent_rate
 from srm.errors import SrmError, UnavailableError

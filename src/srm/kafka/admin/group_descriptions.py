@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from aiokafka.protocol.api import RequestStruct
 
-from srm.engine.ports import GroupDescription, GroupKind, GroupState
+from srm.engine.cluster_ports import GroupDescription, GroupKind, GroupState
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients
 from srm.kafka.admin.errors import of_code

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from srm.domain.names.topics import TopicPartition
-from srm.engine.ports import ByGroup
+from srm.engine.cluster_ports import ByGroup
 from srm.errors import GroupActiveError, SrmError, UnavailableError, UsageError
 from srm.kafka.admin.clients import Clients, answer_of
 from srm.kafka.admin.errors import of_code, translate

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 from confluent_kafka.admin import TopicDescription as TopicDescriptionAnswer
 
 from srm.domain.offset_map.map_records import topic_id_bytes, topic_id_text
-from srm.engine.ports import TopicDescription, TopicSpec
+from srm.engine.cluster_ports import TopicDescription, TopicSpec
 from srm.errors import NotFoundError, SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients, answer_of
 from srm.kafka.admin.errors import translate

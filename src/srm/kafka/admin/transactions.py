@@ -12,7 +12,8 @@ from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from srm.domain.names.topics import TopicPartition
-from srm.engine.ports import ActiveProducer, OpenTransaction
+from srm.domain.names.transactions import OpenTransaction
+from srm.engine.cluster_ports import ActiveProducer
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients
 from srm.kafka.admin.errors import of_code

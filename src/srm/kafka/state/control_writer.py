@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.engine.ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
+from srm.engine.table_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
 from srm.errors import FencedError, UnavailableError
 from srm.kafka.admin.clients import STATE_RECORDS, ClientLog, Clients
 from srm.kafka.admin.errors import kafka_errors, translate

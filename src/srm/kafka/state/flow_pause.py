@@ -12,9 +12,9 @@ from typing import Final, TypeVar
 from srm.domain.flow_state.pause import Pause, read_pause
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_records import until_not_fenced
 from srm.engine.flows.state_topic import StateTopic
-from srm.engine.ports import Cluster
 from srm.errors import NotFoundError, SrmError
 from srm.kafka.state.driver_log import KafkaDriverLog
 from srm.kafka.wire.cluster import open_wire

@@ -20,8 +20,9 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_index import IndexRecord
 from srm.domain.offset_map.map_records import CopyId, MapEnd, map_partition
 from srm.domain.offset_map.offset_map import Position
+from srm.engine.cluster_ports import Cluster
 from srm.engine.flows.state_topic import StateTopic
-from srm.engine.ports import Cluster, CompactedTopic
+from srm.engine.table_ports import CompactedTopic
 from srm.errors import IntegrityError, SrmError, UnavailableError
 from srm.replication.mapping.known_maps import (
     KnownMap,

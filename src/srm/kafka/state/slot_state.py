@@ -23,8 +23,8 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine.cluster_ports import Cluster
 from srm.engine.flows.state_topic import StateTopic
-from srm.engine.ports import Cluster
 from srm.errors import AuthorizationError, IntegrityError, UnavailableError
 from srm.kafka.admin.clients import ClientLog
 from srm.kafka.admin.errors import translate

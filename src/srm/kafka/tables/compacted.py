@@ -20,7 +20,7 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from srm.domain.names.topics import TopicPartition
-from srm.engine.ports import Row, Stamped
+from srm.engine.table_ports import Row, Stamped
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients
 from srm.kafka.admin.errors import kafka_errors, translate

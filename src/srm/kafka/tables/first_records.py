@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from srm.domain.names.topics import TopicPartition
 from srm.domain.verification.comparison import ComparedRecord
-from srm.engine.ports import Place
+from srm.engine.cluster_ports import Place
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients
 from srm.kafka.admin.errors import of_code

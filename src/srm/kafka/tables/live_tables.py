@@ -12,7 +12,7 @@ from typing import Final, Protocol, cast
 from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_LOG_APPEND_TIME, Consumer, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from srm.engine.ports import Row, Stamped
+from srm.engine.table_ports import Row, Stamped
 from srm.errors import DataLossError, SrmError, UnavailableError
 from srm.kafka.admin import topics as topic_calls
 from srm.kafka.admin.clients import ClientLog, Clients, is_stranded, reader_props

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from srm.domain.names.topics import TopicPartition
-from srm.engine.ports import Row
+from srm.engine.table_ports import Row
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients
 from srm.kafka.admin.errors import of_code

@@ -20,13 +20,14 @@ from srm.domain.names import internal_topics
 from srm.domain.names.filters import NameFilter
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS
+from srm.engine.cluster_ports import Cluster, TopicDescription, TopicSpec
 from srm.engine.control import control_lists, topic_sync
 from srm.engine.control.compacted import STAMPED, compacted_spec
 from srm.engine.control.control_lists import ControlLists
 from srm.engine.control.control_topics import create_control_topics
 from srm.engine.flows.raw_metrics import raw_metrics_spec
 from srm.engine.groups.checkpoints import forget_topics
-from srm.engine.ports import Cluster, FlowContext, TopicDescription, TopicSpec
+from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, SrmError
 
 logger = logging.getLogger(__name__)

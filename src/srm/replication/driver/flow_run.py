@@ -15,7 +15,8 @@ from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.groups.mm2_records import Heartbeat
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.engine.ports import Cluster, FlowContext
+from srm.engine.cluster_ports import Cluster
+from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, DataLossError, SrmError, SupersededError
 from srm.replication.driver.driver import FlowDriver
 from srm.replication.driver.jobs import keep_running

@@ -20,8 +20,9 @@ from srm.domain.recovery.restore import (
     RestoreRecord,
     restore_flow,
 )
+from srm.engine.cluster_ports import Cluster, TopicDescription
 from srm.engine.flows.state_topic import StateTopic
-from srm.engine.ports import Cluster, FlowContext, TopicDescription
+from srm.engine.ports import FlowContext
 from srm.errors import IntegrityError
 
 _logger = logging.getLogger(__name__)

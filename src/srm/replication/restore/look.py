@@ -14,7 +14,7 @@ from srm.domain.recovery.restore import (
     copies_of,
     plan_topic,
 )
-from srm.engine.ports import Cluster, TopicDescription
+from srm.engine.cluster_ports import Cluster, TopicDescription
 from srm.errors import NotFoundError, UsageError
 from srm.replication.restore.context import RestoreContext
 from srm.replication.restore.flow_state import RestoreState, progress

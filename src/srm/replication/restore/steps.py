@@ -36,11 +36,12 @@ from srm.domain.offset_map.map_wanted import Wanted
 from srm.domain.offset_map.offset_map import Translated
 from srm.domain.recovery.restore import RESTORE_KEY, RestorePlan, RestoreRecord
 from srm.domain.text.amount import amount
+from srm.engine.cluster_ports import TopicDescription
 from srm.engine.control import topic_sync
 from srm.engine.flows.state_topic import StateTopic
 from srm.engine.flows.supervision import standing_pause
 from srm.engine.groups.checkpoints import read_checkpoints
-from srm.engine.ports import FlowContext, TopicDescription
+from srm.engine.ports import FlowContext
 from srm.engine.recovery.settle import store_outcome
 from srm.errors import ConflictError, UnavailableError
 from srm.replication.driver.discovery import Discovery

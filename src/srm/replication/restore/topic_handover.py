@@ -18,7 +18,7 @@ from srm.domain.offset_map.offset_map import OffsetMap, Position
 from srm.domain.offset_map.runs import Runs
 from srm.domain.recovery.restore import SLOT, TopicRestore, holes, invert, runs_from
 from srm.domain.text.amount import amount
-from srm.engine.ports import TopicDescription
+from srm.engine.cluster_ports import TopicDescription
 from srm.errors import ConflictError, FencedError, IntegrityError, SrmError, UnavailableError
 from srm.replication.mapping.start_positions import Start
 from srm.replication.partition.partition import PartitionCopy

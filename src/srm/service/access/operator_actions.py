@@ -12,13 +12,13 @@ from pydantic import ConfigDict, Field
 from srm.config.model import Config
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
+from srm.engine.cluster_ports import Cluster
 from srm.engine.control import control_lists
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.control.control_lists import ListChange, ListName, ListPair
 from srm.engine.flows import driver_requests
 from srm.engine.flows.driver_requests import DriverAnswer
 from srm.engine.flows.supervision import topic_on
-from srm.engine.ports import Cluster
 from srm.service.access.concurrency_limit import ConcurrencyLimit
 from srm.wiring import now_ms, open_cluster
 

@@ -13,8 +13,8 @@ from typing import Final
 from srm.config.model import Config
 from srm.domain.names import internal_topics
 from srm.domain.text.amount import ago
+from srm.engine.cluster_ports import Cluster
 from srm.engine.control.compacted import ensure_compacted
-from srm.engine.ports import Cluster
 from srm.errors import IntegrityError, SrmError
 from srm.service.federation.announcements import ServiceAnnouncement
 from srm.service.shutdown import end_all

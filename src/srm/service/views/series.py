@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from srm.domain.metrics.metrics import Statistics, WindowMetric
 from srm.domain.names.topics import Flow
-from srm.engine.ports import Stamped
+from srm.engine.table_ports import Stamped
 from srm.errors import IntegrityError
 
 METRICS: Final = {

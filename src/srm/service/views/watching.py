@@ -17,13 +17,14 @@ from srm.domain.moves.records.progress import HELD
 from srm.domain.moves.report.revisions import report_key
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
+from srm.engine.cluster_ports import Cluster
 from srm.engine.control import control_lists
 from srm.engine.drill.leftovers import read_drills
 from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.moves.control.control import ControlTables, decode_or_none, read_report
 from srm.engine.moves.control.move_records import furthest
 from srm.engine.offset_map.map_reader import KafkaMapReader
-from srm.engine.ports import Cluster, FlowContext
+from srm.engine.ports import FlowContext
 from srm.engine.status.observing import observe
 from srm.errors import SrmError
 from srm.kafka.cluster import KafkaCluster

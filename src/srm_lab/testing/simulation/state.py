@@ -25,7 +25,7 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.flow_state.stale_positions import CopiedTopic
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.engine.ports import TopicDescription
+from srm.engine.cluster_ports import TopicDescription
 from srm.errors import FencedError, UnavailableError
 from srm.replication.driver.driver_log import LogRecord
 from srm.replication.ports import Place, WriteResult

@@ -18,9 +18,10 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.flow_state.slot_records import PositionGroup
 from srm.domain.names import internal_topics
 from srm.domain.offset_map.offset_map import Position
+from srm.engine.cluster_ports import TopicDescription, TopicSpec
 from srm.engine.control.topic_sync import TopicSyncPlan, append, apply, plan_remote_topics, sync
 from srm.engine.flows.state_topic import StateTopic
-from srm.engine.ports import FlowContext, TopicDescription, TopicSpec
+from srm.engine.ports import FlowContext
 from srm.errors import ConfigError, NotFoundError
 
 

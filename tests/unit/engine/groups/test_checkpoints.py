@@ -13,8 +13,9 @@ from srm.domain.metrics.checkpoint_latency import CheckpointMetric
 from srm.domain.metrics.metrics import Measured, decode_measured
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.groups.checkpoints import CheckpointSummary, emit, survey, texts
-from srm.engine.ports import FlowContext, TopicSpec
+from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, UnavailableError
 
 GROUP = "billing"

@@ -23,9 +23,9 @@ from srm.domain.moves.records.progress import MoveProgress
 from srm.domain.moves.routing.routes import Ack, Route, merge_tables
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.moves import MoveContext, MoveRequest, MoveStore
-from srm.engine.ports import TopicSpec
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
 
 ROUTING = "srm-routing.internal"

@@ -31,11 +31,12 @@ from srm.domain.offset_map.offset_map import Position
 from srm.domain.recovery.residue import ResidueRecord, Wanted
 from srm.domain.recovery.restore import RESTORE_KEY, RestoreRecord, restore_flow
 from srm.domain.recovery.source_return import CopyEnd
+from srm.engine.cluster_ports import Cluster
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.flows.supervision import standing_pause
 from srm.engine.moves import MoveContext, kept_outcome
 from srm.engine.moves.control.control import read_routes
-from srm.engine.ports import Cluster, FlowContext
+from srm.engine.ports import FlowContext
 from srm.engine.recovery.look import look_at_source
 from srm.engine.recovery.residue import read_residue, residue_ranges
 from srm.engine.recovery.settle import plan_return, settle_return, store_outcome

@@ -12,7 +12,8 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError
 from tests.waiting import eventually
 
-from srm.engine.ports import Stamped, TopicDescription
+from srm.engine.cluster_ports import TopicDescription
+from srm.engine.table_ports import Stamped
 from srm.errors import AuthorizationError, UnavailableError
 from srm.kafka.admin.clients import Clients
 from srm.kafka.tables import live_tables

@@ -19,7 +19,7 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.flow_state.stale_positions import CopiedTopic, GoneTopics
 from srm.domain.offset_map.map_records import topic_id_text
 from srm.domain.offset_map.offset_map import Position
-from srm.engine.ports import TopicDescription
+from srm.engine.cluster_ports import TopicDescription
 from srm.replication.driver.discovery import GONE_S, Discovered, GoneWatch, Side
 
 OTHER_ID = topic_id_text(bytes([7]) * 16)

@@ -13,10 +13,11 @@ from srm.domain.flow_state.stale_positions import CopiedTopic, GoneTopics
 from srm.domain.groups.ledger import LedgerEntry
 from srm.domain.groups.mm2_records import Checkpoint, TopicIds
 from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine.cluster_ports import TopicDescription, TopicSpec
 from srm.engine.control import control_lists
 from srm.engine.control.compacted import COMPACTED_CONFIGS
 from srm.engine.control.control_lists import ListChange
-from srm.engine.ports import FlowContext, FlowMaps, TopicDescription, TopicSpec
+from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
 from srm.replication.driver.discovery import GONE_S, Discovery
 from srm_lab.testing import flows

@@ -19,9 +19,11 @@ from srm.domain.offset_map.map_records import MAP_PARTITIONS
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.domain.offset_map.runs import Runs
 from srm.domain.recovery.restore import SLOT, restore_flow
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.flows.state_topic import StateTopic
 from srm.engine.offset_map.map_reader import KafkaMapReader
-from srm.engine.ports import CompactedTopic, FlowContext, TopicSpec
+from srm.engine.ports import FlowContext
+from srm.engine.table_ports import CompactedTopic
 from srm.errors import ConflictError
 from srm.kafka.state.map_starts import MapStarts
 from srm.replication.claim.claim import Claim

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from srm.domain.metrics.metrics import Statistics, WindowMetric
 from srm.domain.names.topics import Flow
-from srm.engine.ports import Stamped
+from srm.engine.table_ports import Stamped
 from srm.service.views.series import Series, touching
 
 FLOW = Flow("P", "B")

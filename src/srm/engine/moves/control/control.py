@@ -22,7 +22,8 @@ from srm.domain.moves.routing.routes import (
     merge_tables,
 )
 from srm.domain.names import internal_topics
-from srm.engine.ports import Cluster, Stamped
+from srm.engine.cluster_ports import Cluster
+from srm.engine.table_ports import Stamped
 from srm.errors import IntegrityError
 
 log = logging.getLogger(__name__)

@@ -18,11 +18,12 @@ from typing import Final, TypeVar
 from srm.domain.moves.records.plan import MovePlan, fingerprint
 from srm.domain.moves.records.progress import WAIT_PREFIX, MoveProgress, Observation, WaitNote
 from srm.domain.names import internal_topics
+from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import create_control_topics, repair_control_topics
 from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.moves.control.control import ControlTables, decode_or_none
 from srm.engine.moves.control.report_signing import Notary
-from srm.engine.ports import Cluster, FlowContext
+from srm.engine.ports import FlowContext
 from srm.errors import (
     IntegrityError,
     NotFoundError,

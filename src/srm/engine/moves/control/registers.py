@@ -17,11 +17,12 @@ from srm.domain.moves.records.progress import MoveProgress
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.routes import Route, merge_tables
 from srm.domain.names import internal_topics
+from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_records import CONTROL_ID, until_not_fenced
 from srm.engine.flows.cluster_absence import loudness
 from srm.engine.moves.control.control import ControlChange, ControlTables
 from srm.engine.moves.control.move_records import MoveContext, ensure_topics, furthest, newest_plan
-from srm.engine.ports import Cluster, ControlWriter
+from srm.engine.table_ports import ControlWriter
 from srm.errors import FencedError, UnavailableError
 
 log = logging.getLogger(__name__)

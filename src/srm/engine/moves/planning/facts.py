@@ -33,6 +33,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import OpenTransaction
 from srm.domain.offset_map.offset_map import OffsetMap
 from srm.domain.text.reason import Reason
+from srm.engine.cluster_ports import GroupDescription, TopicDescription
 from srm.engine.groups.partition_facts import (
     Logs,
     losses_of,
@@ -40,7 +41,7 @@ from srm.engine.groups.partition_facts import (
 )
 from srm.engine.moves.control.move_records import MoveContext
 from srm.engine.moves.control.routes import RoutingTables
-from srm.engine.ports import FlowMaps, GroupDescription, TopicDescription
+from srm.engine.ports import FlowMaps
 from srm.errors import NotLoadedError
 
 

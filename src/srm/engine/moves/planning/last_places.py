@@ -13,11 +13,11 @@ from srm.domain.groups.proof_records import FlowProof
 from srm.domain.moves.records.positions import LastPlace
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
+from srm.engine.cluster_ports import TopicDescription
 from srm.engine.groups.checkpoints import read_checkpoints, read_ledger
 from srm.engine.groups.proving import read_proof
 from srm.engine.moves.control.move_records import MoveContext
 from srm.engine.moves.planning.facts import Away
-from srm.engine.ports import TopicDescription
 
 
 @dataclass(frozen=True)

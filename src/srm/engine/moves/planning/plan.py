@@ -17,6 +17,7 @@ from srm.domain.moves.routing.routes import group_subject, topic_subject
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import few, some
 from srm.domain.text.reason import Reason
+from srm.engine.cluster_ports import Cluster
 from srm.engine.flows.replicator_status import down_reasons, driver_status, slot_statuses
 from srm.engine.flows.supervision import state_topic
 from srm.engine.groups.proving import prove
@@ -50,7 +51,6 @@ from srm.engine.moves.planning.problems import (
 from srm.engine.moves.planning.reading import read_facts
 from srm.engine.moves.planning.surroundings import surroundings
 from srm.engine.moves.planning.topics import MoveScope, groups_on_source, originals, topics_to_move
-from srm.engine.ports import Cluster
 from srm.errors import ConflictError, UsageError
 
 _REPLACEABLE: Final = frozenset({"planned", "released"})

@@ -17,11 +17,12 @@ from srm.domain.moves.routing.routes import Route
 from srm.domain.names.filters import NameFilter, should_replicate_topic
 from srm.domain.text.amount import amount, some
 from srm.domain.text.reason import Reason
+from srm.engine.cluster_ports import Cluster
 from srm.engine.flows.supervision import topic_on
 from srm.engine.moves.control.move_records import MoveContext
 from srm.engine.moves.planning.facts import MoveFacts
 from srm.engine.moves.planning.outlook import Outlook
-from srm.engine.ports import Cluster, FlowContext
+from srm.engine.ports import FlowContext
 
 TAKE_OVER: Final = "take over its clients with --reroute (in the form: reroute)"
 

@@ -11,13 +11,14 @@ from srm.domain.moves.records.request import MoveRequest
 from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import OpenTransaction
 from srm.domain.offset_map.map_wanted import Wanted
+from srm.engine.cluster_ports import Cluster, TopicDescription
 from srm.engine.groups.checkpoints import per_group, read_ledger
 from srm.engine.groups.partition_facts import Starts, WantedMaps, logs_of, starts_of
 from srm.engine.moves.control.move_records import MoveContext
 from srm.engine.moves.control.routes import RoutingTables
 from srm.engine.moves.planning.facts import Away, MoveFacts, Present, TopicPair, topic_pairs
 from srm.engine.moves.planning.last_places import LastPlaces, read_last_places
-from srm.engine.ports import Cluster, FlowMaps, TopicDescription
+from srm.engine.ports import FlowMaps
 from srm.errors import AuthorizationError
 
 log = logging.getLogger(__name__)

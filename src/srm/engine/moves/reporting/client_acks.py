@@ -29,7 +29,7 @@ from srm.domain.names import internal_topics
 from srm.engine.flows.cluster_absence import loudness
 from srm.engine.moves.control.control import first_stamps, read_routes
 from srm.engine.moves.control.move_records import MoveContext
-from srm.engine.ports import Stamped
+from srm.engine.table_ports import Stamped
 from srm.errors import IntegrityError, UnavailableError
 
 log = logging.getLogger(__name__)

@@ -12,6 +12,7 @@ from srm.domain.moves.report.evidence import Beside, Follower, members_of
 from srm.domain.moves.report.report import MoveReport, build_report
 from srm.domain.moves.report.revisions import KeptReport, newest, next_revision, report_key
 from srm.domain.moves.routing.routes import group_subject
+from srm.engine.cluster_ports import Cluster
 from srm.engine.flows.cluster_absence import loudness
 from srm.engine.moves.control.control import (
     ControlChange,
@@ -24,7 +25,6 @@ from srm.engine.moves.control.registers import SIDES, Registers
 from srm.engine.moves.control.routes import subjects
 from srm.engine.moves.reporting.approval import approvals_in
 from srm.engine.moves.reporting.client_acks import Arrivals
-from srm.engine.ports import Cluster
 from srm.errors import NotFoundError, SrmError
 
 log = logging.getLogger(__name__)

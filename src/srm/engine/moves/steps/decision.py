@@ -32,7 +32,7 @@ from srm.engine.moves.steps.gate_reading import Look, by_name, commits_of, patie
 from srm.engine.moves.steps.holding import attempt_of, renew
 from srm.engine.moves.steps.redirect import LEASE_MS, ROUTING, Attempt
 from srm.engine.moves.steps.redirector_calls import call_redirectors
-from srm.engine.ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
+from srm.engine.table_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
 
 log = logging.getLogger(__name__)

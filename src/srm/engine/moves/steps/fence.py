@@ -18,10 +18,10 @@ from srm.domain.moves.gate.fence import Fence, fences_in
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.routing.routes import topic_subject
 from srm.domain.names import internal_topics
+from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_records import CONTROL_ID, until_not_fenced
 from srm.engine.moves.control.move_records import MoveContext, MoveStore
 from srm.engine.moves.control.routes import InForce, between_same, bring_about
-from srm.engine.ports import Cluster
 from srm.errors import IntegrityError, SrmError
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from srm.engine.ports import Cluster
+from srm.engine.cluster_ports import Cluster
 from srm.errors import UnavailableError
 from srm_lab.testing.clock import FakeClock
 from srm_lab.testing.fake_cluster import FakeCluster

@@ -28,11 +28,12 @@ from srm.domain.offset_map.map_wanted import WantedOffsets
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.domain.recovery.residue import ResidueRecord, Wanted
 from srm.domain.recovery.source_return import CopyEnd
+from srm.engine.cluster_ports import Cluster
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.control.control_topics import create_control_topics
 from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.moves import MoveContext
-from srm.engine.ports import Cluster, FlowContext, FlowMaps
+from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import SrmError
 from srm.replication.ports import DecodedRecord
 from srm_lab.testing.clock import FakeClock

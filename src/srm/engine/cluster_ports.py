@@ -1,0 +1,341 @@
+"""Ports of the engine for one Kafka cluster, by subject; srm.kafka implements them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeVar
+
+from srm.config.model import ClientKind
+from srm.domain.names.topics import TopicPartition
+from srm.domain.names.transactions import OpenTransaction
+from srm.domain.verification.comparison import ComparedRecord
+from srm.engine.table_ports import TablePort
+from srm.errors import SrmError
+
+_T = TypeVar("_T")
+ByGroup = tuple[dict[str, _T], dict[str, SrmError]]
+"""Results by group, and the errors of the groups without a result."""
+
+GroupState = Literal["dead", "empty", "active", "unknown"]
+GroupKind = Literal["classic", "consumer", "streams", "share", "other"]
+"""Group protocol: classic, ``consumer`` (KIP-848), ``streams`` (KIP-1071), ``share`` (KIP-932);
+``other`` is a classic group of other clients than consumers, for example Connect workers."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """One topic as its cluster describes it.
+
+    ``leaderless`` are partitions without a leader, ``replicas`` is the least number of replicas of
+    a partition. Neither counts when descriptions are compared.
+    """
+
+    name: str
+    topic_id: str
+    partitions: int
+    leaderless: frozenset[int] = field(default=frozenset(), compare=False)
+    replicas: int = field(default=1, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """A topic to create."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """One group: only ``empty`` and ``dead`` (absent) groups may be written to.
+
+    ``members`` are client ids with hosts, for messages; ``instance_ids`` those of static members
+    (KIP-345). ``reason`` explains the state ``unknown``: a missing right, an unavailable
+    coordinator, offsets of an absent group, or a kind that srm does not write to (``share`` and
+    ``other`` are always ``unknown``). ``action`` is the remedy.
+    """
+
+    name: str
+    state: GroupState
+    kind: GroupKind = "classic"
+    members: tuple[str, ...] = ()
+    instance_ids: tuple[str, ...] = ()
+    reason: str = ""
+    action: str = ""
+
+
+Place = tuple[TopicPartition, int]
+"""A partition and an offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveProducer:
+    """An idempotent or transactional producer that a partition's leader tracks (KIP-664).
+
+    The leader drops it ``producer.id.expiration.ms`` (a day) after its last record, and does not
+    track producers without idempotence. ``last_timestamp_ms`` is the timestamp of its last batch,
+    by the producer's clock, or the broker's where the topic has LogAppendTime.
+    """
+
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    last_timestamp_ms: int
+    last_sequence: int
+
+
+class TopicPort(Protocol):
+    """Topics of a cluster."""
+
+    def topics(self) -> dict[str, TopicDescription]:
+        """Describe all topics, internal ones included."""
+        ...
+
+    def partition_counts(self) -> dict[str, int]:
+        """Return the partition counts of all topics, at a tenth of the cost of topics()."""
+        ...
+
+    def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
+        """Return the non-default, non-sensitive, topic-level configs of the topics."""
+        ...
+
+    def create_topics(self, specs: Collection[TopicSpec]) -> None:
+        """Create topics; existing topics are not changed."""
+        ...
+
+    def creation_problem(self, spec: TopicSpec) -> SrmError | None:
+        """Return why the topic cannot be created now, None if it can; nothing is created."""
+        ...
+
+    def create_partitions(self, counts: Mapping[str, int]) -> None:
+        """Increase topics to the given partition counts."""
+        ...
+
+    def alter_topic_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
+        """Set topic configs incrementally; None deletes an override."""
+        ...
+
+
+class LogPort(Protocol):
+    """Logs of a cluster's partitions."""
+
+    def log_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the log start offset of each partition; unknown partitions are omitted."""
+        ...
+
+    def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the last stable offset of each partition; unknown partitions are omitted.
+
+        An open transaction holds it back, even while other producers write.
+        """
+        ...
+
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the high watermark of each partition; unknown partitions are omitted.
+
+        Records of open transactions, and those after them, are counted.
+        """
+        ...
+
+    def newest_times(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the largest timestamp of each partition's records, in epoch milliseconds.
+
+        Partitions without records, and unknown ones, are omitted.
+        """
+        ...
+
+    def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the offset of the first record with that timestamp (epoch ms) or a later one.
+
+        Partitions without such a record, and unknown ones, are omitted.
+        """
+        ...
+
+    def first_records(
+        self, places: Collection[Place], *, committed: bool = True
+    ) -> dict[Place, ComparedRecord | None]:
+        """Return the first record at or after each offset; None without one.
+
+        An offset before the log start counts as the log start. Missing partitions and offsets
+        beyond the end of the log are omitted. So are offsets followed by too many markers and
+        aborted records to find a record in a bounded number of requests.
+
+        Args:
+            places: where to read; scattered places cost little.
+            committed: read as isolation.level=read_committed, up to the last stable offset; else
+                records of open and aborted transactions are returned too.
+        """
+        ...
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the end offset of a leader epoch in each log (KIP-320).
+
+        -1 where the log does not hold the epoch: its records were deleted or lost, or nothing was
+        written in it. Unknown partitions are omitted.
+        """
+        ...
+
+
+class TransactionPort(Protocol):
+    """Transactions and producers of a cluster."""
+
+    def open_transactions(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, tuple[OpenTransaction, ...]]:
+        """Return the open transactions, by first offset, of the partitions that have any."""
+        ...
+
+    def active_producers(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
+        """Return the producers that leaders track, by id, of the partitions that have any."""
+        ...
+
+    def transactional_topics(self) -> tuple[frozenset[str], ...] | None:
+        """Return the sets of topics that one transaction has written together.
+
+        Subsets of another set and internal topics are omitted. None if ``__transaction_state`` may
+        not be read, or not completely within the time. Transactions that compaction has removed
+        from it are missing.
+        """
+        ...
+
+
+class AccessPort(Protocol):
+    """Rights of srm on a cluster, and ACLs that deny writes."""
+
+    def topic_rights(
+        self, topics: Collection[str], client: ClientKind = "admin"
+    ) -> dict[str, frozenset[str]]:
+        """Return srm's rights on topics, as operations of kafka-acls.sh such as ``Read``.
+
+        All operations where the brokers have no authorizer. Missing topics are omitted; a topic
+        without the right to describe it has no operations, whether or not it exists.
+
+        Args:
+            topics: their names.
+            client: the client to check; clients may log in as different users.
+        """
+        ...
+
+    def no_fence_reason(self) -> str:
+        """Return why srm cannot deny writes here (no authorizer, no right); empty if it can."""
+        ...
+
+    def write_denials(self, topics: Collection[str]) -> frozenset[str]:
+        """Return the topics to which all users are denied to write.
+
+        Raises:
+            ConfigError: the brokers have no authorizer.
+        """
+        ...
+
+    def deny_writes(self, topics: Collection[str]) -> None:
+        """Deny all users but super users to write to topics; return when that is in force.
+
+        Raises:
+            ConfigError: the brokers have no authorizer.
+        """
+        ...
+
+    def allow_writes(self, topics: Collection[str]) -> None:
+        """Remove only the ACLs of :meth:`deny_writes`; return when they are gone.
+
+        Raises:
+            ConfigError: the brokers have no authorizer.
+        """
+        ...
+
+
+class GroupPort(Protocol):
+    """Consumer groups of a cluster and their committed offsets."""
+
+    def groups(self, names: Collection[str] | None = None) -> dict[str, GroupDescription]:
+        """Describe all groups of all kinds, or the named ones (an absent group is ``dead``).
+
+        A group that cannot be described is ``unknown`` with the reason, and does not affect the
+        others. An absent group with committed offsets is ``unknown`` too.
+        """
+        ...
+
+    def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
+        """Return the committed offsets of a group; an absent group has none.
+
+        Commits of open transactions do not count; :meth:`pending_commits` returns their partitions.
+        """
+        ...
+
+    def commits_of(self, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
+        """Return the committed offsets of many groups, many in one request.
+
+        Raises:
+            UnavailableError: the cluster answered for none of the groups.
+        """
+        ...
+
+    def pending_commits(
+        self, groups: Collection[str], also: Collection[TopicPartition] = ()
+    ) -> ByGroup[frozenset[TopicPartition]]:
+        """Return the partitions with a pending offset commit of an open transaction.
+
+        Brokers answer for partitions of which the group has committed offsets. ``also`` names
+        others, whose first commit may be pending.
+        """
+        ...
+
+    def remove_static_members(self, group: str, instance_ids: Collection[str]) -> None:
+        """Remove static members from a group at once; absent members are ignored.
+
+        A client that still runs with such an instance id is fenced, or joins again.
+        """
+        ...
+
+    def commit_idle(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write offsets of a group without members.
+
+        Raises:
+            GroupActiveError: the group has members.
+        """
+        ...
+
+    def delete_groups(self, groups: Collection[str]) -> None:
+        """Delete groups without members, with their offsets; absent groups are ignored.
+
+        Raises:
+            GroupActiveError: one has members; the others are deleted.
+        """
+        ...
+
+    def read_as_member(
+        self, group: str, partitions: Collection[TopicPartition], limit_s: float
+    ) -> dict[TopicPartition, ComparedRecord | None]:
+        """Join a group as a consumer and read from its committed offsets.
+
+        Nothing is committed, and the member has left on return.
+
+        Args:
+            group: the group; the only member is assigned all partitions of the topics.
+            partitions: those to read.
+            limit_s: time limit in seconds.
+
+        Returns:
+            The first record of each partition, None where its log ends before one. Partitions not
+            reached in time, or without a committed offset, are omitted.
+        """
+        ...
+
+
+class Cluster(TopicPort, LogPort, TransactionPort, AccessPort, GroupPort, TablePort, Protocol):
+    """One Kafka cluster. Every call may raise UnavailableError or AuthorizationError."""
+
+    @property
+    def alias(self) -> str:
+        """Alias in the configuration."""
+        ...
+
+    def cluster_id(self) -> str:
+        """Kafka's own id of the cluster."""
+        ...
