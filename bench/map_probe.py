@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from srm.clock import now_ms
 from srm.config.loader import load_config
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import AssignedPartition
@@ -29,7 +30,6 @@ from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.slot_state import KafkaStartReader
-from srm.wiring import now_ms
 
 FLOW: Final = Flow("P", "B")
 GROUP: Final = "bench-group"

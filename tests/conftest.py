@@ -23,13 +23,13 @@ from tests.again import has_real_processes
 from tests.tiers import tier
 from tests.waiting import DEADLINE_S
 
+from srm.clock import now_ms
 from srm.domain.groups.mm2_records import Heartbeat
 from srm.domain.names.internal_topics import HEARTBEATS
 from srm.domain.names.topics import Flow
 from srm.engine.control.compacted import compacted_spec
 from srm.errors import StackError
 from srm.kafka.cluster import KafkaCluster
-from srm.wiring import now_ms
 from srm_lab.stack import spark
 from srm_lab.stack.jars import KAFKA_VERSION
 from srm_lab.stack.java import QUICK_START

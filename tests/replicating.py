@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 from tests.waiting import DEADLINE_S
 
+from srm.clock import now_ms
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.flow_state.replication_records import DriverHeartbeat
@@ -24,7 +25,7 @@ from srm.replication.copy.slot import SlotSpec
 from srm.replication.driver.discovery import Discovery
 from srm.replication.driver.driver import FlowDriver, Timing
 from srm.spark.replication.slot import run_slot
-from srm.wiring import now_ms, open_flow
+from srm.wiring import open_flow
 
 PATIENT: Final = Timing(refresh_s=0.5, slot_timeout_s=300.0, grace_s=300.0)
 """On a busy machine a living slot is silent for seconds; no test that uses this loses one."""

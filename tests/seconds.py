@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from srm.replication import clock
+from srm import clock
 
 
 @dataclass

@@ -17,6 +17,7 @@ from tests.unit.domain.moves.report.reporting import GROUP, REPORT
 from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.engine.status.test_loss_forecast import running
 
+from srm.clock import now_ms
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.pause import Pause
 from srm.domain.groups.translation import LogRange
@@ -39,7 +40,6 @@ from srm.engine.status.observing import FlowState, observe
 from srm.engine.status.status import FlowStatus, PartitionState, PartitionView, TopicStatus
 from srm.service.views.snapshots import FlowLook, MoveLook, TargetLook
 from srm.service.views.views import Views
-from srm.wiring import now_ms
 from srm_lab.testing.flows import flow_config
 
 P_B, B_P, P_C, C_P = Flow("P", "B"), Flow("B", "P"), Flow("P", "C"), Flow("C", "P")

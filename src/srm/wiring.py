@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import platform
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -12,6 +11,7 @@ from importlib import metadata
 from typing import Final
 
 from srm import __version__
+from srm.clock import now_ms
 from srm.config.model import ClusterClients, Config, FlowConfig
 from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Cluster
@@ -38,11 +38,6 @@ PATIENCE_S: Final = 5.0
 _CONDEMNED_S: Final = 5.0
 
 _LOOK_S: Final = 6.0
-
-
-def now_ms() -> int:
-    """Return epoch milliseconds by the system clock."""
-    return time.time_ns() // 1_000_000
 
 
 @contextmanager

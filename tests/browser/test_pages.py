@@ -17,9 +17,9 @@ from tests.service_site import EVIL, MOVING, P_B, PAST
 from tests.service_views import StillWatch
 from tests.waiting import eventually
 
+from srm.clock import now_ms
 from srm.service.views.snapshots import FlowLook
 from srm.service.views.views import Views
-from srm.wiring import now_ms
 
 pytestmark = [pytest.mark.browser]
 

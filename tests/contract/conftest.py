@@ -16,10 +16,10 @@ from tests.contract.wire_places import Place
 from tests.contract.wire_sites import KafkaWireSite, WireSite
 from tests.waiting import DEADLINE_S, eventually
 
+from srm.clock import now_ms
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import Cluster, TopicSpec
 from srm.kafka.cluster import KafkaCluster
-from srm.wiring import now_ms
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.simulation.loop import simulated_loop
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from srm.clock import now_ms
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import TopicSpec
 from srm.errors import ConfigError, GroupActiveError, NotFoundError, UsageError
-from srm.wiring import now_ms
 
 KINDS = ["classic", "consumer"]
 

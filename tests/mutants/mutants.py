@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from srm.clock import now_s
 from srm.domain.offset_map.map_records import BlockKey
 from srm.domain.offset_map.offset_map import Position
 from srm.replication.claim.claim import Claim, transactional_id
-from srm.replication.clock import now_s
 
 Replacement = Callable[[Any], Any]
 """Takes what stands there and returns what is to stand there."""

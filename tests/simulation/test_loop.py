@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from srm.replication.clock import now_s
+from srm.clock import now_s
 from srm_lab.testing.simulation.loop import (
     DeadlockError,
     Process,

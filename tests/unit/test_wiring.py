@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from srm.clock import now_ms
 from srm.config.loader import load_config
 from srm.config.restoring import with_restore
 from srm.domain.names.topics import Flow
@@ -14,7 +15,7 @@ from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists
 from srm.errors import ConfigError, GivenUpError, UnavailableError
 from srm.kafka.cluster import KafkaCluster
-from srm.wiring import flow_context, now_ms, open_cluster, open_flow, open_move
+from srm.wiring import flow_context, open_cluster, open_flow, open_move
 from srm_lab.testing.fake_cluster import FakeCluster
 
 FILE = """

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
+from srm.clock import now_s
 from srm.domain.moves.routing.redirects import RedirectOrder
 from srm.engine.ports import CallResult
 from srm.redirect.attempts import RefusedError, TryAgainError, attempt
-from srm.replication.clock import now_s
 from srm.telemetry import trace_environment
 
 TRY_AGAIN: Final = 75

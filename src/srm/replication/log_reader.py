@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from srm.clock import now_s
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
@@ -15,7 +16,6 @@ from srm.errors import DataLossError, UnavailableError
 from srm.replication import codes
 from srm.replication.batches import legacy
 from srm.replication.batches.batch import BatchHeader, batches
-from srm.replication.clock import now_s
 from srm.replication.ports import EpochEnd, FetchedPartition, FetchFrom, Wire
 
 FETCH_BYTES: Final = 4 << 20

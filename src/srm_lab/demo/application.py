@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from srm.client.consumer import FailoverConsumer
+from srm.clock import now_ms
 from srm.config.loader import load_config
 from srm.errors import SrmError
 from srm.kafka.admin.errors import translate
@@ -120,7 +121,7 @@ def _wait_for_age(payment: dict[str, Any], delay_s: float, stop: threading.Event
 
 def _entry(message: Any, cluster: str, payment: str) -> PaymentEntry:
     return PaymentEntry(
-        time.time_ns() // 1_000_000,
+        now_ms(),
         cluster,
         message.topic(),
         message.partition(),

@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from srm.clock import now_ms
 from srm.domain.moves.records.forecast import Forecast
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.report.report import MoveReport
@@ -162,7 +163,7 @@ class Disaster:
     def fail_over(self) -> Failover:
         """Do what the one on call does: look at the forecast, approve, and move everybody."""
         config, display = self.world.config, self.world.display
-        triggered_ms = time.time_ns() // 1_000_000
+        triggered_ms = now_ms()
         request = MoveRequest("failover", "P", "B", (TOPIC,), GROUPS, mode="unplanned")
         with open_move(config, "P", "B", unplanned=True) as context:
             planned = moves.plan(context, request)

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from srm.client.errors import HeldError
 from srm.client.producer import FailoverProducer
+from srm.clock import now_ms
 from srm.config.loader import load_config
 from srm.errors import SrmError
 from srm.signals import on_signals
@@ -83,7 +84,7 @@ class PaymentProducer:
                 sent += 1
 
     def _send(self, producer: FailoverProducer, record: RecordWriter) -> None:
-        payment = self._stream.next(time.time_ns() // 1_000_000)
+        payment = self._stream.next(now_ms())
 
         def on_delivery(error: Any, message: Any) -> None:
             self._note(record, payment, error, message)
@@ -111,7 +112,7 @@ class PaymentProducer:
             return
         record.write(
             PaymentEntry(
-                time.time_ns() // 1_000_000,
+                now_ms(),
                 message.cluster,
                 message.topic(),
                 message.partition(),

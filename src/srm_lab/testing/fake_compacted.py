@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import time
 import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from srm.clock import now_ms
 from srm.domain.verification.comparison import ComparedRecord
 from srm.engine.table_ports import Row, Stamped
 from srm.errors import FencedError, NotFoundError, UsageError
@@ -114,7 +114,7 @@ def random_id() -> str:
 
 def system_clock() -> int:
     """Epoch milliseconds by the system clock."""
-    return time.time_ns() // 1_000_000
+    return now_ms()
 
 
 class FakeCompactedTopic:

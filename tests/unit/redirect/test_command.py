@@ -13,10 +13,10 @@ import psutil
 from tests.unit.redirect.orders import ORDER
 from tests.waiting import eventually
 
+from srm.clock import using
 from srm.domain.moves.routing.redirects import RedirectOrder
 from srm.engine.ports import CallResult
 from srm.redirect.command import Command
-from srm.replication.clock import using
 
 
 def run(

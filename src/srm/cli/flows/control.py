@@ -18,6 +18,7 @@ from typer.core import TyperCommand
 
 from srm.cli.console import JsonOption, emit, run_cli, set_debug
 from srm.cli.flows.control_target import ConnectionOptions, Target, find_target
+from srm.clock import now_ms
 from srm.domain.names import internal_topics
 from srm.domain.names.filters import split_patterns
 from srm.domain.names.topics import Flow
@@ -26,7 +27,7 @@ from srm.engine.control.compacted import ensure_compacted
 from srm.engine.control.control_lists import ChangeSummary, ListChange, ListName, ListPair
 from srm.engine.groups import offsets_export
 from srm.errors import UsageError
-from srm.wiring import now_ms, open_cluster
+from srm.wiring import open_cluster
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_\-]+(?:\\?\.[A-Za-z0-9_\-]+)*")
 _HELP = {"help_option_names": ["-h", "--help"]}

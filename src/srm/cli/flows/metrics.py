@@ -14,6 +14,7 @@ from rich.markup import escape
 from srm import telemetry
 from srm.cli.console import ConfigOption, FlowsOption, JsonOption, emit
 from srm.cli.watching import Looked, WatchCommand, WatchOption, show
+from srm.clock import now_ms
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.groups.proof_records import FlowProof
@@ -27,7 +28,7 @@ from srm.engine.metrics.metrics import WindowSpec, stored_windows
 from srm.engine.status.silent_flows import Silence
 from srm.kafka.tables.raw_log import read_raw_metrics
 from srm.pages.tables import Listing
-from srm.wiring import now_ms, open_cluster, open_flow
+from srm.wiring import open_cluster, open_flow
 
 _Pick = Callable[[tuple[WindowMetric, ...]], tuple[WindowMetric, ...]]
 

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from srm.cli.console import ConfigOption, FlowsOption, JsonOption, emit
+from srm.clock import now_ms
 from srm.config.loader import load_config
 from srm.domain.flow_state.liveness_thresholds import STARTUP_S
 from srm.domain.flow_state.replication_records import Action
@@ -18,7 +19,7 @@ from srm.engine.flows.driver_requests import DriverAnswer
 from srm.engine.flows.operator import operator
 from srm.errors import UnavailableError, UsageError
 from srm.pages.tables import Listing
-from srm.wiring import now_ms, open_state_topics
+from srm.wiring import open_state_topics
 
 app = typer.Typer(
     help="Stop or restart the replicator, whichever host it runs on.", no_args_is_help=True

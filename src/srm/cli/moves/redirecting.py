@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +14,7 @@ from srm.cli.moves.failover import (
     TargetOption,
     open_for,
 )
+from srm.clock import now_ms
 from srm.config.loader import load_config
 from srm.engine import moves
 from srm.engine.moves import MoveStore
@@ -87,10 +87,9 @@ def unfence(
 
 def _unfence(config: Path | None, alias: str, topics: frozenset[str]) -> tuple[str, ...]:
     with open_cluster(load_config(config), alias) as cluster:
-        now_ms = time.time_ns() // 1_000_000
         return lift_fence(
             cluster,
-            now_ms,
+            now_ms(),
             lambda fence: not topics or fence.topic in topics,
             since_ms=0 if topics else None,
         )

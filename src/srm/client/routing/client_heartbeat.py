@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from srm.client.routing.following import Announcement, Moment
-from srm.client.routing.routing import RoutingWatcher, now_ms
+from srm.client.routing.routing import RoutingWatcher
+from srm.clock import now_ms
 from srm.domain.moves.routing.routes import Ack, AckState, ClientKind, Route
 
 REPEAT_S: Final = 30.0

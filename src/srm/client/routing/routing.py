@@ -293,8 +293,3 @@ def _log_failure(level: int, alias: str, error: KafkaError | None, message: Any)
     if error is not None:
         why = translate(error, f"writing on {alias}", on_topic("Write", message.topic()))
         log.log(level, "a client's heartbeat was not written: %s", why)
-
-
-def now_ms() -> int:
-    """Return the present time in epoch milliseconds, for acknowledgements."""
-    return time.time_ns() // 1_000_000

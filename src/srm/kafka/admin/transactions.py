@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
+from srm.clock import now_ms
 from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import OpenTransaction
 from srm.engine.cluster_ports import ActiveProducer
@@ -65,7 +65,7 @@ def open_transactions(
         states = await _producers(clients, brokers, partitions)
         blocking = [found for found in states if found[1]["first_offset"] >= 0]
         names = await _names(brokers, {state["producer_id"] for _, state in blocking})
-        now_ms = int(time.time() * 1000)
+        at_ms = now_ms()
         found = []
         for partition, state in sorted(
             blocking, key=lambda found: (found[0], found[1]["first_offset"])
@@ -78,7 +78,7 @@ def open_transactions(
                     state["producer_id"],
                     state["producer_epoch"],
                     name,
-                    None if start_ms is None else max(0, now_ms - start_ms),
+                    None if start_ms is None else max(0, at_ms - start_ms),
                 )
             )
         return _by_partition(found)

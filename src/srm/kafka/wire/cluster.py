@@ -25,6 +25,7 @@ from aiokafka.protocol.transaction import (
 )
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_exponential
 
+from srm.clock import now_s
 from srm.domain.names.topics import TopicPartition
 from srm.errors import AuthorizationError, FencedError, SrmError, UnavailableError
 from srm.kafka.wire.auth.security_probe import refusal
@@ -54,7 +55,6 @@ from srm.kafka.wire.rights import (
     on_transactional_id,
 )
 from srm.replication import codes
-from srm.replication.clock import now_s
 from srm.replication.ports import (
     EpochEnd,
     Fetched,

@@ -20,13 +20,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
+from srm.clock import now_s
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.errors import IntegrityError
 from srm.replication import codes
 from srm.replication.batches import legacy
 from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.batches.rebuild import NO_LIMIT
-from srm.replication.clock import now_s
 from srm.replication.ports import DecodedRecord, Produced
 
 _FORGET_S: Final = 600.0

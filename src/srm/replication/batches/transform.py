@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from srm.clock import now_ms
 from srm.domain.names.record_headers import (
     SOURCE_OFFSETS_HEADER,
     Provenance,
@@ -76,8 +76,7 @@ class Transform:
     def headers_of(self) -> HeadersOf | None:
         """Return what gives records of now their headers; None where they keep theirs."""
         settings, alias = self._settings, self._source_alias
-        now_ms = time.time_ns() // 1_000_000
-        provenance = Provenance(self._source_id, self._topic, now_ms).value()
+        provenance = Provenance(self._source_id, self._topic, now_ms()).value()
         added = (settings.provenance_name, provenance)
         if not settings.source_offsets:
             return (lambda record: [*record.headers, added]) if settings.provenance else None

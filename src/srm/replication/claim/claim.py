@@ -22,10 +22,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from srm.clock import now_s
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.errors import SrmError, UnavailableError
 from srm.replication.batches.batch import BatchHeader
-from srm.replication.clock import now_s
 from srm.replication.ports import ProducerId, Wire
 
 _DAY_MS: Final = 86_400_000

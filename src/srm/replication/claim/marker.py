@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from srm.clock import now_s
 from srm.errors import UnavailableError
 from srm.replication.batches.batch import batches
 from srm.replication.claim.claim import Claim, is_marker
-from srm.replication.clock import now_s
 from srm.replication.log_reader import LogReader, OutOfRangeError
 
 _DEADLINE_S: Final = 30.0

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
+from srm.clock import now_s
 from srm.config.model import FlowConfig
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.map_records import CopyId
@@ -15,7 +16,6 @@ from srm.replication.claim.claim import Claim, ClaimLifetime, take
 from srm.replication.claim.claim_limits import ClaimPermits, Meter, MeteredReader, WalkPermits
 from srm.replication.claim.marker import until_in_force
 from srm.replication.claim.target_log import held_log
-from srm.replication.clock import now_s
 from srm.replication.copy.write_answers import Stop
 from srm.replication.log_reader import LogReader
 from srm.replication.partition.partition import PartitionCopy

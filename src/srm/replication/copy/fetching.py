@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from typing import Final
 
+from srm.clock import now_s
 from srm.errors import IntegrityError, SrmError
 from srm.replication import codes
-from srm.replication.clock import now_s
 from srm.replication.copy.quota import Quota
 from srm.replication.partition.partition import PartitionCopy
 from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, FetchSession

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from srm.replication.clock import now_s
+from srm.clock import now_s
 
 _BURST_S: Final = 0.1
 _LEAST_FETCH: Final = 1 << 16

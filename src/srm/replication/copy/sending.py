@@ -8,10 +8,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from srm.clock import now_s
 from srm.errors import UnavailableError
 from srm.replication import codes
 from srm.replication.batches.outgoing import BatchToSend
-from srm.replication.clock import now_s
 from srm.replication.partition.partition import PartitionCopy
 from srm.replication.ports import Clock, ProduceAnswer, Produced, ProduceRequest, Wire
 

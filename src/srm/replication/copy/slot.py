@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
+from srm.clock import now_s, until_next
 from srm.config.model import ClusterClients, FlowConfig
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.liveness_thresholds import HEARTBEAT_S
@@ -29,7 +30,6 @@ from srm.domain.flow_state.slot_records import next_incarnation
 from srm.errors import FencedError, SrmError, SupersededError, UnavailableError
 from srm.replication.batches.transform import ClusterIds
 from srm.replication.claim.claim import ClaimLifetime
-from srm.replication.clock import now_s, until_next
 from srm.replication.copy.lifecycle import Lifecycle
 from srm.replication.copy.map_scrub import MapScrub
 from srm.replication.copy.quota import Quota

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from srm.clock import now_s
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import (
@@ -36,7 +37,6 @@ from srm.domain.names import internal_topics
 from srm.domain.offset_map.map_records import CopyId, map_partition
 from srm.domain.offset_map.offset_ranges import both_ends
 from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableError
-from srm.replication.clock import now_s
 from srm.replication.mapping.index_writer import Record as MapRecord
 from srm.replication.mapping.map_log import MapLog
 from srm.replication.partition.partition import PartitionCopy

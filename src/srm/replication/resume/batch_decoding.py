@@ -9,9 +9,9 @@ from typing import Final
 
 from aiokafka.record.memory_records import MemoryRecords
 
+from srm.clock import now_s
 from srm.errors import IntegrityError
 from srm.replication.batches.batch import BatchHeader
-from srm.replication.clock import now_s
 from srm.replication.ports import DecodedRecord
 
 _PIECE: Final = 512

@@ -25,13 +25,13 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from srm.clock import now_s
 from srm.domain.offset_map.offset_map import Run
 from srm.domain.offset_map.offset_ranges import both_ends
 from srm.errors import UnavailableError
 from srm.replication.batches import legacy
 from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.claim.claim import LAST_EPOCH, Claim, is_marker
-from srm.replication.clock import now_s
 from srm.replication.log_reader import LogReader, OutOfRangeError
 from srm.replication.mapping.start_positions import Start
 from srm.replication.resume.evidence import FoundRuns

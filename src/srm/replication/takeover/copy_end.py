@@ -13,6 +13,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Final
 
+from srm.clock import now_s
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import TopicPartition
@@ -26,7 +27,6 @@ from srm.replication.batches.aborted import AbortedTransactions
 from srm.replication.batches.batch import BatchHeader, batches, verify
 from srm.replication.batches.transform import ClusterIds, Transform
 from srm.replication.claim.target_log import held_log
-from srm.replication.clock import now_s
 from srm.replication.log_reader import (
     ONE_BATCH,
     WAIT_MS,

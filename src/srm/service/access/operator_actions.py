@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from srm.clock import now_ms
 from srm.config.model import Config
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
@@ -20,7 +21,7 @@ from srm.engine.flows import driver_requests
 from srm.engine.flows.driver_requests import DriverAnswer
 from srm.engine.flows.supervision import topic_on
 from srm.service.access.concurrency_limit import ConcurrencyLimit
-from srm.wiring import now_ms, open_cluster
+from srm.wiring import open_cluster
 
 _STRICT = ConfigDict(extra="forbid")
 _TIMEOUT_S = 15.0

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Final
 
+from srm.clock import now_ms
 from srm.config.model import Config
 from srm.domain.names import internal_topics
 from srm.domain.text.amount import ago
@@ -18,7 +19,7 @@ from srm.engine.control.compacted import ensure_compacted
 from srm.errors import IntegrityError, SrmError
 from srm.service.federation.announcements import ServiceAnnouncement
 from srm.service.shutdown import end_all
-from srm.wiring import following_cluster, now_ms
+from srm.wiring import following_cluster
 
 BEAT_S: Final = 5.0
 MISSED: Final = 4

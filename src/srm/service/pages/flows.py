@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
+from srm.clock import now_ms
 from srm.domain.names.topics import Flow
 from srm.engine.status.status import GOING_ON, IN_TROUBLE
 from srm.service.pages import attention
@@ -31,7 +32,6 @@ from srm.service.views.documents import PartitionRow, TopicRow
 from srm.service.views.request_params import FlowDep, Metric, ViewsDep
 from srm.service.views.responses import Search, containing
 from srm.service.views.views import Views
-from srm.wiring import now_ms
 
 router = APIRouter(
     prefix="/ui/flows/{source}/{target}", route_class=PageRoute, include_in_schema=False

@@ -9,6 +9,7 @@ from typing import Literal
 
 from fastapi import APIRouter, Request, Response
 
+from srm.clock import now_ms
 from srm.domain.text.reason import Reason
 from srm.engine.status.health import without_groups
 from srm.engine.why import PACE_MS, rate_of, seconds_to_go
@@ -25,7 +26,6 @@ from srm.service.views.responses import Search, containing
 from srm.service.views.series import Copied
 from srm.service.views.snapshots import FlowLook
 from srm.service.views.views import Views
-from srm.wiring import now_ms
 
 router = APIRouter(
     prefix="/ui/flows/{source}/{target}/groups", route_class=PageRoute, include_in_schema=False

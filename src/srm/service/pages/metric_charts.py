@@ -8,11 +8,11 @@ from typing import Annotated, Final, Literal
 
 from fastapi import Depends, Query
 
+from srm.clock import now_ms
 from srm.domain.names.topics import Flow
 from srm.engine.why import is_fresh
 from srm.service.views.series import METRICS, WHOLE, Figures, Measured, touching
 from srm.service.views.views import Views
-from srm.wiring import now_ms
 
 Span = Literal["15m", "1h", "2h"]
 Statistic = Literal["avg", "min", "max"]

@@ -19,6 +19,7 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from srm import __version__
+from srm.clock import now_ms
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount, few
 from srm.domain.text.reason import is_command
@@ -27,7 +28,6 @@ from srm.service.federation.federation import path_of
 from srm.service.pages import airflow, attention, units
 from srm.service.pages.other_sites import home_of
 from srm.service.views.views import Views
-from srm.wiring import now_ms
 
 POLICY: Final = (
     "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
+from srm.clock import now_ms
 from srm.errors import NotFoundError
 from srm.service.federation.merged_lists import FLOWS, everywhere
 from srm.service.views import flow_rows
@@ -31,7 +32,6 @@ from srm.service.views.responses import (
     page,
 )
 from srm.service.views.series import WHOLE
-from srm.wiring import now_ms
 
 router = APIRouter(prefix="/v2/flows", tags=["flows"], responses=PROBLEMS)
 

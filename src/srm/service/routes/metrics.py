@@ -10,6 +10,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
+from srm.clock import now_ms
 from srm.domain.names.topics import Flow
 from srm.errors import NotFoundError
 from srm.service.federation.merged_lists import whole_cluster
@@ -17,7 +18,6 @@ from srm.service.views.documents import ClusterInfo, MetricSeries
 from srm.service.views.request_params import FlowDep, Metric, Source, Target, ViewsDep, time_range
 from srm.service.views.responses import PROBLEMS, answer
 from srm.service.views.views import Views
-from srm.wiring import now_ms
 
 router = APIRouter(prefix="/v2", tags=["metrics"], responses=PROBLEMS)
 

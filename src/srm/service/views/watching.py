@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Final
 
+from srm.clock import now_ms
 from srm.config.model import Config, FlowConfig
 from srm.domain.flow_state.replication_records import STATE_PARTITIONS
 from srm.domain.moves.records.plan import MovePlan
@@ -31,7 +32,7 @@ from srm.kafka.cluster import KafkaCluster
 from srm.service.views.flow_rows import summary
 from srm.service.views.series import Series
 from srm.service.views.snapshots import FlowLook, Healed, MoveLook, StateChange, TargetLook
-from srm.wiring import flow_context, following_cluster, kafka_cluster, now_ms
+from srm.wiring import flow_context, following_cluster, kafka_cluster
 
 _SOURCE_S: Final = 5.0
 _SOURCE_AGAIN_S: Final = 30.0

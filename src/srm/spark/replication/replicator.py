@@ -21,7 +21,6 @@ import re
 import signal
 import socket
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -33,6 +32,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
 from srm import logs
+from srm.clock import now_ms
 from srm.config.model import Config
 from srm.domain.flow_state.replication_records import DriverHeartbeat
 from srm.domain.names.topics import Flow
@@ -144,7 +144,7 @@ class Replicator:
         self._spark: SparkContext | None = None
         self._application_id = ""  # Spark forgets it when it ends
         self._id = uuid.uuid4().hex
-        self._started_ms = _now_ms()
+        self._started_ms = now_ms()
 
     def stop(self) -> None:
         """Ask :meth:`run` to end; may be called from a signal handler and before it started."""
@@ -232,7 +232,7 @@ class Replicator:
             self._application_id,
             socket.gethostname(),
             os.getpid(),
-            _now_ms(),
+            now_ms(),
             started_ms=self._started_ms,
             flows=tuple(str(r.flow) for r in self._runs if not isinstance(r.failure, FencedError)),
         )
@@ -275,10 +275,6 @@ class Replicator:
             if all(over):
                 return next((run.failure for run in self._runs if run.failure), None)
         return None
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
+from srm.clock import now_ms
 from srm.config.model import Config
 from srm.config.restoring import with_restore
 from srm.domain.names.topics import Flow
@@ -19,7 +20,7 @@ from srm.kafka.wire.cluster import open_wire
 from srm.replication.report.reporting import Reporter
 from srm.replication.restore.context import RestoreContext, RestoreLogs
 from srm.spark.replication.replicator import Replicator
-from srm.wiring import flow_context, now_ms, open_cluster
+from srm.wiring import flow_context, open_cluster
 
 _FLUSH_S = 20.0
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Collection, Coroutine
 from functools import partial
 from typing import Any, Final
 
+from srm.clock import now_ms
 from srm.errors import ConflictError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.slot_state import (
@@ -26,10 +26,6 @@ from srm.replication.report.reporting import Reporter
 from srm.wiring import kafka_cluster
 
 _LOOK_S: Final = 1.0
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def run_slot(spec: SlotSpec, stop: threading.Event) -> None:
@@ -99,8 +95,8 @@ async def _run(spec: SlotSpec, stop: threading.Event) -> None:
             target,
             KafkaAssignmentFeed(flow, spec.slot, commands),
             KafkaStartReader(flow, cluster),
-            Reporter(config, spec.slot, target_state, syncs, _now_ms),
-            _now_ms,
+            Reporter(config, spec.slot, target_state, syncs, now_ms),
+            now_ms,
             ClaimLifetime(partial(asyncio.to_thread, broker_configs, spec.target.admin)),
             Quota(config.max_bytes_per_second),
             ids,

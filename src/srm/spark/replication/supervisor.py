@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import psutil
 
+from srm.clock import now_ms
 from srm.domain.flow_state.replication_records import DriverHeartbeat
 from srm.engine.flows import driver_requests, supervision
 from srm.engine.flows.supervision import StateTopics, Watch
@@ -181,10 +182,9 @@ class ReplicatorSupervisor:
 
     def _ask_to_end(self, by: str) -> None:
         # With clients of its own: the others may be in the call that a signal has interrupted.
-        now_ms = time.time_ns() // 1_000_000
         try:
             with self._open_topics() as topics:
-                driver_requests.request_end(topics, "restart", by, now_ms)
+                driver_requests.request_end(topics, "restart", by, now_ms())
         except SrmError as error:
             logger.warning("The request to end the replicator was not written: %s", error)
 

@@ -23,7 +23,7 @@ from typing import Any, Self, TypeVar
 
 from greenlet import GreenletExit, getcurrent, greenlet  # type: ignore[import-untyped]
 
-from srm.replication import clock
+from srm import clock
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ import pytest
 from tests.batches import Record, marker, stored
 from tests.unit.replication.resume.two_logs import OURS, Log, log_of, walked
 
+from srm import clock
 from srm.errors import IntegrityError, UnavailableError
-from srm.replication import clock
 from srm.replication.claim.claim import LAST_EPOCH, Claim, ClaimLifetime
 from srm.replication.mapping.start_positions import Start
 from srm.replication.ports import ProducerId

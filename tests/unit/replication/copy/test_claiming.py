@@ -15,10 +15,11 @@ from tests.unit.replication.batches.test_legacy import message_set
 from tests.unit.replication.resume.two_logs import FOREIGN, OURS, Log, walked
 from tests.waiting import until
 
+from srm import clock
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import TopicPartition
-from srm.replication import clock, codes
+from srm.replication import codes
 from srm.replication.batches.transform import ClusterIds
 from srm.replication.claim.claim import LAST_EPOCH, Claim, ClaimLifetime
 from srm.replication.copy import lifecycle

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from srm import clock
 from srm.domain.flow_state.replication_records import AssignedPartition
-from srm.replication import clock
 from srm.replication.mapping.start_positions import Start
 from srm.replication.partition.partition import PartitionCopy
 from srm.replication.report.reporting import MetricsReader

@@ -20,13 +20,13 @@ from tests.service_views import config_of, still_views
 from tests.unit.domain.moves.report.reporting import losing
 from tests.unit.service.pages.reading import Outline, words
 
+from srm.clock import now_ms
 from srm.domain.moves.records.progress import MoveProgress
 from srm.domain.moves.records.request import FORM
 from srm.domain.moves.report.revisions import KeptReport
 from srm.service.app import create_app
 from srm.service.pages.moves import likely
 from srm.service.views.snapshots import FlowLook, MoveLook
-from srm.wiring import now_ms
 from srm_lab.testing.flows import flow_config
 
 

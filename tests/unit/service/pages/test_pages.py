@@ -34,6 +34,7 @@ from typer.testing import CliRunner
 
 from srm.cli.main import app
 from srm.cli.main import app as srm
+from srm.clock import now_ms
 from srm.config.service import ServiceSettings
 from srm.domain.moves.routing.routes import Route
 from srm.domain.names.topics import Flow
@@ -45,7 +46,6 @@ from srm.service.app import create_app
 from srm.service.pages.rendering import Links
 from srm.service.views.snapshots import FlowLook
 from srm.service.views.views import Views
-from srm.wiring import now_ms
 from srm_lab.testing.flows import flow_config
 
 PAGES = (

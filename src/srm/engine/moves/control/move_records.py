@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
+from srm.clock import now_s
 from srm.domain.moves.records.plan import MovePlan, fingerprint
 from srm.domain.moves.records.progress import WAIT_PREFIX, MoveProgress, Observation, WaitNote
 from srm.domain.names import internal_topics
@@ -37,14 +38,6 @@ _MOVES: Final = internal_topics.MOVES
 _T = TypeVar("_T")
 
 
-def since_boot() -> float:
-    """Return seconds of a monotonic clock that also runs while the machine is suspended.
-
-    Python's own monotonic clock stops then, while clients elsewhere count their leases.
-    """
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
 @dataclass(frozen=True)
 class MoveContext:
     """Both flows between the clusters of a move: ``forward`` source to target, and ``reverse``.
@@ -58,7 +51,7 @@ class MoveContext:
 
     forward: FlowContext
     reverse: FlowContext
-    monotonic: Callable[[], float] = since_boot
+    monotonic: Callable[[], float] = now_s
     host: str = field(default_factory=socket.gethostname)
     condemned: Cluster | None = None
     notary: Notary = field(default_factory=Notary)

@@ -1,7 +1,7 @@
-"""Monotonic seconds for everything that expires in the data plane.
+"""Clocks: the time of day, and monotonic seconds for everything that expires.
 
-The clock continues while a machine is suspended: a claim held through the night has expired in the
-morning, as it has for the brokers. Python's monotonic clock stops in the meantime.
+The monotonic clock continues while a machine is suspended: a claim or lease held through the night
+has expired in the morning, as it has for others. Python's monotonic clock stops in the meantime.
 """
 
 from __future__ import annotations
@@ -20,6 +20,11 @@ def _boot_time() -> float:
 
 _SYSTEM: Final[Seconds] = _boot_time if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 _current: Seconds = _SYSTEM
+
+
+def now_ms() -> int:
+    """Return epoch milliseconds by the system clock."""
+    return time.time_ns() // 1_000_000
 
 
 def now_s() -> float:

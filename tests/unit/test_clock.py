@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from srm.replication import clock
+from srm import clock
 
 
 @pytest.mark.parametrize(
