@@ -248,7 +248,7 @@ GROUPS: Final = (
             "src/srm/domain/names/*",
             "src/srm/engine/control/*",
             "src/srm/engine/drill/*",
-            "src/srm/engine/flows/supervision*",
+            "src/srm/engine/flows/*",
             "src/srm/engine/groups/*",
         ),
     ),
@@ -260,7 +260,13 @@ GROUPS: Final = (
             "integration/test_service_access.py",
             "integration/test_telemetry_real.py",
         ),
-        ("deploy/*", "src/srm/engine/why/*", "src/srm/service/*", "src/srm/telemetry.py"),
+        (
+            "deploy/*",
+            "src/srm/engine/status/*",
+            "src/srm/engine/why/*",
+            "src/srm/service/*",
+            "src/srm/telemetry.py",
+        ),
     ),
 )
 

@@ -2,9 +2,9 @@
 
 Moves, routes and the lists of srm-control are read, computed and written. Another process may write
 in between, and a process that was paused may write an outdated result.
-So each step first opens the cluster's only writer (srm.engine.table_ports.ControlWriter), then reads,
-and writes in one transaction. The transaction succeeds only if no other process has opened the
-writer since. A step that was fenced starts over.
+So each step first opens the cluster's only writer (srm.engine.table_ports.ControlWriter), then
+reads, and writes in one transaction. The transaction succeeds only if no other process has opened
+the writer since. A step that was fenced starts over.
 """
 
 from __future__ import annotations

@@ -8,13 +8,12 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.engine.copying_records import COPY, ORIGINAL, CopiedTopic
-from tests.unit.engine.moves.control.moving import REQUEST, Killed, World, busy_world
+from tests.unit.engine.moves.control.moving import Killed, World, busy_world
 from tests.unit.engine.status.test_loss_forecast import running as report_positions
 
 from srm.domain.groups.ledger import all_entries
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.recovery.drill import LEASE_MS, Drill
-from srm.engine import moves
 from srm.engine.drill import run as drill_run
 from srm.engine.drill.leftovers import place_of_processes, read_drills, write_drill
 from srm.engine.drill.run import run_drill
@@ -126,7 +125,7 @@ def test_what_would_refuse_the_unplanned_move_alone_fails_the_drill(world: Copie
     result = run_drill(context_of(world))
 
     assert result.problems == (
-        "without P: flow P->B has never copied anything to B: nothing is known of P",
+        "without P: flow P->B has never copied anything to B: nothing is known about P",
     )
 
 
@@ -186,8 +185,10 @@ def test_an_error_in_between_leaves_nothing_either(world: CopiedTopic, monkeypat
     assert [one.state for one in read_drills(world.b)] == ["interrupted"]
 
 
-@pytest.mark.parametrize("runner", ["drill", "plan of a move", "checkpoints"])
-def test_killed_at_any_write_the_next_run_of_anything_removes_what_is_left(config, runner) -> None:
+@pytest.mark.parametrize("runner", ["drill", "emission"])
+def test_killed_at_any_write_the_next_drill_or_emission_removes_the_leftovers(
+    config, runner
+) -> None:
     at = 0
     while True:
         at += 1
@@ -212,8 +213,6 @@ def test_killed_at_any_write_the_next_run_of_anything_removes_what_is_left(confi
 def next_run(world: World, runner: str) -> None:
     if runner == "drill":
         assert run_drill(world.context(), groups=("near",)).state == "done"
-    elif runner == "plan of a move":
-        moves.plan(world.context(), REQUEST, "m1")
     else:
         emit(world.context().forward)
 
