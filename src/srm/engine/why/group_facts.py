@@ -31,12 +31,12 @@ from srm.engine.groups.checkpoints import (
 from srm.engine.groups.group_listing import WITHOUT_OFFSETS
 from srm.engine.groups.group_sync import decisions_of
 from srm.engine.groups.proving import read_proof
-from srm.engine.moves.control.move_records import as_move
+from srm.engine.moves.control.move_records import as_move, without_source
 from srm.engine.moves.control.routes import RoutingTables
 from srm.engine.moves.planning.plan import Findings, findings
 from srm.engine.ports import FlowContext
 from srm.engine.why.rates import recent_rate, seconds_to_go
-from srm.errors import AuthorizationError, SrmError, UnavailableError
+from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +112,8 @@ class GroupLook:
     @property
     def exists(self) -> bool:
         """True when either cluster shows the group."""
+        if self.source_error and self.movement is not None:
+            return True
         absent = self.found is None or (self.found.state == "dead" and not self.committed)
         return not absent or bool(self.emitted)
 
@@ -136,12 +138,32 @@ def read_group(context: FlowContext, name: str) -> GroupLook:
     try:
         look = _of_source(context, look)
     except UnavailableError as error:
-        routed_to = RoutingTables.of_target(as_move(context)).cluster_of(name)
-        return replace(look, source_error=str(error), routed_to=routed_to)
+        return _after_loss(context, replace(look, source_error=str(error)))
     try:
         return _add_translation(context, look)
     except UnavailableError as error:
         return replace(look, unread=Reason.of(error))
+
+
+def _after_loss(context: FlowContext, look: GroupLook) -> GroupLook:
+    """Add what an unplanned move of the group finds."""
+    move, flow = without_source(context), look.config.flow
+    request = MoveRequest(
+        "failover", flow.source, flow.target, groups=(look.group,), mode="unplanned"
+    )
+    look = replace(look, routed_to=RoutingTables.of_target(move).cluster_of(look.group))
+    try:
+        found = findings(move, request, "")
+    except NotFoundError:
+        return look
+    except UnavailableError:
+        raise
+    except SrmError as error:
+        return replace(look, movement=Movement(error=Reason.of(error)))
+    outlook = found.outlook
+    if outlook is None or not any(map(outlook.known_places, outlook.plans)):
+        return look
+    return replace(look, movement=Movement(tuple(each.reason for each in found.blocking)))
 
 
 def _of_source(context: FlowContext, look: GroupLook) -> GroupLook:

@@ -15,7 +15,7 @@ from srm.engine.why.group_facts import GroupLook, Movement
 def moving_steps(look: GroupLook) -> Iterator[WhyStep]:
     """Yield whether a planned move could start, what it would wait for, and the way back."""
     if look.source_error:
-        yield _given_up(look)
+        yield _without_source(look)
         return
     if look.movement is None:
         return
@@ -95,16 +95,21 @@ def _way_back(look: GroupLook) -> WhyStep:
     return WhyStep.yes("way-back", question, f"by reverse checkpoints of {flow.reverse}")
 
 
-def _given_up(look: GroupLook) -> WhyStep:
+def _without_source(look: GroupLook) -> WhyStep:
     """Return the step about an unplanned move from a source that does not answer."""
-    flow = look.config.flow
-    question = f"can it resume on {flow.target} without {flow.source}?"
+    flow, movement = look.config.flow, look.movement
+    question = f"could it continue on {flow.target} without {flow.source}?"
     if look.is_there:
         return WhyStep.unknown("movable", question, look.works_there)
-    if not look.emitted:
+    if movement is None:
         return WhyStep.no("movable", question, NO_CHECKPOINT)
-    action = (
+    if movement.error is not None:
+        return WhyStep.no("movable", question, movement.error.text, movement.error.action)
+    plan = (
         f"srm failover plan --mode unplanned --source {flow.source} --target {flow.target} "
         f"--group {shlex.quote(look.group)}"
     )
-    return WhyStep.unknown("movable", question, "from its last checkpoints", action)
+    if movement.blocking:
+        first = movement.blocking[0]
+        return WhyStep.no("movable", question, first.text, first.action or plan)
+    return WhyStep.unknown("movable", question, "from its last known positions", plan)

@@ -396,6 +396,30 @@ def test_a_source_that_is_away_leaves_the_checkpoints_to_go_on_from(flow: Runnin
     )
 
 
+def test_a_group_without_checkpoints_continues_from_its_own_commits_on_the_target(
+    flow: RunningFlow,
+) -> None:
+    flow.b.commit("reader", {TopicPartition("P.Topic", 0): 5})
+    flow.p.fail()
+
+    answer = why_group(flow.context, "reader")
+
+    assert answer.known
+    assert step(answer, "movable").answer == "from its last known positions"
+    assert answer.action == (
+        "srm failover plan --mode unplanned --source P --target B --group reader"
+    )
+
+
+def test_a_group_that_the_target_does_not_know_has_no_checkpoint(flow: RunningFlow) -> None:
+    flow.p.fail()
+
+    answer = why_group(flow.context, "unheard")
+
+    assert (answer.known, wrong(answer)) == (False, ["movable"])
+    assert "no checkpoint" in step(answer, "movable").answer
+
+
 def test_a_group_that_has_moved_is_not_to_be_given_up_for_with_the_source_it_has_left(
     flow: RunningFlow,
 ) -> None:
