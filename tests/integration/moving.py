@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-import pytest
 from tests.replicating import Work, at_work, configure, slot_of
 from tests.waiting import DEADLINE_S, eventually
 
@@ -266,20 +265,6 @@ def hold_and_go(context: MoveContext, move_id: str) -> None:
     """Run a planned move from its hold until its clients are sent to the target."""
     moves.hold(context, move_id)
     pass_gate(context, move_id)
-
-
-def refused_go(
-    context: MoveContext, move_id: str, reason: str, before: Callable[[], None] = lambda: None
-) -> None:
-    """Call go until it is refused for a reason; something else may close the gate before."""
-
-    def refused() -> bool:
-        before()
-        with pytest.raises(GateClosedError) as closed:
-            moves.go(context, move_id)
-        return reason in str(closed.value)
-
-    eventually(refused, f"go of {move_id} is refused: {reason}")
 
 
 def carry_out(context: MoveContext, request: MoveRequest, move_id: str) -> None:
