@@ -459,7 +459,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a killed drill leaves its groups",
-        "the next run of anything removes what a drill has left",
+        "the next drill or emission removes what a drill has left",
         (("srm.engine.emission:try_to_remove_leftovers", _always(None)),),
         killer=DRILL,
     ),

@@ -51,8 +51,8 @@ def test_an_error_of_ours_comes_back_as_itself(spark):
     def fail(part: Iterable[int]) -> Iterator[int]:
         for item in part:
             if item == 3:
-                raise ConflictError("pay-0 [0, 5) is not there any more")
+                raise ConflictError("pay-0 [0, 5) is no longer in the log")
             yield item
 
-    with pytest.raises(ConflictError, match=r"^pay-0 \[0, 5\) is not there any more$"):
+    with pytest.raises(ConflictError, match=r"^pay-0 \[0, 5\) is no longer in the log$"):
         spread(spark, range(5), fail)

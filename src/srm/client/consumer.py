@@ -57,7 +57,8 @@ class FailoverConsumer(ClusterCalls):
         clusters: the clusters, or the file that names them; see
             :func:`srm.client.settings.load_client_config`.
         home: cluster to start on while no route is set; the first of ``clusters`` by default.
-        processing: ``automatic``: a message counts as processed at the next ``poll``;
+        processing: ``automatic``: a message counts as processed at the next ``poll`` or
+            ``consume``;
             ``explicit``: after :meth:`done`, :meth:`store_offsets` or :meth:`commit`. By default
             explicit if ``enable.auto.offset.store`` is false, else automatic.
         watcher: a watcher shared with other clients, started or not; not closed by this one.

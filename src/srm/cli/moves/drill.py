@@ -37,8 +37,8 @@ def drill(
 
     srm plans the planned and the unplanned move; what would refuse either is a problem. It writes
     the places of the unplanned one for groups srm-drill.* on the target. A member joins each and
-    reads; the records are compared with those on the source. The next run of anything removes
-    what a drill that was killed has left.
+    reads; the records are compared with those on the source. The next drill, or the next
+    emission of all checkpoints, removes what a killed drill has left.
 
     Exit code 0 only where everything was proven.
     """

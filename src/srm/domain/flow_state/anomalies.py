@@ -7,7 +7,7 @@ count as long as that topic exists.
 A decision of an operator is a note under its own key, in the partition of commands. It is about
 records that only the source has, or has lost, when it returns from a disaster (docs/recover.md).
 Slots read it when they claim the partition. Or it is about foreign records in the remote topic
-(docs/operate.md), which slots read at once.
+(docs/operate.md); slots read such a decision at once.
 """
 
 from __future__ import annotations

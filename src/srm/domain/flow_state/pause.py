@@ -25,7 +25,7 @@ PAUSE_KEY: Final = b"pause"
 class Pause:
     """Reason why a flow is not copied; ``by`` and ``reason`` are informational.
 
-    ``request`` is a unique id. ``move_id`` is the move that wrote it, empty for an operator.
+    ``request`` is a unique id. ``move_id`` is the move that requested it, empty for an operator.
     ``time_ms`` is the writer's epoch time. ``joined`` are other moves that rely on it.
     """
 

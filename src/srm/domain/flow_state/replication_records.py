@@ -87,7 +87,7 @@ class Incarnation:
         """Parse the form that :meth:`__str__` returns.
 
         Raises:
-            ValueError: the token contains a colon.
+            ValueError: the text has another form.
         """
         number, token = text.split("-", 1)
         if ":" in token:

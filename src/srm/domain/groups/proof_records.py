@@ -75,7 +75,7 @@ class FlowProof:
         return frozenset(one.upstream for one in self.disproved)
 
     def confirms(self, group: str) -> bool:
-        """Return True if the group's checkpoints were correct then, written again or not."""
+        """Return True if the group's checkpoints were up to date then, rewritten or not."""
         unsure = {*self.unread, *(one.group for one in self.disproved)}
         return group not in unsure and not self.withheld and len(self.unread) < _MOST_UNREAD
 

@@ -9,7 +9,7 @@ discard   continues after the residue              skips it
 ========  =======================================  ================================================
 
 With any choice, copied records that the source has lost are noted, so that the map ends there and
-the flow resumes. Decisions are notes of the partitions (:mod:`.partition_notes`).
+the flow resumes. Decisions are notes of the partitions (:mod:`srm.domain.flow_state.anomalies`).
 """
 
 from __future__ import annotations

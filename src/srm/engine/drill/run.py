@@ -154,7 +154,7 @@ class _Drill:
             found = findings(self.context, request, self.state.drill_id)
             lost, refusals = self._plan_without_source(request)
             rows = _rows(self.context, found, lost)
-        # From here on any later run knows the shadow groups to remove.
+        # From here on the next drill or emission knows the shadow groups to remove.
         self.state = replace(
             self.state,
             shadowed=tuple(sorted(rows)),

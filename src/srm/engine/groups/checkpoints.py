@@ -119,10 +119,9 @@ def emit(
 ) -> CheckpointSummary:
     """Write changed checkpoints to ``<SOURCE>.checkpoints.internal`` on the target.
 
-    Routes that a cluster has missed are written to it first, also while the flow is paused. Before
-    the write, records at the commits and at their translations are compared, within the flow's
-    budget; wrong checkpoints are not written. The proof is stored on the target if ``groups`` is
-    not given.
+    Before the write, records at the commits and at their translations are compared, within the
+    flow's budget; wrong checkpoints are not written. The proof is stored on the target if
+    ``groups`` is not given.
 
     Args:
         context: the flow.

@@ -101,15 +101,15 @@ def _without_source(look: GroupLook) -> WhyStep:
     question = f"could it continue on {flow.target} without {flow.source}?"
     if look.is_there:
         return WhyStep.unknown("movable", question, look.works_there)
-    if movement is None:
+    if movement is None and not look.emitted:
         return WhyStep.no("movable", question, NO_CHECKPOINT)
-    if movement.error is not None:
+    if movement is not None and movement.error is not None:
         return WhyStep.no("movable", question, movement.error.text, movement.error.action)
     plan = (
         f"srm failover plan --mode unplanned --source {flow.source} --target {flow.target} "
         f"--group {shlex.quote(look.group)}"
     )
-    if movement.blocking:
+    if movement is not None and movement.blocking:
         first = movement.blocking[0]
         return WhyStep.no("movable", question, first.text, first.action or plan)
     return WhyStep.unknown("movable", question, "from its last known positions", plan)

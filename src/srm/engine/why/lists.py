@@ -38,7 +38,9 @@ class SelectionLists:
         if pattern is not None:
             return WhyStep.yes("allowed", question, self._where(pattern, self.listed.allow))
         count = len(self.patterns.include)
-        none = f"none of {amount(count, 'pattern')} matches it" if count else "no pattern"
+        none = (
+            f"none of {amount(count, 'pattern')} matches the whole name" if count else "no pattern"
+        )
         told = f"not listed: {none} ({self._key()}, and the list of srm-control)"
         return WhyStep.no("allowed", question, told, self._command("--add", literal(subject)))
 

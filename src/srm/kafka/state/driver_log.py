@@ -1,4 +1,4 @@
-"""The replication state topic as the driver uses it: followed live, written in transactions."""
+"""State topics of the driver: replication state in transactions, and cleaning of the map topic."""
 
 from __future__ import annotations
 
@@ -36,6 +36,12 @@ TIMEOUT_S: Final = 10.0
 _SLICE_S: Final = 0.5
 _FETCH_WAIT_MS: Final = 500
 """Logs are followed permanently: an empty poll costs more than a late notice of the end."""
+
+_POLL_S: Final = 1.0
+_SILENCE_S: Final = 30.0
+_FLUSH_S: Final = 30.0
+_AT_ONCE: Final = 10_000
+_logger = logging.getLogger(__name__)
 
 
 def driver_transactional_id(flow: Flow) -> str:
@@ -231,13 +237,6 @@ class KafkaDriverLog:
 def _record(message: Message) -> LogRecord:
     key, partition = message.key() or b"", message.partition() or 0
     return LogRecord(message.topic() or "", key, message.value(), partition)
-
-
-_POLL_S: Final = 1.0
-_SILENCE_S: Final = 30.0
-_FLUSH_S: Final = 30.0
-_AT_ONCE: Final = 10_000
-_logger = logging.getLogger(__name__)
 
 
 class KafkaMapCleaner:

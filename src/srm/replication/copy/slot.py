@@ -398,8 +398,10 @@ class Slot:
             self._failed.set()
 
 
-_LOOKS: Final = 10
+_GROWTH_LOOKS: Final = 10
+"""Looks at the source whose highest growth counts."""
 _MOST_HELD: Final = 2000
+"""Maximum partitions reported as held back."""
 
 
 class SourceSigns:
@@ -413,7 +415,7 @@ class SourceSigns:
         self._heard_at = float("-inf")
         self._looked_at = 0.0
         self._ends: dict[Any, int] = {}
-        self._growth: deque[float] = deque(maxlen=_LOOKS)
+        self._growth: deque[float] = deque(maxlen=_GROWTH_LOOKS)
         self._held: dict[Any, int] = {}
 
     def look(

@@ -1,4 +1,7 @@
-"""One flow in an application: it begins when its target answers, and ends without the others."""
+"""One flow in an application: it begins when its target answers, and ends without the others.
+
+With it run MM2 heartbeats, and a check whether the flow has caught up.
+"""
 
 from __future__ import annotations
 

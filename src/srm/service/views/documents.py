@@ -177,7 +177,8 @@ class PositionRow:
     Offsets are the next to read. Log ends are as of the last look; None: unknown.
     ``committed``, ``target_committed`` are its commits on each side now; None: nothing committed,
     or unknown (``GroupDetail.unread``).
-    ``checkpointed`` is the source offset of its checkpoint; None: only the target has new records.
+    ``checkpointed`` is the source offset of its checkpoint; None: unknown, as a move or group sync
+    has since written the offset on the target only.
     ``resume`` is the target offset at which it would resume.
     ``records_read_again`` are the offsets from ``checkpointed`` to ``committed`` if both are known,
     without those it has read since its last commit. Else it is an upper bound: all that the target
@@ -311,8 +312,8 @@ class MoveRow:
 
     ``ok`` and the RPO fields are from its report, None before.
     ``rpo_records`` lies between ``rpo_at_least`` and ``rpo_at_most``.
-    ``rto_seconds`` of an abandoned move is the time for which it held its clients.
-    ``problems`` is why it was abandoned, or why a planned move cannot start.
+    ``rto_seconds`` of a released move is the time for which it held its clients.
+    ``problems`` is why it was released, or why a planned move cannot start.
     ``waits`` is the last known wait of a running move, as of ``waits_ms`` (None: not checked).
     ``ended``: the move is over, since ``ended_ms``.
     """

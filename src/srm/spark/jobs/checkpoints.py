@@ -31,7 +31,7 @@ from srm.wiring import open_flow
 
 
 def emit_spread(spark: SparkSession, config: Config, flow: Flow) -> CheckpointSummary:
-    """Write a flow's checkpoints; see :func:`srm.engine.groups.checkpoints.emit`.
+    """Write a flow's checkpoints; see :func:`srm.engine.emission.emit`.
 
     Raises:
         SrmError: a cluster does not answer before the groups are spread; afterwards the groups of

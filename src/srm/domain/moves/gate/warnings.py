@@ -27,7 +27,8 @@ class Surroundings:
         retention_ms: retention of each replicated topic on (source, target); None is unlimited.
         skew_ms: a cluster's clock minus that of a client's host, by cluster and host.
         plain_members: members that the hold cannot reach, by group.
-        plain_writers: number of producer ids that wrote recently without a client, by topic.
+        plain_writers: number of producer ids that wrote recently and that no client announced,
+            by topic.
         shared_ids: ids of such producers that the target also remembers, by partition.
         state: changelogs of a Kafka Streams application, by group.
         absent: topics of the move that the target has only as copies, with their partition counts.

@@ -25,7 +25,8 @@ class PartitionKnown:
 
     ``position``: None if none was ever reported.
     ``heard_ms``: last answer of the source, epoch milliseconds by the slot's clock; 0 if not known.
-    ``recent``: records in the last :data:`RATE_MS` of the topic's copy; 0 if these are long past.
+    ``recent``: records in the last :data:`RATE_MS` of the topic's copy; 0 if the source last
+        answered long after them.
     ``stopped``: reason why it is not copied, or not completely.
     ``since_ms``: earliest time of the uncopied records, epoch milliseconds; None if not known.
     """
@@ -110,7 +111,8 @@ class Forecast:
     ``transactions``: open transactions on the target in topics that move. Until an operator ends
     them, groups with isolation.level=read_committed read nothing after them.
     ``notes``: remarks for operators.
-    ``rate``: highest rate of all topics together at the source's last answer, records per second.
+    ``rate``: highest rate of all topics together at the source's last answer, in
+        records or offsets per second.
     """
 
     made_ms: int

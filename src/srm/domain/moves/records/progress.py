@@ -256,7 +256,7 @@ class MoveProgress:
     ``residue_seen_ms``: last noted check for residue; ``residue_over``: the checks have ended.
     ``calls``: answers of redirectors other than routing in this attempt.
     ``forecast``: cost of an unplanned move, made once replication has ended; replaces the plan's.
-    ``reason``: reason why an attempt was abandoned.
+    ``reason``: reason why an attempt was released.
     ``superseded``: later move that already led clients when go was decided, by subject.
     """
 
@@ -302,7 +302,7 @@ class MoveProgress:
 
     @property
     def held_seconds(self) -> float | None:
-        """Time that a released move held its clients; None for other moves.
+        """Time that a released move held its clients; None for others, and if it held none.
 
         By the clocks of the processes that ran it; clients resume within moments of the release.
         """

@@ -13,6 +13,7 @@ from srm.domain.moves.gate.finding import Finding, warning
 from srm.domain.moves.gate.warnings import surrounding_warnings
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.routing.redirects import FenceKind, RedirectKind
 from srm.domain.moves.routing.routes import group_subject, topic_subject
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import few, some
@@ -34,7 +35,6 @@ from srm.engine.moves.planning.facts import MoveFacts
 from srm.engine.moves.planning.outlook import Outlook, read_outlook
 from srm.engine.moves.planning.problems import (
     TAKE_OVER,
-    fence_of,
     fence_problems,
     group_problems,
     group_warnings,
@@ -42,7 +42,6 @@ from srm.engine.moves.planning.problems import (
     loss_warnings,
     nothing_to_move,
     redirect_problems,
-    redirectors_of,
     replication_warnings,
     routing_conflicts,
     topic_problems,
@@ -366,6 +365,8 @@ def written_together(
 ) -> Iterator[Finding]:
     """Check that transactions seen on the source write only topics that move.
 
+    A producer whose topics are on two clusters can no longer write them in one transaction.
+
     Args:
         source: the cluster that producers leave.
         request: the move.
@@ -399,3 +400,13 @@ def written_together(
                 f"on {request.target} their producer has no such topic"
             ] = False
     yield from (Finding("transaction", Reason(text), blocks) for text, blocks in found.items())
+
+
+def redirectors_of(context: MoveContext, request: MoveRequest) -> tuple[RedirectKind, ...]:
+    """Return the redirectors of a move: those of the request, or the configured ones."""
+    return request.redirect or context.forward.config.redirect.kinds
+
+
+def fence_of(context: MoveContext, request: MoveRequest) -> FenceKind:
+    """Return the fence of the source: that of the request, or the configured one."""
+    return request.fence or context.forward.config.redirect.fence

@@ -12,14 +12,13 @@ from srm.domain.moves.gate.finding import Finding, warning
 from srm.domain.moves.gate.gate import GroupFacts
 from srm.domain.moves.records.plan import GroupPlan, position_problem
 from srm.domain.moves.records.request import MoveRequest
-from srm.domain.moves.routing.redirects import FenceKind, RedirectKind
+from srm.domain.moves.routing.redirects import RedirectKind
 from srm.domain.moves.routing.routes import Route
 from srm.domain.names.filters import NameFilter, should_replicate_topic
 from srm.domain.text.amount import amount, some
 from srm.domain.text.reason import Reason
 from srm.engine.cluster_ports import Cluster
 from srm.engine.flows.supervision import topic_on
-from srm.engine.moves.control.move_records import MoveContext
 from srm.engine.moves.planning.facts import MoveFacts
 from srm.engine.moves.planning.outlook import Outlook
 from srm.engine.ports import FlowContext
@@ -327,13 +326,3 @@ def fence_problems(cluster: Cluster, wanted: str) -> tuple[str, ...]:
     if wanted != "acl" or not (why := cluster.no_fence_reason()):
         return ()
     return (f"fence acl is not possible: {why}; move without it (--fence none)",)
-
-
-def redirectors_of(context: MoveContext, request: MoveRequest) -> tuple[RedirectKind, ...]:
-    """Return the redirectors of a move: those of the request, or the configured ones."""
-    return request.redirect or context.forward.config.redirect.kinds
-
-
-def fence_of(context: MoveContext, request: MoveRequest) -> FenceKind:
-    """Return the fence of the source: that of the request, or the configured one."""
-    return request.fence or context.forward.config.redirect.fence

@@ -1,4 +1,4 @@
-"""TLS contexts and tokens of one cluster's connections, from its security settings."""
+"""TLS contexts, tokens and SASL login of one cluster's connections."""
 
 from __future__ import annotations
 
