@@ -184,7 +184,7 @@ def test_a_killed_verification_keeps_what_it_has_proven(sites):
     comparing = Comparing()
     result = verify(sites, comparing, cut)
 
-    assert (interim.outcome, "goes on" in interim.reason) == ("unverified", True)
+    assert (interim.outcome, "continues" in interim.reason) == ("unverified", True)
     assert comparing.seen[0] == (interim.proven[0].source_end, interim.proven[0].source_end + 10)
     assert result.outcome == "equal"
     assert result.earlier_records == interim.proven[0].records > 0

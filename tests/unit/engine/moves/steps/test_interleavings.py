@@ -94,7 +94,7 @@ def test_a_hold_does_not_begin_with_a_plan_that_was_replaced(world: World) -> No
         moves.plan(world.context(), everything, "m1")
 
     world.writes.before[world.writes.count + 1] = plan_again
-    with pytest.raises(ConflictError, match="was planned again meanwhile"):
+    with pytest.raises(ConflictError, match="was planned again in the meantime"):
         moves.hold(context, "m1")
     assert world.routes("P") == world.routes("B") == {}
 
