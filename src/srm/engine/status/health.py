@@ -57,11 +57,11 @@ class Health:
 
 
 def topic_health(topic: TopicStatus, found: FlowStatus) -> Health:
-    """Return the health of one topic; STOPPED if its flow is not copied."""
+    """Return the health of one topic; that of its flow if the flow is not copied."""
     if topic.state == "stopped":
         return Health("STOPPED", (Reason(topic.reason or "stopped", topic.action),))
     if (idle := next(_not_copied(found), None)) is not None:
-        return Health("STOPPED", (idle.reason,))
+        return Health(_STATES.get(idle.id, "STOPPED"), (idle.reason,))
     if found.source_error:
         return Health("DEGRADED", (Reason(found.idle),))
     if topic.state in {"copying", "caught-up"}:

@@ -44,7 +44,7 @@ Sort = Literal["state", "topic", "partitions", "groups", "lag"] | Metric
 Order = Literal["asc", "desc"]
 Offset = Annotated[int, Query(ge=0)]
 
-_STATES: Final = ("STOPPED", "DEGRADED", "RUNNING")
+_STATES: Final = ("STOPPED", "DEGRADED", "PAUSED", "RUNNING", "OFF")
 _BY: Final[dict[str, Callable[[TopicRow], Any]]] = {
     "state": lambda row: (-_STATES.index(row.state), row.lag),
     "topic": lambda row: row.topic,

@@ -12,7 +12,7 @@ from srm.engine.status.status import PartitionState
 from srm.service.views.series import Measured
 
 State = HealthState | Literal["UNKNOWN"]
-"""State of a flow; UNKNOWN: the latest look failed, or there was none yet."""
+"""State of a flow or topic; UNKNOWN: the latest look failed, or there was none yet."""
 
 _T = TypeVar("_T")
 

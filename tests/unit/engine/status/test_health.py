@@ -139,23 +139,24 @@ def test_a_topic_that_lost_something_on_its_way_runs_and_still_says_so() -> None
 
 
 @pytest.mark.parametrize(
-    ("flow", "text"),
+    ("flow", "of_topic", "text"),
     [
         (
             replace(WELL, driver=replace(DRIVER, alive=False, ended=True)),
+            "STOPPED",
             "the replicator on host-7 ended 0 s ago",
         ),
-        (replace(WELL, enabled=False), "switched off"),
-        (replace(WELL, pause=Pause("m", "ada", "moved away", 1)), "moved away"),
+        (replace(WELL, enabled=False), "OFF", "switched off"),
+        (replace(WELL, pause=Pause("m", "ada", "moved away", 1)), "PAUSED", "moved away"),
     ],
 )
 @pytest.mark.parametrize("state", ["copying", "caught-up", "waiting"])
-def test_of_a_flow_that_nobody_copies_no_topic_runs(
-    flow: FlowStatus, text: str, state: TopicState
+def test_topics_of_a_flow_that_is_not_copied_have_its_state(
+    flow: FlowStatus, of_topic: str, text: str, state: TopicState
 ) -> None:
     health = topic_health(replace(TOPIC, state=state), flow)
 
-    assert (health.state, health.reasons[0].text) == ("STOPPED", text)
+    assert (health.state, health.reasons[0].text) == (of_topic, text)
 
 
 def test_where_the_source_does_not_answer_no_topic_runs() -> None:

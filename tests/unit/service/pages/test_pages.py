@@ -36,6 +36,7 @@ from srm.cli.main import app
 from srm.cli.main import app as srm
 from srm.clock import now_ms
 from srm.config.service import ServiceSettings
+from srm.domain.flow_state.pause import Pause
 from srm.domain.moves.routing.routes import Route
 from srm.domain.names.topics import Flow
 from srm.engine.moves.control.routes import RoutingTables
@@ -48,6 +49,7 @@ from srm.service.views.snapshots import FlowLook
 from srm.service.views.views import Views
 from srm_lab.testing.flows import flow_config
 
+PAUSE = Pause("r1", "ada@ops", "C is rebuilt", 1)
 PAGES = (
     "/ui",
     "/ui?range=2h&stat=max",
@@ -306,16 +308,30 @@ def test_who_is_not_allowed_sees_nothing_and_is_told_how_to_sign_in(status: int)
         assert not any(name in answer.text for name in ("orders", "billing", "P-&gt;B", "P → B"))
 
 
-def site_without_source(flow: Flow) -> Views:
+def site_with(flow: Flow, **changed: Any) -> Views:
     views = site()
     [watch] = [one for one in views._watches.values() if one.alias == flow.target]
     look = watch.look.flows[flow]
     assert look.view is not None
-    status = replace(look.view.status, source_error="cluster P: timed out")
-    view = replace(look.view, status=status)
+    view = replace(look.view, status=replace(look.view.status, **changed))
     gone = replace(look, view=view)
     watch.look = replace(watch.look, flows={**watch.look.flows, flow: gone})  # type: ignore[misc]
     return views
+
+
+def site_without_source(flow: Flow) -> Views:
+    return site_with(flow, source_error="cluster P: timed out")
+
+
+@pytest.mark.parametrize(
+    ("changed", "state"), [({"enabled": False}, "Off"), ({"pause": PAUSE}, "Paused")]
+)
+def test_topics_have_the_state_of_a_flow_that_is_not_copied(
+    changed: dict[str, Any], state: str
+) -> None:
+    page = words(TestClient(create_app(site_with(P_C, **changed))).get("/ui/flows/P/C").text)
+
+    assert f"{state} 1" in page, "the number of topics in that state"
 
 
 def test_no_topic_is_said_to_be_selected_by_nobody_while_the_source_is_away() -> None:
