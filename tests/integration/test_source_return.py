@@ -22,7 +22,7 @@ from srm.engine import moves
 from srm.engine.groups.translate import translate
 from srm.engine.moves import MoveRequest, kept_outcome
 from srm.engine.recovery.look import look_at_source
-from srm.engine.recovery.settle import settle_return, standing_pause
+from srm.engine.recovery.settle import pause_in_force, settle_return
 from srm.errors import GateClosedError
 from srm.wiring import open_move, open_return
 from srm_lab.stack.kafka import KafkaBroker
@@ -82,13 +82,13 @@ def test_merged_kept_and_discarded_residue_leaves_flows_and_groups_exact(
 
         with pytest.raises(GateClosedError, match=f"{kept} is undecided"):
             settle_return(context, logs, {merged: "merge"}, None, "ann")
-        assert standing_pause(context) is not None
+        assert pause_in_force(context) is not None
         choices = {merged: "merge", kept: "keep", discarded: "discard", gone: "merge"}
         delete_before(source.bootstrap, gone, 62)  # retention, before anybody could copy them
         options = [f"--{choice}={topic}" for topic, choice in choices.items()]
         shown = srm(pair, "return", "settle", *options, "--dry-run")
         assert "Nothing was written" in shown
-        assert standing_pause(context) is not None
+        assert pause_in_force(context) is not None
         assert "Settled" in srm(pair, "return", "settle", *options, "--yes")
         assert "nothing is to be settled" in srm(pair, "return", "settle", *options, "--yes")
         pair.wait_until_copied(pair.topics)

@@ -32,7 +32,7 @@ from srm.domain.recovery.source_return import (
 )
 from srm.domain.text.amount import amount
 from srm.engine.flows.operator import operator
-from srm.engine.flows.supervision import standing_pause
+from srm.engine.flows.supervision import pause_in_force
 from srm.engine.recovery.look import look_at_source
 from srm.engine.recovery.settle import SettledReturn, plan_return, settle_return
 from srm.errors import GateClosedError
@@ -108,7 +108,7 @@ def settle(
     chosen = None if default is None else choose("--default", default, get_args(Choice))
     by = operator()
     with open_return(load_config(config), flow) as (context, logs), showing() as show:
-        if standing_pause(context) is None:
+        if pause_in_force(context) is None:
             emit(
                 {"flow": str(flow), "applied": False, "reason": "not paused"},
                 as_json,

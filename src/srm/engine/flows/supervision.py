@@ -151,7 +151,7 @@ def topic_on(target: Cluster, flow: Flow) -> StateTable:
     return StateTopic(target, flow.source)
 
 
-def standing_pause(context: FlowContext) -> Pause | None:
+def pause_in_force(context: FlowContext) -> Pause | None:
     """Return the pause of a flow, None where it is not paused.
 
     Raises:
@@ -165,7 +165,7 @@ def paused_text(context: FlowContext) -> str:
 
     Offsets of groups on the source do not count during a pause, as the groups may have moved.
     """
-    pause = standing_pause(context)
+    pause = pause_in_force(context)
     return "" if pause is None else f"{context.config.flow} is paused: {pause.reason}"
 
 

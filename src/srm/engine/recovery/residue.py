@@ -10,7 +10,7 @@ from srm.domain.flow_state.anomalies import in_force
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.offset_map.offset_ranges import OffsetRange
 from srm.domain.recovery.residue import Counting, ResidueRecord, Wanted
-from srm.engine.flows.supervision import standing_pause
+from srm.engine.flows.supervision import pause_in_force
 from srm.engine.ports import FlowContext
 from srm.engine.recovery.look import ReturnedLogs, Show, count, look_at_source
 from srm.replication.ports import DecodedRecord
@@ -62,7 +62,7 @@ def residue_ranges(
         SrmError: a cluster does not answer.
     """
     undecided: list[ResidueRange] = []
-    if standing_pause(context) is not None:
+    if pause_in_force(context) is not None:
         found = look_at_source(context, logs, show, topics, groups=False)
         undecided = [
             ResidueRange(

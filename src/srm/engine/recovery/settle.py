@@ -20,7 +20,7 @@ from srm.domain.recovery.settlement import Settlement, decisions, outcome_of, pl
 from srm.domain.recovery.source_return import SourceReturn
 from srm.domain.text.amount import some
 from srm.engine.control.compacted import ensure_compacted
-from srm.engine.flows.supervision import standing_pause
+from srm.engine.flows.supervision import pause_in_force
 from srm.engine.moves.control.move_records import MoveStore, as_move
 from srm.engine.moves.control.registers import level
 from srm.engine.ports import FlowContext, FlowSwitch
@@ -97,7 +97,7 @@ def settle_return(
         SrmError: a cluster does not answer.
     """
     switch = _switch(context)
-    before = standing_pause(context)
+    before = pause_in_force(context)
     if before is None:
         raise ConflictError(f"flow {context.config.flow} is not paused: there is nothing to settle")
     request, sealed = uuid.uuid4().hex[:12], set[TopicPartition]()
@@ -113,7 +113,7 @@ def settle_return(
         sealed |= unsealed
     if not approve(planned):
         return planned
-    now = standing_pause(context)
+    now = pause_in_force(context)
     if now is None or now.request != before.request:
         raise _overtaken(context, "paused again" if now else "settled")
     show("routes and moves of both clusters")

@@ -19,7 +19,7 @@ from srm.domain.text.reason import Reason
 from srm.engine.cluster_ports import GroupDescription
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists, merged_if_known
-from srm.engine.flows.supervision import standing_pause
+from srm.engine.flows.supervision import pause_in_force
 from srm.engine.groups.checkpoints import (
     Emitted,
     Survey,
@@ -131,7 +131,7 @@ def read_group(context: FlowContext, name: str) -> GroupLook:
         control_lists.load(context.target, config.flow),
         name,
         context.now_ms(),
-        standing_pause(context),
+        pause_in_force(context),
         emitted=_read_emission(context, name),
         proof=read_proof(context.target, config.flow),
     )

@@ -39,7 +39,7 @@ from srm.domain.text.amount import amount
 from srm.engine.cluster_ports import TopicDescription
 from srm.engine.control import topic_sync
 from srm.engine.flows.state_topic import StateTopic
-from srm.engine.flows.supervision import standing_pause
+from srm.engine.flows.supervision import pause_in_force
 from srm.engine.groups.checkpoints import read_checkpoints
 from srm.engine.ports import FlowContext
 from srm.engine.recovery.settle import store_outcome
@@ -138,7 +138,7 @@ def _check_same_pause(context: RestoreContext, pause: Pause) -> None:
     Raises:
         ConflictError: the flow was paused again.
     """
-    now = standing_pause(context.forward)
+    now = pause_in_force(context.forward)
     if now is not None and now.request != pause.request:
         raise ConflictError(
             f"{context.forward.config.flow} was paused again by {now.by}: {now.reason}; "

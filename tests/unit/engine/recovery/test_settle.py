@@ -33,7 +33,7 @@ from srm.domain.recovery.restore import RESTORE_KEY, RestoreRecord, restore_flow
 from srm.domain.recovery.source_return import CopyEnd
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.compacted import ensure_compacted
-from srm.engine.flows.supervision import standing_pause
+from srm.engine.flows.supervision import pause_in_force
 from srm.engine.moves import MoveContext, kept_outcome
 from srm.engine.moves.control.control import read_routes
 from srm.engine.ports import FlowContext
@@ -82,7 +82,7 @@ class Switch:
 
     def resume(self, decided: Mapping[bytes, bytes] = {}, request: str | None = None) -> bool:
         self._act("resume")
-        standing = standing_pause(self.context)
+        standing = pause_in_force(self.context)
         if standing is None:
             return False
         if standing.request != request:
@@ -219,10 +219,10 @@ def test_killed_anywhere_the_flow_is_paused_or_settled_and_the_next_run_finishes
     with pytest.raises(KilledError):
         returned.settle(Payments="discard")
     if killed_at == "resumed":
-        assert standing_pause(returned.context) is None
+        assert pause_in_force(returned.context) is None
         assert len(returned.notes) == 1
         return
-    assert standing_pause(returned.context) == PAUSE
+    assert pause_in_force(returned.context) == PAUSE
     assert returned.notes == []
 
     returned.switch.killed_at = ""
@@ -237,7 +237,7 @@ def test_what_is_undecided_leaves_everything_as_it_is(returned: Returned) -> Non
     with pytest.raises(GateClosedError, match="topic Payments is undecided"):
         returned.settle()
 
-    assert standing_pause(returned.context) == PAUSE
+    assert pause_in_force(returned.context) == PAUSE
     assert returned.outcome is None
 
 
@@ -260,7 +260,7 @@ def test_nobody_settles_what_somebody_else_has_paused_again_meanwhile(returned: 
             *(returned.context, returned.logs, {"Payments": "merge"}, None, "ann"),
             approve=pause_again,
         )
-    assert standing_pause(returned.context) is not None
+    assert pause_in_force(returned.context) is not None
 
 
 @pytest.mark.parametrize(("again", "said"), [(True, "paused again"), (False, "settled")])
@@ -281,7 +281,7 @@ def test_what_happens_to_the_pause_at_the_very_last_moment_is_not_passed_over(
     with pytest.raises(ConflictError, match=said):
         returned.settle(Payments="discard")
     assert returned.notes == []
-    assert (standing_pause(returned.context) is not None) == again
+    assert (pause_in_force(returned.context) is not None) == again
 
 
 def test_the_outcome_is_kept_for_each_move_that_has_given_the_source_up(
@@ -303,7 +303,7 @@ def test_without_approval_nothing_is_decided(returned: Returned) -> None:
     )
 
     assert not done.applied
-    assert standing_pause(returned.context) == PAUSE
+    assert pause_in_force(returned.context) == PAUSE
 
 
 def test_a_copy_that_cannot_be_sealed_has_no_final_end_which_only_a_merge_can_do_without(
@@ -313,10 +313,10 @@ def test_a_copy_that_cannot_be_sealed_has_no_final_end_which_only_a_merge_can_do
 
     with pytest.raises(UnavailableError, match=r"P.Payments-0 on B cannot be sealed: no leader"):
         returned.settle(Payments="discard")
-    assert standing_pause(returned.context) == PAUSE
+    assert pause_in_force(returned.context) == PAUSE
 
     returned.settle(Payments="merge")
-    assert standing_pause(returned.context) is None
+    assert pause_in_force(returned.context) is None
 
 
 def test_what_arrives_before_a_copy_is_sealed_is_no_residue(returned: Returned) -> None:
@@ -381,7 +381,7 @@ def test_a_restore_that_was_broken_off_is_finished_before_anything_is_settled(
     with pytest.raises(GateClosedError, match="restore of topic Payments was broken off"):
         returned.settle(Payments="merge")
 
-    assert standing_pause(returned.context) == PAUSE
+    assert pause_in_force(returned.context) == PAUSE
 
 
 def test_a_restore_that_has_begun_and_told_nothing_yet_keeps_its_topics_from_being_settled(
@@ -403,7 +403,7 @@ def test_a_restore_that_has_begun_and_told_nothing_yet_keeps_its_topics_from_bei
 
     returned.switch.pause(replace(PAUSE, request="r9"))
     returned.settle(Payments="merge")
-    assert standing_pause(returned.context) is None, "it was begun under an earlier pause"
+    assert pause_in_force(returned.context) is None, "it was begun under an earlier pause"
 
 
 def test_a_topic_that_is_not_there_any_more_is_missing(returned: Returned, sites) -> None:
@@ -448,7 +448,7 @@ def test_what_clients_write_under_a_route_to_the_source_is_no_residue(
 
     with pytest.raises(GateClosedError, match=r"move m2 has redirected .* to P.*--merge Payments"):
         returned.settle(Payments=choice)
-    assert (returned.notes, standing_pause(returned.context)) == ([], PAUSE)
+    assert (returned.notes, pause_in_force(returned.context)) == ([], PAUSE)
     returned.settle(Payments="merge")
 
 
@@ -469,7 +469,7 @@ def test_a_partition_without_an_answer_is_not_decided_about_unseen(returned: Ret
     returned.settle(Payments="merge")
 
     assert returned.notes == []
-    assert standing_pause(returned.context) is None
+    assert pause_in_force(returned.context) is None
     assert returned.outcome is not None
     assert returned.outcome.unread == ("Payments-0: its leader is away",)
 
@@ -505,7 +505,7 @@ def test_nothing_is_left_out_while_the_move_that_paused_the_flow_is_undecided(
     with pytest.raises(GateClosedError, match="move m1 has paused P->B and is planned"):
         returned.settle(Payments=choice)
 
-    assert standing_pause(context) == PAUSE
+    assert pause_in_force(context) == PAUSE
     gone = MoveProgress("m1").at("gone", 5)
     context.target.compacted_topic(moves).write({b"progress:m1": gone.value()})
     assert returned.settle(Payments=choice).applied
@@ -550,5 +550,5 @@ def test_an_outcome_that_cannot_be_written_does_not_stop_the_settlement(
     done = returned.settle(Payments="merge")
 
     assert done.applied
-    assert standing_pause(returned.context) is None
+    assert pause_in_force(returned.context) is None
     assert "the outcome of move m1 is not on B" in caplog.text

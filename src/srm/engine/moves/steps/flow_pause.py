@@ -16,7 +16,7 @@ from srm.domain.moves.records.progress import MoveProgress
 from srm.domain.moves.routing.routes import CLOCK_KEY
 from srm.domain.names import internal_topics
 from srm.engine.flows.operator import operator
-from srm.engine.flows.supervision import standing_pause
+from srm.engine.flows.supervision import pause_in_force
 from srm.engine.moves.control.move_records import MoveContext
 from srm.engine.moves.planning.outlook import Outlook, read_outlook
 from srm.engine.moves.planning.topics import MoveScope
@@ -72,8 +72,8 @@ def require_pause(context: MoveContext, plan: MovePlan) -> None:
         ConflictError: the flow is not paused, or this move does not rely on the pause.
         SrmError: the target does not answer.
     """
-    standing = standing_pause(context.forward)
-    if standing is None or plan.move_id not in standing.moves:
+    pause = pause_in_force(context.forward)
+    if pause is None or plan.move_id not in pause.moves:
         raise ConflictError(
             f"flow {plan.request.flow} is no longer paused for move {plan.move_id}, it was "
             f"settled or released: release the move and hold again, or plan it again"
@@ -86,8 +86,8 @@ def resume_flow(context: MoveContext, plan: MovePlan) -> None:
     Raises:
         SrmError: the target does not answer.
     """
-    standing = standing_pause(context.forward)
-    if standing is not None and plan.move_id in standing.moves:
+    pause = pause_in_force(context.forward)
+    if pause is not None and plan.move_id in pause.moves:
         _switch(context).leave(plan.move_id)
 
 

@@ -14,7 +14,7 @@ from srm.domain.moves.routing.redirects import FenceKind
 from srm.domain.text.amount import few
 from srm.engine import moves
 from srm.engine.emission import emit
-from srm.engine.flows.supervision import standing_pause
+from srm.engine.flows.supervision import pause_in_force
 from srm.engine.groups.group_sync import sync
 from srm.engine.moves import MoveContext, MovePlan, MoveRequest
 from srm.engine.recovery.settle import settle_return
@@ -112,7 +112,7 @@ class Director:
         """Settle what is paused, with any choice."""
         for flow, copier in self.sites.copiers.items():
             context = self.sites.flow(flow, self._host("settler"))
-            if standing_pause(context) is None:
+            if pause_in_force(context) is None:
                 continue
             choice: Choice = self.rng.choice(("merge", "keep", "discard"))
             self.say(f"settle {flow}: {choice}")
