@@ -1,1 +1,0 @@
-"""Copying: the life of each partition inside one Spark task."""
