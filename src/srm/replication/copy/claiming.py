@@ -181,7 +181,7 @@ def _held_by_others(copy: PartitionCopy, offsets: tuple[int, int], flow: Flow) -
 
 def _old_id_in_force(copy: PartitionCopy, wait_s: float) -> Stop:
     reason = (
-        f"{copy.target}: the producer id of its claims has changed; who held the last claim "
-        f"under the old one may write for {wait_s:.0f} s yet"
+        f"{copy.target}: its claim has a new producer id; an owner under the old id may still "
+        f"write for {wait_s:.0f} s, so copying waits"
     )
     return Stop(reason, retriable=False, retry_s=wait_s)

@@ -71,7 +71,7 @@ class MapScrub:
                 await self._look_at(copy)
                 self._seen.add(copy)
         except SrmError as error:
-            logger.warning("offset maps are not looked after for now: %s", error)
+            logger.warning("the check of the offset maps is interrupted and is repeated: %s", error)
 
     async def _note_starts(self, copies: Sequence[PartitionCopy]) -> None:
         if copies:

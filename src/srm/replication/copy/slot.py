@@ -27,6 +27,7 @@ from srm.domain.flow_state.replication_records import (
     DriverHeartbeat,
 )
 from srm.domain.flow_state.slot_records import next_incarnation
+from srm.domain.text.amount import amount
 from srm.errors import FencedError, SrmError, SupersededError, UnavailableError
 from srm.replication.batches.transform import ClusterIds
 from srm.replication.claim.claim import ClaimLifetime
@@ -313,7 +314,8 @@ class Slot:
                     self._partitions.begin(assigned, start)
             loading = tuple(away)
             if away:
-                logger.warning("where to start is not known yet: %s", away[loading[0]])
+                waiting = amount(len(away), "partition")
+                logger.warning("no start position yet of %s: %s", waiting, away[loading[0]])
                 await asyncio.sleep(_LOAD_RETRY_S)  # back-off between attempts
 
     async def _cut_map(self, assigned: AssignedPartition, target_end: int) -> Start:

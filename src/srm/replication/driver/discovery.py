@@ -116,7 +116,10 @@ class Discovery:
             made = create_control_topics(target, self._configured.internal_replication_factor)
         except SrmError as error:
             logger.warning(
-                "%s: clients are not seen before the first move: %s", target.alias, error
+                "%s: the topics of moves and routes cannot be created; clients that follow routes "
+                "are unknown until the first move: %s",
+                target.alias,
+                error,
             )
         else:
             if made:
@@ -189,7 +192,11 @@ class Discovery:
                     name = internal_topics.checkpoints(origin, config.policy.separator)
                     forget_topics(cluster, name, ids)
             except AuthorizationError as error:
-                logger.warning("%s: places in topics that are gone stay: %s", config.flow, error)
+                logger.warning(
+                    "%s: offsets of groups in deleted topics cannot be removed: %s",
+                    config.flow,
+                    error,
+                )
 
     def target_ends(
         self, partitions: Collection[AssignedPartition]

@@ -270,7 +270,12 @@ class FlowDriver:
                 if record.key == PAUSE_KEY:
                     return
                 self._survive(record, self._take)
-        logger.warning("%s: fenced by one who has said nothing: %s", self._flow, fenced)
+        logger.warning(
+            "%s: fenced by a process that has written no heartbeat since; this driver starts "
+            "again: %s",
+            self._flow,
+            fenced,
+        )
 
     def _new_term(self) -> Term:
         timing, now = self._timing, self._clock()
@@ -356,7 +361,7 @@ class FlowDriver:
         try:
             return self._discovery.target_ends(new)
         except SrmError as error:
-            logger.warning("%s: records are counted from now on only: %s", self._flow, error)
+            logger.warning("%s: the number of copied records starts at zero: %s", self._flow, error)
             return {}
 
     def _step(self) -> None:

@@ -164,7 +164,7 @@ class FlowRun:
                 self._fail(error)
 
     def _fail(self, error: SrmError) -> None:
-        logger.error("%s has ended, no other flow does: %s", self.flow, error)
+        logger.error("flow %s has ended; the other flows continue: %s", self.flow, error)
         self._failure = error
         self.driver.progress.troubles["the flow"] = error
 

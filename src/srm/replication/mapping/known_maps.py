@@ -114,7 +114,9 @@ def _scan(
     for partition, end in wanted.items():
         table = MapTable.of(partition.copy_id, tables[partition.topic_id, partition.partition])
         for reason in table.reasons:
-            logger.warning("resume finds again what is in the logs: %s", reason)
+            logger.warning(
+                "a part of the offset map is missing and is rebuilt from both logs: %s", reason
+            )
         former_end, ids = _former(partition, tables)
         try:
             found[partition] = KnownMap(rebuild(table, end), former_end, ids)

@@ -165,7 +165,13 @@ class Reporter:
         """Note decisions that end, because the source's log lost the records they were about."""
         notes = self._notes_of(copy)
         if copy.over.items() - notes.over.items():
-            logger.warning("%s: decisions about lost records end: %s", copy.source, copy.over)
+            ends = ", ".join(f"{slot} at offset {end}" for slot, end in copy.over.items())
+            logger.warning(
+                "%s: kept or discarded ranges end earlier, because the source has lost these "
+                "records: %s",
+                copy.source,
+                ends,
+            )
             self._note(notes.with_over(copy.over))
 
     def begins(self, copy: PartitionCopy, target_offset: int) -> None:
