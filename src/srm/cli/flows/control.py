@@ -266,7 +266,7 @@ def _replica_names(found: Target, patterns: Sequence[str]) -> Iterator[str]:
         topic = re.sub(rf"^{re.escape(primary)}(__|[._\-])", "", plain, count=1)
         yield (
             f"{pattern} is not a remote topic of {primary} on {backup}: with the separator "
-            f"'{found.separator}' the replica of {topic} is {prefix}{topic}"
+            f"'{found.separator}' the remote topic of {topic} is {prefix}{topic}"
         )
 
 

@@ -30,7 +30,7 @@ def translate(
     offset: Annotated[int, typer.Option("--offset", "-o", min=0, help="Next offset to read.")],
     reverse: Annotated[
         bool,
-        typer.Option("--reverse", help="From the replica on the target back to the source."),
+        typer.Option("--reverse", help="From the remote topic back to the source."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -65,14 +65,14 @@ DefaultOption = Annotated[
     typer.Option(
         "--default",
         metavar="CHOICE",
-        help="merge, keep or discard: for all other topics, but rebuilt or missing ones.",
+        help="merge, keep or discard: for all other topics except rebuilt or missing ones.",
     ),
 ]
 
 
 @app.command()
 def status(*, config: ConfigOption = None, flow: FlowOption, as_json: JsonOption = False) -> None:
-    """Say which return it is, and what the source holds that the target does not.
+    """Show the shape of the return, and what the source holds that the target does not.
 
     Nothing is written. Both logs are walked from the last known positions, and the residue is read
     once to count its records.
@@ -134,7 +134,7 @@ def _approval(
         require_terminal(as_json=as_json)
         show("")
         render_settled(open_console(stderr=True), planned)
-        return typer.confirm("Settle it so?", err=True)
+        return typer.confirm("Write these decisions and resume the flow?", err=True)
 
     return approve
 
@@ -155,7 +155,7 @@ def showing() -> Iterator[Callable[[str], None]]:
 
 
 def render_found(console: Console, found: SourceReturn) -> None:
-    """Say which return it is, and show the residue by partition."""
+    """Show the shape of the return, and the residue by partition."""
     console.print(f"[bold]{found.flow}: {found.shape}[/bold]. {escape(found.evidence)}")
     if found.pause is None:
         console.print("The flow is not paused and copies the remaining records.")
@@ -175,7 +175,7 @@ def render_found(console: Console, found: SourceReturn) -> None:
             + ", ".join(f"{place} {count:,}" for place, count in group.already_read.items())
         )
     for text in found.unread_groups:
-        console.print(f"[yellow]Not known of group {escape(text)}[/yellow]")
+        console.print(f"[yellow]Unknown for group {escape(text)}[/yellow]")
 
 
 def render_settled(console: Console, done: SettledReturn) -> None:

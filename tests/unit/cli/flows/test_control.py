@@ -162,9 +162,9 @@ def test_a_bad_pattern_is_one_line_and_changes_nothing(
 @pytest.mark.parametrize(
     ("typed", "advice"),
     [
-        ("P__Payments", "with the separator '.' the replica of Payments is P.Payments"),
-        ("Payments", "the replica of Payments is P.Payments"),
-        ("P-Payments", "the replica of Payments is P.Payments"),
+        ("P__Payments", "with the separator '.' the remote topic of Payments is P.Payments"),
+        ("Payments", "the remote topic of Payments is P.Payments"),
+        ("P-Payments", "the remote topic of Payments is P.Payments"),
     ],
 )
 def test_a_name_that_is_no_replica_is_taken_with_a_warning(
@@ -189,7 +189,7 @@ def test_a_replica_is_named_with_the_separator_of_the_file(run: Run, tmp_path: P
 
     command = f"reverse-checkpointed-topics --config {file} --source B --target P --add "
     assert run(command + "P__Payments").err == ""
-    assert "the replica of Payments is P__Payments" in run(command + "P.Payments").err
+    assert "the remote topic of Payments is P__Payments" in run(command + "P.Payments").err
 
 
 def test_switches_that_are_off_are_pointed_out(run: Run, tmp_path: Path) -> None:
