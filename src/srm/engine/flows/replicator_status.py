@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from srm.domain.flow_state.liveness_thresholds import is_silent
 from srm.domain.flow_state.replication_records import (
@@ -17,6 +18,8 @@ from srm.domain.text.amount import ago
 from srm.domain.text.reason import Reason
 from srm.engine.flows.supervision import read_request
 from srm.errors import IntegrityError
+
+SEE_LOG: Final = "see the log of the replicator (DAG srm_replication, or srm replicate)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,7 @@ def down_reasons(
     elif not driver.alive:
         yield _end_reason(flow, driver)
     elif slots:
-        yield Reason("the replicator has no live slot", "see the log of srm_replication")
+        yield Reason("the replicator has no live slot", SEE_LOG)
 
 
 def _end_reason(flow: Flow, driver: DriverStatus) -> Reason:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from srm.domain.flow_state.anomalies import begin_of_copy, in_force
 from srm.domain.flow_state.liveness_thresholds import is_silent
 from srm.domain.text.amount import ago, amount, some
-from srm.engine.flows.replicator_status import down_reasons
+from srm.engine.flows.replicator_status import SEE_LOG, down_reasons
 from srm.engine.groups.checkpoints import selection_of
 from srm.engine.status.status import GOING_ON, PartitionState, PartitionView
 from srm.engine.why.answer import WhyStep
@@ -192,7 +192,7 @@ def _assignment(facts: TopicFacts, copying: Copying, *, runs: bool) -> WhyStep:
     if left:
         told = f"{amount(len(left), 'partition')} unassigned: {some([str(n) for n in left])}"
         if runs and facts.remote in facts.on_target:
-            return WhyStep.no("assigned", question, told, "see the log of srm_replication")
+            return WhyStep.no("assigned", question, told, SEE_LOG)
         return WhyStep.unknown("assigned", question, told)
     slots = sorted(set(copying.slots.values()))
     silent = copying.silent
@@ -202,7 +202,7 @@ def _assignment(facts: TopicFacts, copying: Copying, *, runs: bool) -> WhyStep:
         told = f"assigned to slot{'s' * (len(dead) != 1)} {some(dead)}, silent for {age_s:.0f} s"
         if not runs:
             return WhyStep.unknown("assigned", question, told)
-        return WhyStep.no("assigned", question, told, "see the log of srm_replication")
+        return WhyStep.no("assigned", question, told, SEE_LOG)
     if not runs:
         return WhyStep.unknown("assigned", question, f"assigned to {named}, not running")
     return WhyStep.yes("assigned", question, named)
