@@ -1,4 +1,4 @@
-"""A topic is deleted and created again on both sides, and some groups have not run since."""
+"""A topic is deleted and re-created on both sides, and some groups have not run since."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def in_force(notes: Iterable[PartitionNotes]) -> tuple[PartitionNotes, ...]:
 
 
 def begin_of_copy(notes: Collection[PartitionNotes]) -> int | None:
-    """Return the target offset at which the copy of a recreated topic begins, None if unknown.
+    """Return the target offset at which the copy of a re-created topic begins, None if unknown.
 
     Of several notes the largest offset counts: slots find more former records, never fewer.
     """
@@ -226,7 +226,7 @@ def with_notes(
     status = status or PartitionStatus(newest.topic, newest.partition, "copying")
     begins = begin_of_copy(notes)
     former = (
-        f"the topic was recreated: its copy begins at target offset {begins}, earlier "
+        f"the topic was re-created: its copy begins at target offset {begins}, earlier "
         "records belong to the former topic"
         if begins is not None
         else ""

@@ -74,8 +74,8 @@ def is_superseded(
         entry: the position.
         live: positions that live processes report, by copy.
         gone: deleted topics.
-        successors: the same as ``live``, by partition number and target topic id. A recreated topic
-            continues after the records of its former self on the target.
+        successors: the same as ``live``, by partition number and target topic id. A re-created
+            topic continues after the records of its former self on the target.
     """
     topic_id, number, target_id = entry.copy_id
     if target_id in gone.target:

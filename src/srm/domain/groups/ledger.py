@@ -9,7 +9,7 @@ offset was read back) a crash can have left either value, so both count as srm's
 the new one does. The topic is ``srm-ledger.internal``: one partition, compacted, JSON.
 
 An offset is valid in one log only, so an entry has its topic's id. An entry of a topic that was
-deleted and created again does not count.
+deleted and re-created does not count.
 """
 
 from __future__ import annotations

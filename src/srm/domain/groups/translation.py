@@ -17,7 +17,7 @@ no-commit           no offset to translate: the clients' auto.offset.reset decid
 no-map              the partition was never copied
 damaged-map         the map cannot be trusted
 no-target           the partition does not exist downstream
-past-end            the offset is after the end of a log: topic truncated or created again
+past-end            the offset is after the end of a log: topic truncated or re-created
 ==================  ===============================================================================
 
 A group skips records that it could still read upstream and will not find downstream. Retention has
@@ -345,9 +345,7 @@ def _explain_unfinished(
     own = facts.upstream_log
     if own is not None and offset > own.end:
         reason = f"the commit {offset} is past the end {own.end} of {facts.upstream}"
-        return Translation(
-            "past-end", reason=f"{reason}: was the topic truncated or created again?"
-        )
+        return Translation("past-end", reason=f"{reason}: was the topic truncated or re-created?")
     state: State = "not-copied-yet" if facts.direction == "forward" else "map-behind"
     reason = f"{amount(remaining, 'offset')} before the commit not in the map yet"
     if own is not None and offset > own.stable_end:
@@ -367,7 +365,7 @@ def _within(facts: PartitionFacts, log: LogRange, found: Translation) -> Transla
         return found
     if offset > log.end:
         reason = f"the map says {offset}, but {facts.downstream} ends at {log.end}"
-        return Translation("past-end", reason=f"{reason}: was it truncated or created again?")
+        return Translation("past-end", reason=f"{reason}: was it truncated or re-created?")
     # Records that retention has deleted upstream as well could not be read there either.
     start = reached if facts.upstream_log is None else max(reached, facts.upstream_log.start)
     known, forward = facts.offset_map, facts.direction == "forward"

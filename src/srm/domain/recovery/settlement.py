@@ -146,7 +146,7 @@ def _meaning(topic: TopicReturn, choice: Choice | None, flow: Flow) -> str:
         named = f"--merge {topic.topic}, --keep {topic.topic} or --discard {topic.topic}"
         return f"{restore}, or {named}" if topic.shape == "rebuilt" else f"choose {named}"
     if topic.shape == "rebuilt" and choice == "merge":
-        return f"{count} are copied as those of a topic that was created again, after the old ones"
+        return f"{count} are copied as those of a topic that was re-created, after the old ones"
     return {
         "merge": f"{count} are copied after all: groups read them in the remote topic",
         "keep": f"{count} stay on {source}: groups that go back there read them",

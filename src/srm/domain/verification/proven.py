@@ -7,7 +7,7 @@ the same as then, and the map still makes the same pairs of them::
     target      |####### proven before #######|  new  |
               first pair           last pair /
 
-A former stretch is no longer valid in these cases: a topic was created again (it has another id), a
+A former stretch is no longer valid in these cases: a topic was re-created (it has another id), a
 log was truncated below the stretch's end, the map has other or fewer pairs, or less was compared
 than now (timestamps, records of one side only). The leader epoch shows a truncation, whatever was
 written since. A log that holds an epoch up to an offset holds all records before that offset.

@@ -109,11 +109,11 @@ def plan_partition(
     if first is not None and (first[0] < source_start or first[1] < target_log.start):
         target_start = target_boundary(runs, source_start, target_end)
     left_out = ""
-    # Never beyond the known map: the remote topic itself may have been created again since.
+    # Never beyond the known map: the remote topic itself may have been re-created since.
     former_end = 0 if begins is None else begins if first is None else min(begins, first[1])
     if target_start < former_end:
         left_out = (
-            f"the topic was recreated: target offsets "
+            f"the topic was re-created: target offsets "
             f"{both_ends(target_start, former_end)} belong to the former one and are left out"
         )
         target_start, target_end = former_end, max(former_end, target_end)

@@ -63,7 +63,7 @@ def prove_emission(
     """Prove the translations of a sample of groups.
 
     A wrong translation is repeated and checked again before it counts as disproved, because a log
-    may have been truncated or recreated in between. Then all checkpoints of its partition are
+    may have been truncated or re-created in between. Then all checkpoints of its partition are
     withheld, except proven ones.
 
     Args:

@@ -2,9 +2,9 @@
 
 Records that would silently make a map wrong, and their treatment:
 
-- blocks of a topic that was recreated on either side: they carry both topic ids, and only those of
+- blocks of a topic that was re-created on either side: they carry both topic ids, and only those of
   the current topics count;
-- a position from before either topic was recreated: it carries both topic ids, too;
+- a position from before either topic was re-created: it carries both topic ids, too;
 - a missing or damaged block: a hole would translate to a later record, so the whole partition is
   omitted and reported;
 - blocks that were truncated, or left by a stopped owner: no block of the map leads to them.

@@ -235,7 +235,7 @@ def _read_stored(
         if is_same and place not in lost:
             results.append(partition.result(planned.time_ms))
         else:
-            what = "lost the end of its log" if is_same else "was deleted or recreated"
+            what = "lost the end of its log" if is_same else "was deleted or re-created"
             reason = f"{place} or its copy {what} during the run: verify again"
             names = (whole.topic, whole.partition, whole.remote_topic)
             results.append(PartitionVerification(*names, "failed", planned.time_ms, reason=reason))

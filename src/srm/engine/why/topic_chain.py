@@ -179,10 +179,10 @@ def _copy(facts: TopicFacts, copying: Copying) -> WhyStep:
 
 
 def _former(views: Collection[PartitionView]) -> str:
-    """Return where the copy of a recreated topic begins, after the records of the former topic."""
+    """Return where the copy of a re-created topic begins, after the records of the former topic."""
     begins = [(begin_of_copy(view.notes), view.partition) for view in views]
     told = [f"{begin} of partition {number}" for begin, number in begins if begin is not None]
-    again = "; the topic was recreated: its copy begins at target offset"
+    again = "; the topic was re-created: its copy begins at target offset"
     return f"{again} {some(told)}, earlier records belong to the former topic" if told else ""
 
 

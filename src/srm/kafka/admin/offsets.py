@@ -16,7 +16,7 @@ from srm.kafka.admin.errors import translate
 from srm.kafka.wire.rights import on_topic
 
 # librdkafka keeps the epoch it knows after a restart of the broker, and the higher one of a topic
-# that is recreated under the same name, for as long as it lives.
+# that is re-created under the same name, for as long as it lives.
 _OTHER_EPOCH = {KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH}
 
 # _NOENT ("no leaders found") is the answer when not one of the partitions has a leader, which is

@@ -301,7 +301,7 @@ class LiveTables:
                     return
 
     def _look(self, consumer: Consumer) -> None:
-        """Assign new partitions, drop those that are gone or were recreated."""
+        """Assign new partitions, drop those that are gone or were re-created."""
         with self._lock:
             followed = dict(self._followed)
         try:

@@ -65,7 +65,7 @@ async def held_log(target: LogReader, start: Start) -> HeldLog:
         end = min(end, await _held_by_epochs(target, start, log_start, log_end))
         end = await _held_by_producers(target, start, log_start, end)
         if end < start.target_next:
-            # Other requests use the name; this one uses the id and fails for a recreated topic.
+            # Other requests use the name; this one uses the id and fails for a re-created topic.
             await target.fetch(end, max_bytes=ONE_BATCH)
     except OutOfRangeError as error:
         raise UnavailableError(f"{error}: the log changes at the moment") from error

@@ -189,7 +189,7 @@ async def judge_topic(copy: PartitionCopy, source: Wire, error: int) -> Verdict:
         return Stop(text, stale_leader="source")
     return Stop(
         f"source topic {copy.source.topic} with id {copy.assigned.topic_id} is gone: "
-        f"deleted or created again{_records_gone_with(copy)}; the driver assigns it again if "
+        f"deleted or re-created{_records_gone_with(copy)}; the driver assigns it again if "
         "it exists",
         retriable=topic_id is None and copy.failures < _CERTAIN_AFTER,
         stale_leader="source",

@@ -129,7 +129,7 @@ class Discovery:
         """Find the flow's topics, create missing remote topics, and return what can be copied.
 
         Topic ids are expensive to fetch. While lists, names and partition counts do not change,
-        they are fetched only so often that it takes little of a core. Until then a recreated topic
+        they are fetched only so often that it takes little of a core. Until then a re-created topic
         is not distinguished from its former self.
         """
         began = self._clock()

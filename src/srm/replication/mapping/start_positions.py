@@ -75,7 +75,7 @@ def start_of(
     A position is only ever reported after the runs before it, so both a run's end and a position
     are safe starts; the one further along the target wins. Where runs are lost, resume begins
     before them and finds them again: at the first damaged or missing block, or at the logs' starts
-    if there is a position after records but no block. A recreated topic (another id) continues
+    if there is a position after records but no block. A re-created topic (another id) continues
     after what its former self left on the target; ``former_reports`` are of such. Without any
     knowledge the start is None.
 

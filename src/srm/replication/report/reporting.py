@@ -179,7 +179,7 @@ class Reporter:
         notes = self._notes_of(copy)
         if notes.begins is None or notes.begins < target_offset:
             logger.warning(
-                "%s: created again, its copy begins at target offset %s", copy.source, target_offset
+                "%s: re-created, its copy begins at target offset %s", copy.source, target_offset
             )
             self._note(notes.with_begin(target_offset, self._now_ms()))
 

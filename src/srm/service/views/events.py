@@ -61,7 +61,7 @@ def _of_note(note: PartitionNotes) -> Iterator[tuple[str, str]]:
     if note.strange and not note.decision:
         yield "strange", note.strange
     if note.begins is not None:
-        text = f"the topic was recreated: its copy begins at target offset {note.begins}"
+        text = f"the topic was re-created: its copy begins at target offset {note.begins}"
         yield "re-created", text
 
 

@@ -65,7 +65,7 @@ def test_where_the_copy_of_a_topic_begins_that_was_created_again_is_told_once() 
 
     assert told is not None
     assert told.reason == (
-        "the topic was recreated: its copy begins at target offset 907, earlier records "
+        "the topic was re-created: its copy begins at target offset 907, earlier records "
         "belong to the former topic"
     )
     assert (begin_of_copy([mine, other]), begin_of_copy([EMPTY])) == (907, None)

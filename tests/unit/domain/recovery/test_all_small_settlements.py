@@ -21,7 +21,7 @@ STATES: dict[str, dict[str, object]] = {
     "no answer": {"records": 0, "error": "its leader is away"},
     "cut": {"shape": "shorter", "copied_to": 40, "cut_from": 40, "cut_to": 50},
     "gone": {"copied_to": 50, "gone_from": 50, "log_start": 60},
-    "created again": {"shape": "rebuilt", "copied_to": 0},
+    "re-created": {"shape": "rebuilt", "copied_to": 0},
 }
 NEED_NO_CHOICE = {"nothing is left"}
 OPEN = {"an open transaction", "no answer"}
@@ -40,8 +40,8 @@ def cases() -> Iterator[tuple[tuple[str, ...], SourceReturn, dict[str, Choice], 
 
 
 def effective(state: str, named: Choice | None, default: Choice | None) -> Choice | None:
-    """Return what was chosen for a topic: no default decides about one that was created again."""
-    return named or (None if state == "created again" else default)
+    """Return what was chosen for a topic: no default decides about one that was re-created."""
+    return named or (None if state == "re-created" else default)
 
 
 def test_it_is_blocked_only_where_a_choice_lacks_or_what_it_leaves_is_not_known() -> None:

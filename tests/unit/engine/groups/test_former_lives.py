@@ -1,4 +1,4 @@
-"""Topics created again: what was known of their former selves does not count."""
+"""Topics re-created: what was known of their former selves does not count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An unplanned move after topics were deleted and created again on both sides."""
+"""An unplanned move after topics were deleted and re-created on both sides."""
 
 from __future__ import annotations
 

@@ -335,7 +335,7 @@ def test_of_a_topic_that_was_created_again_it_is_said_where_its_copy_begins(
     answer = why_topic(flow.context, "Topic")
 
     assert step(answer, "copy").answer == (
-        "P.Topic with 1 partition; the topic was recreated: its copy begins at target offset "
+        "P.Topic with 1 partition; the topic was re-created: its copy begins at target offset "
         "7 of partition 0, earlier records belong to the former topic"
     )
     assert wrong(answer) == []

@@ -44,7 +44,7 @@ def judged(copy: PartitionCopy, topic_id: bytes | None) -> write_answers.Stop:
 
 
 @pytest.mark.parametrize(
-    ("source_end", "told"), [(9, "from offset 5 to 8 or later"), (5, "created again; the driver")]
+    ("source_end", "told"), [(9, "from offset 5 to 8 or later"), (5, "re-created; the driver")]
 )
 def test_a_topic_that_is_gone_says_which_records_went_with_it(source_end: int, told: str) -> None:
     copy = PartitionCopy(ASSIGNED, Start(5, 6))

@@ -245,8 +245,8 @@ def test_without_the_right_to_make_the_topics_of_moves_the_flow_runs_and_says_so
 
     assert "srm-replication.P.internal" in site.target.topics()
     assert [r.getMessage() for r in caplog.records if r.levelname == "WARNING"] == [
-        "B: the topics of moves and routes cannot be created; clients that follow routes "
-        "are unknown until the first move: creating topics on cluster B: not allowed"
+        "B: the topics of moves and routes cannot be created; clients that follow routes are "
+        + "unknown until the first move: creating topics on cluster B: not allowed"
     ]
 
 

@@ -324,7 +324,7 @@ def prove_groups(context: MoveContext, request: MoveRequest, facts: MoveFacts) -
     suspects = {where for where, found in verdicts.items() if found.state == "disproved"}
     if suspects:
         groups = sorted({group for group, _ in suspects})
-        # A log may have been truncated or recreated since the first look.
+        # A log may have been truncated or re-created since the first look.
         again = _judge(context, read_facts(context, request, facts.topics, groups), groups)
         verdicts |= {where: again.get(where, _MOVED) for where in suspects}
     return verdicts
