@@ -1,4 +1,4 @@
-"""Spark sessions, the replicator application, metrics and verification."""
+"""Spark sessions, the replicator application, and jobs spread over tasks."""
 
 WORKER_DAEMON = "srm.spark.replication.worker_daemon"
 """Module of the process that Spark forks Python workers from."""

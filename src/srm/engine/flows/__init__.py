@@ -1,1 +1,1 @@
-"""Status, health and supervision of flows."""
+"""Signs of a flow: its state topic, replicator and source, and supervision of the replicator."""

@@ -23,7 +23,7 @@ from srm.errors import SrmError
 log = logging.getLogger(__name__)
 
 MOST_READ: Final = 20
-"""Records that one poll reads; polls repeat every few seconds, and any flow lags a little."""
+"""Records that one look reads; looks repeat every few seconds, and any flow lags a little."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from srm.errors import SrmError
 log = logging.getLogger(__name__)
 
 _GROUPS = 50
-"""Groups that one poll reads on the source; polls repeat every few seconds."""
+"""Groups that one look reads on the source; looks repeat every few seconds."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""One poll of a flow on both clusters.
+"""One look at a flow on both clusters.
 
 It sends requests for a bounded number of groups, so it can be repeated every few seconds. Offsets
-of groups are taken from checkpoints (:mod:`.outlook`); only :func:`flow_status` reads every group.
+of groups are taken from checkpoints (:mod:`srm.engine.moves.planning.outlook`); only :func:`flow_status` reads every group.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class FlowState:
 
 
 def flow_status(context: FlowContext) -> FlowStatus:
-    """Poll a flow with all its groups and with hints; errors as :func:`observe`."""
+    """Look at a flow with all its groups and with hints; errors as :func:`observe`."""
     status = _look(context, with_groups=True).status
     if status.standing is None or status.source_error:
         return status
@@ -91,7 +91,7 @@ def read_standing(context: FlowContext) -> Standing:
 
 
 def observe(context: FlowContext) -> FlowState:
-    """Poll a flow once; if its source does not answer, by the state on the target alone.
+    """Look at a flow once; if its source does not answer, by the state on the target alone.
 
     Raises:
         SrmError: the target does not answer.

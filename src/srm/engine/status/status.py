@@ -129,7 +129,7 @@ class FlowStatus:
 
 @dataclass(frozen=True)
 class FlowFacts:
-    """Facts about a flow that one poll has fetched.
+    """Facts about a flow that one look has fetched.
 
     ``commands`` are the records of the state topic that drivers write and obey. ``source`` holds
     current log end offsets, or the last reported ones. ``copy_starts`` are the log start offsets of

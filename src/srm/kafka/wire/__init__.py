@@ -1,1 +1,1 @@
-"""Hot path frames: Fetch and Produce without copies."""
+"""Own wire protocol: Fetch and Produce without copies, and requests client libraries lack."""

@@ -1,1 +1,1 @@
-"""Gate of a move: findings, forecast and approval."""
+"""Gate of a move: findings, presence of clients, fences, warnings and approval."""

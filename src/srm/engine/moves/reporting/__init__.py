@@ -1,1 +1,1 @@
-"""Report, evidence and signature of a move."""
+"""Evidence of a report: counts, acknowledgements and approvals."""
