@@ -126,7 +126,7 @@ class MapWriter:
         """Return the report of the slot."""
         end = MapEnd(self._last[0], _OWNER, self._last[1], self._index_place)
         position = Position(self.source, self.target, self.source)
-        return PartitionPosition(*self._copied.copy_id, position, 0, *_OWNER, 0, end)
+        return PartitionPosition(*self._copied.copy_id, position, *_OWNER, map_end=end)
 
     def _full_chunk(self, place: int) -> list[tuple[bytes, bytes]]:
         chunk = self._record(IndexKind.CHUNK, self._chunk)

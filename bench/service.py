@@ -85,7 +85,7 @@ def build(topics: int, partitions: int, groups: int) -> FlowContext:
         position = Position(100, 100, 100)
         copy = copies[f"P.{place.topic}"].topic_id
         entries.append(
-            PartitionPosition(ids[place.topic].topic_id, place.partition, copy, position, 0, 1, 0)
+            PartitionPosition(ids[place.topic].topic_id, place.partition, copy, position, 1, 0)
         )
     maps.reports = (SlotReport("0", 1, clock(), tuple(entries), source_heard_ms=clock()),)
     target.add_topic("P.checkpoints.internal")

@@ -146,9 +146,7 @@ class Site:
         ensure_compacted(self.y, map_topic, MAP_PARTITIONS)
         ensure_compacted(self.y, state_topic, STATE_PARTITIONS)
         block = MapBlock(self.topic, source_id, 0, target_id, (1,), (Run(0, 0, count),))
-        position = PartitionPosition(
-            source_id, 0, target_id, Position(count, count, count), 0, 1, 0
-        )
+        position = PartitionPosition(source_id, 0, target_id, Position(count, count, count), 1, 0)
         blocks = self.y.compacted_topic(map_topic, map_partition(block.topic, block.partition))
         blocks.write({block.key(): block.value()})
         now_ms = time.time_ns() // 1_000_000

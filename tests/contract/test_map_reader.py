@@ -76,7 +76,7 @@ class Recorded:
             self.write_block(block, block.value())
         if position is not None:
             self.positions.append(
-                PartitionPosition(topic_id, partition.partition, target_id, position, 0, 7, 1)
+                PartitionPosition(topic_id, partition.partition, target_id, position, 7, 1)
             )
             self.write_state(records_of(SlotReport("0", 1, 1000, tuple(self.positions))))
 

@@ -102,7 +102,7 @@ class World:
         return end
 
     def report(self, end: MapEnd, position: Position) -> None:
-        entry = PartitionPosition(*self.copy_id, position, 0, 7, 1, 0, end)
+        entry = PartitionPosition(*self.copy_id, position, 7, 1, map_end=end)
         topic = internal_topics.replication(self.flow.source)
         ensure_compacted(self.other_site.cluster, topic, 2)
         table = self.other_site.cluster.compacted_topic(topic, REPORTS)

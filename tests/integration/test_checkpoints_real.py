@@ -131,7 +131,7 @@ class Copied:
             internal_topics.offset_map(alias), map_partition(block.topic, block.partition)
         ).write({block.key(): block.value()})
         position = Position(run.source_end, run.target_end, run.source_end)
-        entry = PartitionPosition(topic_id, 0, block.target_topic_id, position, 0, 1, 0)
+        entry = PartitionPosition(topic_id, 0, block.target_topic_id, position, 1, 0)
         report = SlotReport("0", 1, self.forward.now_ms(), (entry,))
         target.compacted_topic(internal_topics.replication(alias), REPORTS).write(
             records_of(report)

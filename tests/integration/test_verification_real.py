@@ -183,7 +183,7 @@ def report(context: FlowContext, topic: str, topic_id: str, target_id: str) -> N
     partitions = range(context.source.topics()[topic].partitions)
     ends = context.source.log_ends([TopicPartition(topic, p) for p in partitions])
     positions = tuple(
-        PartitionPosition(topic_id, place.partition, target_id, Position(end, COUNT, end), 0, 1, 0)
+        PartitionPosition(topic_id, place.partition, target_id, Position(end, COUNT, end), 1, 0)
         for place, end in ends.items()
     )
     record = SlotReport(topic, 1, context.now_ms(), positions)

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 from srm.clock import now_s
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.lineage import Lineage
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.errors import DataLossError, UnavailableError
 from srm.replication import codes
@@ -108,7 +109,7 @@ class LogReader:
             SrmError: the leader does not answer.
         """
         deadline = now_s() + _ELECTED_S
-        while (found := await self.wire.epoch_end(self.partition, epoch)).end < 0:
+        while (found := await self._epoch_end(epoch)).end < 0:
             if now_s() > deadline:
                 break
             self.wire.leaders_changed()
@@ -130,25 +131,63 @@ class LogReader:
         found = await self.epoch_end(decided.epoch)
         return min(end, found.end) if found.epoch == decided.epoch else 0
 
-    async def holds_another(self, at: int, epoch: int, found: EpochEnd) -> bool:
-        """Return whether the records before an offset differ from those read under a leader epoch.
+    async def shared_end(self, lineage: Lineage, at: int) -> int:
+        """Return the offset at which the log diverges from one with a lineage, as followers do.
 
-        After compaction or retention that is unknown, and not assumed.
+        That is the lower end of the last epoch in both (KIP-101, KIP-279), ``at`` if they agree. At
+        or below the begin of the lineage the logs share none of it and may diverge earlier.
+
+        A restored cluster uses epochs again: the same epoch with another start is not in both.
 
         Args:
-            at: an offset up to which the log was read.
-            epoch: of the last batch before it.
-            found: the leader's current end of the epoch.
+            lineage: of a log that was read up to ``at``.
+            at: the end of the comparison.
+
+        Raises:
+            SrmError: the leader does not answer.
+        """
+        found = None
+        for epoch, start, end in lineage.latest_first(at):
+            found = await (self.epoch_end(epoch) if found is None else self._epoch_end(epoch))
+            if found.epoch == epoch and await self._begins_at(epoch, start):
+                return min(end, found.end)
+        _, log_end = await self.wire.log_range(self.partition)
+        first = lineage.begin if lineage else at
+        return min(at, first, found.end if found and found.end >= 0 else log_end)
+
+    async def holds_to(self, lineage: Lineage, at: int) -> int:
+        """Return :meth:`shared_end`, but ``at`` where compaction may have removed what was read.
+
+        A replica that was built after compaction knows no epoch whose batches are gone.
 
         Raises:
             SrmError: as :meth:`fetch`.
         """
-        if not 0 <= found.epoch < epoch or found.end < at:
-            return False
+        end = await self.shared_end(lineage, at)
+        shared = lineage.before(end).epoch
+        if end < at and shared >= 0 and (await self._epoch_end(shared)).end >= at:
+            return end if await self._holds_some(end, at) else at
+        return end
+
+    async def _epoch_end(self, epoch: int) -> EpochEnd:
+        return await self.wire.epoch_end(self.partition, epoch)
+
+    async def _begins_at(self, epoch: int, start: int | None) -> bool:
+        """Return whether an epoch of the log can begin at an offset; None: anywhere."""
+        if epoch == 0 or start is None:
+            return True
+        found = (await self._epoch_end(epoch - 1)).end
+        return found >= start and not (found > start and await self._holds_some(start, found))
+
+    async def _holds_some(self, first: int, end: int) -> bool:
+        """Return whether the log has a batch in a range of offsets; deleted ones do not count."""
         try:
-            return await self.batch_at(at - 1) is not None
+            fetched = await self.fetch(first, max_bytes=ONE_BATCH, wait_ms=0)
         except OutOfRangeError:
             return False
+        found = (b for b in batches(fetched.records, legacy.convert) if b.last_offset >= first)
+        batch = next(found, None)
+        return batch is not None and batch.base_offset < end
 
 
 async def some_at_once(

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final, Literal, get_args
 
+from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.domain.offset_map.map_records import CopyId, MapEnd
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.text import json_records
@@ -232,17 +233,17 @@ class DriverRequest:
 class PartitionPosition:
     """Position of one partition, with producer id and epoch of its claim (-1: none).
 
-    The leader epochs are those of the batches before the position, -1 if unknown.
+    The lineages are those of both logs before the position, as far as they were read.
     """
 
     topic_id: str
     partition: int
     target_topic_id: str
     position: Position
-    source_leader_epoch: int
     producer_id: int
     producer_epoch: int
-    target_leader_epoch: int = -1
+    source_lineage: Lineage = UNKNOWN
+    target_lineage: Lineage = UNKNOWN
     map_end: MapEnd | None = None
 
     @property

@@ -37,8 +37,8 @@ def newest_position(candidates: Iterable[PartitionPosition]) -> PartitionPositio
         known = owners.get(candidate.producer_id)
         if known is None or _claim_order(candidate) > _claim_order(known):
             owners[candidate.producer_id] = candidate
-    latest = max((entry.target_leader_epoch for entry in owners.values()), default=-1)
-    chosen = (entry for entry in owners.values() if entry.target_leader_epoch in (-1, latest))
+    latest = max((entry.target_lineage.epoch for entry in owners.values()), default=-1)
+    chosen = (entry for entry in owners.values() if entry.target_lineage.epoch in (-1, latest))
     return max(chosen, key=_distance, default=None)
 
 

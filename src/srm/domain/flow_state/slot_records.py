@@ -24,10 +24,11 @@ process overwrites the reports of another, in whatever order their records arriv
 A new process uses new keys, so its predecessor's reports stay until it has reported the same. A
 group holds at most :data:`GROUP_SIZE` partitions, about 12 KB, far below a broker's limit (1 MiB).
 
-Values begin with ``>BB`` format (4) and kind. A heartbeat has ``>qqi`` generation, epoch
+Values begin with ``>BB`` format (5) and kind. A heartbeat has ``>qqi`` generation, epoch
 milliseconds and number of partitions, then ``>qq`` time and growth of the source. ``>16siq`` follow
 for each log that continues after an open transaction: remote topic id, partition, end. A group has
-topic ids, then varints (:mod:`.varints`), column by column.
+topic ids, then varints (:mod:`.varints`), column by column. The end of its map and its lineages
+follow for each entry, with each start as a distance to the next one.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from srm.domain.flow_state.replication_records import (
     PartitionPosition,
 )
 from srm.domain.offset_map import varints
+from srm.domain.offset_map.lineage import Lineage
 from srm.domain.offset_map.map_records import MapEnd, topic_id_bytes, topic_id_text
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.text.json_records import decoding
@@ -55,7 +57,7 @@ from srm.errors import IntegrityError
 GROUP_SIZE: Final = 64
 """Maximum partitions in one record."""
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 _HEARTBEAT, _GROUP = 0, 1
 _HEAD = struct.Struct(">BB")
 _BEAT = struct.Struct(">qqi")
@@ -63,7 +65,7 @@ _SOURCE = struct.Struct(">qq")
 _HELD = struct.Struct(">16siq")
 _COUNTS = struct.Struct(">HH")
 _TOPICS = struct.Struct(">16s16s")
-_COLUMNS: Final = 10  # numbers of each entry, before the end of its map
+_COLUMNS: Final = 10  # numbers of each entry, before those of its map's end and lineages
 _LEFT = "left-"
 
 
@@ -149,7 +151,7 @@ class PositionGroup:
         for entry in self.positions:
             topics.setdefault((entry.topic_id, entry.target_topic_id), len(topics))
         rows = [_row(entry, topics) for entry in self.positions]
-        ends = [number for entry in self.positions for number in _map_end(entry)]
+        rest = [number for entry in self.positions for number in _rest(entry)]
         columns = (number for column in zip(*rows, strict=True) for number in column)
         return b"".join(
             (
@@ -157,7 +159,7 @@ class PositionGroup:
                 _COUNTS.pack(len(topics), len(self.positions)),
                 *(_TOPICS.pack(*map(topic_id_bytes, ids)) for ids in topics),
                 _encode_numbers(columns),
-                _encode_numbers(ends),
+                _encode_numbers(rest),
             )
         )
 
@@ -204,12 +206,19 @@ def _row(entry: PartitionPosition, topics: dict[tuple[str, str], int]) -> tuple[
         position.source_next,
         position.target_next - position.source_next,
         position.source_end - position.source_next,
-        entry.source_leader_epoch,
         entry.producer_id,
         entry.producer_epoch,
-        entry.target_leader_epoch,
         int(entry.map_end is not None),
+        len(entry.source_lineage.starts),
+        len(entry.target_lineage.starts),
     )
+
+
+def _rest(entry: PartitionPosition) -> Iterator[int]:
+    """Yield the numbers of an entry that has as many as its row says."""
+    yield from _map_end(entry)
+    yield from entry.source_lineage.distances(entry.position.source_next)
+    yield from entry.target_lineage.distances(entry.position.target_next)
 
 
 def _map_end(entry: PartitionPosition) -> tuple[int, ...]:
@@ -235,17 +244,17 @@ def _positions(value: bytes, at: int) -> tuple[PartitionPosition, ...]:
     folded = varints.decode(value[at + _TOPICS.size * topic_count :])
     numbers = varints.unfold(folded).tolist()
     rows = list(zip(*(numbers[count * i : count * (i + 1)] for i in range(_COLUMNS)), strict=True))
-    if len(numbers) != count * _COLUMNS + 5 * sum(row[9] for row in rows):
+    if len(numbers) != count * _COLUMNS + sum(5 * row[7] + 2 * (row[8] + row[9]) for row in rows):
         raise ValueError(f"{len(numbers)} numbers for {count} entries")
-    ends = iter(numbers[count * _COLUMNS :])
-    return tuple(_entry(topics[row[0]], row, ends) for row in rows)
+    rest = iter(numbers[count * _COLUMNS :])
+    return tuple(_entry(topics[row[0]], row, rest) for row in rows)
 
 
-def _entry(topic: Sequence[str], row: Sequence[int], ends: Iterator[int]) -> PartitionPosition:
-    _, number, source, ahead, lag, source_epoch, pid, epoch, target_epoch, has_end = row
+def _entry(topic: Sequence[str], row: Sequence[int], rest: Iterator[int]) -> PartitionPosition:
+    _, number, source, ahead, lag, pid, epoch, has_end, *epochs = row
     end = None
     if has_end:
-        back, owner_id, owner_epoch, place, index = (next(ends) for _ in range(5))
+        back, owner_id, owner_epoch, place, index = (next(rest) for _ in range(5))
         owner = owner_id + pid, owner_epoch + epoch
         end = MapEnd(source + ahead - back, owner, place, index + place)
     return PartitionPosition(
@@ -253,9 +262,9 @@ def _entry(topic: Sequence[str], row: Sequence[int], ends: Iterator[int]) -> Par
         number,
         topic[1],
         Position(source, source + ahead, source + lag),
-        source_epoch,
         pid,
         epoch,
-        target_epoch,
+        Lineage.from_distances(rest, epochs[0], source),
+        Lineage.from_distances(rest, epochs[1], source + ahead),
         end,
     )

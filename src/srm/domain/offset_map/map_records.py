@@ -6,11 +6,12 @@ but not those of its successor, which may have found the same runs in the logs.
 
 Key   ``>B 16s i q q q``: format (2), source topic id, partition, target offset of the first run,
 producer id and epoch of the claim.
-Value ``>B B 16s H``: format (4), flags (1: the last run is open, 2: another block precedes this
+Value ``>B B 16s H``: format (5), flags (1: the last run is open, 2: another block precedes this
 one), target topic id, length of the source topic's name; the name in UTF-8; ``>H`` number of
-producer ids, ``>q`` each; with flag 2 ``>qqq``, the end of the key of the block before; ``>i``
-source leader epoch at the end of the last run; ``>iqq`` number of runs, source and target offset
-of the first one; then three columns (:mod:`srm.domain.offset_map.integer_columns`): the gaps before
+producer ids, ``>q`` each; with flag 2 ``>qqq``, the end of the key of the block before; ``>BH``
+number of leader epochs and of the bytes that follow, the source's lineage before the end of the
+last run (folded distances); ``>iqq`` number of runs, source and target offset of the first one;
+then three columns (:mod:`srm.domain.offset_map.integer_columns`): the gaps before
 the other runs on the source (folded) and on the target (folded), and the counts of all of them.
 
 So the blocks of a partition are a chain, and a missing block in the middle is detected. A map with
@@ -27,7 +28,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from srm.domain.offset_map import integer_columns, varints
+from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.domain.offset_map.runs import Runs
 from srm.errors import IntegrityError
 
@@ -50,7 +54,7 @@ class MapEnd:
     index_place: int = -1
 
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 KEY_FORMAT: Final = 2
 RUNS_PER_BLOCK: Final = 512
 MAP_PARTITIONS: Final = 8
@@ -64,8 +68,7 @@ _HEAD = struct.Struct(">BB16sH")
 _IDS = struct.Struct(">H")
 _PREVIOUS = struct.Struct(">qqq")
 _RUNS = struct.Struct(">iqq")
-_EPOCH = struct.Struct(">i")
-_UNKNOWN_EPOCH = -1
+_LINEAGE = struct.Struct(">BH")
 
 
 def topic_id_bytes(topic_id: str) -> bytes:
@@ -110,8 +113,8 @@ class MapBlock:
     ``owner`` is producer id and epoch of the claim. Without a claim it is -1 and the target offset
     of the run's end.
     ``previous`` is the map's last block when this one was begun.
-    ``source_epoch`` is the source leader epoch at the end of the last run, -1 if unknown. It
-    reveals a truncation even without a report.
+    ``source_lineage`` is the source's lineage before the end of the last run, as long as that run
+    is in this block. It reveals a truncation even without a report.
 
     Runs of a block grow on both sides. A run that begins before the end of the previous block, on
     either side, cuts all blocks there.
@@ -126,7 +129,7 @@ class MapBlock:
     open_end: bool = True
     owner: tuple[int, int] = NO_OWNER
     previous: BlockKey | None = None
-    source_epoch: int = _UNKNOWN_EPOCH
+    source_lineage: Lineage = UNKNOWN
 
     def __post_init__(self) -> None:
         """Convert the runs to :class:`Runs`."""
@@ -159,7 +162,7 @@ class MapBlock:
                 name,
                 struct.pack(f">H{len(ids)}q", len(ids), *ids),
                 _PREVIOUS.pack(before.target_start, *before.owner) if before else b"",
-                _EPOCH.pack(self.source_epoch),
+                _pack_lineage(self.source_lineage, int(runs.source_ends[-1])),
                 _RUNS.pack(len(runs), int(runs.sources[0]), int(runs.targets[0])),
                 integer_columns.encode((*gaps, runs.counts)),
             )
@@ -195,7 +198,7 @@ def decode_block(key: bytes, value: bytes) -> MapBlock:
         )
     try:
         return _decode(found, value)
-    except (struct.error, UnicodeDecodeError, IntegrityError) as error:
+    except (struct.error, ValueError, IntegrityError) as error:
         raise IntegrityError(
             f"offset map record with key {key.hex()} is damaged: {error}"
         ) from error
@@ -208,7 +211,7 @@ def _decode(found: BlockKey, value: bytes) -> MapBlock:
     (id_count,) = _IDS.unpack_from(value, at)
     producer_ids = struct.unpack_from(f">{id_count}q", value, at + _IDS.size)
     at += _IDS.size + 8 * id_count
-    runs, before, epoch = _runs(value, at)
+    runs, before, lineage = _runs(value, at)
     return MapBlock(
         name,
         found.topic_id,
@@ -219,11 +222,24 @@ def _decode(found: BlockKey, value: bytes) -> MapBlock:
         bool(flags & _OPEN),
         found.owner,
         BlockKey(found.topic_id, found.partition, before[0], before[1:]) if before else None,
-        epoch,
+        lineage,
     )
 
 
-_Tail = tuple[Runs, tuple[int, int, int] | None, int]
+def _pack_lineage(lineage: Lineage, end: int) -> bytes:
+    numbers = np.array(list(lineage.distances(end)), np.int64)
+    packed = varints.encode(varints.fold(numbers))
+    return _LINEAGE.pack(len(lineage.starts), len(packed)) + packed
+
+
+def _unpack_lineage(packed: bytes, count: int, end: int) -> Lineage:
+    numbers = varints.unfold(varints.decode(packed)).tolist()
+    if len(numbers) != 2 * count:
+        raise IntegrityError(f"{len(numbers)} numbers for {count} leader epochs")
+    return Lineage.from_distances(iter(numbers), count, end)
+
+
+_Tail = tuple[Runs, tuple[int, int, int] | None, Lineage]
 
 
 def _runs(value: bytes, at: int) -> _Tail:
@@ -231,11 +247,14 @@ def _runs(value: bytes, at: int) -> _Tail:
     if value[1] & _HAS_PREVIOUS:
         before = _PREVIOUS.unpack_from(value, at)
         at += _PREVIOUS.size
-    (epoch,) = _EPOCH.unpack_from(value, at)
-    count, source, target = _RUNS.unpack_from(value, at + _EPOCH.size)
+    epochs, size = _LINEAGE.unpack_from(value, at)
+    at += _LINEAGE.size
+    lineage = value[at : at + size]
+    at += size
+    count, source, target = _RUNS.unpack_from(value, at)
     if not 0 < count <= _MOST_RUNS:
         raise IntegrityError(f"{count} runs")
-    at += _EPOCH.size + _RUNS.size
+    at += _RUNS.size
     sizes = (count - 1, count - 1, count)
     source_gaps, target_gaps, counts = integer_columns.decode(memoryview(value)[at:], sizes)
     integer_columns.running_total(0, counts)
@@ -243,7 +262,8 @@ def _runs(value: bytes, at: int) -> _Tail:
         integer_columns.running_total(first, counts[:-1] + varints.unfold(gaps))
         for first, gaps in ((source, source_gaps), (target, target_gaps))
     )
-    return Runs(sources, targets, counts), before, epoch
+    runs = Runs(sources, targets, counts)
+    return runs, before, _unpack_lineage(lineage, epochs, int(runs.source_ends[-1]))
 
 
 def last_block(blocks: Iterable[MapBlock]) -> MapBlock:

@@ -8,10 +8,9 @@ records the position looks right. So the log is checked before::
     the target          ... |901..950| M | M |              it ends, or continues in epoch 5, at 951
                                      ^ held: the map is cut here, what follows is copied again
 
-- The log's end, and the end of the leader epoch of the batch before the position (KIP-320): a log
-  that was cut off continues under a later epoch at the cut.
-- Where nothing is left of that epoch, but an earlier one reaches past the position, nothing
-  under the earlier one is trusted.
+- The log's end, and the offset at which its lineage diverges from the one that was read: a log that
+  was cut off continues under a later epoch at the cut. Of a log without any of these epochs nothing
+  is trusted.
 - A later epoch alone proves nothing: the same leader may have been elected again between two of our
   batches. Then the batch after the boundary is the next one of the same claim, by its sequence
   number; a batch that went astray into a log that was cut off has another one.
@@ -31,7 +30,6 @@ from srm.errors import UnavailableError
 from srm.replication.batches.batch import BatchHeader, next_sequence
 from srm.replication.log_reader import ONE_BATCH, LogReader, OutOfRangeError
 from srm.replication.mapping.start_positions import Start
-from srm.replication.ports import EpochEnd
 
 _STEPS_BACK: Final = 1000
 """Batches of others that are passed one by one; below them nothing of the map is trusted."""
@@ -73,37 +71,25 @@ async def held_log(target: LogReader, start: Start) -> HeldLog:
 
 
 async def _held_by_epochs(target: LogReader, start: Start, log_start: int, log_end: int) -> int:
-    """Return the first offset at which a later leader epoch holds something else than our copy."""
-    epoch = start.target_epoch
-    while epoch >= 0:
-        found = await target.wire.epoch_end(target.partition, epoch)
-        if 0 <= found.epoch < epoch:
-            return max(log_start, await _end_without_epoch(target, start, found))
-        boundary = found.end
-        if boundary < 0 or boundary >= start.target_next:
-            break
-        if not log_start < boundary < log_end:
-            return max(log_start, boundary)
-        before = await target.batch_at(boundary - 1)
-        after = await target.batch_at(boundary)
+    """Return the first offset at which the log holds something else than our copy."""
+    lineage, at = start.target_lineage, start.target_next
+    while lineage:
+        end = await target.shared_end(lineage, at)
+        if end >= at:
+            return at
+        if end <= lineage.begin:
+            return log_start
+        if not log_start < end < log_end:
+            return max(log_start, end)
+        before = await target.batch_at(end - 1)
+        after = await target.batch_at(end)
         if before is None or after is None or not _continues(before, after):
-            return boundary
-        if after.leader_epoch <= epoch:
-            return boundary
-        epoch = after.leader_epoch
-    return start.target_next
-
-
-async def _end_without_epoch(target: LogReader, start: Start, found: EpochEnd) -> int:
-    """Return where a log ends as we know it that holds nothing of the epoch that we know.
-
-    Where an earlier epoch reaches past the position, its leader has more of it than the one that we
-    copied to ever saw: both logs are surely one only up to where that epoch began.
-    """
-    if found.end < start.target_next:
-        return found.end
-    begun = (await target.wire.epoch_end(target.partition, found.epoch - 1)).end
-    return begun if begun < start.target_next else -1
+            return end
+        longer = lineage.with_unread(after.leader_epoch, end)
+        if longer is None:
+            return end
+        lineage = longer
+    return at
 
 
 async def _held_by_producers(target: LogReader, start: Start, log_start: int, end: int) -> int:

@@ -16,7 +16,7 @@ from srm.replication.claim.claim import Claim, ClaimLifetime, take
 from srm.replication.claim.claim_limits import ClaimPermits, Meter, MeteredReader, WalkPermits
 from srm.replication.claim.marker import until_in_force
 from srm.replication.claim.target_log import held_log
-from srm.replication.copy.write_answers import Stop
+from srm.replication.copy.write_answers import Doubt, Stop
 from srm.replication.log_reader import LogReader
 from srm.replication.partition.partition import PartitionCopy
 from srm.replication.ports import Wire
@@ -40,7 +40,7 @@ class TargetCut:
     end: int
 
 
-Outcome = Claimed | TargetCut | Stop | None
+Outcome = Claimed | TargetCut | Doubt | Stop | None
 """None: the attempt was abandoned; the caller has to check for that in any case."""
 
 
@@ -83,8 +83,9 @@ class Claiming:
             if copy.attempt != attempt:
                 return None
             held = await held_log(target, copy.known_start())
-        if held.end < copy.target_next:
-            return TargetCut(held.end)
+            is_whole = await self._is_source_whole(copy)
+        if held.end < copy.target_next or not is_whole:
+            return TargetCut(held.end) if held.end < copy.target_next else Doubt()
         if copy.is_undecidable:  # a claim would change nothing, and epochs are few
             await self._walks.walk(nodes, partial(self._walk, copy, attempt, None))
         claim = await self._claim(copy, attempt, nodes[1], target, held.log_end)
@@ -101,6 +102,15 @@ class Claiming:
             if now_s() < until:
                 return _old_id_in_force(copy, until - now_s())
         return Claimed(claim, resumed)
+
+    async def _is_source_whole(self, copy: PartitionCopy) -> bool:
+        """Return whether the source's log is the one that was read before the position.
+
+        A fetch names only the leader epoch, which a restored cluster may use again.
+        """
+        log = LogReader(self._source, copy.source, copy.source_id, read_committed=False)
+        at, lineage = copy.source_next, copy.source_lineage
+        return not lineage or await log.holds_to(lineage, at) == at
 
     async def _claim(
         self,

@@ -310,6 +310,9 @@ class Lifecycle:
                 await self._begin_at_cut(copy, attempt, end)
             case write_answers.Stop():
                 self._stop(copy, outcome)
+            case write_answers.Doubt():
+                copy.take_up()
+                self._carry_out(copy, outcome)
             case Claimed(claim, resumed):
                 if resumed.notes:
                     self._reporter.strange(copy, "; ".join(resumed.notes))
@@ -379,8 +382,6 @@ class Lifecycle:
                 self.claim(copy)
             case write_answers.Lost(first, end, what):
                 self._lose(copy, first, end, what)
-            case write_answers.Replaced(what):
-                self._continue_in_another_log(copy, what)
             case write_answers.Fine():
                 copy.believe()
                 self._run(copy, self._place(copy))
@@ -432,15 +433,6 @@ class Lifecycle:
         else:
             copy.go_back_to(end)
             self._run(copy, self._place(copy))
-
-    def _continue_in_another_log(self, copy: PartitionCopy, what: str) -> None:
-        """Continue at the same offset if losses are accepted: no better one is known."""
-        if not self._reporter.accepts_loss:
-            self._stop(copy, write_answers.stop_of(DataLossError(what, self._accept_loss)))
-            return
-        self._reporter.strange(copy, what)
-        copy.go_back_to(copy.source_next)
-        self._run(copy, self._place(copy))
 
     def _fence(self, copy: PartitionCopy, reason: str) -> None:
         self._placement.remove(copy)

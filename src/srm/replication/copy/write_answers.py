@@ -13,9 +13,8 @@ from srm.errors import FencedError, IntegrityError, SrmError
 from srm.replication import codes
 from srm.replication.log_reader import LogReader
 from srm.replication.partition.partition import PartitionCopy
-from srm.replication.ports import EpochEnd, Produced, Wire
+from srm.replication.ports import Produced, Wire
 
-_NOT_KNOWN: Final = EpochEnd(-1, -1)
 _FIRST_RETRY_S: Final = 0.05
 _LONGEST_RETRY_S: Final = 10.0
 _STOPPED_RETRY_S: Final = 30.0
@@ -23,8 +22,8 @@ _STOPPED_LONG_RETRY_S: Final = 300.0
 _OFTEN: Final = 120
 """Failures after which a stopped partition is tried less often: each try takes an epoch."""
 _CERTAIN_AFTER: Final = 6
-"""Consecutive answers, over about 3 s, that establish a missing topic or a leader epoch. A broker
-may have just become the leader, or not know yet that another one is."""
+"""Consecutive answers, over about 3 s, that establish a missing topic. A broker may not know yet
+that it was created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +99,11 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
-    """The source's log is not the copied one, and the offset where they diverge is unknown."""
-
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
 class Fine:
     """The source holds what was copied: fetch again from the copy's position."""
 
 
-Verdict = Stop | Fenced | Doubt | TopicUnknown | BlameRecord | Walk | Lost | Replaced | Fine
+Verdict = Stop | Fenced | Doubt | TopicUnknown | BlameRecord | Walk | Lost | Fine
 
 
 def judge_error(error: SrmError) -> Verdict:
@@ -199,15 +191,14 @@ async def judge_topic(copy: PartitionCopy, source: Wire, error: int) -> Verdict:
 async def judge_doubt(copy: PartitionCopy, source: Wire) -> Verdict:
     """Check whether the source still holds the log that was copied.
 
-    Two signs lead to this check: the offset is out of range, or the batch there has another leader
-    epoch than the one before it, as after any election.
+    Two signs lead to this check: the offset is out of range, also for a log that does not hold the
+    leader epoch before it; or a batch has taken the place of records that are left out.
 
     Raises:
         SrmError: the source does not answer.
     """
-    at, epoch = copy.source_next, copy.source_epoch
-    start, end = await source.log_range(copy.source)
-    held = _NOT_KNOWN if epoch < 0 else await source.epoch_end(copy.source, epoch)
+    at, lineage = copy.source_next, copy.source_lineage
+    start, _ = await source.log_range(copy.source)
     if at < start and copy.checked != (at, start):
         # The target may hold more than the last report says, or than this owner knows.
         return Walk(start)
@@ -215,45 +206,14 @@ async def judge_doubt(copy: PartitionCopy, source: Wire) -> Verdict:
         return Lost(at, start, f"deleted on {source.alias} (retention, or DeleteRecords)")
     if copy.limits.is_overtaken(copy.found_epoch):
         return Walk(start)  # the claim reads the skipped ranges again
-    if not copy.epoch_is_ahead:
-        log = LogReader(source, copy.source, copy.source_id, read_committed=False)
-        if await log.holds_another(at, epoch, held):
-            return Replaced(
-                f"the log of {copy.source} is not the one that was copied: what precedes "
-                f"offset {at} was copied from leader epoch {epoch}, of which its leader holds "
-                f"nothing, but more of epoch {held.epoch}, up to offset {held.end}; what it holds "
-                "now before that offset may be missing on the target"
-            )
-    return _judge_end(copy, end, held)
-
-
-def _judge_end(copy: PartitionCopy, log_end: int, held: EpochEnd) -> Verdict:
-    """Judge by the ends of the log and of the epoch of what was copied last.
-
-    Epochs only grow, in one log and in one cluster. Where a later batch has a lower one, or the
-    leader never had ours, this is a log from before (a cluster that was restored from an older
-    copy), or a leader that is none any more.
-    """
-    at, epoch = copy.source_next, copy.source_epoch
-    has_gone_back = 0 <= copy.found_epoch < epoch and not copy.epoch_is_ahead
-    if epoch >= 0 > held.end and not has_gone_back:
-        if copy.failures < _CERTAIN_AFTER:
-            text = f"the leader of {copy.source} does not know leader epoch {epoch}"
-            return Stop(text, stale_leader="source")
-        has_gone_back = True
-    end = log_end if held.end < 0 else held.end
+    log = LogReader(source, copy.source, copy.source_id, read_committed=False)
+    end = await log.holds_to(lineage, at)
     if end < at:
-        # Going back further would copy twice what both logs have.
-        is_all = 0 <= held.epoch < epoch and not copy.epoch_is_ahead
-        said = f" or before: nothing of leader epoch {epoch} is left" if is_all else ""
-        return Lost(end, at, f"the source's log was truncated there{said}")
-    if has_gone_back:
-        return Replaced(
-            f"the log of {copy.source} is older than the one that was copied: what precedes offset "
-            f"{at} was written under leader epoch {epoch}, and its epochs have gone back; what it "
-            "holds now before that offset may be missing on the target"
-        )
-    if epoch >= 0:
+        before = ""
+        if start < end <= lineage.begin:
+            before = f", or earlier: it holds no leader epoch that was read from {lineage.begin} on"
+        return Lost(end, at, f"the source's log was truncated there{before}")
+    if lineage:
         return Fine()
     return Stop(f"offset {at} of {copy.source} is out of range at the moment")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.domain.offset_map.map_reach import MapTree
 from srm.domain.offset_map.map_records import RUNS_PER_BLOCK, BlockKey, MapBlock
 from srm.domain.offset_map.offset_map import Position, Run, Runs
@@ -29,7 +30,7 @@ class MapWriter:
         because our own report replaces that one.
     ``garbage``: invalid blocks: unreadable ones, those after a missing one, and those cut off. They
         are deleted once a report has ours; resume walks over their ranges.
-    ``source_epoch``: the source's leader epoch at the end of the map.
+    ``source_lineage``: of the source before the end of the map, or further.
     ``source_log_start``, ``target_log_start``: as far as known; what lies below both is deleted.
     """
 
@@ -40,7 +41,7 @@ class MapWriter:
         tree: MapTree | None = None,
         found: Run | None = None,
         garbage: Iterable[BlockKey] = (),
-        source_epoch: int = -1,
+        source_lineage: Lineage = UNKNOWN,
         *,
         rewrite_index: bool = False,
     ) -> None:
@@ -60,10 +61,10 @@ class MapWriter:
         self._full: list[MapBlock] = []
         self._changed = False
         self._closed = False
-        self._epoch = -1
+        self._lineage = UNKNOWN
         if found is not None:
             self._take_over()
-            self.add([found], source_epoch)
+            self.add([found], source_lineage)
             self._changed = True
 
     @property
@@ -94,7 +95,7 @@ class MapWriter:
         last, self._inherited = self._inherited, None
         if last is not None:
             self._replaced.append(last.block_key)
-            self._previous, self._epoch = last.previous, last.source_epoch
+            self._previous, self._lineage = last.previous, last.source_lineage
             self._runs = list(last.runs)
 
     def cut(self, source_offset: int, target_offset: int) -> None:
@@ -115,14 +116,14 @@ class MapWriter:
         if not self.has_claim:
             self._owner = (-1, target_offset)
         self._changed = True
-        self._epoch = -1
 
-    def add(self, runs: Sequence[Run], source_epoch: int = -1) -> None:
-        """Add acknowledged records, in target order, and the source's leader epoch at their end.
+    def add(self, runs: Sequence[Run], source_lineage: Lineage = UNKNOWN) -> None:
+        """Add acknowledged records, in target order, with the source's lineage up to their end.
 
         Only the first run may continue where the last one ends: the others begin behind holes.
         """
         self.changes += 1
+        self._lineage = source_lineage
         last = self._runs[-1] if self._runs else None
         first = runs[0]
         if (
@@ -133,7 +134,6 @@ class MapWriter:
         ):
             self._runs[-1] = Run(last.source_start, last.target_start, last.count + first.count)
             runs = runs[1:]
-            self._epoch = source_epoch
         while runs:
             if len(self._runs) >= RUNS_PER_BLOCK:
                 self.close_block()
@@ -141,7 +141,6 @@ class MapWriter:
             self._runs += runs[:room]
             runs = runs[room:]
             self._changed = True
-            self._epoch = source_epoch
 
     def changed_blocks(self, position: Position) -> list[MapBlock]:
         """Return the blocks to write before the position is reported.
@@ -183,7 +182,7 @@ class MapWriter:
         self._changed = False
         self._closed = False
 
-    def _block(self, runs: Iterable[Run], owner: tuple[int, int], *, open_end: bool) -> MapBlock:
+    def _block(self, runs: Sequence[Run], owner: tuple[int, int], *, open_end: bool) -> MapBlock:
         assigned = self._assigned
         return MapBlock(
             assigned.topic,
@@ -195,5 +194,5 @@ class MapWriter:
             open_end,
             owner,
             self._previous,
-            self._epoch,
+            self._lineage.before(runs[-1].source_end),
         )

@@ -9,6 +9,7 @@ from typing import Final
 from srm.domain.flow_state.anomalies import PartitionNotes, in_force
 from srm.domain.flow_state.replication_records import PartitionPosition, PartitionStatus
 from srm.domain.flow_state.reported_positions import newest_position
+from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.domain.offset_map.map_reach import NO_BLOCKS, MapTree
 from srm.domain.offset_map.map_rebuild import RebuiltMap
 from srm.domain.offset_map.map_records import BlockKey, MapBlock
@@ -23,8 +24,7 @@ class Start:
     """Knowledge before the walk: the position of the copy, and our producer ids.
 
     ``found``: the part of the last run that only its former owner's report has.
-    ``source_epoch``: leader epoch of the source batch before the position, or a known later one, -1
-        if not known.
+    ``source_lineage``, ``target_lineage``: of both logs before the position, as far as known.
     ``fresh``: nothing is known of this topic id: records of ours on the target may belong to a
         former topic of the name.
     ``has_position``: without it both logs are walked from their starts.
@@ -33,8 +33,8 @@ class Start:
     ``cut``: the map has to end at this position, whatever it holds.
     ``truncated``: the source was truncated at ``source_next``: our records that it lacks say
         nothing about their successors.
-    ``target_epoch``: leader epoch of the target's batch before the position, -1 if not known.
-    ``written_by``: claim of that batch (see :mod:`srm.replication.claim.target_log`).
+    ``written_by``: claim of the target's batch before the position (see
+        :mod:`srm.replication.claim.target_log`).
     ``has_former``: records of a former topic of the name were copied.
     ``left_out``: decisions about ranges of source offsets that are not copied.
     ``at_rest``: last reported state of a partition that was stopped.
@@ -45,7 +45,7 @@ class Start:
     target_next: int
     producer_ids: frozenset[int] = frozenset()
     found: Run | None = None
-    source_epoch: int = -1
+    source_lineage: Lineage = UNKNOWN
     fresh: bool = False
     has_position: bool = True
     tree: MapTree = field(default_factory=MapTree)
@@ -53,12 +53,19 @@ class Start:
     rewrite_index: bool = False
     cut: bool = False
     truncated: bool = False
-    target_epoch: int = -1
+    target_lineage: Lineage = UNKNOWN
     written_by: ProducerId | None = None
     has_former: bool = False
     left_out: tuple[PartitionNotes, ...] = ()
     at_rest: PartitionStatus | None = None
     copy_is_gone: bool = False
+
+    def cut_at(self, source_next: int) -> Start:
+        """Return the start after the source was truncated at an offset before it."""
+        lineage = self.source_lineage.before(source_next)
+        return replace(
+            self, source_next=source_next, source_lineage=lineage, cut=True, truncated=True
+        )
 
 
 NOWHERE: Final = Start(0, 0, fresh=True, has_position=False)
@@ -98,7 +105,7 @@ def start_of(
     places = []
     if newest is not None:
         at = newest.position
-        places.append((at.target_next, at.source_next, newest.source_leader_epoch))
+        places.append((at.target_next, at.source_next, newest.source_lineage))
     grown = None
     if last is not None:
         written = OffsetMap.of(last.runs).runs
@@ -107,25 +114,25 @@ def start_of(
         if len(runs):
             end = runs[-1]
             is_written = end == written[-1]
-            epoch = last.source_epoch if is_written else -1
-            places.append((end.target_end, end.source_end, epoch))
+            lineage = last.source_lineage if is_written or newest is None else newest.source_lineage
+            places.append((end.target_end, end.source_end, lineage.before(end.source_end)))
             grown = None if is_written else _beyond(written[-1], end)
     # Until a record of this topic id is known to be copied, those of a former one may follow.
     fresh = last is None
     if places:
-        target_next, source_next, epoch = max(places)
+        target_next, source_next, lineage = max(places, key=lambda place: place[:2])
         told = newest if newest and newest.position.target_next == target_next else None
         return Start(
             source_next,
             target_next,
             producer_ids,
             grown,
-            epoch,
+            lineage,
             fresh,
             tree=found.tree,
             garbage=found.garbage,
             rewrite_index=found.rewrite,
-            target_epoch=told.target_leader_epoch if told else -1,
+            target_lineage=told.target_lineage if told else UNKNOWN,
             written_by=_claim(told) if told or last is None else _owner(last),
             has_former=behind is not None,
         )
@@ -138,9 +145,6 @@ def start_of(
 
 def cut_start(start: Start, source_next: Translation, target_end: int) -> Start:
     """Return the new start if the target's log holds nothing from an offset on.
-
-    The source's leader epoch stays that of the further place. A source that was truncated since has
-    a later one at its new records; the check of any other source finds it whole.
 
     Args:
         start: the start with a whole log.
@@ -161,12 +165,14 @@ def cut_start(start: Start, source_next: Translation, target_end: int) -> Start:
             left_out=start.left_out,
         )
     held = source_next.offset
+    held = min(held, start.source_next) if start.truncated else held
     return replace(
         start,
-        source_next=min(held, start.source_next) if start.truncated else held,
+        source_next=held,
         target_next=target_end,
+        source_lineage=start.source_lineage.before(held),
         found=_held_of(start.found, target_end),
-        target_epoch=-1,
+        target_lineage=start.target_lineage.before(target_end),
         written_by=None,
         cut=True,
     )
@@ -193,9 +199,7 @@ def decided_start(start: Start | None, notes: Iterable[PartitionNotes]) -> Start
             note.lost_to,
             note.target_next,
         ):
-            start = replace(
-                start, source_next=note.lost_from, source_epoch=-1, cut=True, truncated=True
-            )
+            start = start.cut_at(note.lost_from)
     return start
 
 

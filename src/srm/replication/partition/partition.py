@@ -25,9 +25,11 @@ from typing import Final
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import AssignedPartition, PartitionPosition
 from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.offset_map.offset_map import Position, Run
-from srm.replication.batches.batch import epoch_of, rewrite
+from srm.replication.batches import legacy
+from srm.replication.batches.batch import batches, rewrite
 from srm.replication.batches.merging import Merging
 from srm.replication.batches.outgoing import BatchToSend
 from srm.replication.batches.target_limits import TargetLimits
@@ -63,11 +65,12 @@ class PartitionCopy:
 
     ``attempt``: number of the claim, to separate its answers from those of older claims.
     ``blocked``: source offsets that keep a stopped partition from continuing, where known.
-    ``source_epoch``: leader epoch of the source batch before ``source_next``, -1 if not known.
-    ``fetch_epoch``: the same before ``fetch_offset``.
-    ``in_doubt``: the source has another epoch there (``found_epoch``); its log has to be checked.
+    ``fetch_lineage``: lineage of the source before ``fetch_offset``.
+    ``fetch_epoch``: the leader epoch that a fetch names, -1 if the log's may not be compared.
+    ``in_doubt``: the source's log has to be checked; ``found_epoch`` is of a batch in the place of
+        records that are left out, -1 if none was seen.
     ``written_by``: claim of the target's batch before ``target_next``.
-    ``target_epoch``: leader epoch of that claim's marker.
+    ``target_lineage``: lineage of the target before that claim's marker, and of the marker.
     ``held_back``: the map cannot be written or lacks a cut; nothing is fetched.
     ``is_troubled``: from a stop, also of a former owner, until progress is acknowledged or nothing
         is left to copy.
@@ -89,15 +92,15 @@ class PartitionCopy:
     blocked: tuple[int, int] | None = None
     attempt: int = 0
     fetch_offset: int = 0
+    fetch_lineage: Lineage = UNKNOWN
     fetch_epoch: int = -1
     in_doubt: bool = False
     found_epoch: int = -1
     source_next: int = 0
-    source_epoch: int = -1
     source_end: int = 0
     source_high: int = 0
     target_next: int = 0
-    target_epoch: int = -1
+    target_lineage: Lineage = UNKNOWN
     written_by: ProducerId | None = None
     claim: Claim | None = None
     failures: int = 0
@@ -126,15 +129,14 @@ class PartitionCopy:
             start.tree,
             start.found,
             start.garbage,
-            -1 if start.cut else start.source_epoch,
+            start.source_lineage,
             rewrite_index=start.rewrite_index,
         )
         if start.cut:
             self.map.cut(start.source_next, start.target_next)
-        self.fetch_offset = self.source_next = start.source_next
-        self.fetch_epoch = self.source_epoch = start.source_epoch
+        self._fetch_from(start.source_next, start.source_lineage)
         self.target_next = start.target_next
-        self.target_epoch, self.written_by = start.target_epoch, start.written_by
+        self.target_lineage, self.written_by = start.target_lineage, start.written_by
         self.has_position = start.has_position
         """True if a position exists to report and to resume from."""
         self.has_lost_start = False
@@ -194,9 +196,6 @@ class PartitionCopy:
         self.map.source_log_start = max(self.map.source_log_start, fetched.log_start)
         if requested != self.fetch_offset or self.phase not in (Phase.IDLE, Phase.COPYING):
             return  # the answer belongs to a position that resume has replaced
-        if len(fetched.records) and self.fetch_epoch not in (-1, epoch_of(fetched.records)):
-            self.doubt(epoch_of(fetched.records))
-            return
         if (epoch := self.limits.epoch_of_others(fetched.records)) is not None:
             self.doubt(epoch)
             return
@@ -211,14 +210,26 @@ class PartitionCopy:
         ):
             if isinstance(outgoing, BatchToSend):
                 self._queue.put(outgoing)
+            if outgoing.leader_epoch != self.fetch_lineage.epoch:
+                self._note_epochs(fetched.records, outgoing.source_next)
             self.fetch_offset, self.fetch_epoch = outgoing.source_next, outgoing.leader_epoch
-        if self.is_drained and self.fetch_offset != self.source_next:
-            self.source_next, self.source_epoch = self.fetch_offset, self.fetch_epoch
+        if self.is_drained:
+            self.source_next = self.fetch_offset
+
+    def _note_epochs(self, records: memoryview, end: int) -> None:
+        """Add the epochs of the batches before an offset; what follows it may be damaged."""
+        at = self.fetch_offset
+        for batch in batches(records, legacy.convert):
+            if batch.last_offset >= at:
+                self.fetch_lineage = self.fetch_lineage.with_epoch(batch.leader_epoch, at)
+                at = batch.last_offset + 1
+            if at >= end:
+                return
 
     @property
-    def epoch_is_ahead(self) -> bool:
-        """True if ``source_epoch`` is of a batch after the position: the target lost its end."""
-        return self.start.cut and self.source_next == self.start.source_next
+    def source_lineage(self) -> Lineage:
+        """Lineage of the source before ``source_next``."""
+        return self.fetch_lineage.before(self.source_next)
 
     @property
     def is_drained(self) -> bool:
@@ -237,10 +248,15 @@ class PartitionCopy:
         self.go_back_to(source_offset)
         self._truncated = self._is_cut = self.cut_is_untold = True
 
-    def go_back_to(self, source_offset: int, source_epoch: int = -1) -> None:
-        """Copy from another source offset on; -1 is an epoch that is not known."""
+    def go_back_to(self, source_offset: int) -> None:
+        """Copy from another source offset on; nothing was read before a later one."""
+        is_before = source_offset <= self.fetch_offset
+        lineage = self.fetch_lineage.before(source_offset) if is_before else UNKNOWN
+        self._fetch_from(source_offset, lineage)
+
+    def _fetch_from(self, source_offset: int, lineage: Lineage) -> None:
         self.fetch_offset = self.source_next = source_offset
-        self.fetch_epoch = self.source_epoch = source_epoch
+        self.fetch_lineage, self.fetch_epoch = lineage, lineage.epoch
         self.in_doubt = False
 
     def send_next(self) -> BatchToSend:
@@ -254,12 +270,9 @@ class PartitionCopy:
         if base_offset != self.target_next or self._queue.oldest_in_flight is not outgoing:
             return False
         self._queue.acknowledge()
-        self._map(outgoing.runs(base_offset), outgoing.leader_epoch)
+        self._map(outgoing.runs(base_offset))
         self.target_next = base_offset + outgoing.count
-        if self.is_drained:
-            self.source_next, self.source_epoch = self.fetch_offset, self.fetch_epoch
-        else:
-            self.source_next, self.source_epoch = outgoing.source_next, outgoing.leader_epoch
+        self.source_next = self.fetch_offset if self.is_drained else outgoing.source_next
         self.failures = 0
         self.is_troubled = False
         if self.limits.knows_something:
@@ -334,10 +347,7 @@ class PartitionCopy:
         return self._truncated and self.start.truncated
 
     def doubt(self, found_epoch: int = -1) -> None:
-        """Stop fetching until the source is known to hold what was copied.
-
-        ``found_epoch`` is the leader epoch of the batch there, -1 if none was seen.
-        """
+        """Stop fetching until the source is known to hold what was copied."""
         self.in_doubt = True
         self.found_epoch = found_epoch
 
@@ -391,13 +401,13 @@ class PartitionCopy:
         self.reason, self.action = walked.text, ""
         settled = walked.settled
         if settled is not None:
-            self._stand_at(claim, settled, settled.runs, walked.target_epoch)
+            self._stand_at(claim, settled, settled.runs, walked.target_lineage)
 
     def begin_copying(self, claim: Claim, resumed: Resumed) -> None:
         """Continue from the proven position."""
         self.claim = claim
         self._old_id_lapses_at = None
-        self._stand_at(claim, resumed, resumed.runs, resumed.target_epoch)
+        self._stand_at(claim, resumed, resumed.runs, resumed.target_lineage)
         self.in_doubt = False
         self.held_back = self.held_back or self.cut_is_untold
         self.phase = Phase.COPYING
@@ -408,16 +418,15 @@ class PartitionCopy:
         claim: Claim,
         place: ProvenPlace | Resumed,
         runs: Sequence[Run],
-        target_epoch: int,
+        target_lineage: Lineage,
     ) -> None:
         """Move to a proven position, with what was found before it."""
         self.map.begin_claim(claim.producer)
+        self._fetch_from(place.source_next, place.source_lineage)
         if runs:
-            self._map(runs, place.source_epoch)
-        if place.source_next != self.source_next:
-            self.go_back_to(place.source_next, place.source_epoch)
+            self._map(runs)
         self.target_next = place.target_next
-        self.target_epoch, self.written_by = target_epoch, claim.producer
+        self.target_lineage, self.written_by = target_lineage, claim.producer
         self.has_position = True
         self._fresh = self._truncated = self._is_unproven = self._is_cut = False
 
@@ -463,7 +472,8 @@ class PartitionCopy:
             has_former=self.start.has_former,
             truncated=self._truncated,
             cut=self._is_cut,
-            target_epoch=self.target_epoch,
+            source_lineage=self.source_lineage,
+            target_lineage=self.target_lineage,
             written_by=self.written_by,
         )
 
@@ -474,8 +484,8 @@ class PartitionCopy:
         """
         maps = self.map
         return (
-            *(self.source_next, self.source_epoch, self.source_end, self.end_at_rest),
-            *(self.target_next, self.target_epoch, self.written_by, self.has_position),
+            *(self.source_next, self.source_end, self.end_at_rest),
+            *(self.target_next, self.target_lineage, self.written_by, self.has_position),
             *(self.phase, self.reason, self.blocked, self.is_troubled),
             *(self.held_back, self.cut_is_untold),
             *(maps.changes, maps.source_log_start, maps.target_log_start),
@@ -489,14 +499,14 @@ class PartitionCopy:
             self.assigned.partition,
             self.assigned.target_topic_id,
             Position(self.source_next, self.target_next, self.known_end),
-            -1 if self.epoch_is_ahead else self.source_epoch,
             written_by.id if written_by else -1,
             written_by.epoch if written_by else -1,
-            self.target_epoch,
+            self.source_lineage,
+            self.target_lineage,
         )
 
-    def _map(self, runs: Sequence[Run], source_epoch: int) -> None:
-        self.map.add(runs, source_epoch)
+    def _map(self, runs: Sequence[Run]) -> None:
+        self.map.add(runs, self.fetch_lineage)
         self.sync_marks.add(runs)
 
     def _forget_reason(self) -> None:
@@ -505,5 +515,4 @@ class PartitionCopy:
 
     def _forget(self) -> None:
         self._queue.clear()
-        self.fetch_offset, self.fetch_epoch = self.source_next, self.source_epoch
-        self.in_doubt = False
+        self.go_back_to(self.source_next)

@@ -118,7 +118,6 @@ class LogReading:
     free: int = 0
     owed: set[int] = field(default_factory=set)
     runs: FoundRuns = field(default_factory=FoundRuns)
-    epoch: int = -1
     found: int = 0
     removed: Span = field(default_factory=Span)
     former: Span = field(default_factory=Span)
@@ -151,10 +150,10 @@ class LogReading:
             and offset - self.passed - skipped >= self.gone
         )
 
-    def find(self, index: int, offset: int, target: int, count: int, epoch: int) -> None:
+    def find(self, index: int, offset: int, target: int, count: int) -> None:
         """Advance to after a stretch of copied records."""
         self.runs.add(offset, target, count)
-        self.at, self.passed, self.epoch = index + count, offset + count, epoch
+        self.at, self.passed = index + count, offset + count
         self.copies = self.gone = self.holes = self.free = 0
         self.found += count
 

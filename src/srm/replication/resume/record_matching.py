@@ -133,7 +133,7 @@ class Steps:
         if not place.begun and place.gone == place.copies == offset - place.passed:
             place.runs, place.removed = self.early.runs(place.passed, place.gone), Span()
         place.owed |= owed
-        place.find(index, offset, copied.offset, 1, self._ahead.epoch(index))
+        place.find(index, offset, copied.offset, 1)
         return place
 
     async def _candidates(self, place: LogReading, copied: Content) -> list[int]:
@@ -206,7 +206,7 @@ class Steps:
             if ahead.is_needed(passed):
                 self.unexplained.add(ahead.offset(passed))
         offset = ahead.offset(index)
-        place.find(index, offset, copied.offset, 1, ahead.epoch(index))
+        place.find(index, offset, copied.offset, 1)
         return place
 
     def _only_equal(self, place: LogReading, last: int, copied: Content) -> int | None:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from srm.clock import now_s
+from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.domain.offset_map.offset_map import Run
 from srm.domain.offset_map.offset_ranges import both_ends
 from srm.errors import UnavailableError
@@ -50,9 +51,8 @@ _MOST_RUNS: Final = 1 << 12
 class Resumed:
     """The proven position, the runs found on the way, and anomalies of the logs.
 
-    ``source_epoch``: leader epoch of the last batch that was found whole, -1 if there is none, or
-        if a partial batch follows it.
-    ``target_epoch``: leader epoch of the marker.
+    ``source_lineage``: of the source before the position.
+    ``target_lineage``: of the target up to the marker.
     ``has_rotated``: the claim has a new producer id, as the old one's epochs are used up. The
         marker does not fence the holder of the last one.
     """
@@ -61,8 +61,8 @@ class Resumed:
     target_next: int
     runs: tuple[Run, ...]
     notes: tuple[str, ...]
-    source_epoch: int = -1
-    target_epoch: int = -1
+    source_lineage: Lineage = UNKNOWN
+    target_lineage: Lineage = UNKNOWN
     has_rotated: bool = False
     former_end: int | None = None
 
@@ -72,13 +72,13 @@ class Walked:
     """Progress of a walk: at target offset ``at`` of ``end``.
 
     ``settled``: the proven place before it, None if there is none now, with the runs found since
-    the last one. ``target_epoch``: leader epoch of the target's batch before it.
+    the last one. ``target_lineage``: lineage of the target before it.
     """
 
     at: int
     end: int
     settled: ProvenPlace | None
-    target_epoch: int
+    target_lineage: Lineage
 
     @property
     def text(self) -> str:
@@ -130,6 +130,7 @@ def _begin_walk(source: LogReader, start: Start, comparison: Comparison) -> Sour
         source,
         known,
         comparison,
+        start.source_lineage if start.has_position else UNKNOWN,
         fresh=start.fresh,
         truncated=start.truncated,
         after_cut=start.truncated or start.cut,
@@ -170,10 +171,12 @@ async def resume(
     ours = OurBatches(producer_ids, fresh=known.fresh)
     foreign: list[tuple[int, int]] = []
     found = FoundRuns()
-    target_next, target_epoch = start.target_next, -1
+    target_next = start.target_next
+    target_lineage = start.target_lineage if start.has_position else UNKNOWN
     told_at = now_s()
     async for batch, log_end in _until_marker(target, start.target_next, claim, walk):
-        target_next, target_epoch = batch.last_offset + 1, batch.leader_epoch
+        target_lineage = target_lineage.with_epoch(batch.leader_epoch, target_next)
+        target_next = batch.last_offset + 1
         if ours.is_copy(batch):
             await walk.match(batch)
         else:
@@ -188,7 +191,7 @@ async def resume(
                 found.extend(settled.runs)
                 settled = None
             if progress is not None:
-                progress(Walked(target_next, log_end, settled, target_epoch))
+                progress(Walked(target_next, log_end, settled, target_lineage))
     told = [
         f"{'foreign records' if at < _MOST_FOREIGN else 'more of them, last'} "
         f"at target offsets {both_ends(first, end)}"
@@ -204,8 +207,8 @@ async def resume(
         target_next,
         tuple(found.take()),
         (*told, *walk.notes(place)),
-        place.epoch if not place.copies else -1,
-        target_epoch,
+        walk.source_lineage(place.source_next),
+        target_lineage,
         _has_rotated(claim, known, ours),
         place.former.last + 1 if place.former.count and known.has_former else None,
     )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.replication.batches import legacy
 from srm.replication.batches.aborted import AbortedTransactions
 from srm.replication.batches.batch import BatchHeader, batches, verify
@@ -71,10 +72,16 @@ class SourceAhead:
 
     ``trimmed`` becomes true when the log begins after the offset at which reading began, at
     ``log_start``. ``end`` is the log's end as far as it concerns the reader, once ``ended``.
+    ``lineage`` is that of the log up to the last batch that was read.
     """
 
     def __init__(
-        self, reader: LogReader, start: int, comparison: Comparison, turns: LoopShare
+        self,
+        reader: LogReader,
+        start: int,
+        comparison: Comparison,
+        turns: LoopShare,
+        lineage: Lineage = UNKNOWN,
     ) -> None:
         self._reader = reader
         self._comparison = comparison
@@ -85,12 +92,12 @@ class SourceAhead:
         self.trimmed = False
         self.log_start = 0
         self.end = 0
+        self.lineage = lineage
         self._base = 0
         self._offsets = array("q")
         self._contents = array("q")
         self._times = array("q")
         self._keys = array("q")
-        self._epochs = array("i")
         self._needed = array("q")  # records before this one that the target has to hold
         self._kinds = bytearray()
         self._needed_in_all = 0
@@ -135,7 +142,7 @@ class SourceAhead:
         self._waiting.popleft()
         verify(batch)
         async for piece in records_of(batch, self._turns, self._start):
-            self._keep(piece, batch.leader_epoch)
+            self._keep(piece)
         return True
 
     async def open_to(self, index: int) -> bool:
@@ -151,7 +158,7 @@ class SourceAhead:
             if not await self.open_more():
                 return
 
-    def _keep(self, records: Sequence[DecodedRecord], epoch: int) -> None:
+    def _keep(self, records: Sequence[DecodedRecord]) -> None:
         comparison = self._comparison
         content, lenient = comparison.content, comparison.may_lack_some
         first = self.opened_end
@@ -159,7 +166,6 @@ class SourceAhead:
         self._times.extend([record.timestamp for record in records])
         self._contents.extend([content(record) for record in records])
         self._keys.extend([content_hash(record.key) for record in records])
-        self._epochs.extend([epoch] * len(records))
         for record in records:
             kind = (record.key is not None) | (record.value is None) << 1
             if lenient and comparison.may_lack(record):
@@ -190,13 +196,14 @@ class SourceAhead:
                 if error.log_start <= self._fetch_offset:
                     self.ended = True  # truncated
                     continue
-                self.trimmed = True
+                self.trimmed, self.lineage = True, UNKNOWN
                 self._fetch_offset = self.log_start = error.log_start
                 continue
             before = self._fetch_offset
             committed = self._reader.read_committed
             aborted = AbortedTransactions(fetched.aborted if committed else ())
             for batch in batches(fetched.records, legacy.convert):
+                self.lineage = self.lineage.with_epoch(batch.leader_epoch, self._fetch_offset)
                 dropped = aborted.drops(batch) or batch.is_control or not batch.record_count
                 if not dropped and batch.last_offset >= before:
                     self._waiting.append(batch)
@@ -216,10 +223,6 @@ class SourceAhead:
     def offset(self, index: int) -> int:
         """Source offset of a record."""
         return self._offsets[index - self._base]
-
-    def epoch(self, index: int) -> int:
-        """Leader epoch under which a record was written, -1 if not known."""
-        return self._epochs[index - self._base]
 
     def needed(self, begin: int, end: int) -> int:
         """Count the records in a range of indexes that the target has to hold."""
@@ -339,7 +342,7 @@ class SourceAhead:
                     del self._last_of_key[self._keys[at]]
         for numbers in (self._offsets, self._contents, self._times, self._keys, self._needed):
             del numbers[:count]
-        del self._epochs[:count], self._kinds[:count]
+        del self._kinds[:count]
         self._base += count
 
     async def index_contents(self) -> None:

@@ -36,6 +36,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.domain.offset_map.offset_map import Run
 from srm.errors import IntegrityError
 from srm.replication.batches.batch import HEADER_SIZE, MAX_SEQUENCE, BatchHeader, next_sequence
@@ -63,13 +64,13 @@ _CLEARLY_BEGUN: Final = 512
 class ProvenPlace:
     """A proven place on the way, and the runs before it that were not handed out yet.
 
-    ``source_epoch`` is the leader epoch of the source before it, -1 if not known.
+    ``source_lineage`` is that of the source before it.
     """
 
     runs: tuple[Run, ...]
     source_next: int
     target_next: int
-    source_epoch: int
+    source_lineage: Lineage
 
 
 class SourceWalk:
@@ -80,6 +81,7 @@ class SourceWalk:
         reader: LogReader,
         start: tuple[int, int],
         comparison: Comparison,
+        lineage: Lineage = UNKNOWN,
         *,
         fresh: bool = False,
         truncated: bool = False,
@@ -91,6 +93,7 @@ class SourceWalk:
             reader: of the source.
             start: (0, 0) is always one, if the logs were never used for another copy.
             comparison: how records are compared.
+            lineage: of the source before the start.
             fresh: nothing is known of this topic id; see the module.
             truncated: the source was cut at its offset, and has given offsets to others since.
             after_cut: one of the logs was: the first copies may have been on their way then.
@@ -100,7 +103,7 @@ class SourceWalk:
         self._lenient = comparison.may_lack_some
         self._fresh = fresh
         self._turns = LoopShare()
-        self._ahead = SourceAhead(reader, source_start, comparison, self._turns)
+        self._ahead = SourceAhead(reader, source_start, comparison, self._turns, lineage)
         self._whole = WholeBatches(self._ahead, native_library())
         self._steps = Steps(
             self._ahead,
@@ -188,9 +191,9 @@ class SourceWalk:
             return False
         found = await self._whole.originals(batch, first)
         target = batch.base_offset
-        for theirs, stretches in found:
+        for stretches in found:
             for offset, count in stretches:
-                place.find(place.at, offset, target, count, theirs.leader_epoch)
+                place.find(place.at, offset, target, count)
                 target += count
         ahead.pass_batches(len(found))
         place.at = ahead.opened_end
@@ -251,7 +254,7 @@ class SourceWalk:
         count = ahead.count_equal(place.at, contents[done:], times and times[done:])
         target = first
         for offset, length in ahead.stretches(place.at, count):
-            place.find(place.at, offset, target, length, ahead.epoch(place.at + length - 1))
+            place.find(place.at, offset, target, length)
             target += length
         if place.owed:
             piece = piece[done : done + count]
@@ -291,7 +294,16 @@ class SourceWalk:
         [place, *others] = self._places
         if others or not place.is_settled or not (place.begun or self._begins_here):
             return None
-        return ProvenPlace(tuple(place.runs.take()), place.passed, self._target_next, place.epoch)
+        return ProvenPlace(
+            tuple(place.runs.take()),
+            place.passed,
+            self._target_next,
+            self.source_lineage(place.passed),
+        )
+
+    def source_lineage(self, offset: int) -> Lineage:
+        """Return the lineage of the source before an offset, as far as it was read."""
+        return self._ahead.lineage.before(offset)
 
     async def decide(self) -> LogReading:
         """Return the one place at which the walk has ended.
@@ -378,32 +390,30 @@ class WholeBatches:
         self._ahead = ahead
         self._native = native
 
-    async def originals(
-        self, batch: BatchHeader, first: BatchHeader
-    ) -> list[tuple[BatchHeader, Stretches]]:
-        """Return the next batches of the source if a dense batch holds just their records.
+    async def originals(self, batch: BatchHeader, first: BatchHeader) -> list[Stretches]:
+        """Return the records of the source's next batches if a dense batch holds just these.
 
         Args:
             batch: of the target.
             first: the next one of the source.
 
         Returns:
-            The batches, with their records; none if that is not so, or was not found.
+            The records of each batch; none if that is not so, or was not found.
         """
         if _is_copy(batch, first):
-            return [(first, [(first.base_offset, first.record_count)])]
+            return [[(first.base_offset, first.record_count)]]
         ours = _records_of(batch)
         if self._native is None or ours is None:
             return []
         comparison = self._native.comparison(ours, with_time=not batch.has_log_append_time)
-        found: list[tuple[BatchHeader, Stretches]] = []
+        found: list[Stretches] = []
         while comparison.index < batch.record_count:
             theirs = await self._ahead.batch_ahead(len(found))
             opened = None if theirs is None else _records_of(theirs)
             stretches = None if opened is None else comparison.equals(opened)
             if theirs is None or stretches is None:
                 return []
-            found.append((theirs, stretches))
+            found.append(stretches)
         return found
 
 

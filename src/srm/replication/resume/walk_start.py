@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from srm.domain.offset_map.lineage import UNKNOWN
 from srm.replication.batches import legacy
 from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.log_reader import LogReader
@@ -120,6 +121,8 @@ async def begin_where_logs_meet(
         target_next=place.target_next,
         fresh=False,
         has_position=True,
+        source_lineage=UNKNOWN,
+        target_lineage=UNKNOWN,
     )
     return met, (
         f"without a map: source offset {place.source_next} was found at target offset "

@@ -21,7 +21,7 @@ from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.offset_map.offset_ranges import OffsetRange
 from srm.domain.recovery.residue import Wanted
 from srm.domain.recovery.source_return import CopyEnd
-from srm.errors import IntegrityError, SrmError, UnavailableError
+from srm.errors import SrmError, UnavailableError
 from srm.replication.batches import legacy
 from srm.replication.batches.aborted import AbortedTransactions
 from srm.replication.batches.batch import BatchHeader, batches, verify
@@ -73,10 +73,10 @@ async def find_copy_end(
     known_next, cut_from = start.source_next, None
     if start.has_position:
         cut_from = start.source_next if start.truncated else None
-        at = await _parts_at(source, start, high)
+        at = await source.holds_to(start.source_lineage, start.source_next)
         if at < start.source_next:
             cut_from = at
-            start = replace(start, source_next=at, source_epoch=-1, cut=True, truncated=True)
+            start = start.cut_at(at)
     else:
         target_start, _ = await target.wire.log_range(target.partition)
         start = replace(
@@ -99,29 +99,6 @@ async def find_copy_end(
         tuple(comparison.left_out),
         found.notes,
         epoch,
-    )
-
-
-async def _parts_at(source: LogReader, start: Start, log_end: int) -> int:
-    """Return where the source's log ends, or diverges from the copy; else the position.
-
-    Raises:
-        IntegrityError: it diverges at an unknown offset.
-    """
-    at, epoch = start.source_next, start.source_epoch
-    if epoch < 0:
-        return min(at, log_end)
-    found = await source.epoch_end(epoch)
-    end = log_end if found.end < 0 else found.end
-    if end < at:
-        return end
-    if found.end >= 0 and (start.cut or not await source.holds_another(at, epoch, found)):
-        return at  # the epoch of a cut start is that of a place further on
-    raise IntegrityError(
-        f"{source.partition} has gone back to an older log (its leader holds nothing of leader "
-        f"epoch {epoch}) and has grown to {log_end} since, past the {at} that were copied: the "
-        "offset at which they diverge is unknown",
-        f"restore it (srm restore), or set data.loss.policy=continue, which copies on from {at}",
     )
 
 

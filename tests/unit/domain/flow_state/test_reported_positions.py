@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport
 from srm.domain.flow_state.reported_positions import newest_position, positions_by_copy
+from srm.domain.offset_map.lineage import UNKNOWN
 from srm.domain.offset_map.offset_map import Position
 
 SOURCE, TARGET = "AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -14,8 +15,9 @@ def entry(
     at: int, producer: int, epoch: int, partition: int = 0, leader_epoch: int = -1
 ) -> PartitionPosition:
     position = Position(at, at, at)
+    lineage = UNKNOWN.with_epoch(leader_epoch, at - 1)
     return PartitionPosition(
-        SOURCE, partition, TARGET, position, 0, producer, epoch, target_leader_epoch=leader_epoch
+        SOURCE, partition, TARGET, position, producer, epoch, target_lineage=lineage
     )
 
 

@@ -15,6 +15,7 @@ from srm.domain.flow_state.slot_records import (
     decode_slot_record,
     next_incarnation,
 )
+from srm.domain.offset_map.lineage import MOST_EPOCHS, Lineage
 from srm.domain.offset_map.map_records import MapEnd, topic_id_text
 from srm.domain.offset_map.offset_map import Position
 from srm.errors import IntegrityError
@@ -26,16 +27,19 @@ int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
 offset = st.integers(-(2**60), 2**60)  # differences of them fit into a folded number
 topic_ids = st.binary(min_size=16, max_size=16).map(topic_id_text)
+lineages = st.lists(st.tuples(int32, offset), max_size=MOST_EPOCHS).map(
+    lambda starts: Lineage(tuple(starts))
+)
 positions = st.builds(
     PartitionPosition,
     topic_id=topic_ids,
     partition=int32,
     target_topic_id=topic_ids,
     position=st.builds(Position, offset, offset, offset),
-    source_leader_epoch=int32,
     producer_id=offset,
     producer_epoch=int16,
-    target_leader_epoch=int32,
+    source_lineage=lineages,
+    target_lineage=lineages,
     map_end=st.none() | st.builds(MapEnd, offset, st.tuples(offset, int16), offset, offset),
 )
 groups = st.lists(positions, max_size=8).map(tuple)
@@ -75,7 +79,7 @@ def test_a_heartbeat_tells_which_logs_go_on_behind_an_open_transaction() -> None
     assert decode_slot_record(beat.key(), beat.value()) == beat
 
 
-@given(st.binary(max_size=3) | st.binary(max_size=90).map(lambda rest: b"\x04\x01" + rest))
+@given(st.binary(max_size=3) | st.binary(max_size=90).map(lambda rest: b"\x05\x01" + rest))
 def test_a_damaged_record_of_a_slot_is_an_integrity_error(value: bytes) -> None:
     try:
         decode_slot_record(b"slot:0:1-ab:0", value)
@@ -108,10 +112,10 @@ def test_no_group_meets_the_limit_of_a_broker_even_uncompressed() -> None:
             2**30,
             topic_id_text(numbers.randbytes(16)),
             Position(large, 0, 0),
-            2**30,
             large,
             2**15 - 1,
-            2**30,
+            Lineage(((2**30, 0), (0, large)) * (MOST_EPOCHS // 2)),
+            Lineage(((2**30, 0), (0, large)) * (MOST_EPOCHS // 2)),
             MapEnd(large, (0, 0), large, 0),
         )
         for _ in range(GROUP_SIZE)

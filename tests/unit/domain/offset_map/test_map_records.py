@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srm.domain.offset_map.lineage import MOST_EPOCHS, Lineage
 from srm.domain.offset_map.map_rebuild import MapTable, Placed, rebuild
 from srm.domain.offset_map.map_records import (
     FORMAT,
@@ -47,6 +48,9 @@ def histories(draw: st.DrawFn) -> tuple[Run, ...]:
     return tuple(runs)
 
 
+lineages = st.lists(
+    st.tuples(st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**60)), max_size=MOST_EPOCHS
+).map(lambda starts: Lineage(tuple(starts)))
 blocks = st.builds(
     MapBlock,
     topic=st.text(st.characters(exclude_categories=("Cs",)), max_size=249),
@@ -57,7 +61,7 @@ blocks = st.builds(
     runs=histories(),
     open_end=st.booleans(),
     owner=st.tuples(int64, int64),
-    source_epoch=st.integers(-(2**31), 2**31 - 1),
+    source_lineage=lineages,
 )
 
 

@@ -133,7 +133,7 @@ def test_a_dry_run_changes_nothing(sites) -> None:
 def reported(context: FlowContext, *partitions: AssignedPartition) -> None:
     """Let a slot report positions, as it does of copies that have begun."""
     entries = tuple(
-        PartitionPosition(p.topic_id, p.partition, p.target_topic_id, Position(0, 9, 0), -1, 7, 1)
+        PartitionPosition(p.topic_id, p.partition, p.target_topic_id, Position(0, 9, 0), 7, 1)
         for p in partitions
     )
     group = PositionGroup("0", Incarnation(1, "a"), "0", entries)

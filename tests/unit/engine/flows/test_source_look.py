@@ -30,7 +30,7 @@ def world() -> CopiedTopic:
 
 def stands_at(world: CopiedTopic, position: Position) -> None:
     ids = world.p.topics()["Topic"].topic_id, world.b.topics()["P.Topic"].topic_id
-    entry = PartitionPosition(ids[0], 0, ids[1], position, 0, 1, 0)
+    entry = PartitionPosition(ids[0], 0, ids[1], position, 1, 0)
     now_ms = world.clock()
     world.maps.reports = (SlotReport("0", 1, now_ms, (entry,), source_heard_ms=now_ms),)
     runs = [Run(0, 0, position.source_next)]

@@ -85,7 +85,7 @@ class Watcher:
 
 def report(slot: str, time_ms: int, source_next: int, source_end: int) -> SlotReport:
     position = Position(source_next, source_next, source_end)
-    entry = PartitionPosition(TOPIC_ID, 0, TARGET_ID, position, 0, 1, 0)
+    entry = PartitionPosition(TOPIC_ID, 0, TARGET_ID, position, 1, 0)
     return SlotReport(slot, 1, time_ms, (entry,))
 
 

@@ -41,7 +41,7 @@ class Disaster:
         maps.put(TopicPartition("Payments", 0), known.runs, position)
         target = self.world.b.topics()["P.Payments"].topic_id
         source = self.world.p.topics()["Payments"].topic_id
-        entry = PartitionPosition(source, 0, target, position, 0, 1, 0)
+        entry = PartitionPosition(source, 0, target, position, 1, 0)
         maps.reports = (SlotReport("0", 1, heard_ms, (entry,), source_heard_ms=heard_ms),)
 
     @property

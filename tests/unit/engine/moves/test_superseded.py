@@ -120,7 +120,7 @@ def give_up(world: World, source: str, target: str, move_id: str) -> None:
     reached.add_topic(f"srm-replication.{source}.internal", 2)
     maps = world.maps[Flow(source, target)]
     position = maps.load(["Payments"]).get(TopicPartition("Payments", 0)).position
-    entry = PartitionPosition(topic.topic_id, 0, reached.topics()[copy].topic_id, position, 0, 1, 0)
+    entry = PartitionPosition(topic.topic_id, 0, reached.topics()[copy].topic_id, position, 1, 0)
     now_ms = world.clock()
     maps.reports = (SlotReport("0", 1, now_ms, (entry,), source_heard_ms=now_ms),)
     whole, gone = world.context(source, target), away_cluster(source)

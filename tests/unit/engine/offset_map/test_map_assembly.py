@@ -48,7 +48,7 @@ def reported(
     producer: tuple[int, int] = (7, 1),
     target: str = TARGET,
 ) -> SlotReport:
-    entry = PartitionPosition(SOURCE, 0, target, position, 0, *producer)
+    entry = PartitionPosition(SOURCE, 0, target, position, *producer)
     return SlotReport(slot, 1, 1000, (entry,))
 
 

@@ -372,7 +372,7 @@ def test_a_restore_that_was_broken_off_is_finished_before_anything_is_settled(
         cluster.topics()[name].topic_id
         for cluster, name in ((returned.context.target, "P.Payments"), (p, "Payments"))
     )
-    told = PartitionPosition(copy, 0, original, Position(5, 6, 9), -1, 7, 0)
+    told = PartitionPosition(copy, 0, original, Position(5, 6, 9), 7, 0)
     state = internal_topics.replication(back.source)
     p.compacted_topic(state, REPORTS).write(records_of(SlotReport("0", 1, 1000, (told,))))
     record = RestoreRecord((PAUSE.request,), {}, "ann", 2)

@@ -27,7 +27,6 @@ def running(world: CopiedTopic, heard_ms: int | None = None) -> None:
         0,
         world.b.topics()["P.Topic"].topic_id,
         Position(done, world.target_end, world.source_end),
-        0,
         1,
         0,
     )

@@ -31,7 +31,7 @@ def replicator_runs(sites, age_ms: int = 0, *, ended: bool = False) -> None:
     if topic not in sites.clusters["B"].topics():
         sites.clusters["B"].add_topic(topic)
     sites.clusters["B"].compacted_topic(topic).write({DRIVER_KEY: beat.value()})
-    entry = PartitionPosition(TOPIC_ID, 0, TOPIC_ID, Position(100, 101, 100), 0, 1, 0)
+    entry = PartitionPosition(TOPIC_ID, 0, TOPIC_ID, Position(100, 101, 100), 1, 0)
     sites.maps[Flow("P", "B")].reports = (SlotReport("0", 3, now, (entry,)),)
 
 

@@ -22,6 +22,7 @@ from srm.domain.flow_state.replication_records import (
     Incarnation,
     PartitionPosition,
 )
+from srm.domain.offset_map.lineage import MOST_EPOCHS, Lineage
 from srm.domain.offset_map.map_records import MapEnd, topic_id_text
 from srm.domain.offset_map.offset_map import Run
 from srm.replication.claim.claim import Claim
@@ -37,6 +38,7 @@ SLOTS, PARTITIONS, PER_TOPIC = 50, 10_000, 8
 SECONDS = 60
 PATIENCE_BYTES = 1_000_000
 HEADER_BYTES = 61
+LINEAGE = Lineage(tuple((epoch, epoch * 10**6) for epoch in range(MOST_EPOCHS)))
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +51,7 @@ def everything_told(monkeypatch: pytest.MonkeyPatch) -> None:
         assert copy.claim is not None
         claim = copy.claim.producer
         end = MapEnd(copy.target_next - 50_000, (claim.id, claim.epoch), at // 1000, at // 1000 + 7)
-        return replace(bare(copy), target_leader_epoch=3, map_end=end)
+        return replace(bare(copy), target_lineage=LINEAGE, map_end=end)
 
     monkeypatch.setattr(PartitionCopy, "position", position)
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from tests.batches import Record, marker, stored
 
 from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.errors import UnavailableError
-from srm.replication import codes
+from srm.replication import codes, log_reader
 from srm.replication.batches.batch import batches
 from srm.replication.claim.target_log import HeldLog, held_log
 from srm.replication.log_reader import LogReader
@@ -66,6 +67,9 @@ class TargetLog:
     def _header(self, raw: bytes) -> Any:
         return next(batches(memoryview(raw)))
 
+    def leaders_changed(self) -> None:
+        """Nothing is remembered."""
+
     async def leader(self, partition: TopicPartition) -> int:
         del partition
         return 1
@@ -93,6 +97,12 @@ class TargetLog:
         return Fetched([part], None)
 
 
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_reader, "_ELECTED_S", 0.0)
+    monkeypatch.setattr(log_reader, "_PAUSE_S", 0.0)
+
+
 def held(log: TargetLog, start: Start) -> HeldLog:
     reader = LogReader(log, TopicPartition("T", 0), b"", False)  # type: ignore[arg-type]
     return asyncio.run(held_log(reader, start))
@@ -108,7 +118,10 @@ def copy_of(sizes: Sequence[int], elections: Sequence[int] = ()) -> tuple[Target
             log.elect()
         log.copied(size, sequence)
         sequence += size
-    known = Start(1000, log.end, frozenset({OURS}), target_epoch=0, written_by=ProducerId(OURS, 1))
+    lineage = Lineage(((0, 0),))
+    known = Start(
+        1000, log.end, frozenset({OURS}), target_lineage=lineage, written_by=ProducerId(OURS, 1)
+    )
     return log, known
 
 
@@ -157,7 +170,25 @@ def test_what_a_leader_wrote_that_the_next_one_never_saw_is_not_taken_for_the_co
     begun = log.end
     log.copied(3, sequence=6)
     log.copied(3, sequence=9)  # these were in flight when it fell
-    known = Start(1000, log.end, frozenset({OURS}), target_epoch=2, written_by=ProducerId(OURS, 2))
+    lineage = Lineage(((0, 0), (2, begun)))
+    known = Start(
+        1000, log.end, frozenset({OURS}), target_lineage=lineage, written_by=ProducerId(OURS, 2)
+    )
+    log.epoch = 3
+    log.claim(3)
+
+    assert held(log, known).end == begun
+
+
+def test_an_election_between_two_claims_is_not_taken_for_the_later_one() -> None:
+    """No claim has read epoch 1, and a leader has more of it than the next claim found."""
+    log, _ = copy_of([3, 3], elections=[1])
+    begun = log.end
+    log.copied(3, sequence=6)
+    lineage = Lineage(((0, 0), (2, begun)))
+    known = Start(
+        1000, log.end, frozenset({OURS}), target_lineage=lineage, written_by=ProducerId(OURS, 2)
+    )
     log.epoch = 3
     log.claim(3)
 
@@ -170,7 +201,8 @@ def test_what_a_leader_lost_with_its_whole_epoch_is_lost_from_there_on() -> None
     log.epoch = 3
     log.claim(3)
 
-    assert held(log, Start(1000, left + 6, frozenset({OURS}), target_epoch=2)).end == left
+    lineage = Lineage(((0, 0), (2, left + 3)))
+    assert held(log, Start(1000, left + 6, frozenset({OURS}), target_lineage=lineage)).end == left
 
 
 def test_a_log_that_never_saw_any_epoch_of_the_copy_is_trusted_in_nothing() -> None:
@@ -178,7 +210,7 @@ def test_a_log_that_never_saw_any_epoch_of_the_copy_is_trusted_in_nothing() -> N
     log.epoch = 3
     log.claim(3)
 
-    assert held(log, replace(start, target_epoch=2)).end == log.start
+    assert held(log, replace(start, target_lineage=Lineage(((2, 3),)))).end == log.start
 
 
 @pytest.mark.parametrize("lost", [1, 2, 5])
@@ -188,7 +220,7 @@ def test_without_known_epochs_markers_of_later_claims_do_not_cover_up_a_loss(los
     for number in range(lost):
         log.claim(2 + number)
 
-    assert held(log, replace(start, target_epoch=-1)).end == start.target_next - lost
+    assert held(log, replace(start, target_lineage=UNKNOWN)).end == start.target_next - lost
 
 
 def test_a_position_ahead_of_the_log_ends_where_the_log_does() -> None:
@@ -203,7 +235,7 @@ def test_a_stranger_before_the_position_is_passed_on_the_way_back() -> None:
     log.elect(truncated_to=4)
     log.copied(5, sequence=0, producer=STRANGER)
 
-    assert held(log, replace(start, target_epoch=-1, written_by=None)).end == 4
+    assert held(log, replace(start, target_lineage=UNKNOWN, written_by=None)).end == 4
 
 
 def test_a_target_that_retention_has_emptied_is_no_loss() -> None:
@@ -232,7 +264,7 @@ def test_a_log_that_changes_while_it_is_read_is_asked_again() -> None:
     log.__class__ = Changing
 
     with pytest.raises(UnavailableError, match="changes at the moment"):
-        held(log, replace(start, target_epoch=-1))
+        held(log, replace(start, target_lineage=UNKNOWN))
 
 
 def test_a_target_that_was_created_anew_has_lost_nothing_of_its_end() -> None:

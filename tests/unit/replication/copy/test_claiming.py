@@ -19,6 +19,7 @@ from srm import clock
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.lineage import Lineage
 from srm.replication import codes
 from srm.replication.batches.transform import ClusterIds
 from srm.replication.claim.claim import LAST_EPOCH, Claim, ClaimLifetime
@@ -27,7 +28,7 @@ from srm.replication.copy.lifecycle import Lifecycle
 from srm.replication.copy.quota import Quota
 from srm.replication.mapping.start_positions import Start
 from srm.replication.partition.partition import PartitionCopy, Phase
-from srm.replication.ports import EpochEnd, Fetched, FetchedPartition, ProducerId
+from srm.replication.ports import EpochEnd, Fetched, ProducerId
 from srm.replication.resume.resume import Walked
 from srm.replication.resume.source_lookahead import Comparison
 from srm_lab.testing.flows import flow_config
@@ -35,6 +36,7 @@ from srm_lab.testing.flows import flow_config
 ASSIGNED = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")
 LIFETIME_S = 6 * 3600.0
 LEADER_EPOCH = 4
+LINEAGE = Lineage(((0, 0),))
 
 
 class Silent:
@@ -97,6 +99,7 @@ class Told:
 
     def __init__(self) -> None:
         self.notes: list[str] = []
+        self.losses: list[tuple[int, int]] = []
         self.ended: dict[str, int] = {}
 
     def over(self, copy: PartitionCopy) -> None:
@@ -105,6 +108,10 @@ class Told:
     def strange(self, copy: PartitionCopy, what: str) -> None:
         del copy
         self.notes.append(what)
+
+    def lost(self, copy: PartitionCopy, first: int, end: int, what: str) -> None:
+        del copy, what
+        self.losses.append((first, end))
 
 
 class Site:
@@ -197,7 +204,7 @@ def copies(count: int, epoch: int = 0) -> list[bytes]:
 
 
 def test_a_target_that_fell_short_is_cut_before_anything_is_written_to_it() -> None:
-    known = Start(5, 6, frozenset({OURS}), written_by=ProducerId(OURS, 0), target_epoch=0)
+    known = Start(5, 6, frozenset({OURS}), written_by=ProducerId(OURS, 0), target_lineage=LINEAGE)
     left = Start(3, 4, frozenset({OURS}), written_by=ProducerId(OURS, 0))
     target = Cluster(copies(3), [ProducerId(OURS, 1)])
 
@@ -211,7 +218,7 @@ def test_a_target_that_fell_short_is_cut_before_anything_is_written_to_it() -> N
 
     assert site.cuts == [4]
     assert (site.copy.phase, site.copy.source_next) == (Phase.COPYING, 3)
-    assert site.copy.position().target_leader_epoch == LEADER_EPOCH
+    assert site.copy.position().target_lineage.epoch == LEADER_EPOCH
     [note] = site.told.notes
     assert "offsets 4 to 5 are gone or not ours; copied again from source offset 3" in note
 
@@ -351,32 +358,41 @@ def test_a_walk_under_a_new_producer_id_tells_nothing_before_the_old_one_has_lap
     assert (resumed.has_rotated, resumed.source_next, len(resumed.runs)) == (True, 3, 1)
 
 
-def older_log(copy: PartitionCopy, epoch: int) -> FetchedPartition:
-    """Return a batch at the copy's position, written under a leader epoch."""
-    raw = bytearray(stored([Record(copy.source_next, 1, b"k", b"v")]))
-    raw[12:16] = epoch.to_bytes(4, "big")
-    return FetchedPartition(copy.source_id, 0, 0, 9, 9, 0, (), memoryview(raw))
+class RestoredSource(Cluster):
+    """A source that was restored at offset 1, and has used leader epoch 7 again since."""
+
+    alias = "P"
+
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
+        del partition
+        if epoch >= 7:
+            return EpochEnd(7, self.end)
+        return EpochEnd(epoch, 1 if epoch == 6 else 0)
 
 
 @pytest.mark.parametrize("accepts_loss", [False, True])
-def test_a_source_that_was_restored_from_an_older_copy_is_told(accepts_loss: bool) -> None:
-    known = Start(3, 4, frozenset({OURS}), source_epoch=7, written_by=ProducerId(OURS, 0))
+def test_a_restored_source_whose_epochs_a_fetch_takes_for_the_same_is_found_out(
+    accepts_loss: bool,
+) -> None:
+    lineage = Lineage(((6, 0), (7, 2)))
+    known = Start(3, 4, frozenset({OURS}), source_lineage=lineage, written_by=ProducerId(OURS, 0))
+    source = RestoredSource([stored([Record(i, 1, b"k", b"%d" % i)]) for i in range(9)])
+    target = Cluster(copies(3), [ProducerId(OURS, 1)])
 
     async def scenario(site: Site) -> None:
         site.told.accepts_loss = accepts_loss
         site.lifecycle.begin(ASSIGNED, known)
-        site.copy.accept(older_log(site.copy, 5), None, 3, read_committed=True)
-        site.lifecycle.on_data(site.copy)
-        await site.until(lambda: site.told.notes or site.copy.phase is Phase.STOPPED)
+        site.lifecycle.claim(site.copy)
+        await site.until(lambda: site.copy.phase in (Phase.COPYING, Phase.STOPPED))
 
-    site = run(lambda: Site(source_of(9), Cluster(copies(3))), scenario)
+    site = run(lambda: Site(source, target), scenario)
 
     if accepts_loss:
-        assert "epochs have gone back" in site.told.notes[0]
-        assert (site.copy.phase, site.copy.fetch_offset) == (Phase.IDLE, 3)
-        site.copy.accept(older_log(site.copy, 5), None, 3, read_committed=True)
-        assert site.copy.needs_claim, "it is not asked again and again"
+        assert site.told.losses == [(1, 3)]
+        assert (site.copy.phase, site.copy.source_next) == (Phase.COPYING, 1)
     else:
+        assert target.claimed == 0
+        assert site.copy.blocked == (1, 3)
         assert "P->B.data.loss.policy = continue in srm.properties" in site.copy.reason
         assert site.copy.action.endswith("then run srm replicator restart --flow 'P->B'")
 
@@ -406,7 +422,7 @@ def test_a_target_that_lost_its_end_while_the_claim_was_taken_is_cut_too() -> No
     same = [stored([Record(i, 1, b"k", b"same")]) for i in range(7)]
     copied = [marker(0, OURS, 0), *(equal_copy(1 + i, 0, i) for i in range(5))]
     target = SlowCoordinator(copied, [ProducerId(OURS, 2), ProducerId(OURS, 3)])
-    known = Start(5, 6, frozenset({OURS}), written_by=ProducerId(OURS, 0), target_epoch=0)
+    known = Start(5, 6, frozenset({OURS}), written_by=ProducerId(OURS, 0), target_lineage=LINEAGE)
     left = Start(3, 4, frozenset({OURS}), cut=True)
 
     async def scenario(site: Site) -> None:

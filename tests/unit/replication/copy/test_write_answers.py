@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 import pytest
@@ -13,13 +14,14 @@ from tests.unit.replication.resume.two_logs import Log
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.domain.offset_map.offset_map import Translated
 from srm.errors import FencedError, IntegrityError, SrmError, UnavailableError
-from srm.replication import codes
+from srm.replication import codes, log_reader
 from srm.replication.copy import write_answers
 from srm.replication.mapping.start_positions import Start, cut_start
 from srm.replication.partition.partition import PartitionCopy, Phase
-from srm.replication.ports import EpochEnd, FetchedPartition, FetchFrom, Produced
+from srm.replication.ports import EpochEnd, FetchedPartition, Produced
 
 ASSIGNED = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")
 
@@ -111,22 +113,43 @@ def test_an_offset_out_of_range_raises_a_doubt_and_decides_nothing() -> None:
     )
 
 
-class Restored(Source):
-    """A source whose log ends somewhere, and knows leader epochs up to one."""
+class EpochSource(Log):
+    """A source that holds leader epochs from some offsets on; one batch an offset."""
 
-    def __init__(self, log_end: int, last_epoch: int) -> None:
-        super().__init__(None)
-        self._end = log_end
-        self._last_epoch = last_epoch
+    alias = "P"
 
-    async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
-        del partition
-        return 0, self._end
+    def __init__(self, starts: Mapping[int, int], end: int, removed: Collection[int] = ()) -> None:
+        epochs = {at: max(e for e, first in starts.items() if first <= at) for at in range(end)}
+        super().__init__([led(at, epoch) for at, epoch in epochs.items() if at not in removed])
+        self.end = end
+        self._starts = starts
 
     async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
         del partition
-        known = epoch <= self._last_epoch
-        return EpochEnd(epoch, self._end) if known else EpochEnd(-1, -1)
+        if epoch == max(self._starts):
+            return EpochEnd(epoch, self.end)
+        higher = [at for e, at in self._starts.items() if e > epoch]
+        if not higher:
+            return EpochEnd(-1, -1)
+        return EpochEnd(max((e for e in self._starts if e <= epoch), default=epoch), min(higher))
+
+    def leaders_changed(self) -> None:
+        """Nothing is remembered."""
+
+
+def led(at: int, leader_epoch: int) -> bytes:
+    raw = stored([Record(at, 1, b"k", b"%d" % at)])
+    return raw[:12] + leader_epoch.to_bytes(4, "big") + raw[16:]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_reader, "_ELECTED_S", 0.0)
+    monkeypatch.setattr(log_reader, "_PAUSE_S", 0.0)
+
+
+def judge(copy: PartitionCopy, source: EpochSource) -> write_answers.Verdict:
+    return asyncio.run(write_answers.judge_doubt(copy, cast("Any", source)))
 
 
 def fetched(copy: PartitionCopy, epoch: int) -> FetchedPartition:
@@ -138,7 +161,7 @@ def fetched(copy: PartitionCopy, epoch: int) -> FetchedPartition:
 
 def test_a_batch_in_the_place_of_what_is_left_out_asks_for_a_new_claim() -> None:
     """A claim asks the source how much of the decided range its log still holds."""
-    copy = PartitionCopy(ASSIGNED, Start(1000, 1001, source_epoch=7))
+    copy = PartitionCopy(ASSIGNED, Start(1000, 1001, source_lineage=Lineage(((7, 0),))))
     place = ASSIGNED.topic, ASSIGNED.partition, ASSIGNED.topic_id
     note = PartitionNotes.from_decision("discard", "r", place, (1001, 1010), "why", 0, epoch=7)
     copy.limits.decide([note])
@@ -150,88 +173,67 @@ def test_a_batch_in_the_place_of_what_is_left_out_asks_for_a_new_claim() -> None
     copy.accept(part, None, 1000, read_committed=True)
 
     assert (copy.in_doubt, copy.fetch_offset) == (True, 1000)
-    assert of_doubt(copy, Restored(1005, 8)) == write_answers.Walk(0)
+    assert judge(copy, EpochSource({7: 0, 8: 1001}, 1005)) == write_answers.Walk(0)
 
 
-def doubting(found_epoch: int) -> PartitionCopy:
-    """Return a copy that stands at 1000, behind a batch of epoch 7, and has found another one."""
-    copy = PartitionCopy(ASSIGNED, Start(1000, 1001, source_epoch=7))
-    copy.accept(fetched(copy, found_epoch), None, 1000, read_committed=True)
-    assert copy.in_doubt
-    return copy
+READ = Lineage(((1, 0), (2, 14)))
+"""What was read up to source offset 16."""
 
 
-def of_doubt(copy: PartitionCopy, source: Restored) -> write_answers.Verdict:
-    return asyncio.run(write_answers.judge_doubt(copy, cast("Any", source)))
-
-
-def test_leader_epochs_that_went_back_mean_another_log() -> None:
-    """A source that was restored from an older copy, and has elected leaders since."""
-    verdict = of_doubt(doubting(found_epoch=4), Restored(1200, last_epoch=8))
-
-    assert isinstance(verdict, write_answers.Replaced)
-    assert "1000" in verdict.what
-
-
-def test_a_log_that_never_had_an_epoch_is_asked_again_and_then_disbelieved() -> None:
-    copy = PartitionCopy(ASSIGNED, Start(1000, 1001, source_epoch=7))
+@pytest.mark.parametrize(
+    ("starts", "first"),
+    [
+        ({1: 0, 3: 13}, 13),
+        ({1: 0, 3: 15}, 14),
+        ({1: 0, 3: 18}, 14),
+        ({1: 0}, 14),
+        ({1: 0, 2: 12}, 12),
+    ],
+    ids=["less of it", "more of it", "past the position", "restored", "its epochs used again"],
+)
+def test_a_log_that_never_had_the_latest_epoch_is_lost_from_where_they_diverge(
+    starts: Mapping[int, int], first: int
+) -> None:
+    copy = PartitionCopy(ASSIGNED, Start(16, 19, source_lineage=READ))
     copy.doubt()
-    source = Restored(1200, last_epoch=4)
-    verdict = of_doubt(copy, source)
-    assert isinstance(verdict, write_answers.Stop)
-    assert (verdict.retriable, verdict.stale_leader) == (True, "source"), "perhaps an old leader"
 
-    for _ in range(10):
-        copy.rest(Phase.STOPPED, "")
-
-    assert isinstance(of_doubt(copy, source), write_answers.Replaced)
+    said = write_answers.Lost(first, 16, "the source's log was truncated there")
+    assert judge(copy, EpochSource(starts, 20)) == said
 
 
-def test_an_old_leader_whose_log_is_shorter_does_not_make_a_loss() -> None:
-    copy = PartitionCopy(ASSIGNED, Start(1000, 1001, source_epoch=7))
+def test_a_log_that_shares_no_epoch_that_was_read_may_diverge_earlier() -> None:
+    read = Lineage(((2, 8), (4, 12)))
+    copy = PartitionCopy(ASSIGNED, Start(16, 19, source_lineage=read))
     copy.doubt()
-    source = Restored(900, last_epoch=4)
-    assert isinstance(of_doubt(copy, source), write_answers.Stop)
 
-    for _ in range(10):
-        copy.rest(Phase.STOPPED, "")
+    verdict = judge(copy, EpochSource({1: 0, 5: 6}, 20))
 
-    verdict = of_doubt(copy, source)
     assert isinstance(verdict, write_answers.Lost)
-    assert (verdict.first, verdict.end) == (900, 1000)
+    assert (verdict.first, verdict.end) == (6, 16)
+    assert "or earlier: it holds no leader epoch that was read from 8 on" in verdict.what
 
 
-def test_an_election_that_lost_nothing_leaves_what_is_known_of_the_position() -> None:
-    copy = doubting(found_epoch=8)
-    assert of_doubt(copy, Restored(1200, last_epoch=8)) == write_answers.Fine()
+def test_an_election_that_lost_nothing_leaves_the_position() -> None:
+    copy = PartitionCopy(ASSIGNED, Start(16, 19, source_lineage=READ))
+    copy.doubt()
+    assert judge(copy, EpochSource({1: 0, 2: 14, 8: 16}, 20)) == write_answers.Fine()
 
     copy.believe()
-    nothing = FetchedPartition(copy.source_id, 0, 0, 1200, 1200, 0, (), memoryview(b""))
-    copy.accept(nothing, None, 1000, read_committed=True)
-    assert copy.position().source_leader_epoch == 7
+    copy.accept(fetched(copy, 8), None, 16, read_committed=True)
 
-    copy.accept(fetched(copy, 8), None, 1000, read_committed=True)
-    assert not copy.in_doubt
     assert copy.needs_claim
+    assert copy.position().source_lineage == READ
+    assert copy.fetch_lineage == READ.with_epoch(8, 16)
 
 
-class CutSource(Log):
-    """A source of leader epoch 1 that was truncated, and has grown since under epoch 3."""
+def test_a_later_epoch_that_a_fetch_returns_follows_the_one_that_it_named() -> None:
+    """The broker has compared them (KIP-595)."""
+    copy = PartitionCopy(ASSIGNED, Start(16, 19, source_lineage=READ))
 
-    alias = "P"
+    copy.accept(fetched(copy, 8), None, 16, read_committed=True)
 
-    def __init__(self, cut_at: int) -> None:
-        super().__init__([led(at, 1 if at < cut_at else 3) for at in range(20)])
-        self._cut_at = cut_at
-
-    async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
-        del partition
-        return EpochEnd(1, self._cut_at) if epoch < 3 else EpochEnd(3, self.end)
-
-
-def led(at: int, leader_epoch: int) -> bytes:
-    raw = stored([Record(at, 1, b"k", b"%d" % at)])
-    return raw[:12] + leader_epoch.to_bytes(4, "big") + raw[16:]
+    assert not copy.in_doubt
+    assert copy.fetch_lineage == READ.with_epoch(8, 16)
 
 
 @pytest.mark.parametrize(
@@ -245,67 +247,37 @@ def test_a_source_truncated_below_the_place_where_a_target_lost_its_end_is_found
     cut_at: int, said: write_answers.Verdict
 ) -> None:
     """The position was at source offset 16 of leader epoch 2, and the target's log ends before."""
-    known = Start(16, 19, source_epoch=2)
+    known = Start(16, 19, source_lineage=Lineage(((1, 0), (2, 15))))
     copy = PartitionCopy(ASSIGNED, cut_start(known, Translated(14), 15))
-    source = CutSource(cut_at)
-
-    async def fetched() -> FetchedPartition:
-        [part] = (await source.fetch(1, [FetchFrom(copy.source_id, 0, 14, 1 << 20)])).partitions
-        return part
-
-    copy.accept(asyncio.run(fetched()), None, 14, read_committed=True)
-
-    assert copy.in_doubt
-    assert asyncio.run(write_answers.judge_doubt(copy, cast("Any", source))) == said
-
-
-@pytest.mark.parametrize("cut_at", [16, 18])
-def test_a_leader_that_has_more_of_an_earlier_epoch_instead_of_what_was_copied_is_found_out(
-    cut_at: int,
-) -> None:
-    """It was never told of epoch 2, under which the position was reached."""
-    copy = PartitionCopy(ASSIGNED, Start(16, 19, source_epoch=2))
     copy.doubt()
 
-    verdict = asyncio.run(write_answers.judge_doubt(copy, cast("Any", CutSource(cut_at))))
-
-    assert isinstance(verdict, write_answers.Replaced)
-    assert "leader epoch 2" in verdict.what
-
-
-def test_a_leader_that_has_less_of_an_earlier_epoch_tells_of_a_loss_there_or_before() -> None:
-    copy = PartitionCopy(ASSIGNED, Start(16, 19, source_epoch=2))
-    copy.doubt()
-
-    verdict = asyncio.run(write_answers.judge_doubt(copy, cast("Any", CutSource(13))))
-
-    assert isinstance(verdict, write_answers.Lost)
-    assert (verdict.first, verdict.end) == (13, 16)
-    assert "or before: nothing of leader epoch 2 is left" in verdict.what
+    assert copy.position().source_lineage == Lineage(((1, 0),))
+    assert judge(copy, EpochSource({1: 0, 3: cut_at}, 20)) == said
 
 
 def test_an_epoch_whose_records_compaction_has_removed_is_not_taken_for_another_log() -> None:
-    class Compacted(CutSource):
-        def __init__(self) -> None:
-            left = (*range(14), *range(16, 20))
-            Log.__init__(self, [led(at, 1 if at < 14 else 3) for at in left])
-            self._cut_at = 16
-
-    copy = PartitionCopy(ASSIGNED, Start(16, 19, source_epoch=2))
+    copy = PartitionCopy(ASSIGNED, Start(16, 19, source_lineage=READ))
     copy.doubt()
 
-    verdict = asyncio.run(write_answers.judge_doubt(copy, cast("Any", Compacted())))
-
-    assert verdict == write_answers.Fine()
+    assert judge(copy, EpochSource({1: 0, 3: 16}, 20, removed=(14, 15))) == write_answers.Fine()
 
 
-def test_the_epoch_of_a_place_further_on_is_not_told_as_that_of_the_position() -> None:
-    """The next owner would take the lower epoch that stands there for a log gone back."""
-    copy = PartitionCopy(ASSIGNED, cut_start(Start(16, 19, source_epoch=2), Translated(14), 15))
+def test_one_batch_of_several_epochs_leaves_each_of_them_known() -> None:
+    copy = PartitionCopy(ASSIGNED, Start(14, 19, source_lineage=READ.before(14)))
+    raw = b"".join(led(at, epoch) for at, epoch in ((14, 2), (15, 2), (16, 4), (17, 5)))
+    part = FetchedPartition(copy.source_id, 0, 0, 18, 18, 0, (), memoryview(bytearray(raw)))
 
-    assert copy.position().source_leader_epoch == -1
-    copy.go_back_to(15, 2)
-    assert copy.position().source_leader_epoch == 2
+    copy.accept(part, None, 14, read_committed=True)
+
+    assert copy.fetch_lineage == READ.with_epoch(4, 16).with_epoch(5, 17)
+
+
+def test_records_that_were_skipped_were_not_read() -> None:
+    copy = PartitionCopy(ASSIGNED, Start(16, 19, source_lineage=READ))
+
+    copy.go_back_to(40)
+
+    assert copy.source_lineage == UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -347,16 +319,16 @@ def test_what_keeps_a_partition_from_being_fetched_says_what_to_do_as_a_value(
 def test_records_that_were_deleted_before_they_were_copied_are_not_all_put_down_to_retention() -> (
     None
 ):
-    class Shortened(Restored):
+    class Shortened(Source):
         alias = "P"
 
         async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
             del partition
             return 1663, 1663
 
-    copy = PartitionCopy(ASSIGNED, Start(860, 861, source_epoch=7))
+    copy = PartitionCopy(ASSIGNED, Start(860, 861, source_lineage=Lineage(((7, 0),))))
     copy.note_checked(1663)
 
-    assert of_doubt(copy, Shortened(1663, 7)) == write_answers.Lost(
-        860, 1663, "deleted on P (retention, or DeleteRecords)"
-    )
+    verdict = asyncio.run(write_answers.judge_doubt(copy, cast("Any", Shortened(None))))
+    deleted = "deleted on P (retention, or DeleteRecords)"
+    assert verdict == write_answers.Lost(860, 1663, deleted)

@@ -35,7 +35,7 @@ class Driver:
 
     def reports(self, *source_next: int, slot: str = "0", epoch: int = 0) -> None:
         positions = tuple(
-            PartitionPosition(TOPIC_ID, n, "t", Position(at, at, at), -1, 1, epoch)
+            PartitionPosition(TOPIC_ID, n, "t", Position(at, at, at), 1, epoch)
             for n, at in enumerate(source_next)
         )
         self.progress.positions((1, slot.encode()), positions)

@@ -27,7 +27,7 @@ SECOND = Incarnation(2, "bb")
 
 
 def position(at: int, epoch: int = 0, number: int = 0, **changes: str) -> PartitionPosition:
-    entry = PartitionPosition(TOPIC_ID, number, TARGET_ID, Position(at, at, at), 0, 7, epoch)
+    entry = PartitionPosition(TOPIC_ID, number, TARGET_ID, Position(at, at, at), 7, epoch)
     return replace(entry, **changes)  # type: ignore[arg-type]
 
 

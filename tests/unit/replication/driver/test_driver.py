@@ -246,7 +246,7 @@ def test_progress_counts_records_and_lag_from_reports(lab):
 
     for target_next, source_end in ((10, 100), (70, 120)):
         position = Position(target_next, target_next, source_end)
-        entry = PartitionPosition(TOPIC_ID, 0, TARGET_ID, position, -1, 7, 0)
+        entry = PartitionPosition(TOPIC_ID, 0, TARGET_ID, position, 7, 0)
         lab.tell("0", entry)
         driver._step()
 
@@ -275,7 +275,7 @@ def test_progress_counts_from_the_target_end_at_discovery_without_the_markers_of
 
     for target_next, epoch in ((1101, 0), (1201, 0), (1302, 1)):
         position = Position(target_next, target_next, target_next)
-        entry = PartitionPosition(TOPIC_ID, 0, TARGET_ID, position, -1, 7, epoch)
+        entry = PartitionPosition(TOPIC_ID, 0, TARGET_ID, position, 7, epoch)
         driver.progress.positions((1, b"slot:0:1-aa:0"), (entry,))
 
     assert driver.progress.snapshot().records == 1000 + 100 + 100

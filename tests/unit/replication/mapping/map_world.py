@@ -135,7 +135,7 @@ class World:
             end = place + 1
         if self.report is not None:
             position, map_end = self.report
-            entry = PartitionPosition(*ASSIGNED.copy_id, position, -1, 7, 0, -1, map_end)
+            entry = PartitionPosition(*ASSIGNED.copy_id, position, 7, 0, map_end=map_end)
             records = records_of(SlotReport("0", 1, 1000, (entry,)))
             target.compacted_topic(state_topic, REPORTS).write(records)
         return KafkaMapReader(target, source, Flow("P", "B")).load([ASSIGNED.topic])

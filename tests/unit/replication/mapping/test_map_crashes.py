@@ -57,7 +57,7 @@ def start(world: World, *, thorough: bool = False) -> Start:
     end = world.report[1] if world.report else None
     known = known_maps({ASSIGNED: end}, world, [ASSIGNED] if thorough else [])[ASSIGNED]
     position = world.report[0] if world.report else Position(0, 0, 0)
-    told = PartitionPosition(*ASSIGNED.copy_id, position, -1, 7, 0, -1, end)
+    told = PartitionPosition(*ASSIGNED.copy_id, position, 7, 0, map_end=end)
     return start_of(known, [told] if world.report else []) or Start(0, 0)
 
 

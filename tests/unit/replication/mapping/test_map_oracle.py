@@ -222,7 +222,7 @@ class Process:
         while due := index.due():
             index.written(site.append(due))
         by = self.written_by or ProducerId(-1, -1)
-        entry = PartitionPosition(*ASSIGNED.copy_id, position, -1, by.id, by.epoch, -1, index.end)
+        entry = PartitionPosition(*ASSIGNED.copy_id, position, by.id, by.epoch, map_end=index.end)
         site.tell(self.number, Told(entry, pairs, self.cuts))
         index.on_report()
 

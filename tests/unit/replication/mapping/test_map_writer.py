@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.offset_map.lineage import Lineage
 from srm.domain.offset_map.map_reach import MapTree
 from srm.domain.offset_map.map_records import RUNS_PER_BLOCK, BlockKey, MapBlock, last_block
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run, Runs, coalesce
@@ -197,19 +198,20 @@ def test_what_only_a_former_report_told_is_written_at_once() -> None:
     assert block.runs == (Run(10, 10, 990),)
 
 
-def test_a_block_says_the_sources_leader_epoch_at_its_end_as_it_was_written() -> None:
+def test_a_block_has_the_sources_lineage_before_its_end_as_it_was_written() -> None:
+    read = Lineage(((3, 0), (4, 15), (5, 20)))
     log = MapWriter(ASSIGNED, ())
     log.begin_claim(ProducerId(9, 0))
 
-    log.add([Run(0, 1, 10)], 3)
+    log.add([Run(0, 1, 10)], read)
     [first] = log.changed_blocks(Position(10, 11, 10))
-    log.add([Run(10, 11, 10)], 4)
+    log.add([Run(10, 11, 10)], read)
     unchanged = log.changed_blocks(Position(20, 21, 20))
     [closed] = log.changed_blocks(Position(25, 21, 25))
 
-    assert (first.runs[-1].source_end, first.source_epoch) == (10, 3)
+    assert (first.runs[-1].source_end, first.source_lineage) == (10, read.before(10))
     assert unchanged == []
-    assert (closed.runs[-1].source_end, closed.source_epoch) == (20, 4)
+    assert (closed.runs[-1].source_end, closed.source_lineage) == (20, read.before(20))
 
 
 def test_records_after_a_reported_cut_are_known_though_they_continue_its_line() -> None:

@@ -12,6 +12,7 @@ from srm.domain.flow_state.replication_records import (
     PartitionPosition,
     SlotReport,
 )
+from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.domain.offset_map.map_reach import MapTree
 from srm.domain.offset_map.map_records import BlockKey, MapBlock
 from srm.domain.offset_map.offset_map import Position, Run, Translated
@@ -38,7 +39,7 @@ def report(
     target_id: str = TARGET,
 ) -> SlotReport:
     position = Position(source_next, target_next, source_next)
-    entry = PartitionPosition(topic_id, 0, target_id, position, -1, 5, 0)
+    entry = PartitionPosition(topic_id, 0, target_id, position, 5, 0)
     return SlotReport(slot, 1, 0, (entry,))
 
 
@@ -49,14 +50,15 @@ def same(start: Start, expected: Start, last: BlockKey | None = None) -> bool:
     return (plain, ends_at) == (expected, last)
 
 
-def test_without_a_report_the_map_says_the_leader_epoch_where_it_ends() -> None:
-    written = replace(block(Run(0, 1, 10)), source_epoch=4)
+def test_without_a_report_the_map_says_the_leader_epochs_before_its_end() -> None:
+    lineage = Lineage(((3, 0), (4, 7)))
+    written = replace(block(Run(0, 1, 10)), source_lineage=lineage)
 
     [start] = starts([WANTED], [written], []).values()
-    assert (start.source_next, start.source_epoch) == (10, 4)
+    assert (start.source_next, start.source_lineage) == (10, lineage)
 
     [start] = starts([WANTED], [written], [report(30, 31)]).values()
-    assert (start.source_next, start.source_epoch) == (30, -1), "of another place"
+    assert (start.source_next, start.source_lineage) == (30, UNKNOWN), "of another place"
 
 
 def test_a_partition_that_was_never_copied_is_left_out() -> None:
@@ -203,12 +205,13 @@ def test_a_decision_that_a_slot_found_to_be_over_is_no_concern_of_the_next_owner
 
 def test_a_cut_holds_for_the_position_that_it_was_decided_about_and_for_no_later_one() -> None:
     note = decided("cut", 30, 50, target_next=61)
-    at = Start(50, 61, source_epoch=4)
+    at = Start(50, 61, source_lineage=Lineage(((3, 0), (4, 40))))
 
     cut = decided_start(at, [note])
 
     assert cut is not None
-    assert (cut.source_next, cut.target_next, cut.source_epoch) == (30, 61, -1)
+    assert (cut.source_next, cut.target_next) == (30, 61)
+    assert cut.source_lineage == Lineage(((3, 0),))
     assert cut.cut
     assert cut.truncated
     for later in (Start(50, 70), Start(45, 61), Start(50, 61, has_position=False)):

@@ -32,7 +32,7 @@ ME = Incarnation(1, "me")
 def entry(number: int, at: int, epoch: int = 1) -> PartitionPosition:
     """Return a position, under a claim unless the epoch is -1."""
     producer = 7 if epoch >= 0 else -1
-    return PartitionPosition(SOURCE, number, TARGET, Position(at, at, at), 0, producer, epoch)
+    return PartitionPosition(SOURCE, number, TARGET, Position(at, at, at), producer, epoch)
 
 
 def groups_in(records: dict[bytes, bytes | None]) -> dict[str, set[int]]:

@@ -31,7 +31,7 @@ def reported(target_next: int, of: AssignedPartition = FORMER) -> FakeCluster:
     target.add_topic(internal_topics.replication("P"), STATE_PARTITIONS)
     target.add_topic("P.T", 1, topic_id=ASSIGNED.target_topic_id)
     position = Position(target_next, target_next, target_next)
-    entry = PartitionPosition(of.topic_id, 0, of.target_topic_id, position, -1, 7, 1)
+    entry = PartitionPosition(of.topic_id, 0, of.target_topic_id, position, 7, 1)
     group = PositionGroup("0", Incarnation(1, "a"), "0", (entry,))
     table = target.compacted_topic(internal_topics.replication("P"), REPORTS)
     table.write({group.key(): group.value()})

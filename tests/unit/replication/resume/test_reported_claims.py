@@ -19,7 +19,7 @@ from srm.replication.mapping.start_positions import Start, cut_start, start_of
 from srm.replication.partition.partition import PartitionCopy
 from srm.replication.ports import ProducerId
 
-LEFT = PartitionPosition(*ASSIGNED.copy_id, Position(40, 50, 40), 1, 7, 3, 2, NO_BLOCKS)
+LEFT = PartitionPosition(*ASSIGNED.copy_id, Position(40, 50, 40), 7, 3, map_end=NO_BLOCKS)
 
 
 def start_after(*told: PartitionPosition) -> Start:

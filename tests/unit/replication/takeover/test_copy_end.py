@@ -13,9 +13,9 @@ from tests.batches import Record, marker, stored
 from tests.unit.replication.resume.two_logs import OURS, Log
 
 from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.lineage import Lineage
 from srm.domain.offset_map.offset_ranges import OffsetRange
 from srm.domain.recovery.source_return import CopyEnd
-from srm.errors import IntegrityError
 from srm.replication import log_reader
 from srm.replication.log_reader import LogReader
 from srm.replication.mapping.start_positions import Start
@@ -95,7 +95,7 @@ def test_a_log_that_goes_on_under_a_later_epoch_parts_where_the_former_one_ended
     source.epochs = {4: 20}
     target = log_of(records((0, 30)), producer_id=OURS)
 
-    end = found(source, target, known(30, 30, source_epoch=4))
+    end = found(source, target, known(30, 30, source_lineage=Lineage(((4, 1),))))
 
     assert (end.source_next, end.cut_from, end.known_next) == (20, 20, 30)
 
@@ -107,37 +107,41 @@ def test_copies_behind_the_last_report_whose_source_is_lost_do_not_hide_where_th
     source.epochs = {4: 20}
     target = log_of(records((0, 35)), producer_id=OURS)
 
-    end = found(source, target, known(30, 30, source_epoch=4))
+    end = found(source, target, known(30, 30, source_lineage=Lineage(((4, 1),))))
 
     assert (end.source_next, end.cut_from, end.known_next) == (20, 20, 30)
 
 
-def test_an_older_log_that_has_grown_past_the_copy_is_not_guessed_at(
+def test_an_older_log_that_has_grown_past_the_copy_parts_where_its_epochs_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(log_reader, "_ELECTED_S", 0.0)
     source = log_of(records((0, 40)))
+    source.epochs = {3: 40}
     target = log_of(records((0, 30)), producer_id=OURS)
 
-    with pytest.raises(IntegrityError, match="gone back to an older log"):
-        found(source, target, known(30, 30, source_epoch=4))
+    end = found(source, target, known(30, 30, source_lineage=Lineage(((3, 1), (4, 20)))))
+
+    assert (end.source_next, end.cut_from, end.known_next) == (20, 20, 30)
 
 
-def test_a_log_that_holds_more_of_an_earlier_epoch_instead_of_ours_is_not_guessed_at() -> None:
+def test_a_log_that_holds_more_of_an_earlier_epoch_parts_where_ours_began() -> None:
     source = log_of(records((0, 40)))
-    source.epochs = {4: EpochEnd(3, 35)}
+    source.epochs = {4: EpochEnd(3, 35), 3: 35}
     target = log_of(records((0, 30)), producer_id=OURS)
 
-    with pytest.raises(IntegrityError, match="gone back to an older log"):
-        found(source, target, known(30, 30, source_epoch=4))
+    end = found(source, target, known(30, 30, source_lineage=Lineage(((3, 1), (4, 20)))))
+
+    assert (end.source_next, end.cut_from, end.known_next) == (20, 20, 30)
 
 
 def test_an_epoch_whose_records_compaction_has_removed_is_no_other_log() -> None:
     source = log_of(records((0, 20)), records((30, 40)))
-    source.epochs = {4: EpochEnd(3, 30)}
+    source.epochs = {4: EpochEnd(3, 30), 3: 30}
     target = log_of(records((0, 30)), producer_id=OURS)
+    lineage = Lineage(((3, 1), (4, 20)))
 
-    assert found(source, target, known(30, 30, source_epoch=4)).source_next == 30
+    assert found(source, target, known(30, 30, source_lineage=lineage)).source_next == 30
 
 
 def test_what_was_left_out_earlier_does_not_hide_what_was_copied_behind_it() -> None:

@@ -147,7 +147,7 @@ class Copier:
         now = self._sites.clock()
         topic_id, remote_id = self.ids
         told = tuple(
-            PartitionPosition(topic_id, number, remote_id, position, 0, 1, 0)
+            PartitionPosition(topic_id, number, remote_id, position, 1, 0)
             for number, position in sorted(self.positions.items())
         )
         self.maps.reports = (SlotReport("0", 1, now, told, _SLOT, source_heard_ms=now),)
