@@ -78,16 +78,6 @@ def _async(value: Any) -> Replacement:
     return lambda _: answer
 
 
-class _Equal:
-    """Equals everything."""
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    def __hash__(self) -> int:
-        return 0
-
-
 def _own_name(_: Any) -> Any:
     names = itertools.count()
     return lambda flow, target: f"{flow}-{target}-{next(names)}"
@@ -314,10 +304,16 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "leader epochs of the source say nothing",
         "a source that was truncated is noticed though it has grown again",
         (
-            ("srm.replication.partition.partition:epoch_of", _always(_Equal())),
             ("srm.replication.copy.fetching:FetchFrom", _without_epoch),
+            ("srm.replication.copy.claiming:Claiming._is_source_whole", _async(True)),
         ),
         faults="truncate source",
+    ),
+    Mutant(
+        "an epoch is the same whatever it begins with",
+        "a restored cluster that uses its leader epochs again is noticed",
+        (("srm.replication.log_reader:LogReader._begins_at", _async(True)),),
+        faults="restore source",
     ),
     Mutant(
         "the target is never short",

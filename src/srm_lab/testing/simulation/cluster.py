@@ -15,7 +15,7 @@ from typing import Final
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import topic_id_text
 from srm.replication.ports import FetchedPartition, Produced
-from srm_lab.testing.simulation.log import NONE, OUT_OF_RANGE, SimulatedLog
+from srm_lab.testing.simulation.log import NONE, OUT_OF_RANGE, LogFork, SimulatedLog
 from srm_lab.testing.simulation.loop import SimulatedLoop, resolve
 
 UNKNOWN_TOPIC: Final = 3
@@ -72,6 +72,7 @@ class Partition:
         self.copying: set[int] = set()
         self.news: list[Future[None]] = []
         self.uncommitted: list[tuple[int, Future[int]]] = []
+        self.fork: LogFork | None = None
 
 
 @dataclass(eq=False)
@@ -333,10 +334,11 @@ class SimulatedCluster:
         node = self.loop.rng.choice(able) if chosen is None else chosen
         self._lead(partition, node, partition.ends[node])
 
-    def _lead(self, partition: Partition, node: int, end: int) -> None:
+    def _lead(self, partition: Partition, node: int, end: int, epoch: int | None = None) -> None:
         log = partition.log
         partition.leader = node
-        epoch = log.epoch + 1  # the controller counts on, whatever the log has lost
+        if epoch is None:
+            epoch = log.epoch + 1  # the controller counts on, whatever the log has lost
         if end < log.end:
             log.truncate(end, self.loop.time())
         log.begin_epoch(epoch)
@@ -350,11 +352,40 @@ class SimulatedCluster:
 
     def lose_tail(self, partition: Partition, records: int) -> None:
         """Let the leader come back without the end of its log, which was committed."""
+        partition.fork = partition.log.fork()
+        self._lead_from(partition, self._boundary(partition, records))
+
+    def restore(self, partition: Partition, records: int) -> None:
+        """Replace the log by that of a snapshot, whose controller counts leader epochs from there.
+
+        An epoch is not used again at its former start, as the logs could not be distinguished.
+        """
+        log, boundary = partition.log, self._boundary(partition, records)
+        former = log.epochs
+        log.truncate(boundary, self.loop.time())
+        epoch = log.epoch + 1
+        while (epoch, boundary) in former:
+            epoch += 1
+        self._lead_from(partition, boundary, epoch)
+
+    def rejoin(self, partition: Partition) -> None:
+        """Elect the replica that fell behind before the log lost its end, with what it held."""
+        fork, partition.fork = partition.fork, None
+        if fork is not None:
+            epoch = partition.log.epoch + 1
+            partition.log.rejoin(fork, self.loop.time())
+            end = partition.log.end
+            partition.ends = dict.fromkeys(partition.ends, end)
+            self._lead_from(partition, end, epoch)
+
+    def _boundary(self, partition: Partition, records: int) -> int:
         end = max(partition.log.start, partition.log.end - records)
-        boundary = max([b.base for b in partition.log.batches if b.base <= end], default=end)
-        partition.ends = {node: min(at, boundary) for node, at in partition.ends.items()}
+        return max([b.base for b in partition.log.batches if b.base <= end], default=end)
+
+    def _lead_from(self, partition: Partition, end: int, epoch: int | None = None) -> None:
+        partition.ends = {node: min(at, end) for node, at in partition.ends.items()}
         leader = partition.leader if partition.leader is not None else partition.in_sync[0]
-        self._lead(partition, leader, boundary)
+        self._lead(partition, leader, end, epoch)
 
 
 async def sleep_until(loop: SimulatedLoop, when: float) -> None:

@@ -47,7 +47,7 @@ class Fault:
         """Let it happen."""
         await sleep_until(world.loop, when)
         rng = random.Random(self.seed)  # noqa: S311 - to be repeated, not to be secret
-        await (ORDINARY | UNKIND | SEALED)[self.kind](world, rng)
+        await (ORDINARY | UNKIND | DIVERGING | SEALED)[self.kind](world, rng)
 
 
 def drawn(rng: random.Random, scenario: SimulatedScenario, kinds: str) -> list[Fault]:
@@ -64,6 +64,10 @@ def drawn(rng: random.Random, scenario: SimulatedScenario, kinds: str) -> list[F
         Fault(rng.uniform(1.0, span_s), rng.choice(choice), rng.getrandbits(32))
         for _ in range(count)
     ]
+    also = random.Random(scenario.seed)  # noqa: S311 - to be repeated; the others stay as they are
+    if kinds == "all" and also.random() < 0.2:
+        kind = also.choice(sorted(DIVERGING))
+        found.append(Fault(also.uniform(1.0, span_s), kind, also.getrandbits(32)))
     return sorted(found, key=lambda fault: fault.at_s)
 
 
@@ -248,8 +252,6 @@ async def _truncate_source(world: SimulatedWorld, rng: random.Random) -> None:
     if (pair := _pair(world, rng)) is not None:
         source, _ = pair
         end = source.log.end
-        if source.log.cut_at is not None:
-            return  # a second truncation below the first one is not reported, docs/data-plane.md
         world.source.lose_tail(source, rng.randint(1, 30))
         world.decide_again(source)
         world.note("source cut", f"{source.place} from {source.log.end} to {end}")
@@ -263,6 +265,62 @@ async def _truncate_target(world: SimulatedWorld, rng: random.Random) -> None:
         world.target.lose_tail(target, rng.randint(1, 30))
         world.note("target cut", f"{source.place} from {target.log.end} to {end}")
         await _then_kill(world, rng)
+
+
+async def _restore_source(world: SimulatedWorld, rng: random.Random) -> None:
+    """Restore a source from a snapshot; half the time it grows again before a slot looks at it."""
+    if (pair := _pair(world, rng)) is not None:
+        source, _ = pair
+        end = source.log.end
+
+        def restore() -> None:
+            world.source.restore(source, rng.randint(1, 30))
+            world.decide_again(source)
+            world.note("source cut", f"{source.place} from {source.log.end} to {end}, restored")
+
+        if rng.random() < 0.5:
+            restore()
+            await _then_kill(world, rng)
+            return
+        await _while_nobody_copies(world, restore, rng)
+        await _grow(world, source, rng)
+
+
+async def _elect_forks(world: SimulatedWorld, rng: random.Random) -> None:
+    """Elect a replica that has lost the end of the source's log, then one that has kept it."""
+    if (pair := _pair(world, rng)) is not None:
+        source, _ = pair
+        end = source.log.end
+        world.source.lose_tail(source, rng.randint(1, 30))
+        world.decide_again(source)
+        world.note("source cut", f"{source.place} from {source.log.end} to {end}")
+        await _grow(world, source, rng)
+        await asyncio.sleep(rng.uniform(0.0, 3.0))
+        end = source.log.end
+        world.source.rejoin(source)
+        world.decide_again(source)
+        world.note("source cut", f"{source.place} until {end}, by the former replica")
+        await _then_kill(world, rng)
+
+
+async def _elect_target_forks(world: SimulatedWorld, rng: random.Random) -> None:
+    """Do the same with a target."""
+    if (pair := _pair(world, rng)) is not None:
+        source, target = pair
+        end = target.log.end
+        world.target.lose_tail(target, rng.randint(1, 30))
+        world.note("target cut", f"{source.place} from {target.log.end} to {end}")
+        await asyncio.sleep(rng.uniform(0.0, 6.0))
+        end = target.log.end
+        world.target.rejoin(target)
+        world.note("target cut", f"{source.place} until {end}, by the former replica")
+        await _then_kill(world, rng)
+
+
+async def _grow(world: SimulatedWorld, source: Partition, rng: random.Random) -> None:
+    """Write fast, so that the log is longer than it was."""
+    habit = Habit(rng.randint(0, 12), most_records=4, pause_s=0.02, keys=1)
+    await TopicWriter(world.source, source, habit).run()
 
 
 async def _trim_source(world: SimulatedWorld, rng: random.Random) -> None:
@@ -380,6 +438,13 @@ UNKIND: Final[dict[str, Play]] = {
     "lose reports": _lose_reports,
     "foreign record": _foreign_record,
 }
+
+DIVERGING: Final[dict[str, Play]] = {
+    "restore source": _restore_source,
+    "elect forks": _elect_forks,
+    "elect target forks": _elect_target_forks,
+}
+"""Logs that diverge from what was read of them, which one leader epoch cannot show."""
 
 # ----- what an operator does as an unplanned move would
 

@@ -80,6 +80,14 @@ class _Producer:
     recent: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
 
 
+@dataclass(frozen=True, slots=True)
+class LogFork:
+    """Batches and aborted transactions of a log at some time."""
+
+    history: list[Batch]
+    aborted: list[tuple[int, int, int]]
+
+
 class SimulatedLog:
     """Batches by offset, from ``start`` to ``end``; consumers see what is below the high watermark.
 
@@ -109,8 +117,11 @@ class SimulatedLog:
     # ----- appending
 
     def begin_epoch(self, epoch: int) -> None:
-        """Note that a leader begins."""
-        self.epochs.append((epoch, self.end))
+        """Note that a leader begins; an epoch without records is forgotten."""
+        self._begin(epoch, self.end)
+
+    def _begin(self, epoch: int, start: int) -> None:
+        self.epochs = [(e, at) for e, at in self.epochs if at < start] + [(epoch, start)]
 
     @property
     def epoch(self) -> int:
@@ -287,6 +298,22 @@ class SimulatedLog:
             for pid, p in self._producers.items()
             if p.first_open is not None or now_s - p.time_s < self._expiry_s
         }
+
+    def fork(self) -> LogFork:
+        """Return what a replica holds that is about to fall behind."""
+        return LogFork(list(self.history), list(self.aborted))
+
+    def rejoin(self, fork: LogFork, now_s: float) -> None:
+        """Restore the log of a replica that leads now; the log may have been cut further since."""
+        same = (a is b for a, b in zip(self.history, fork.history, strict=False))
+        count = next((n for n, is_same in enumerate(same) if not is_same), len(self.history))
+        at = self.history[count - 1].last + 1 if count else 0
+        self.truncate(at, now_s)
+        for batch in fork.history[count:]:
+            if batch.epoch != self.epoch:
+                self._begin(batch.epoch, self.end)
+            self._add(batch)
+        self.aborted = list(fork.aborted)
 
     def trim(self, offset: int, now_s: float) -> None:
         """Drop the records before an offset: retention, or DeleteRecords."""

@@ -272,6 +272,11 @@ class SimulatedWorld:
             reached = entry.position.source_next if entry else 0
             if reached != end and (end > start or entry is not None):
                 left.append(f"{partition.place} at {reached} of {end}")
+                continue
+            copy = self.target.topics[assigned.target_topic].partitions[assigned.partition].log
+            after = entry.position.target_next if entry else copy.end
+            if after < copy.end and all(b.is_control for b in copy.history if b.base >= after):
+                left.append(f"{partition.place} at {after} of {copy.end} on the target")
         return left
 
     def is_keyed(self, topic: str) -> bool:
