@@ -103,7 +103,9 @@ def check(world: SimulatedWorld) -> list[str]:
             for offset in _lost(history, pairs, with_map=not is_found_again)
             if offset not in untold and not _took_lost_place(world, source, offset)
         ]
-        may_double = world.scenario.accepts_loss and _may_be_unclear(world, where)
+        # A batch that went astray into a log that held its records is a second copy of them.
+        unclear = bool(history.strays) or _may_be_unclear(world, where)
+        may_double = world.scenario.accepts_loss and unclear
         entry = positions[assigned]
         reached = entry.position.source_next if entry else 0
         if halted:
