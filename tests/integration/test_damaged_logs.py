@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from tests.conftest import BrokerFactory
@@ -173,6 +175,93 @@ def test_a_truncated_source_is_seen_and_the_map_continues_exactly(
 
     copied = dict(read_log(lab.target_props, p.target_topic, 0))
     assert all(copied[offset] == record for offset, record in before)
+    pairs = _mapped(lab, p).items()
+    assert {s: copied[t] for s, t in pairs} == dict(read_log(source.bootstrap, p.topic, 0))
+
+
+# ----- a source whose log has another lineage than the one that was read
+
+
+def _restart(broker: KafkaBroker, times: int = 1) -> None:
+    """Start a broker that is down; each start elects it under a later leader epoch."""
+    for _ in range(times - 1):
+        broker.start()
+        broker.wait_ready()
+        broker.stop()
+    broker.start()
+    broker.wait_ready()
+
+
+@pytest.mark.parametrize("policy", ["stop", "continue"])
+def test_a_source_restored_from_a_snapshot_that_has_grown_past_the_position_diverges_there(
+    clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory, tmp_path: Path, policy: str
+) -> None:
+    """It has used its leader epochs again: the latest one begins earlier than the one copied."""
+    source = broker_factory("P")
+    lab = CopyLab(source.bootstrap, clusters["B"].bootstrap, data_loss_policy=policy)
+    [p] = lab.topic()
+    lab.assign("0", [p])
+    data, snapshot = source.home / "data", tmp_path / "snapshot"
+    with lab.running():
+        _send(lab, p, *_random(20))
+        lab.wait_until_copied([p])
+    source.stop()
+    shutil.copytree(data, snapshot)
+    for _ in range(2):
+        _restart(source)
+        with lab.running():
+            _send(lab, p, *_random(10))
+            lab.wait_until_copied([p])
+        source.stop()
+    shutil.rmtree(data)
+    shutil.copytree(snapshot, data)
+    _restart(source, times=2)
+    _send(lab, p, *_random(50))
+
+    with lab.running():
+        if policy == "stop":
+            status = lab.stopped(p)
+            assert (status.lost_from, status.lost_to) == (20, 40)
+            return
+        _send(lab, p, *_random(10))
+        eventually(lambda: len(_mapped(lab, p)) == 80, "all is copied that the source has now")
+
+    copied = dict(read_log(lab.target_props, p.target_topic, 0))
+    pairs = _mapped(lab, p).items()
+    assert {s: copied[t] for s, t in pairs} == dict(read_log(source.bootstrap, p.topic, 0))
+
+
+def test_a_source_truncated_twice_is_copied_from_the_lower_place_on(
+    clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory
+) -> None:
+    """Nothing of the epochs in which it was copied last, and between, is left."""
+    source = broker_factory("P")
+    lab = CopyLab(source.bootstrap, clusters["B"].bootstrap, data_loss_policy="continue")
+    [p] = lab.topic()
+    lab.assign("0", [p])
+    with lab.running():
+        for _ in range(3):
+            _send(lab, p, *_random(20))
+            lab.wait_until_copied([p])
+            source.restart()
+    assert cut(source, p.topic, 0, share=0.5, lowest=40) == 40
+    _restart(source)
+    _send(lab, p, *_random(5))
+    end = cut(source, p.topic, 0, share=0.5, lowest=20)
+    assert end in range(20, 41), "within what was copied under an earlier epoch"
+    _restart(source)
+    _send(lab, p, *_random(50))
+
+    with lab.running():
+        eventually(
+            lambda: (s := lab.status(p)) is not None and (s.lost_from, s.lost_to) == (end, 60),
+            "the lost range is reported",
+        )
+        eventually(
+            lambda: len(_mapped(lab, p)) == end + 50, "all is copied that the source has now"
+        )
+
+    copied = dict(read_log(lab.target_props, p.target_topic, 0))
     pairs = _mapped(lab, p).items()
     assert {s: copied[t] for s, t in pairs} == dict(read_log(source.bootstrap, p.topic, 0))
 

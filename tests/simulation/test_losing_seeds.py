@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.simulation.playing import pieces, play
 
-from srm_lab.testing.simulation.faults import UNKIND
+from srm_lab.testing.simulation.faults import DIVERGING, UNKIND
 
 
 @pytest.mark.timeout(1000)
-@pytest.mark.parametrize("kind", UNKIND)
+@pytest.mark.parametrize("kind", [*UNKIND, *DIVERGING])
 @pytest.mark.parametrize(("first", "end"), pieces(25))
 def test_what_one_log_or_the_state_has_lost_is_found_out(kind: str, first: int, end: int) -> None:
     play("--kinds", kind, "--seeds", f"{first}:{end}")

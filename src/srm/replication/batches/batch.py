@@ -49,7 +49,6 @@ _CONTROL: Final = 0x20
 _KEPT_ATTRIBUTES: Final = _CODEC_BITS
 
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
-_EPOCH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
 _LAST_OFFSET_DELTA: Final = struct.Struct(">i")
@@ -270,12 +269,6 @@ def correct_checksum(view: memoryview, before: int) -> None:
         left -= len(_ZEROS)
     (checksum,) = _CRC.unpack_from(view, _CRC_AT)
     _CRC.pack_into(view, _CRC_AT, checksum ^ change ^ _ALL_ONES)
-
-
-def epoch_of(records: memoryview) -> int:
-    """Return the leader epoch under which the first batch was written."""
-    (epoch,) = _EPOCH.unpack_from(records, _PREFIX)
-    return int(epoch)
 
 
 def rewrite(view: memoryview, producer_id: int, producer_epoch: int, sequence: int) -> None:

@@ -82,9 +82,10 @@ class _Producer:
 
 @dataclass(frozen=True, slots=True)
 class LogFork:
-    """Batches and aborted transactions of a log at some time."""
+    """Log at some time: its batches, which of them are aborted, and aborted transactions."""
 
     history: list[Batch]
+    undone: list[bool]
     aborted: list[tuple[int, int, int]]
 
 
@@ -168,9 +169,10 @@ class SimulatedLog:
         producer = self._producers.get(pid)
         return 0 if producer is None else (producer.last_sequence + 1) % 2**31
 
-    def open_transactions(self) -> list[int]:
-        """Return the producers that have a transaction open here."""
-        return [pid for pid, p in self._producers.items() if p.first_open is not None]
+    def open_transactions(self) -> dict[int, int]:
+        """Return the producers that have a transaction open here, with its first offset."""
+        producers = self._producers.items()
+        return {pid: p.first_open for pid, p in producers if p.first_open is not None}
 
     def append_marker(
         self, pid: int, epoch: int, now_s: float, now_ms: int, *, commit: bool
@@ -301,7 +303,8 @@ class SimulatedLog:
 
     def fork(self) -> LogFork:
         """Return what a replica holds that is about to fall behind."""
-        return LogFork(list(self.history), list(self.aborted))
+        undone = [batch.aborted for batch in self.history]
+        return LogFork(list(self.history), undone, list(self.aborted))
 
     def rejoin(self, fork: LogFork, now_s: float) -> None:
         """Restore the log of a replica that leads now; the log may have been cut further since."""
@@ -313,6 +316,8 @@ class SimulatedLog:
             if batch.epoch != self.epoch:
                 self._begin(batch.epoch, self.end)
             self._add(batch)
+        for batch, was_undone in zip(fork.history, fork.undone, strict=True):
+            batch.aborted = was_undone
         self.aborted = list(fork.aborted)
 
     def trim(self, offset: int, now_s: float) -> None:

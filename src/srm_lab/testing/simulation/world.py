@@ -286,12 +286,13 @@ class SimulatedWorld:
     def decide_again(self, partition: Partition) -> None:
         """Write the markers again that were cut off: their transactions were decided."""
         log = partition.log
-        for pid in log.open_transactions():
-            markers = [b for b in log.cut if b.is_control and b.producer_id == pid]
-            if markers:
+        for pid, first in log.open_transactions().items():
+            of_pid = (b for b in log.cut if b.is_control and b.producer_id == pid)
+            marker = min((b for b in of_pid if b.base >= first), key=lambda b: b.base, default=None)
+            if marker is not None:
                 log.append_marker(
-                    *(pid, markers[0].producer_epoch, self.loop.time(), self.loop.now_ms()),
-                    commit=markers[0].is_commit,
+                    *(pid, marker.producer_epoch, self.loop.time(), self.loop.now_ms()),
+                    commit=marker.is_commit,
                 )
         self.source.replicate(partition)
 
