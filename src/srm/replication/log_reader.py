@@ -164,10 +164,13 @@ class LogReader:
             SrmError: as :meth:`fetch`.
         """
         end = await self.shared_end(lineage, at)
-        shared = lineage.before(end).epoch
-        if end < at and shared >= 0 and (await self._epoch_end(shared)).end >= at:
-            return end if await self._holds_some(end, at) else at
-        return end
+        if end == at or not lineage:
+            return end
+        shared = lineage.before(end)
+        epoch = shared.epoch if shared else lineage.starts[0][0]
+        if (await self._epoch_end(epoch)).end < at or await self._holds_some(end, at):
+            return end
+        return at
 
     async def _epoch_end(self, epoch: int) -> EpochEnd:
         return await self.wire.epoch_end(self.partition, epoch)

@@ -61,9 +61,13 @@ class Lineage:
         return Lineage((*kept, (epoch, start))[-MOST_EPOCHS:])
 
     def with_unread(self, epoch: int, start: int) -> Lineage | None:
-        """Return the lineage with an epoch that was not read, None if it conflicts with others."""
+        """Return the lineage with an epoch that was not read, or not from its start.
+
+        None if the epoch conflicts with others.
+        """
         before = self.before(start)
         after = self.starts[len(before.starts) :]
+        after = after[1:] if after and after[0][0] == epoch else after
         if epoch <= before.epoch or (after and (after[0][0] <= epoch or after[0][1] <= start)):
             return None
         return Lineage((*before.starts, (epoch, start), *after)[-MOST_EPOCHS:])

@@ -62,7 +62,8 @@ def test_an_epoch_that_was_not_read_fits_between_known_ones() -> None:
 
     assert lineage.with_unread(2, 20) == Lineage(((0, 0), (2, 20), (3, 50)))
     assert lineage.with_unread(4, 60) == Lineage(((0, 0), (3, 50), (4, 60)))
-    assert lineage.with_unread(3, 20) is None
+    assert lineage.with_unread(3, 20) == Lineage(((0, 0), (3, 20)))
+    assert lineage.with_unread(4, 20) is None
     assert lineage.with_unread(2, 50) is None
     assert lineage.with_unread(0, 20) is None
 

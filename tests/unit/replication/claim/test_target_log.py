@@ -195,6 +195,18 @@ def test_an_election_between_two_claims_is_not_taken_for_the_later_one() -> None
     assert held(log, known).end == begun
 
 
+def test_an_epoch_that_began_before_the_claim_that_read_it_is_no_loss() -> None:
+    log, _ = copy_of([3, 3], elections=[1])
+    begun = log.end
+    log.claim(2)
+    lineage = Lineage(((0, 0), (1, begun)))
+    known = Start(
+        1000, log.end, frozenset({OURS}), target_lineage=lineage, written_by=ProducerId(OURS, 2)
+    )
+
+    assert held(log, known).end == log.end
+
+
 def test_what_a_leader_lost_with_its_whole_epoch_is_lost_from_there_on() -> None:
     log, _ = copy_of([3, 3])
     left = log.end

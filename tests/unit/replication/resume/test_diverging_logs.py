@@ -273,5 +273,6 @@ def test_an_epoch_whose_batches_compaction_has_removed_is_no_divergence() -> Non
 
     assert shared_end(rebuilt, lineage, 15) == 10
     assert holds_to(rebuilt, lineage, 15) == 15
+    assert holds_to(rebuilt, Lineage(((4, 10),)), 15) == 15
     other = Leader(((3, 1),) * 14 + ((6, 1),) * 9, 6)
     assert holds_to(other, lineage, 15) == 10
