@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import typer
 
+from srm.cli.flows.control import app as control
 from srm.cli.main import app
 
 ROOT = Path(__file__).parents[2]
@@ -98,19 +100,40 @@ def commands(page: Path) -> Iterator[tuple[str, list[str]]]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_commands_on_a_page_exist_with_their_options(page: Path) -> None:
-    wrong = []
-    for line, words in commands(page):
-        command: Any = typer.main.get_command(app)
-        rest = words[1 : words.index("--")] if "--" in words else words[1:]
-        while rest and rest[0] in getattr(command, "commands", {}):
-            command, rest = command.commands[rest[0]], rest[1:]
-        takers = [command, *getattr(command, "commands", {}).values()]
-        known = {name for taker in takers for each in taker.params for name in each.opts}
-        options = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
-        if not options <= known or (len(takers) > 1 and not rest):
-            wrong.append(line)
+    assert [line for line, words in commands(page) if is_wrong(words)] == []
 
-    assert wrong == []
+
+def is_wrong(words: list[str], *, is_run: bool = True) -> bool:
+    """Return whether a subcommand or an option of a command does not exist."""
+    command: Any = typer.main.get_command(control if words[0].endswith("control") else app)
+    rest = words[1 : words.index("--")] if "--" in words else words[1:]
+    while rest and rest[0] in getattr(command, "commands", {}):
+        command, rest = command.commands[rest[0]], rest[1:]
+    takers = [command, *getattr(command, "commands", {}).values()]
+    known = {name for taker in takers for each in taker.params for name in each.opts}
+    options = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
+    is_unknown = is_run if not rest else not re.match(r"[-{]|[A-Z_]+$", rest[0])
+    return not options <= known or (len(takers) > 1 and is_unknown)
+
+
+def quoted(path: Path) -> Iterator[str]:
+    """Return the commands that texts of a program quote or consist of."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+        texts = [getattr(part, "value", "") for part in parts]
+        text = "".join(part if isinstance(part, str) else "{}" for part in texts)
+        for one in re.findall(
+            r"[`'](srm(?:-control)? [^`']+)|^(srm(?:-control)? [^`'\n]*--.*)", text
+        ):
+            yield "".join(one).partition("'")[0]
+
+
+def test_commands_that_programs_quote_exist() -> None:
+    paths = [path for name in ("src/srm", "plugins") for path in (ROOT / name).rglob("*.py")]
+    found = {(path.name, line) for path in paths for line in quoted(path)}
+
+    assert len(found) > 50
+    assert [each for each in sorted(found) if is_wrong(each[1].split(), is_run=False)] == []
 
 
 def test_files_named_in_the_architecture_exist() -> None:

@@ -142,8 +142,8 @@ def _open_moves(context: FlowContext, found: SourceReturn, settlement: Settlemen
             continue
         yield (
             f"move {move_id} has paused {context.config.flow} and is {at.step}, not decided: "
-            f"{some(left_out)} can only be merged; finish it ('srm failover go {move_id}') or end "
-            f"it ('srm failover release {move_id}')"
+            f"{some(left_out)} can only be merged; finish it (repeat its 'srm failover run' with "
+            f"--move-id {move_id}) or end it ('srm failover release {move_id}')"
         )
 
 

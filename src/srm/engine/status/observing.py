@@ -1,7 +1,8 @@
 """One look at a flow on both clusters.
 
 It sends requests for a bounded number of groups, so it can be repeated every few seconds. Offsets
-of groups are taken from checkpoints (:mod:`srm.engine.moves.planning.outlook`); only :func:`flow_status` reads every group.
+of groups are from checkpoints (:mod:`srm.engine.moves.planning.outlook`); only :func:`flow_status`
+reads every group.
 """
 
 from __future__ import annotations

@@ -244,10 +244,11 @@ def test_without_the_right_to_make_the_topics_of_moves_the_flow_runs_and_says_so
     site.discovery(flow_config()).prepare()
 
     assert "srm-replication.P.internal" in site.target.topics()
-    assert [r.getMessage() for r in caplog.records if r.levelname == "WARNING"] == [
+    [text] = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert text == (
         "B: the topics of moves and routes cannot be created; clients that follow routes are "
-        + "unknown until the first move: creating topics on cluster B: not allowed"
-    ]
+        "unknown until the first move: creating topics on cluster B: not allowed"
+    )
 
 
 @pytest.mark.parametrize(
