@@ -129,7 +129,7 @@ _FLOWS: Final = (
         "srm_flow_groups",
         (*_FLOW, "can_go_on"),
         "Consumer groups by whether they could resume without the source now: yes, no, or unknown "
-        "(no checkpoint, or the target does not answer).",
+        "(no known position, or the target does not answer).",
     ),
     Metric("srm_replicator_up", _FLOW, "1 if the replicator has sent a recent heartbeat, else 0."),
     Metric(
