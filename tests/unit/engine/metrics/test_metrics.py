@@ -53,7 +53,7 @@ def test_only_windows_with_all_their_raw_records_are_computed():
     "changes", [{"slide_ms": 7000}, {"slide_ms": 0}, {"window_ms": 0}, {"look_back_ms": 59_999}]
 )
 def test_windows_that_cannot_be_cut_into_slides_are_refused(changes):
-    with pytest.raises(UsageError, match="window|look-back"):
+    with pytest.raises(UsageError, match=r"window|look-back"):
         WindowSpec(**changes)
 
 
