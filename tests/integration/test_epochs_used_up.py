@@ -71,6 +71,6 @@ def test_who_gets_a_new_producer_id_waits_until_the_last_claim_under_the_old_one
     with lab.running():
         _copy_one(lab, p)
 
-    assert any("the producer id of its claims" in reason for reason in _reasons(lab, p))
+    assert any("its claim has a new producer id" in reason for reason in _reasons(lab, p))
     assert lab.reports()[0].positions[0].producer_id != old.id
     lab.assert_equal([p])

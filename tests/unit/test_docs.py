@@ -110,7 +110,7 @@ def is_wrong(words: list[str], *, is_run: bool = True) -> bool:
     while rest and rest[0] in getattr(command, "commands", {}):
         command, rest = command.commands[rest[0]], rest[1:]
     takers = [command, *getattr(command, "commands", {}).values()]
-    known = {name for taker in takers for each in taker.params for name in each.opts}
+    known = {"--help", *(n for taker in takers for each in taker.params for n in each.opts)}
     options = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
     is_unknown = is_run if not rest else not re.match(r"[-{]|[A-Z_]+$", rest[0])
     return not options <= known or (len(takers) > 1 and is_unknown)

@@ -326,7 +326,7 @@ def test_the_last_claim_under_a_producer_id_that_is_used_up_is_waited_out() -> N
             now = 1000 + passed
             await site.claim()
             assert site.copy.phase is Phase.STOPPED
-            assert f"may write for {LIFETIME_S - passed:.0f} s yet" in site.copy.reason
+            assert f"still write for {LIFETIME_S - passed:.0f} s, so" in site.copy.reason
             site.copy.take_up()
         now = 1000 + LIFETIME_S
         await site.claim()
