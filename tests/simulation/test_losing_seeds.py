@@ -26,6 +26,10 @@ def test_what_one_log_or_the_state_has_lost_is_found_out(kind: str, first: int, 
         pytest.param("truncate source", 6, id="a process that wakes up tells its status"),
         pytest.param("all", 1315, id="no map, and a source that has lost its end"),
         pytest.param("truncate source", 31, id="a source cut and grown to the same end"),
+        pytest.param("restore source", 71, id="a restored source uses a leader epoch again"),
+        pytest.param("elect forks", 7, id="a source with more of an earlier leader epoch"),
+        pytest.param("elect target forks", 7, id="a target with more of an earlier leader epoch"),
+        pytest.param("all", 367, id="markers at the end that a copy passes last"),
     ],
 )
 def test_what_was_found_once_stays_found(kinds: str, seed: int) -> None:
