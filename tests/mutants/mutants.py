@@ -312,7 +312,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "an epoch is the same whatever it begins with",
         "a restored cluster that uses its leader epochs again is noticed",
-        (("srm.replication.log_reader:LogReader._begins_at", _async(True)),),
+        (("srm.replication.log_reader:LogReader._begins_like", _async(True)),),
         faults="restore source",
     ),
     Mutant(

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from srm.clock import now_s
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.lineage import Lineage
+from srm.domain.offset_map.lineage import EpochRange, Lineage
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.errors import DataLossError, UnavailableError
 from srm.replication import codes
@@ -44,6 +44,16 @@ class OutOfRangeError(DataLossError):
         )
         self.log_start = log_start
         self.log_end = log_end
+
+
+class SharedEnd(NamedTuple):
+    """Offset up to which two logs are equal; not ``is_exact``: they share no known epoch.
+
+    Then the logs may diverge before that offset.
+    """
+
+    end: int
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,31 +141,34 @@ class LogReader:
         found = await self.epoch_end(decided.epoch)
         return min(end, found.end) if found.epoch == decided.epoch else 0
 
-    async def shared_end(self, lineage: Lineage, at: int) -> int:
+    async def shared_end(self, lineage: Lineage, at: int, *, is_patient: bool = True) -> SharedEnd:
         """Return the offset at which the log diverges from one with a lineage, as followers do.
 
-        That is the lower end of the last epoch in both (KIP-101, KIP-279), ``at`` if they agree. At
-        or below the begin of the lineage the logs share none of it and may diverge earlier.
+        That is the lower end of the last epoch in both (KIP-101, KIP-279), ``at`` if they agree.
 
         A restored cluster uses epochs again: the same epoch with another start is not in both.
 
         Args:
             lineage: of a log that was read up to ``at``.
             at: the end of the comparison.
+            is_patient: wait for a new leader that may not know the latest epoch yet.
 
         Raises:
             SrmError: the leader does not answer.
         """
         found = None
-        for epoch, start, end in lineage.latest_first(at):
-            found = await (self.epoch_end(epoch) if found is None else self._epoch_end(epoch))
-            if found.epoch == epoch and await self._begins_at(epoch, start):
-                return min(end, found.end)
+        for read in lineage.latest_first(at):
+            ask = self.epoch_end if found is None and is_patient else self._epoch_end
+            found = await ask(read.epoch)
+            if found.epoch == read.epoch and await self._begins_like(read):
+                return SharedEnd(min(read.end, found.end))
         _, log_end = await self.wire.log_range(self.partition)
-        first = lineage.begin if lineage else at
-        return min(at, first, found.end if found and found.end >= 0 else log_end)
+        if not lineage:
+            return SharedEnd(min(at, log_end))
+        end = found.end if found and found.end >= 0 else log_end
+        return SharedEnd(min(at, lineage.begin, end), is_exact=False)
 
-    async def holds_to(self, lineage: Lineage, at: int) -> int:
+    async def holds_to(self, lineage: Lineage, at: int, *, is_patient: bool = True) -> SharedEnd:
         """Return :meth:`shared_end`, but ``at`` where compaction may have removed what was read.
 
         A replica that was built after compaction knows no epoch whose batches are gone.
@@ -163,31 +176,35 @@ class LogReader:
         Raises:
             SrmError: as :meth:`fetch`.
         """
-        end = await self.shared_end(lineage, at)
-        if end == at or not lineage:
-            return end
-        shared = lineage.before(end)
-        epoch = shared.epoch if shared else lineage.starts[0][0]
-        if (await self._epoch_end(epoch)).end < at or await self._holds_some(end, at):
-            return end
-        return at
+        shared = await self.shared_end(lineage, at, is_patient=is_patient)
+        if shared.end == at or not lineage:
+            return shared
+        before = lineage.before(shared.end)
+        epoch = before.epoch if before else lineage.starts[0][0]
+        if (await self._epoch_end(epoch)).end < at or await self._holds_some(shared.end, at):
+            return shared
+        return SharedEnd(at)
 
     async def _epoch_end(self, epoch: int) -> EpochEnd:
         return await self.wire.epoch_end(self.partition, epoch)
 
-    async def _begins_at(self, epoch: int, start: int | None) -> bool:
-        """Return whether an epoch of the log can begin at an offset; None: anywhere."""
-        if epoch == 0 or start is None:
+    async def _begins_like(self, read: EpochRange) -> bool:
+        """Return whether an epoch of the log can begin where it was read to begin."""
+        if read.epoch == 0:
             return True
-        found = (await self._epoch_end(epoch - 1)).end
-        return found >= start and not (found > start and await self._holds_some(start, found))
+        found, start = (await self._epoch_end(read.epoch - 1)).end, read.start
+        if read.is_exact and found < start:
+            return False
+        return not (found > start and await self._holds_some(start, found))
 
     async def _holds_some(self, first: int, end: int) -> bool:
         """Return whether the log has a batch in a range of offsets; deleted ones do not count."""
         try:
             fetched = await self.fetch(first, max_bytes=ONE_BATCH, wait_ms=0)
-        except OutOfRangeError:
-            return False
+        except OutOfRangeError as error:
+            if not first < error.log_start < end:
+                return False
+            fetched = await self.fetch(error.log_start, max_bytes=ONE_BATCH, wait_ms=0)
         found = (b for b in batches(fetched.records, legacy.convert) if b.last_offset >= first)
         batch = next(found, None)
         return batch is not None and batch.base_offset < end

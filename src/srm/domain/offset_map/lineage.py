@@ -16,11 +16,12 @@ MOST_EPOCHS: Final = 16
 
 
 class EpochRange(NamedTuple):
-    """Offsets [start, end) of a leader epoch, as read; ``start`` is None if it may be lower."""
+    """Offsets [start, end) of a leader epoch, as read; not ``is_exact``: it may begin earlier."""
 
     epoch: int
-    start: int | None
+    start: int
     end: int
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class Lineage:
         """Yield the epochs of a log that ends at an offset."""
         for index in range(len(self.starts) - 1, -1, -1):
             epoch, start = self.starts[index]
-            yield EpochRange(epoch, start if index or not start else None, end)
+            yield EpochRange(epoch, start, end, bool(index or not start))
             end = start
 
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.errors import UnavailableError
 from srm.replication.batches.batch import BatchHeader, next_sequence
 from srm.replication.log_reader import ONE_BATCH, LogReader, OutOfRangeError
@@ -41,11 +42,13 @@ class HeldLog:
 
     ``end``: the known position, or the lower offset up to which the log is as expected.
     ``log_start``, ``log_end``: the offsets of the log.
+    ``lineage``: that of the copy, with epochs that began between its batches.
     """
 
     end: int
     log_start: int
     log_end: int
+    lineage: Lineage = UNKNOWN
 
 
 async def held_log(target: LogReader, start: Start) -> HeldLog:
@@ -57,39 +60,45 @@ async def held_log(target: LogReader, start: Start) -> HeldLog:
     """
     log_start, log_end = await target.wire.log_range(target.partition)
     if not start.has_position or start.target_next <= log_start:
-        return HeldLog(start.target_next, log_start, log_end)
+        return HeldLog(start.target_next, log_start, log_end, start.target_lineage)
     try:
         end = min(start.target_next, log_end)
-        end = min(end, await _held_by_epochs(target, start, log_start, log_end))
+        held, lineage = await _held_by_epochs(target, start, log_start, log_end)
+        end = min(end, held)
         end = await _held_by_producers(target, start, log_start, end)
         if end < start.target_next:
             # Other requests use the name; this one uses the id and fails for a re-created topic.
             await target.fetch(end, max_bytes=ONE_BATCH)
     except OutOfRangeError as error:
         raise UnavailableError(f"{error}: the log changes at the moment") from error
-    return HeldLog(end, log_start, log_end)
+    return HeldLog(end, log_start, log_end, lineage)
 
 
-async def _held_by_epochs(target: LogReader, start: Start, log_start: int, log_end: int) -> int:
-    """Return the first offset at which the log holds something else than our copy."""
+async def _held_by_epochs(
+    target: LogReader, start: Start, log_start: int, log_end: int
+) -> tuple[int, Lineage]:
+    """Return the first offset at which the log holds something else than our copy.
+
+    With it the lineage of the copy, where elections lost nothing of it.
+    """
     lineage, at = start.target_lineage, start.target_next
     while lineage:
-        end = await target.shared_end(lineage, at)
+        end, is_exact = await target.shared_end(lineage, at)
         if end >= at:
-            return at
-        if end <= lineage.begin:
-            return log_start
+            return at, lineage
+        if not is_exact:
+            return log_start, lineage
         if not log_start < end < log_end:
-            return max(log_start, end)
+            return max(log_start, end), lineage
         before = await target.batch_at(end - 1)
         after = await target.batch_at(end)
         if before is None or after is None or not _continues(before, after):
-            return end
+            return end, lineage
         longer = lineage.with_unread(after.leader_epoch, end)
         if longer is None:
-            return end
+            return end, lineage
         lineage = longer
-    return at
+    return at, lineage
 
 
 async def _held_by_producers(target: LogReader, start: Start, log_start: int, end: int) -> int:

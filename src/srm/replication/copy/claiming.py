@@ -88,6 +88,7 @@ class Claiming:
             return TargetCut(held.end) if held.end < copy.target_next else Doubt()
         if copy.is_undecidable:  # a claim would change nothing, and epochs are few
             await self._walks.walk(nodes, partial(self._walk, copy, attempt, None))
+        copy.note_target(held.lineage)
         claim = await self._claim(copy, attempt, nodes[1], target, held.log_end)
         if claim is None:
             return None
@@ -96,6 +97,7 @@ class Claiming:
             held = await held_log(target, copy.known_start())
             if held.end < copy.target_next:
                 return TargetCut(held.end)
+            copy.note_target(held.lineage)
         resumed = await self._walks.walk(nodes, partial(self._walk, copy, attempt, claim))
         if copy.attempt == attempt and resumed.has_rotated:
             until = copy.note_rotated(claim.expires)
@@ -110,7 +112,7 @@ class Claiming:
         """
         log = LogReader(self._source, copy.source, copy.source_id, read_committed=False)
         at, lineage = copy.source_next, copy.source_lineage
-        return not lineage or await log.holds_to(lineage, at) == at
+        return not lineage or (await log.holds_to(lineage, at)).end == at
 
     async def _claim(
         self,

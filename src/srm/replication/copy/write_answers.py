@@ -207,10 +207,11 @@ async def judge_doubt(copy: PartitionCopy, source: Wire) -> Verdict:
     if copy.limits.is_overtaken(copy.found_epoch):
         return Walk(start)  # the claim reads the skipped ranges again
     log = LogReader(source, copy.source, copy.source_id, read_committed=False)
-    end = await log.holds_to(lineage, at)
+    is_patient = copy.failures < _CERTAIN_AFTER
+    end, is_exact = await log.holds_to(lineage, at, is_patient=is_patient)
     if end < at:
         before = ""
-        if start < end <= lineage.begin:
+        if start < end and not is_exact:
             before = f", or earlier: it holds no leader epoch that was read from {lineage.begin} on"
         return Lost(end, at, f"the source's log was truncated there{before}")
     if lineage:

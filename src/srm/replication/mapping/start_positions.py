@@ -132,7 +132,7 @@ def start_of(
             tree=found.tree,
             garbage=found.garbage,
             rewrite_index=found.rewrite,
-            target_lineage=told.target_lineage if told else UNKNOWN,
+            target_lineage=newest.target_lineage if newest else UNKNOWN,
             written_by=_claim(told) if told or last is None else _owner(last),
             has_former=behind is not None,
         )

@@ -451,6 +451,10 @@ class PartitionCopy:
         self.failures += 1
         self._forget()
 
+    def note_target(self, lineage: Lineage) -> None:
+        """Remember the lineage of the target that a check before a claim has proven."""
+        self.target_lineage = lineage
+
     def note_claim(self, claim: Claim) -> None:
         """Remember a claim that was taken: batches under its producer id are ours."""
         self._claimed_ids |= {claim.producer.id}

@@ -21,7 +21,7 @@ from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.offset_map.offset_ranges import OffsetRange
 from srm.domain.recovery.residue import Wanted
 from srm.domain.recovery.source_return import CopyEnd
-from srm.errors import SrmError, UnavailableError
+from srm.errors import IntegrityError, SrmError, UnavailableError
 from srm.replication.batches import legacy
 from srm.replication.batches.aborted import AbortedTransactions
 from srm.replication.batches.batch import BatchHeader, batches, verify
@@ -73,7 +73,15 @@ async def find_copy_end(
     known_next, cut_from = start.source_next, None
     if start.has_position:
         cut_from = start.source_next if start.truncated else None
-        at = await source.holds_to(start.source_lineage, start.source_next)
+        at, is_exact = await source.holds_to(start.source_lineage, start.source_next)
+        if log_start < at < start.source_next and not is_exact:
+            raise IntegrityError(
+                f"{source.partition} has gone back to an older log (it holds no leader epoch that "
+                f"was copied from offset {start.source_lineage.begin} on) and has grown to {high} "
+                "since: the offset at which they diverge is unknown",
+                "restore it (srm restore), or set data.loss.policy=continue, which copies from "
+                f"offset {at}",
+            )
         if at < start.source_next:
             cut_from = at
             start = start.cut_at(at)

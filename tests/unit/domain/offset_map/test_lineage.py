@@ -44,8 +44,8 @@ def test_a_lineage_before_an_offset_is_that_of_the_log_cut_there(
     assert cut.starts == tuple(one for one in lineage.starts if one[1] < at)
     if at > lineage.begin:
         assert cut.epoch == epochs[at - 1]
-    for epoch, start, end in cut.latest_first(at):
-        assert set(epochs[start or cut.begin : end]) == {epoch}
+    for epoch, start, end, _ in cut.latest_first(at):
+        assert set(epochs[start:end]) == {epoch}
 
 
 def test_an_epoch_of_another_log_replaces_all_that_it_cannot_follow() -> None:
@@ -75,6 +75,6 @@ def test_a_batch_without_an_epoch_leaves_nothing_known() -> None:
 def test_where_reading_began_within_an_epoch_its_start_is_not_known() -> None:
     assert list(Lineage(((2, 7), (4, 9))).latest_first(12)) == [
         EpochRange(4, 9, 12),
-        EpochRange(2, None, 9),
+        EpochRange(2, 7, 9, is_exact=False),
     ]
     assert list(Lineage(((2, 0),)).latest_first(3)) == [EpochRange(2, 0, 3)]

@@ -207,6 +207,31 @@ def test_an_epoch_that_began_before_the_claim_that_read_it_is_no_loss() -> None:
     assert held(log, known).end == log.end
 
 
+@pytest.mark.parametrize("deleted", ["compacted", "expired"])
+def test_an_election_that_one_claim_has_passed_needs_no_proof_at_the_next(deleted: str) -> None:
+    """The batches at the boundary prove it once; later they may be gone."""
+    log, start = copy_of([3, 3, 3], elections=[1])
+    boundary = log.boundaries()[1]
+    lineage = held(log, start).lineage.with_epoch(1, log.end)
+    if deleted == "compacted":
+        del log.stored[1:3]
+    else:
+        log.start = boundary + 1
+        log.epochs = [(1, boundary)]
+
+    assert lineage == Lineage(((0, 0), (1, boundary)))
+    assert held(log, replace(start, target_lineage=lineage)).end == start.target_next
+
+
+def test_a_cut_before_the_begin_of_the_lineage_is_exact() -> None:
+    log, start = copy_of([3, 3, 3])
+    known = replace(start, target_lineage=Lineage(((0, start.target_next - 1),)))
+    log.elect(truncated_to=log.boundaries()[2])
+    log.claim(2)
+
+    assert held(log, known).end == log.boundaries()[2]
+
+
 def test_what_a_leader_lost_with_its_whole_epoch_is_lost_from_there_on() -> None:
     log, _ = copy_of([3, 3])
     left = log.end
@@ -254,7 +279,7 @@ def test_a_target_that_retention_has_emptied_is_no_loss() -> None:
     log, start = copy_of([3, 3])
     log.start = log.end
 
-    assert held(log, start) == HeldLog(start.target_next, log.end, log.end)
+    assert held(log, start) == HeldLog(start.target_next, log.end, log.end, start.target_lineage)
 
 
 def test_a_batch_that_compaction_has_removed_proves_nothing_and_hides_nothing() -> None:

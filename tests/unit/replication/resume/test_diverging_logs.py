@@ -123,12 +123,12 @@ def lineage_of(log: Cells, begin: int = 0) -> Lineage:
 
 def shared_end(leader: Leader, lineage: Lineage, at: int) -> int:
     reader = LogReader(leader, TopicPartition("T", 0), b"", read_committed=False)  # type: ignore[arg-type]
-    return asyncio.run(reader.shared_end(lineage, at))
+    return asyncio.run(reader.shared_end(lineage, at)).end
 
 
 def holds_to(leader: Leader, lineage: Lineage, at: int) -> int:
     reader = LogReader(leader, TopicPartition("T", 0), b"", read_committed=False)  # type: ignore[arg-type]
-    return asyncio.run(reader.holds_to(lineage, at))
+    return asyncio.run(reader.holds_to(lineage, at)).end
 
 
 @pytest.fixture(autouse=True)
@@ -254,6 +254,23 @@ def test_an_epoch_that_a_restored_cluster_uses_again_is_known_by_its_start() -> 
     restored = ((3, 1),) * 8 + ((4, 2),) * 20
 
     assert shared_end(Leader(restored, 4), lineage, 15) == 8
+
+
+def test_an_epoch_that_was_read_from_its_middle_begins_no_later() -> None:
+    """The restored log has more of epoch 4, and begins epoch 5 after the lineage does."""
+    lineage = Lineage(((5, 10),))
+    restored = ((4, 1),) * 12 + ((5, 2),) * 20
+
+    assert shared_end(Leader(restored, 5), lineage, 15) < 15
+    assert shared_end(Leader(((4, 1),) * 8 + ((5, 1),) * 20, 5), lineage, 15) == 15
+
+
+def test_what_is_left_of_another_epoch_counts_if_its_begin_is_deleted() -> None:
+    lineage = Lineage(((4, 0), (5, 10)))
+    forked = ((4, 1),) * 14 + ((5, 2),) * 20
+
+    assert shared_end(Leader(forked, 5, start=12), lineage, 20) < 20
+    assert shared_end(Leader(forked, 5, start=14), lineage, 20) == 20
 
 
 def test_a_log_that_lost_everything_shares_nothing() -> None:

@@ -16,6 +16,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.lineage import Lineage
 from srm.domain.offset_map.offset_ranges import OffsetRange
 from srm.domain.recovery.source_return import CopyEnd
+from srm.errors import IntegrityError
 from srm.replication import log_reader
 from srm.replication.log_reader import LogReader
 from srm.replication.mapping.start_positions import Start
@@ -123,6 +124,15 @@ def test_an_older_log_that_has_grown_past_the_copy_parts_where_its_epochs_do(
     end = found(source, target, known(30, 30, source_lineage=Lineage(((3, 1), (4, 20)))))
 
     assert (end.source_next, end.cut_from, end.known_next) == (20, 20, 30)
+
+
+def test_an_older_log_without_any_epoch_that_was_read_is_ambiguous() -> None:
+    source = log_of(records((0, 40)))
+    source.epochs = {4: EpochEnd(2, 25)}
+    target = log_of(records((0, 30)), producer_id=OURS)
+
+    with pytest.raises(IntegrityError, match="offset at which they diverge is unknown"):
+        found(source, target, known(30, 30, source_lineage=Lineage(((4, 20),))))
 
 
 def test_a_log_that_holds_more_of_an_earlier_epoch_parts_where_ours_began() -> None:
