@@ -93,9 +93,14 @@ class FlowConfig:
     failover_dry_run_schedule: str | None = None
     redirect: RedirectSettings = RedirectSettings()
 
+    @property
+    def topic_filter(self) -> NameFilter:
+        """The filter of the topics that the lists name."""
+        return NameFilter(self.topics, self.topics_exclude)
+
     def select(self, topics: Collection[str]) -> tuple[str, ...]:
         """Return those of the source's topics that the flow copies, in order."""
-        chosen = NameFilter(self.topics, self.topics_exclude)
+        chosen = self.topic_filter
         return tuple(name for name in sorted(topics) if should_replicate_topic(name, self, chosen))
 
 

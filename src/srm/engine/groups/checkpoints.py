@@ -103,7 +103,7 @@ def selection_of(config: FlowConfig) -> Selection:
     return Selection(
         config.flow,
         config.policy,
-        NameFilter(config.topics, config.topics_exclude),
+        config.topic_filter,
         group_filter(config.groups, config.groups_exclude),
         NameFilter(config.reverse_checkpointed_topics),
         config.reverse_checkpointing_enabled,

@@ -11,7 +11,6 @@ from typing import Final, Protocol
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.moves.records.outcome import GroupOutcome
 from srm.domain.moves.routing.routes import topic_subject
-from srm.domain.names.filters import NameFilter
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_wanted import Wanted as WantedOffsets
 from srm.domain.offset_map.offset_ranges import OffsetRange
@@ -172,7 +171,7 @@ def _shapes(
 ) -> dict[str, tuple[Shape, str]]:
     """Return the shape and the evidence of each topic of the flow."""
     config = context.config
-    chosen = NameFilter(config.topics, config.topics_exclude)
+    chosen = config.topic_filter
     # Topics copied until the pause: one that was deleted before it has no status.
     lately = {status.topic for status in known.state.statuses}
     copied_ids = {copy_id[0] for copy_id in known.positions}

@@ -82,7 +82,7 @@ class TopicFacts:
     @property
     def names(self) -> NameFilter:
         """The filter of topic names."""
-        return NameFilter(self.config.topics, self.config.topics_exclude)
+        return self.config.topic_filter
 
     @property
     def refusal(self) -> Refusal | None:

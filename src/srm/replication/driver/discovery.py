@@ -17,7 +17,6 @@ from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import STATE_PARTITIONS, AssignedPartition
 from srm.domain.flow_state.stale_positions import CopiedTopic, GoneTopics
 from srm.domain.names import internal_topics
-from srm.domain.names.filters import NameFilter
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS
 from srm.engine.cluster_ports import Cluster, TopicDescription, TopicSpec
@@ -212,7 +211,7 @@ class Discovery:
         The topics are those that the settings name, and those that existed before.
         """
         config = context.config
-        named = NameFilter(config.topics, config.topics_exclude).names
+        named = config.topic_filter.names
         hidden = set()
         for name in (named | self._expected).difference(names):
             try:

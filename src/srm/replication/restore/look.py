@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from srm.domain.names.filters import NameFilter
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.recovery.restore import (
@@ -40,7 +39,7 @@ def plan(context: RestoreContext, topics: Collection[str] = ()) -> RestorePlan:
             f"{flow} has never copied anything: {flow.target} holds nothing to restore "
             f"{flow.source} from"
         )
-    chosen = NameFilter(config.topics, config.topics_exclude)
+    chosen = config.topic_filter
     names = copies_of(copies, config, chosen, context.clusters)
     own, originals = RestoreState.read(source, context.copying.config.flow), source.topics()
     unknown = sorted(set(topics) - set(names.values()))

@@ -14,7 +14,7 @@ from srm.domain.moves.records.plan import GroupPlan, position_problem
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.redirects import RedirectKind
 from srm.domain.moves.routing.routes import Route
-from srm.domain.names.filters import NameFilter, should_replicate_topic
+from srm.domain.names.filters import should_replicate_topic
 from srm.domain.text.amount import amount, some
 from srm.domain.text.reason import Reason
 from srm.engine.cluster_ports import Cluster
@@ -63,7 +63,7 @@ def unsettled_problems(flow: FlowContext) -> Iterator[Finding]:
 
 def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Finding]:
     """Yield the topics that the flow of the move does not copy."""
-    selection = NameFilter(config.topics, config.topics_exclude)
+    selection = config.topic_filter
     for topic in facts.topics:
         if topic not in facts.source.topics:
             continue

@@ -8,7 +8,7 @@ from dataclasses import replace
 from srm.domain.moves.gate.presence import Presence, Writers, strangers, unknown_writers
 from srm.domain.moves.gate.warnings import Surroundings
 from srm.domain.moves.records.plan import GroupPlan
-from srm.domain.names.filters import SHADOW_PREFIX, NameFilter, should_replicate_topic
+from srm.domain.names.filters import SHADOW_PREFIX, should_replicate_topic
 from srm.engine.groups.checkpoints import per_group
 from srm.engine.groups.group_listing import WITHOUT_OFFSETS
 from srm.engine.moves.control.move_records import MoveContext
@@ -111,7 +111,7 @@ def _changelogs(facts: MoveFacts, group: GroupPlan) -> tuple[str, ...]:
 def topics_copied_back(context: MoveContext, topics: Collection[str]) -> frozenset[str]:
     """Return the topics of a move that the reverse flow copies."""
     config = context.reverse.config
-    selection = NameFilter(config.topics, config.topics_exclude)
+    selection = config.topic_filter
     return frozenset(t for t in topics if should_replicate_topic(t, config, selection))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from srm.config.model import FlowConfig
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.routes import group_subject
-from srm.domain.names.filters import NameFilter, group_filter, should_replicate_topic
+from srm.domain.names.filters import group_filter, should_replicate_topic
 from srm.domain.names.policy import DefaultReplicationPolicy
 from srm.domain.names.topics import Flow
 from srm.engine.groups.checkpoints import per_group
@@ -31,7 +31,7 @@ class MoveScope:
 
 def originals(topics: Collection[str], config: FlowConfig) -> set[str]:
     """Return the topics of a flow's source that it copies and that are not copies themselves."""
-    selection = NameFilter(config.topics, config.topics_exclude)
+    selection = config.topic_filter
     aliases = {config.flow.source, config.flow.target}
     return {
         topic
