@@ -1,4 +1,4 @@
-"""Docstrings, messages and comments keep to the language rules of CONTRIBUTING."""
+"""Docstrings and messages keep to the language rules of CONTRIBUTING."""
 
 from __future__ import annotations
 

@@ -248,22 +248,32 @@ async def _then_kill(world: SimulatedWorld, rng: random.Random) -> None:
         world.kill_slot(str(rng.randrange(world.scenario.slots)), rng.choice((0.3, 2.0)))
 
 
+def _lose_source_end(world: SimulatedWorld, source: Partition, rng: random.Random) -> None:
+    end = source.log.end
+    world.source.lose_tail(source, rng.randint(1, 30))
+    world.decide_again(source)
+    world.note("source cut", f"{source.place} from {source.log.end} to {end}")
+
+
+def _lose_target_end(
+    world: SimulatedWorld, source: Partition, target: Partition, rng: random.Random
+) -> None:
+    end = target.log.end
+    world.target.lose_tail(target, rng.randint(1, 30))
+    world.note("target cut", f"{source.place} from {target.log.end} to {end}")
+
+
 async def _truncate_source(world: SimulatedWorld, rng: random.Random) -> None:
     if (pair := _pair(world, rng)) is not None:
         source, _ = pair
-        end = source.log.end
-        world.source.lose_tail(source, rng.randint(1, 30))
-        world.decide_again(source)
-        world.note("source cut", f"{source.place} from {source.log.end} to {end}")
+        _lose_source_end(world, source, rng)
         await _then_kill(world, rng)
 
 
 async def _truncate_target(world: SimulatedWorld, rng: random.Random) -> None:
     if (pair := _pair(world, rng)) is not None:
         source, target = pair
-        end = target.log.end
-        world.target.lose_tail(target, rng.randint(1, 30))
-        world.note("target cut", f"{source.place} from {target.log.end} to {end}")
+        _lose_target_end(world, source, target, rng)
         await _then_kill(world, rng)
 
 
@@ -290,10 +300,7 @@ async def _elect_forks(world: SimulatedWorld, rng: random.Random) -> None:
     """Elect a replica that has lost the end of the source's log, then one that has kept it."""
     if (pair := _pair(world, rng)) is not None:
         source, _ = pair
-        end = source.log.end
-        world.source.lose_tail(source, rng.randint(1, 30))
-        world.decide_again(source)
-        world.note("source cut", f"{source.place} from {source.log.end} to {end}")
+        _lose_source_end(world, source, rng)
         await _grow(world, source, rng)
         await asyncio.sleep(rng.uniform(0.0, 3.0))
         end = source.log.end
@@ -307,9 +314,7 @@ async def _elect_target_forks(world: SimulatedWorld, rng: random.Random) -> None
     """Do the same with a target."""
     if (pair := _pair(world, rng)) is not None:
         source, target = pair
-        end = target.log.end
-        world.target.lose_tail(target, rng.randint(1, 30))
-        world.note("target cut", f"{source.place} from {target.log.end} to {end}")
+        _lose_target_end(world, source, target, rng)
         await asyncio.sleep(rng.uniform(0.0, 6.0))
         end = target.log.end
         world.target.rejoin(target)

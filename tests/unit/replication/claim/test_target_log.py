@@ -118,11 +118,14 @@ def copy_of(sizes: Sequence[int], elections: Sequence[int] = ()) -> tuple[Target
             log.elect()
         log.copied(size, sequence)
         sequence += size
-    lineage = Lineage(((0, 0),))
-    known = Start(
-        1000, log.end, frozenset({OURS}), target_lineage=lineage, written_by=ProducerId(OURS, 1)
-    )
-    return log, known
+    return log, known_at_end(log, (0, 0), claim=1)
+
+
+def known_at_end(log: TargetLog, *starts: tuple[int, int], claim: int = 2) -> Start:
+    """Know a lineage up to the end that the log has now, written under a claim of ours."""
+    writer = ProducerId(OURS, claim)
+    ours = frozenset({OURS})
+    return Start(1000, log.end, ours, target_lineage=Lineage(starts), written_by=writer)
 
 
 sizes = st.lists(st.integers(1, 5), min_size=1, max_size=12)
@@ -170,10 +173,7 @@ def test_what_a_leader_wrote_that_the_next_one_never_saw_is_not_taken_for_the_co
     begun = log.end
     log.copied(3, sequence=6)
     log.copied(3, sequence=9)  # these were in flight when it fell
-    lineage = Lineage(((0, 0), (2, begun)))
-    known = Start(
-        1000, log.end, frozenset({OURS}), target_lineage=lineage, written_by=ProducerId(OURS, 2)
-    )
+    known = known_at_end(log, (0, 0), (2, begun))
     log.epoch = 3
     log.claim(3)
 
@@ -185,10 +185,7 @@ def test_an_election_between_two_claims_is_not_taken_for_the_later_one() -> None
     log, _ = copy_of([3, 3], elections=[1])
     begun = log.end
     log.copied(3, sequence=6)
-    lineage = Lineage(((0, 0), (2, begun)))
-    known = Start(
-        1000, log.end, frozenset({OURS}), target_lineage=lineage, written_by=ProducerId(OURS, 2)
-    )
+    known = known_at_end(log, (0, 0), (2, begun))
     log.epoch = 3
     log.claim(3)
 
@@ -199,10 +196,7 @@ def test_an_epoch_that_began_before_the_claim_that_read_it_is_no_loss() -> None:
     log, _ = copy_of([3, 3], elections=[1])
     begun = log.end
     log.claim(2)
-    lineage = Lineage(((0, 0), (1, begun)))
-    known = Start(
-        1000, log.end, frozenset({OURS}), target_lineage=lineage, written_by=ProducerId(OURS, 2)
-    )
+    known = known_at_end(log, (0, 0), (1, begun))
 
     assert held(log, known).end == log.end
 
