@@ -20,6 +20,13 @@ from srm.service.federation.remote_rows import Told
 from srm.service.views.documents import Page
 from srm.service.views.request_params import INTERNAL_MARK
 
+INTERNAL: Final = "/internal"
+"""Prefix of the routes between services: their answers cover only the targets watched here."""
+_MOST: Final = 1000
+_MOST_BYTES: Final = 16 << 20
+"""Bytes of all parts of the list of one target; reading them delays other requests."""
+_T = TypeVar("_T")
+
 
 async def first_answer(asks: Sequence[Callable[[], Awaitable[_T]]], patience_s: float) -> _T:
     """Return the first answer of several services.
@@ -57,14 +64,6 @@ async def first_answer(asks: Sequence[Callable[[], Awaitable[_T]]], patience_s: 
         for one in pending:
             one.cancel()
     raise UnavailableError("; ".join(failures))
-
-
-INTERNAL: Final = "/internal"
-"""Prefix of the routes between services: their answers cover only the targets watched here."""
-_MOST: Final = 1000
-_MOST_BYTES: Final = 16 << 20
-"""Bytes of all parts of the list of one target; reading them delays other requests."""
-_T = TypeVar("_T")
 
 
 class Watchers(Protocol):
