@@ -43,6 +43,9 @@ from srm.errors import IntegrityError, UnavailableError
 _SOURCE_RETRY_S: Final = 30.0
 _KEPT_MAPS: Final = 4096
 _logger = logging.getLogger(__name__)
+_KEPT_BYTES: Final = 32 << 20
+_ROW_BYTES: Final = 300  # overhead of Python per row
+_Row = tuple[bytes, bytes]
 
 
 class KafkaMapReader:
@@ -319,11 +322,6 @@ class _Look:
             if name in self.source
             for number in range(self.source[name].partitions)
         }
-
-
-_KEPT_BYTES: Final = 32 << 20
-_ROW_BYTES: Final = 300  # overhead of Python per row
-_Row = tuple[bytes, bytes]
 
 
 class MapPlaces:

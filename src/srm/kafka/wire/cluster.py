@@ -71,6 +71,15 @@ _ACKS_WITHIN: Final = 2 / 3
 missing followers from a broker that does not answer."""
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
 _MISSING_RIGHTS: Final = frozenset({TOPIC, CLUSTER, TRANSACTIONAL_ID})
+_MAX_AGE_S: Final = 60.0
+Look = Callable[[Collection[str]], Awaitable[Mapping[str, Any]]]
+"""Requests the metadata of topics, see :meth:`srm.kafka.wire.brokers.Brokers.look`."""
+EARLIEST: Final = -2
+LATEST: Final = -1
+Send = Callable[[int, Any], Awaitable[Any]]
+Answer = tuple[int, int]
+"""Error code and offset."""
+_Questions = dict[TopicPartition, asyncio.Future[Answer]]
 
 
 def _is_retriable(error: BaseException) -> bool:
@@ -376,12 +385,6 @@ async def open_wire(alias: str, properties: Mapping[str, str]) -> AsyncIterator[
         await wire.close()
 
 
-_MAX_AGE_S: Final = 60.0
-
-Look = Callable[[Collection[str]], Awaitable[Mapping[str, Any]]]
-"""Requests the metadata of topics, see :meth:`srm.kafka.wire.brokers.Brokers.look`."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Topic:
     """A broker's answer about a topic: its error, and the nodes that lead its partitions."""
@@ -468,15 +471,6 @@ class Leaders:
                     question.set_exception(UnavailableError(f"no news of topic {name}"))
                 if self._asked.get(name, (0, None))[1] is question:
                     del self._asked[name]
-
-
-EARLIEST: Final = -2
-LATEST: Final = -1
-
-Send = Callable[[int, Any], Awaitable[Any]]
-Answer = tuple[int, int]
-"""Error code and offset."""
-_Questions = dict[TopicPartition, asyncio.Future[Answer]]
 
 
 class LogOffsets:

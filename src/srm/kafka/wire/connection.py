@@ -36,6 +36,26 @@ from srm.kafka.wire.auth.security_socket import (
 from srm.kafka.wire.auth.security_tls import tls_failure
 from srm.replication.buffers import BufferPool, PooledBuffer
 
+Part = bytes | bytearray | memoryview
+logger = logging.getLogger(__name__)
+_MAX_PARTS: Final = 512
+_MAX_TLS_PARTS: Final = 32
+_CORRELATION: Final = struct.Struct(">i")
+_SIZE: Final = struct.Struct(">i")
+_TLS_ALERT: Final = 0x1503
+"""First bytes of a TLS alert, the answer of a TLS listener to an unencrypted request."""
+_LOG_IN_AFTER: Final = 0.85
+"""Part of a session after which to log in again; the Java client takes 0.85 to 0.95."""
+_SMALL_BYTES: Final = 1 << 14
+"""Bytes read at the start of an answer; most answers are smaller, and several may be there."""
+_WAKE_BYTES: Final = 1 << 20
+"""Bytes of a large answer that are worth an event; the kernel's own mark is one byte."""
+_WAKE_ANSWERS: Final = 2
+"""Smallest number of small answers that, as half of those due, are worth an event."""
+_LOOK_EVERY_S: Final = 0.01
+"""So long may answers that are there wait for others of their half."""
+_T = TypeVar("_T")
+
 
 class PendingAnswer(NamedTuple):
     """A due answer with its parser and its receiver.
@@ -60,27 +80,6 @@ def settle(future: asyncio.Future[Any], made: object) -> None:
         future.set_result(made)
 
 
-Part = bytes | bytearray | memoryview
-logger = logging.getLogger(__name__)
-
-_MAX_PARTS: Final = 512
-_MAX_TLS_PARTS: Final = 32
-_CORRELATION: Final = struct.Struct(">i")
-_SIZE: Final = struct.Struct(">i")
-_TLS_ALERT: Final = 0x1503
-"""First bytes of a TLS alert, the answer of a TLS listener to an unencrypted request."""
-_LOG_IN_AFTER: Final = 0.85
-"""Part of a session after which to log in again; the Java client takes 0.85 to 0.95."""
-_SMALL_BYTES: Final = 1 << 14
-"""Bytes read at the start of an answer; most answers are smaller, and several may be there."""
-_WAKE_BYTES: Final = 1 << 20
-"""Bytes of a large answer that are worth an event; the kernel's own mark is one byte."""
-_WAKE_ANSWERS: Final = 2
-"""Smallest number of small answers that, as half of those due, are worth an event."""
-_LOOK_EVERY_S: Final = 0.01
-"""So long may answers that are there wait for others of their half."""
-
-_T = TypeVar("_T")
 _Request = tuple[PendingAnswer, int, int, Sequence[Part], bool]
 
 

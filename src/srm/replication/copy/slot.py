@@ -51,6 +51,10 @@ _READERS: Final = 3
 _SIGNS: Final = 3  # heartbeats, reports and the stop: one each
 _READ_S: Final = 10.0  # to read the assignment to the end of its log, before a claim
 _CUT_S: Final = 60.0  # for a report that is under way, and one that holds all
+_GROWTH_LOOKS: Final = 10
+"""Looks at the source whose highest growth counts."""
+_MOST_HELD: Final = 2000
+"""Maximum partitions reported as held back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,12 +402,6 @@ class Slot:
         if not task.cancelled() and (failure := task.exception()) is not None:
             self._failure = self._failure or failure
             self._failed.set()
-
-
-_GROWTH_LOOKS: Final = 10
-"""Looks at the source whose highest growth counts."""
-_MOST_HELD: Final = 2000
-"""Maximum partitions reported as held back."""
 
 
 class SourceSigns:

@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 _REST: Final = 100.0  # times what a close look took, until the next one
 _LONGEST_REST_S: Final = 5.0
 _SHORTEST_REST: Final = 20.0  # times what a look took that takes long
+GONE_S: Final = 300.0
+_LOOKS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,10 +381,6 @@ def _create_missing(
 
 def _remote(topic: str, config: FlowConfig) -> str:
     return config.policy.format_remote_topic(config.flow.source, topic)
-
-
-GONE_S: Final = 300.0
-_LOOKS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,11 @@ from srm.replication.driver.driver import FlowDriver
 from srm.replication.driver.jobs import keep_running
 from srm.replication.driver.windows import OpenLog, keep_windows
 
+logger = logging.getLogger(__name__)
+_JOIN_S = 2.0
+_CANCEL_EVERY_S = 1.0
+STUCK_S: Final = 40.0  # longer than a slot waits before it tries a stopped partition again
+
 
 def emit_heartbeats(context: FlowContext, stop: threading.Event) -> None:
     """Write an MM2 heartbeat per interval until ``stop``; an outage is logged once and waited out.
@@ -47,12 +52,6 @@ def emit_heartbeats(context: FlowContext, stop: threading.Event) -> None:
                 logger.warning("%s: no heartbeats for now: %s", config.flow, error)
             failing = True
         stop.wait(config.emit_heartbeats_interval.total_seconds())
-
-
-logger = logging.getLogger(__name__)
-
-_JOIN_S = 2.0
-_CANCEL_EVERY_S = 1.0
 
 
 @dataclass
@@ -181,9 +180,6 @@ def _thread(name: str, target: Callable[[], object]) -> threading.Thread:
     thread = threading.Thread(target=target, name=f"srm {name}", daemon=True)
     thread.start()
     return thread
-
-
-STUCK_S: Final = 40.0  # longer than a slot waits before it tries a stopped partition again
 
 
 class CatchUp:

@@ -58,6 +58,11 @@ from srm.replication.resume.source_lookahead import Comparison, SourceAhead
 _NO_ROOM: Final = "the source has no offsets for these records"
 _CLEARLY_BEGUN: Final = 512
 """Number of copies that proves that not all of them are left by a former topic."""
+_TIMESTAMPS: Final = slice(27, 43)
+_MOST_OPENED: Final = 2 << 20
+"""Maximum size of an opened batch; merged ones have a megabyte."""
+Stretches = list[tuple[int, int]]
+"""(first source offset, count) of consecutive records, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,14 +370,6 @@ class SourceWalk:
                 "gone from the source: not in the map"
             )
         return notes
-
-
-_TIMESTAMPS: Final = slice(27, 43)
-_MOST_OPENED: Final = 2 << 20
-"""Maximum size of an opened batch; merged ones have a megabyte."""
-
-Stretches = list[tuple[int, int]]
-"""(first source offset, count) of consecutive records, in order."""
 
 
 class WholeBatches:

@@ -25,6 +25,9 @@ METRIC_NAMES: Final = {
     "replication-records-lag": "Lag",
     "checkpoint-latency-ms": "Checkpoint latency",
 }
+WIDTH: Final = 120.0
+HEIGHT: Final = 28.0
+_EDGE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +152,6 @@ def over(windows: Sequence[Measured], metric: str) -> Figures | None:
     return Figures(
         min(f.min for f in found), max(f.max for f in found), total / number, total, number
     )
-
-
-WIDTH: Final = 120.0
-HEIGHT: Final = 28.0
-_EDGE = 2.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ from srm.service.prometheus.samples import (
 )
 from srm.service.views.views import Views
 
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
 
 class Exposition:
     """Answers scrapes; thread-safe.
@@ -72,9 +74,6 @@ def samples(views: Views) -> Iterator[Sample]:
             yield from topic_samples(look, views.topics(look.flow))
     yield from move_samples(views.move_looks())
     yield from drill_samples(drill for look in views.targets for drill in look.drills)
-
-
-_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def render(samples: Iterable[Sample], *, openmetrics: bool) -> bytes:

@@ -43,6 +43,8 @@ _AGAIN_S: Final = 5.0
 _SLOW_S: Final = 8.0
 """A longer look most likely waits for a broker that hangs; then its flows show an error."""
 _logger = logging.getLogger(__name__)
+MOST: Final = 50
+"""Number of remembered changes per flow, and of healed topics per flow."""
 
 
 class TargetWatch:
@@ -271,10 +273,6 @@ def watched_flows(config: Config) -> dict[str, tuple[Flow, ...]]:
     return {
         alias: tuple(flow for flow in config.flows if flow.target == alias) for alias in aliases
     }
-
-
-MOST: Final = 50
-"""Number of remembered changes per flow, and of healed topics per flow."""
 
 
 def with_change(before: FlowLook, now: FlowLook, now_ms: int) -> FlowLook:

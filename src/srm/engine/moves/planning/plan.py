@@ -53,6 +53,9 @@ from srm.engine.moves.planning.topics import MoveScope, groups_on_source, origin
 from srm.errors import ConflictError, UsageError
 
 _REPLACEABLE: Final = frozenset({"planned", "released"})
+Verdicts = Mapping[tuple[str, TopicPartition], Verdict]
+"""By group and partition on the source, for partitions with a translation."""
+_MOVED = Verdict("unproven", "the group has committed since")
 
 
 def plan(
@@ -310,10 +313,6 @@ def _down(context: MoveContext, facts: MoveFacts) -> Reason | None:
     return next(down_reasons(flow, driver, slots), None)
 
 
-Verdicts = Mapping[tuple[str, TopicPartition], Verdict]
-"""By group and partition on the source, for partitions with a translation."""
-
-
 def prove_groups(context: MoveContext, request: MoveRequest, facts: MoveFacts) -> Verdicts:
     """Return the verdicts on the translations of all groups; disproved ones are checked twice.
 
@@ -355,9 +354,6 @@ def _judge(
                 claims[group, partition] = TranslationClaim(found, reached, offset, skipped=skipped)
     verdicts = prove(context.forward, claims.values())
     return {where: verdicts[claim.key] for where, claim in claims.items()}
-
-
-_MOVED = Verdict("unproven", "the group has committed since")
 
 
 def written_together(

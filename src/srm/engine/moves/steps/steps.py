@@ -30,6 +30,8 @@ from srm.errors import AuthorizationError, ConflictError, GateClosedError
 
 _GRACE_MS = 5_000
 """Time to commit for members that do not acknowledge the hold."""
+log = logging.getLogger(__name__)
+_RENEWED_AFTER = 1 / 3  # of a lease
 
 
 def remove_static_members(context: MoveContext, plan: MovePlan, look: Look) -> None:
@@ -84,11 +86,6 @@ def _had_time(look: Look, group: str, members: int) -> bool:
     since = look.facts.held_ms
     waited = since is not None and look.facts.now_ms - since >= _GRACE_MS
     return waited or len(held) >= members
-
-
-log = logging.getLogger(__name__)
-
-_RENEWED_AFTER = 1 / 3  # of a lease
 
 
 def wait_status(context: MoveContext, move_id: str) -> SyncStatus:

@@ -19,6 +19,11 @@ from srm.kafka.wire.auth.security import Sasl, Security, Tls
 from srm.kafka.wire.auth.security_tls import tls_context
 
 logger = logging.getLogger(__name__)
+UNSUPPORTED_MECHANISM: Final = 33
+ILLEGAL_STATE: Final = 34
+AUTHENTICATION_FAILED: Final = 58
+Ask = Callable[[Any], Awaitable[Any]]
+"""Sends a request of aiokafka's protocol and returns the response."""
 
 
 class SecurityAccess:
@@ -90,14 +95,6 @@ def _file_stamp(path: Path) -> tuple[object, ...]:
     except OSError:
         return ()
     return (found.st_mtime_ns, found.st_ino, found.st_size, *map(_file_stamp, inside))
-
-
-UNSUPPORTED_MECHANISM: Final = 33
-ILLEGAL_STATE: Final = 34
-AUTHENTICATION_FAILED: Final = 58
-
-Ask = Callable[[Any], Awaitable[Any]]
-"""Sends a request of aiokafka's protocol and returns the response."""
 
 
 async def log_in(ask: Ask, sasl: Sasl, tokens: LibraryTokens | None, where: str) -> float:
