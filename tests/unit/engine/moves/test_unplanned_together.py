@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -134,6 +135,55 @@ def test_nobody_is_sent_away_while_the_flow_from_the_source_goes_on(disaster: Di
         disaster.through("go")
 
     assert {r.state for r in disaster.world.routes("B").values()} == {"hold"}
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_of_a_go_and_a_settlement_at_its_last_step_one_is_refused(
+    disaster: Disaster, number: int
+) -> None:
+    """The source has answered, and its return is settled while the move is being decided."""
+    disaster.planned()
+    disaster.through("hold", "apply")
+    looked_at = disaster.pause()
+    assert looked_at is not None
+
+    def settle() -> None:
+        with suppress(ConflictError):
+            disaster.switch.resume(request=looked_at.request)
+
+    disaster.world.writes.before[disaster.world.writes.count + number] = settle
+    with suppress(ConflictError):
+        disaster.through("go")
+
+    decided = moves.MoveStore(disaster.context).progress("m1").is_decided
+    assert decided == (disaster.pause() is not None)
+    assert {r.state for r in disaster.world.routes("B").values()} == {"go" if decided else "hold"}
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_a_late_hold_of_a_decided_move_pauses_the_flow_only_while_it_is_unsettled(
+    disaster: Disaster, *, settled: bool
+) -> None:
+    """Two operators hold one move: the second wakes up when the first has finished it."""
+    disaster.planned()
+    pause = disaster.switch.pause
+
+    def late(wanted: Pause, request: str | None = None) -> None:
+        disaster.switch.pause = pause  # type: ignore[method-assign]
+        disaster.world.passing(1)
+        disaster.through("hold", "apply", "go")
+        assert not settled or disaster.switch.resume()
+        pause(wanted, request)
+
+    disaster.switch.pause = late  # type: ignore[method-assign]
+    if settled:
+        with pytest.raises(ConflictError, match="m1 was decided and settled in the meantime"):
+            disaster.through("hold")
+    else:
+        disaster.through("hold")
+
+    assert (disaster.pause() is None) == settled
+    assert {(r.cluster, r.state) for r in disaster.world.routes("B").values()} == {("B", "go")}
 
 
 def test_a_flow_goes_on_when_the_last_move_that_had_paused_it_is_released(

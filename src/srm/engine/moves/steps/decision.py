@@ -27,7 +27,7 @@ from srm.engine.moves.steps.fence import (
     lift_target_if_possible,
     release_fence,
 )
-from srm.engine.moves.steps.flow_pause import require_pause, resume_flow
+from srm.engine.moves.steps.flow_pause import renew_pause, resume_flow
 from srm.engine.moves.steps.gate_reading import Look, by_name, commits_of, patient_look, require
 from srm.engine.moves.steps.holding import attempt_of, renew
 from srm.engine.moves.steps.redirect import LEASE_MS, ROUTING, Attempt
@@ -124,7 +124,6 @@ def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) ->
     registers.require("target")
     if known.step not in {"applied", "going"}:
         raise GateClosedError(f"move {plan.move_id} is {known.step}: apply first")
-    require_pause(context, plan)
     attempt = attempt_of(plan, known.attempt)
     for subject, route in _not_held(registers.tables("target"), attempt).items():
         # Records of this move would have the lower rank, so clients would ignore them.
@@ -133,6 +132,7 @@ def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) ->
             f"{f'move {route.move_id} does' if route else 'no move does'}: continue with that one "
             f"('srm failover status'), or release this one and hold again"
         )
+    renew_pause(context, plan)
     now_ms = context.now_ms()
     stamp = context.target.compacted_topic(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
     gone = known.at("gone", now_ms)

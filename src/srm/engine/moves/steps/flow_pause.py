@@ -8,6 +8,7 @@ move ranks above all attempts that the source may have seen
 from __future__ import annotations
 
 import logging
+import secrets
 from dataclasses import replace
 
 from srm.domain.flow_state.pause import Pause
@@ -17,11 +18,11 @@ from srm.domain.moves.routing.routes import CLOCK_KEY
 from srm.domain.names import internal_topics
 from srm.engine.flows.operator import operator
 from srm.engine.flows.supervision import pause_in_force
-from srm.engine.moves.control.move_records import MoveContext
+from srm.engine.moves.control.move_records import MoveContext, MoveStore
 from srm.engine.moves.planning.outlook import Outlook, read_outlook
 from srm.engine.moves.planning.topics import MoveScope
 from srm.engine.ports import FlowSwitch
-from srm.errors import ConflictError, UsageError
+from srm.errors import ConflictError, FencedError, UsageError
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,9 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: Outlook) -> MovePro
     stamp = context.target.compacted_topic(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
     flow, switch = plan.request.flow, _switch(context)
     reason = f"unplanned {plan.request.operation} {plan.move_id}: {flow.source} is lost"
-    switch.pause(Pause("", operator(context.host), reason, begun_ms, plan.move_id))
+    wanted = Pause(secrets.token_hex(8), operator(context.host), reason, begun_ms, plan.move_id)
+    switch.pause(wanted)
+    _leave_if_late(context, plan, wanted)
     unsealed = switch.seal(sorted({*before.copies.values()} - {*before.without_leader}))
     unsealed |= dict.fromkeys(before.without_leader, "it has no leader now")
     notes = tuple(f"{copy} may still grow for a moment: {why}" for copy, why in unsealed.items())
@@ -65,11 +68,24 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: Outlook) -> MovePro
     )
 
 
-def require_pause(context: MoveContext, plan: MovePlan) -> None:
-    """Refuse to go if the flow was resumed since the hold.
+def _leave_if_late(context: MoveContext, plan: MovePlan, ours: Pause) -> None:
+    """End a new pause of a decided move: another process has finished it, and it is settled."""
+    if pause_in_force(context.forward) != ours:
+        return  # it was there before, or others rely on it
+    if MoveStore(context).progress(plan.move_id).is_decided:
+        _switch(context).resume(request=ours.request)
+        raise ConflictError(
+            f"move {plan.move_id} was decided and settled in the meantime: see "
+            f"'srm failover report {plan.move_id}'"
+        )
+
+
+def renew_pause(context: MoveContext, plan: MovePlan) -> None:
+    """Renew the pause before go, so that no settlement that has looked at it can still end it.
 
     Raises:
         ConflictError: the flow is not paused, or this move does not rely on the pause.
+        FencedError: the pause has changed since it was read.
         SrmError: the target does not answer.
     """
     pause = pause_in_force(context.forward)
@@ -78,6 +94,10 @@ def require_pause(context: MoveContext, plan: MovePlan) -> None:
             f"flow {plan.request.flow} is no longer paused for move {plan.move_id}, it was "
             f"settled or released: release the move and hold again, or plan it again"
         )
+    try:
+        _switch(context).pause(replace(pause, request=secrets.token_hex(8)), pause.request)
+    except ConflictError as error:
+        raise FencedError(str(error)) from error
 
 
 def resume_flow(context: MoveContext, plan: MovePlan) -> None:
