@@ -6,7 +6,7 @@ Sorted, because each must be longer than the one before it:
 name           value   used by            meaning
 =============  ======  =================  ==================================================
 HEARTBEAT_S       1.0  driver, slots      heartbeat interval
-ECHO_S            2.5  driver             its own heartbeat is missing: no slot is judged
+ECHO_S            2.5  driver, plan       its own heartbeat is missing: no slot is judged
 LOOK_S            4.0  supervision        no driver: an application may be started
 SLOT_DEAD_S       5.0  driver             the slot's partitions go to other slots
 SILENT_S         10.0  status, gate       heartbeat reported as missing
@@ -22,7 +22,8 @@ has to see one heartbeat change. An extra start is harmless, since drivers and w
 other. STARTUP_S is a cold Spark application on a busy machine.
 
 The driver and supervision measure arrival times on their own monotonic clock. SILENT_S is also
-compared with the timestamps of records, so clock skew shows as silence.
+compared with the timestamps of records, so clock skew shows as silence. A plan that it would block
+first waits ECHO_S for records to change.
 """
 
 from __future__ import annotations

@@ -11,12 +11,15 @@ from tests.unit.engine.moves.control.moving import REQUEST, World
 
 from srm.domain.flow_state.replication_records import (
     DRIVER_KEY,
+    REPORTS,
     REQUEST_KEY,
     DriverHeartbeat,
     DriverRequest,
+    Incarnation,
     PartitionStatus,
     State,
 )
+from srm.domain.flow_state.slot_records import SlotHeartbeat
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves
@@ -147,6 +150,23 @@ def make_looks_slow(
         return ask(places)
 
     monkeypatch.setattr(world.p, "active_producers", slowly)
+
+
+def test_slots_that_write_are_alive_whatever_the_clock_of_the_planning_host_says(
+    behind: World,
+) -> None:
+    behind.passing(90_000)
+    beat(behind)
+    context = behind.context()
+
+    def wait(_seconds: float) -> None:
+        alive = SlotHeartbeat("0", Incarnation(1, "aa"), 1, behind.clock(), 1, 0, 0, ())
+        state = behind.b.compacted_topic(internal_topics.replication("P"), REPORTS)
+        state.write({alive.key(): alive.value()})
+
+    blocked = moves.plan(context, REQUEST, dry_run=True).blocking
+    assert moves.plan(replace(context, pause=wait), REQUEST, dry_run=True).blocking == ()
+    assert blocked[0].endswith("the replicator has no live slot")
 
 
 def test_the_time_that_a_plan_takes_is_no_silence_of_the_replicator(

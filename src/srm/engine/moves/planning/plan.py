@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
+from srm.domain.flow_state.liveness_thresholds import ECHO_S
+from srm.domain.flow_state.replication_records import SLOT_PREFIX
 from srm.domain.groups.proof import TranslationClaim, Verdict
 from srm.domain.moves.gate.finding import Finding, warning
 from srm.domain.moves.gate.warnings import surrounding_warnings
@@ -307,10 +309,21 @@ def _without_routed(
 
 def _down(context: MoveContext, facts: MoveFacts) -> Reason | None:
     """Return why the replicator of the move's flow is down, None if it runs."""
-    commands, flow = state_topic(context.forward).read_commands(), context.forward.config.flow
-    driver, _ = driver_status(commands, flow, context.now_ms())
+    topic, flow = state_topic(context.forward), context.forward.config.flow
+    records = topic.read()
+    driver, _ = driver_status(records, flow, context.now_ms())
     slots = slot_statuses(facts.maps.reports, facts.maps_ms)
-    return next(down_reasons(flow, driver, slots), None)
+    reason = next(down_reasons(flow, driver, slots), None)
+    missing = any(partition.remaining for partition in facts.replication())
+    if reason is None or (driver and driver.ended) or not missing:
+        return reason
+    # The clock of this host may be wrong: a slot whose records change is alive.
+    context.pause(ECHO_S)
+    return reason if _slot_records(topic.read()) == _slot_records(records) else None
+
+
+def _slot_records(records: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    return {key: value for key, value in records.items() if key.startswith(SLOT_PREFIX)}
 
 
 def prove_groups(context: MoveContext, request: MoveRequest, facts: MoveFacts) -> Verdicts:

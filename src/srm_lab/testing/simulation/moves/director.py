@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import Final
 
 from srm.domain.moves.records.outcome import Choice, Outcome
@@ -80,6 +81,11 @@ class Director:
         skewed = "clocks" in self.faults and self.rng.random() < 0.5
         return Host(name, self.sites.clock, self.rng.randint(-90_000, 90_000) if skewed else 0)
 
+    def _between(self, request: MoveRequest, host: Host) -> MoveContext:
+        """Return what the steps of a move need; life continues while a step pauses."""
+        context = self.sites.move(request.flow, host, unplanned=request.is_unplanned)
+        return replace(context, pause=lambda seconds: self.tick(ceil(seconds * 1000 / _TICK_MS)))
+
     # ----- what operators do
 
     def move_over(self) -> None:
@@ -147,7 +153,7 @@ class Director:
         if "late" in self.faults and not self.depth and self.rng.random() < 0.6:
             host.stall_at = self.rng.randint(1, 25)
             host.meanwhile = lambda: self._take_over(request, move_id, number)
-        context = self.sites.move(request.flow, host, unplanned=request.is_unplanned)
+        context = self._between(request, host)
         try:
             plan = self._plan(context, request, move_id)
             if plan.blocking:
@@ -190,7 +196,7 @@ class Director:
         """Do the rest from another host while the first one is stopped, and maybe move back."""
         self.depth += 1
         self.say(f"{move_id} stalls")
-        other = self.sites.move(request.flow, self._host("other"), unplanned=request.is_unplanned)
+        other = self._between(request, self._host("other"))
         try:
             self.carry_on(other, self._plan(other, request, move_id), number)
             if self.at == request.target and self.rng.random() < 0.7:
