@@ -20,7 +20,7 @@ reading continues after the source offset of the last copied record before it. N
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from srm.domain.offset_map.map_index import Entries
 from srm.domain.offset_map.runs import Run, Runs, coalesce, solid_runs
@@ -159,6 +159,14 @@ class OffsetMap:
         loaded_parts = [part for part in parts if isinstance(part, Runs)]
         all_runs = Runs.concatenate(loaded_parts) if whole else None
         found._take(all_runs, Spans.of_parts(parts), position)
+        return found
+
+    def reaching(self, target_next: int) -> OffsetMap:
+        """Return the map with its position moved in the target, past offsets without records."""
+        if self.position is None:
+            return self
+        found = OffsetMap()
+        found._take(self._runs, self._spans, replace(self.position, target_next=target_next))
         return found
 
     @property

@@ -7,14 +7,27 @@ read first; they may grow at any time.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
-from srm.domain.groups.translation import Direction, LogRange, Losses, PartitionFacts, wanted_of
+from srm.domain.groups.translation import (
+    UNKNOWN_LOG,
+    Direction,
+    LogRange,
+    Losses,
+    PartitionFacts,
+    wanted_of,
+)
 from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import OpenTransaction
 from srm.domain.offset_map.map_wanted import Wanted
-from srm.engine.cluster_ports import Cluster
+from srm.domain.offset_map.offset_map import OffsetMap
+from srm.engine.cluster_ports import Cluster, Place
 from srm.engine.ports import FlowMaps, MapReader
+from srm.errors import SrmError
+
+logger = logging.getLogger(__name__)
 
 Logs = Mapping[TopicPartition, LogRange]
 
@@ -87,6 +100,39 @@ class WantedMaps:
         """Load the maps; without offsets to translate, send no request."""
         topics = {partition.topic for partition in self._found}
         return reader.load(topics, self._found) if topics else FlowMaps({})
+
+
+def past_markers(
+    maps: FlowMaps,
+    cluster: Cluster,
+    copies: Mapping[TopicPartition, tuple[TopicPartition, int]],
+    logs: Logs,
+) -> FlowMaps:
+    """Move the ends of maps past the markers that follow a copy: consumers commit after them.
+
+    A slot that runs does so, too, but no translation must depend on one.
+
+    Args:
+        maps: maps of the flow that made the copies.
+        cluster: the cluster of the copies.
+        copies: by original, its copy and the largest offset to translate there.
+        logs: logs of the copies, read after the maps.
+    """
+    ends: dict[Place, TopicPartition] = {}
+    for original, (copy, furthest) in copies.items():
+        known, log = maps.get(original).known_target_end, logs.get(copy, UNKNOWN_LOG)
+        if known is not None and known < furthest <= log.end < UNKNOWN_LOG.end:
+            ends[copy, known] = original
+    try:
+        found = cluster.first_records(ends, committed=False) if ends else {}
+    except SrmError as error:
+        logger.warning("markers on %s are unknown: %s", cluster.alias, error)
+        return maps
+    moved = dict[TopicPartition, OffsetMap]()
+    for place, record in found.items():
+        end = logs[place[0]].end if record is None else min(logs[place[0]].end, record.offset)
+        moved[ends[place]] = maps.get(ends[place]).reaching(end)
+    return replace(maps, maps={**maps.maps, **moved}) if moved else maps
 
 
 def losses_of(maps: FlowMaps, original: TopicPartition) -> Losses:

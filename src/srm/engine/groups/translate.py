@@ -14,6 +14,7 @@ from srm.engine.groups.partition_facts import (
     WantedMaps,
     logs_of,
     partition_facts,
+    past_markers,
     starts_of,
 )
 from srm.engine.ports import FlowContext, MapReader
@@ -97,6 +98,8 @@ def _answer(
     maps = wanted.load(reader)
     upstream, unread = _logs(sides[0], places[0], own_start, unread)
     downstream, unseen = _logs(sides[1], places[1], other_start, unseen)
+    if direction == "reverse":
+        maps = past_markers(maps, sides[0], {places[1]: (places[0], offset)}, upstream)
     facts = partition_facts(
         maps, direction, (places[0], upstream), (places[1], downstream), sides[1].alias
     )

@@ -13,7 +13,13 @@ from srm.domain.names.transactions import OpenTransaction
 from srm.domain.offset_map.map_wanted import Wanted
 from srm.engine.cluster_ports import Cluster, TopicDescription
 from srm.engine.groups.checkpoints import per_group, read_ledger
-from srm.engine.groups.partition_facts import Starts, WantedMaps, logs_of, starts_of
+from srm.engine.groups.partition_facts import (
+    Starts,
+    WantedMaps,
+    logs_of,
+    past_markers,
+    starts_of,
+)
 from srm.engine.moves.control.move_records import MoveContext
 from srm.engine.moves.control.routes import RoutingTables
 from srm.engine.moves.planning.facts import Away, MoveFacts, Present, TopicPair, topic_pairs
@@ -155,6 +161,7 @@ def _read_both(
     maps_ms = context.now_ms()
     maps, reverse_maps = _maps(context, pairs, starts, target_starts, committed, target_committed)
     logs = logs_of(source, upstream, starts)
+    reverse_maps = past_markers(reverse_maps, source, _read_copies(pairs, committed), logs)
     originals = [tp for tp in upstream if tp.topic in topics and tp in logs]
     held_back = [tp for tp in originals if logs[tp].stable_end < logs[tp].end]
     transactions, hidden = _open_transactions(source, held_back)
@@ -221,6 +228,20 @@ def _maps(
         wanted["forward"].load(context.forward.maps),
         wanted["reverse"].load(context.forward.reverse_maps),
     )
+
+
+def _read_copies(
+    pairs: Collection[TopicPair], committed: Mapping[str, Mapping[TopicPartition, int]]
+) -> dict[TopicPartition, tuple[TopicPartition, int]]:
+    """Return the copies that groups read on the source by original, with the furthest commit."""
+    originals = {pair.topic: pair.original for pair in pairs if pair.direction == "reverse"}
+    found = dict[TopicPartition, tuple[TopicPartition, int]]()
+    for offsets in committed.values():
+        for copy, offset in offsets.items():
+            if copy.topic in originals:
+                original = TopicPartition(originals[copy.topic], copy.partition)
+                found[original] = copy, max(offset, found.get(original, (copy, 0))[1])
+    return found
 
 
 def read_writers(
