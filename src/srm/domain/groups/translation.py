@@ -58,6 +58,8 @@ State = Literal[
 UNFINISHED: frozenset[State] = frozenset({"not-copied-yet", "map-behind"})
 """States that end by themselves; their offset is true, and may only raise a group."""
 _UNREACHED: frozenset[State] = frozenset({*UNFINISHED, "no-map"})
+_RESET = "reset that offset to where the group is to continue"
+_WAIT = "wait until its replicator has found the lost end: srm status shows it as copying again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +347,7 @@ def _explain_unfinished(
     own = facts.upstream_log
     if own is not None and offset > own.end:
         reason = f"the commit {offset} is past the end {own.end} of {facts.upstream}"
-        return Translation("past-end", reason=f"{reason}: was the topic truncated or re-created?")
+        return _past_end(f"{reason}: was the topic truncated or re-created?", _RESET)
     state: State = "not-copied-yet" if facts.direction == "forward" else "map-behind"
     reason = f"{amount(remaining, 'offset')} before the commit not in the map yet"
     if own is not None and offset > own.stable_end:
@@ -358,14 +360,20 @@ def _explain_unfinished(
     return _within(facts, log, replace(found, offset=end.offset, reached=offset - remaining))
 
 
+def _past_end(reason: str, action: str) -> Translation:
+    return Translation("past-end", reason=message(reason, action), action=action)
+
+
 def _within(facts: PartitionFacts, log: LogRange, found: Translation) -> Translation:
     """Limit an outcome to the downstream log, and count the skipped records."""
     offset, reached = found.offset, found.reached
     if offset is None or reached is None:
         return found
     if offset > log.end:
-        reason = f"the map says {offset}, but {facts.downstream} ends at {log.end}"
-        return Translation("past-end", reason=f"{reason}: was it truncated or re-created?")
+        reason = (
+            f"{facts.downstream} ends at {log.end}, before {offset} of the map: it was truncated"
+        )
+        return _past_end(reason, _WAIT)
     # Records that retention has deleted upstream as well could not be read there either.
     start = reached if facts.upstream_log is None else max(reached, facts.upstream_log.start)
     known, forward = facts.offset_map, facts.direction == "forward"

@@ -141,6 +141,12 @@ def test_what_the_other_side_has_dropped_is_skipped_in_both_directions(
         (forward(), 101, "past-end", "the commit 101 is past the end 100 of Payments-0"),
         (reverse(), 101, "past-end", "the commit 101 is past the end 100 of P.Payments-0"),
         (forward(downstream_log=LogRange(0, 5, 5)), 10, "past-end", "P.Payments-0 ends at 5"),
+        (
+            reverse(downstream_log=LogRange(0, 5, 5)),
+            60,
+            "past-end",
+            "Payments-0 ends at 5, before 60 of the map: it was truncated; wait until its",
+        ),
         (forward(), None, "no-commit", ""),
         (reverse(damage="block 7"), None, "no-commit", ""),
     ],

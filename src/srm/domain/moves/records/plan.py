@@ -16,6 +16,7 @@ from srm.domain.moves.routing.redirects import ROUTING_ALONE, FenceKind, Redirec
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount
 from srm.domain.text.documents import decode, encode
+from srm.errors import message
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ _REMEDIES: Mapping[PositionState, str] = {
     "no-map": "is the replication running? see srm status --flow '{flow}'",
     "damaged-map": "restart the replicator of the topic, it finds the records again in both logs",
     "no-target": "create it with srm topics sync, and let the replicator copy the topic",
-    "past-end": "reset that offset to where the group is to continue",
+    "past-end": "",  # its reason says what to do
 }
 
 
@@ -142,7 +143,7 @@ def position_problem(group: str, position: PartitionMove, request: MoveRequest) 
     commit = f"committed offset {position.committed} on {request.source}"
     if position.state in _REMEDIES:
         remedy = state_remedy(position.state, request.flow)
-        return f"{where}: {commit} cannot be translated, {position.reason}; {remedy}"
+        return message(f"{where}: {commit} cannot be translated, {position.reason}", remedy)
     if position.state == "conflict" and not request.overwrite:
         return (
             f"{where}: its own consumer committed {position.target_committed} of "

@@ -76,7 +76,7 @@ def test_the_gate_is_open_when_everything_is_as_it_has_to_be():
         (at(position("no-map", None, reason="never copied")), "never copied; is the replication"),
         (at(position("damaged-map", None, reason="block 7")), "block 7; restart the replicator"),
         (at(position("no-target", None, reason="no P.T-0")), "no P.T-0; create it"),
-        (at(position("past-end", None, reason="ends at 5")), "ends at 5; reset that offset"),
+        (at(position("past-end", None, reason="ends at 5; wait")), "translated, ends at 5; wait"),
         (at(position("conflict", 10, 20)), "ahead of the translated 10"),
         (
             at(position(skipped=4, reason="as noted")),
