@@ -12,7 +12,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,25 +56,43 @@ def worst_day(
     with made.site.path.open("a") as file:
         file.write(f"\n{made.p}->{made.b}.failover.command = {called}\n")
     there = Flow(made.p, made.b)
+    try:
+        with replicating(made.site.config, there, there.reverse), emitting(made, there):
+            yield made
+    finally:
+        made.close()
+
+
+@contextmanager
+def emitting(stage: Stage, flow: Flow) -> Iterator[None]:
+    """Emit the checkpoints of a flow, as srm's periodic DAGs do."""
     over = threading.Event()
 
     def keep_up() -> None:
-        """What srm's periodic DAGs do."""
-        with open_flow(made.site.config, there) as context:
+        with open_flow(stage.site.config, flow) as context:
             while not over.wait(1):
                 with suppress(UnavailableError):  # the primary is dead
                     emit(context)
 
     upkeep = threading.Thread(target=keep_up, daemon=True)
+    upkeep.start()
     try:
-        with replicating(made.site.config, there, there.reverse):
-            upkeep.start()
-            yield made
-            over.set()
-            upkeep.join()
+        yield
     finally:
         over.set()
-        made.close()
+        upkeep.join()
+
+
+def await_checkpoints(stage: Stage, groups: list[str]) -> None:
+    """Wait until an unplanned move knows where each group is, and may start."""
+
+    def known() -> bool:
+        named = [part for group in groups for part in ("--group", group)]
+        pair = ("--source", stage.p, "--target", stage.b, "--topic", stage.topic)
+        plan = stage.operator.ask("plan", "--mode", "unplanned", *pair, *named)
+        return all(len(group["positions"]) for group in plan["groups"]) and not plan["blocking"]
+
+    eventually(known, "all groups have checkpoints")
 
 
 def srm(stage: Stage, *arguments: str) -> tuple[int, str]:
@@ -137,13 +155,7 @@ def test_the_primary_dies_in_mid_traffic_and_comes_back_with_its_data(
     stage.start(stage.p, writer, *readers)
     eventually(lambda: all(r.count("processed") > 300 for r in readers), "all work on P")
 
-    def known() -> bool:
-        named = [part for group in groups for part in ("--group", group)]
-        pair = ("--source", stage.p, "--target", stage.b, "--topic", stage.topic)
-        plan = stage.operator.ask("plan", "--mode", "unplanned", *pair, *named)
-        return all(len(group["positions"]) for group in plan["groups"]) and not plan["blocking"]
-
-    eventually(known, "all groups have checkpoints")
+    await_checkpoints(stage, groups)
 
     primary.kill()
     plain.kill()  # it went down with its site; the deployment system starts it elsewhere

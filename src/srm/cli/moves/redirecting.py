@@ -18,7 +18,7 @@ from srm.clock import now_ms
 from srm.config.loader import load_config
 from srm.engine import moves
 from srm.engine.moves import MoveStore
-from srm.engine.moves.steps.fence import lift_fence
+from srm.engine.moves.control.fence import lift_fence
 from srm.errors import UnavailableError
 from srm.wiring import open_cluster
 

@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from record import Record, stop_on_sigterm
 
 
@@ -28,6 +28,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--session", type=int, help="seconds a member may be silent")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds each record takes")
     parser.add_argument("--store", action="store_true", help="store offsets when processed")
+    parser.add_argument("--assign", type=int, help="assign so many partitions, join no group")
     parser.add_argument("--count", type=int, default=0, help="end after so many; 0: never")
     return parser.parse_args()
 
@@ -59,7 +60,12 @@ def main() -> None:
         if given:
             record.write("joined", id=f"{len(given)} partitions")
 
-    consumer.subscribe(options.topic, on_assign=joined)
+    if options.assign is None:
+        consumer.subscribe(options.topic, on_assign=joined)
+    else:
+        places = [TopicPartition(t, n) for t in options.topic for n in range(options.assign)]
+        consumer.assign(places)
+        joined(consumer, places)
     done = 0
     while not stop.is_set() and not (options.count and done >= options.count):
         message = consumer.poll(0.1)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Self
 
 from srm.domain.moves.gate.presence import Presence, StampedAck
 from srm.domain.moves.records.plan import MovePlan
-from srm.domain.moves.records.progress import MoveProgress
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.redirects import CallStep, step_in_force
 from srm.domain.moves.routing.routes import (
@@ -27,7 +25,7 @@ from srm.engine.flows.cluster_absence import loudness
 from srm.engine.moves.control.control import read_acks, read_routes
 from srm.engine.moves.control.move_records import MoveContext, MoveStore, read_both
 from srm.engine.table_ports import Stamped
-from srm.errors import ConflictError, UnavailableError
+from srm.errors import UnavailableError
 
 log = logging.getLogger(__name__)
 
@@ -175,20 +173,6 @@ def between_same(context: MoveContext, plan: MovePlan) -> MoveContext | None:
     """Return the context for another move's plan, None if it is not between these two clusters."""
     both = (context, replace(context, forward=context.reverse, reverse=context.forward))
     return next((one for one in both if one.forward.config.flow == plan.request.flow), None)
-
-
-def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> None:
-    """Refuse to continue a move that has ended and whose clients follow a later one.
-
-    Raises:
-        ConflictError: the move is superseded.
-    """
-    if progress.is_decided and (later := InForce.read(context, plan).moves):
-        ended = datetime.fromtimestamp(max(progress.times_ms.values()) / 1000, UTC)
-        raise ConflictError(
-            f"move {plan.move_id} ended at {ended:%F %T} UTC, superseded by move "
-            f"{', '.join(later)}; nothing was moved. Trigger a new run, or plan with another id"
-        )
 
 
 def subjects(plan: MovePlan) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from srm.engine.flows.replicator_status import down_reasons, driver_status, slot
 from srm.engine.flows.supervision import state_topic
 from srm.engine.groups.proving import prove
 from srm.engine.moves.control.control import ControlChange
+from srm.engine.moves.control.fence import require_in_force
 from srm.engine.moves.control.move_records import (
     MoveContext,
     MoveStore,
@@ -32,7 +33,7 @@ from srm.engine.moves.control.move_records import (
     ensure_topics,
 )
 from srm.engine.moves.control.registers import Registers, sides_of
-from srm.engine.moves.control.routes import homes_to_move, require_in_force
+from srm.engine.moves.control.routes import homes_to_move
 from srm.engine.moves.planning.facts import MoveFacts
 from srm.engine.moves.planning.outlook import Outlook, read_outlook
 from srm.engine.moves.planning.problems import (

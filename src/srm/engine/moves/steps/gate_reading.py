@@ -21,11 +21,11 @@ from srm.domain.moves.routing.redirects import missing_confirmations
 from srm.domain.moves.routing.routes import group_subject, topic_subject
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import few, some
+from srm.engine.moves.control.fence import topics_without_fence
 from srm.engine.moves.control.move_records import MoveContext, MoveStore
 from srm.engine.moves.planning.facts import MoveFacts
 from srm.engine.moves.planning.problems import unsettled_problems
 from srm.engine.moves.planning.reading import read_facts
-from srm.engine.moves.steps.fence import topics_without_fence
 from srm.errors import GateClosedError
 
 

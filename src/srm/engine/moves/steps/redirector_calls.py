@@ -82,15 +82,21 @@ def call_redirectors(
         ]
         if not todo or (step == "hold" and todo[0] != missing[0]):
             return tuple(missing_confirmations(plan.redirect, progress.calls, attempt, step))
-        tried.add(call_key(attempt, step, todo[0]))
-        _call_while_in_force(context, plan, todo[0], meanwhile)
+        key = call_key(attempt, step, todo[0])
+        tried.add(key)
+        # Without an answer, a process that was killed may have called it.
+        _call_while_in_force(context, plan, todo[0], meanwhile, called=key not in progress.calls)
 
 
 def _call_while_in_force(
-    context: MoveContext, plan: MovePlan, kind: RedirectKind, meanwhile: Callable[[], None]
+    context: MoveContext,
+    plan: MovePlan,
+    kind: RedirectKind,
+    meanwhile: Callable[[], None],
+    *,
+    called: bool,
 ) -> None:
-    """Call a redirector with the step in force; call it again for a later move, if there is one."""
-    called = False
+    """Call a redirector with the step in force; if it was called, again for a later move."""
 
     def make(now: InForce) -> None:
         nonlocal called

@@ -17,12 +17,12 @@ from srm.domain.moves.records.progress import HELD, MoveProgress, WaitNote
 from srm.domain.moves.routing.routes import group_subject
 from srm.domain.names.topics import TopicPartition
 from srm.engine.groups.group_sync import apply_exact
+from srm.engine.moves.control.fence import fence_source
 from srm.engine.moves.control.move_records import MoveContext, MoveStore
 from srm.engine.moves.control.registers import Registers
 from srm.engine.moves.control.routes import InForce, bring_about, subjects
 from srm.engine.moves.planning.problems import left_alone
 from srm.engine.moves.planning.reading import read_facts
-from srm.engine.moves.steps.fence import fence_source
 from srm.engine.moves.steps.gate_reading import Look, look, patient_look, require
 from srm.engine.moves.steps.holding import renew, renew_now
 from srm.engine.moves.steps.redirect import LEASE_MS

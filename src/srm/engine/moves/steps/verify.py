@@ -17,6 +17,7 @@ from srm.domain.offset_map.map_wanted import Wanted
 from srm.engine.flows.cluster_absence import loudness
 from srm.engine.groups.checkpoints import of_all, per_group, read_ledger
 from srm.engine.moves.control.control import ControlChange
+from srm.engine.moves.control.fence import lift_late_fence
 from srm.engine.moves.control.move_records import MoveContext, MoveStore
 from srm.engine.moves.control.registers import record
 from srm.engine.moves.planning.facts import topic_pairs
@@ -75,6 +76,7 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
         raise ConflictError(
             f"move {move_id} is at step {progress.step}; verify works only after go"
         )
+    lift_late_fence(context, plan)
     unconfirmed = call_redirectors(context, plan, again_after_ms=_CALL_AGAIN_MS)
     if len(plan.redirect) > 1:
         progress = MoveStore(context).progress(move_id)  # with their confirmations

@@ -15,6 +15,7 @@ from srm.domain.moves.routing.redirects import RedirectOrder, call_key
 from srm.engine import moves
 from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.moves import MoveContext, MoveRequest, MoveStore
+from srm.engine.moves.steps import redirector_calls
 from srm.engine.ports import CallResult
 from srm.errors import ConflictError, UnavailableError
 
@@ -301,6 +302,32 @@ def fail_back(redirected: Redirected) -> None:
     moves.wait_status(context, "m2")
     moves.apply(context, "m2")
     moves.go(context, "m2")
+
+
+def test_after_a_late_call_of_a_killed_process_the_later_move_is_called_again(
+    redirected, monkeypatch
+):
+    context, keep = redirected.planned(), redirector_calls._keep
+    moves.hold(context, "m1")
+
+    def kill(*_arguments: object) -> None:
+        raise Killed
+
+    def stall(order: RedirectOrder) -> None:
+        redirected.webhook.during = lambda _order: None
+        if order.key == "m1/1/go":
+            fail_back(redirected)
+            monkeypatch.setattr(redirector_calls, "_keep", kill)
+
+    redirected.webhook.during = stall
+    with pytest.raises(Killed):
+        finish(redirected.world, context)
+    monkeypatch.setattr(redirector_calls, "_keep", keep)
+
+    moves.verify(redirected.world.context(), "m1")
+
+    assert redirected.webhook.orders[-1].move_id == "m2"
+    assert redirected.calls()[call_key(1, "go", "webhook")] == "superseded"
 
 
 def test_a_go_that_was_not_confirmed_is_not_called_again_after_the_failback(redirected):

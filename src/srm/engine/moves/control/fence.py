@@ -11,18 +11,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
 from srm.domain.moves.gate.fence import Fence, fences_in
 from srm.domain.moves.records.plan import MovePlan
+from srm.domain.moves.records.progress import MoveProgress
 from srm.domain.moves.routing.routes import topic_subject
 from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_records import CONTROL_ID, until_not_fenced
 from srm.engine.moves.control.move_records import MoveContext, MoveStore
 from srm.engine.moves.control.routes import InForce, between_same, bring_about
-from srm.errors import IntegrityError, SrmError
+from srm.errors import ConflictError, IntegrityError, SrmError
 
 log = logging.getLogger(__name__)
 
@@ -156,6 +158,41 @@ def _fence_for_later(context: MoveContext, now: InForce) -> None:
             fence_if_possible(between, later)
 
 
+def lift_late_fence(context: MoveContext, plan: MovePlan) -> None:
+    """Lift what a killed process of this move has left where clients follow a later move.
+
+    A failure is only logged.
+    """
+    source = _source_of(context, plan)
+    if plan.fence != "acl" or source is None:
+        return
+    try:
+        later = InForce.read(context, plan).later
+        lift_fence(
+            source,
+            context.now_ms(),
+            lambda f: f.move_id == plan.move_id and topic_subject(f.topic) in later,
+            since_ms=0,
+        )
+    except SrmError as error:
+        log.warning("fences of move %s on %s are unknown: %s", plan.move_id, source.alias, error)
+
+
+def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> None:
+    """Refuse to continue a move that has ended and whose clients follow a later one.
+
+    Raises:
+        ConflictError: the move is superseded.
+    """
+    if progress.is_decided and (later := InForce.read(context, plan).moves):
+        lift_late_fence(context, plan)
+        ended = datetime.fromtimestamp(max(progress.times_ms.values()) / 1000, UTC)
+        raise ConflictError(
+            f"move {plan.move_id} ended at {ended:%F %T} UTC, superseded by move "
+            f"{', '.join(later)}; nothing was moved. Trigger a new run, or plan with another id"
+        )
+
+
 def lift_source(context: MoveContext, plan: MovePlan) -> None:
     """Lift the fences of a move on its source.
 
@@ -184,7 +221,7 @@ def fence_if_possible(context: MoveContext, plan: MovePlan) -> None:
 
     This includes an abandoned source, and one whose fence a late release has lifted.
     """
-    source = context.condemned if plan.request.is_unplanned else context.source
+    source = _source_of(context, plan)
     if plan.fence != "acl" or source is None:
         return
     there = replace(context, forward=replace(context.forward, source=source))
@@ -192,6 +229,10 @@ def fence_if_possible(context: MoveContext, plan: MovePlan) -> None:
         keep_fence(there, plan)
     except SrmError as error:
         log.warning("%s is not fenced: %s", plan.request.source, error)
+
+
+def _source_of(context: MoveContext, plan: MovePlan) -> Cluster | None:
+    return context.condemned if plan.request.is_unplanned else context.source
 
 
 def topics_without_fence(context: MoveContext, plan: MovePlan) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -12,8 +13,8 @@ from srm.domain.moves.gate.fence import fences_in
 from srm.domain.moves.routing.routes import Ack
 from srm.engine import moves
 from srm.engine.moves import MoveContext
+from srm.engine.moves.control.fence import lift_fence, lift_target, set_fence
 from srm.engine.moves.control.move_records import MoveStore, ensure_topics
-from srm.engine.moves.steps.fence import lift_fence, lift_target, set_fence
 from srm.errors import AuthorizationError, ConflictError, GateClosedError, UnavailableError
 
 FENCED = replace(REQUEST, fence="acl")
@@ -259,6 +260,33 @@ def test_a_process_that_wakes_up_after_the_failback_closes_no_topic_on_the_activ
     assert others
     assert world.routes("P")["topic:Payments"].cluster == "P"
     assert (denied(world), any(recorded(world).values())) == (False, False)
+
+
+@pytest.mark.parametrize("again", ["plan", "go", "verify", "release"])
+def test_a_rule_of_a_killed_late_process_is_lifted_when_its_move_is_run_again(
+    world, monkeypatch, again
+):
+    context = held(world)
+    deny = world.p.deny_writes
+
+    def late(topics) -> None:
+        monkeypatch.setattr(world.p, "deny_writes", deny)
+        back_on_p(world)
+        deny(topics)
+        raise Killed
+
+    monkeypatch.setattr(world.p, "deny_writes", late)
+    with pytest.raises(Killed):
+        moves.wait_status(context, "m1")
+    assert denied(world)
+
+    with suppress(ConflictError):
+        if again == "plan":
+            moves.plan(world.context(), FENCED, "m1")
+        else:
+            getattr(moves, again)(world.context(), "m1")
+
+    assert not denied(world)
 
 
 def test_a_late_process_lifts_its_rule_where_a_later_move_has_a_record_of_its_own(
