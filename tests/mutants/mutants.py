@@ -448,6 +448,30 @@ MUTANTS: Final[Sequence[Mutant]] = (
         killer="tests/unit/engine/moves/test_unsettled.py",
     ),
     Mutant(
+        "a move decides though its pause is being settled",
+        "of a go and a settlement only one succeeds",
+        (("srm.engine.moves.steps.decision:renew_pause", _always(None)),),
+        killer="tests/unit/engine/moves/test_unplanned_together.py",
+    ),
+    Mutant(
+        "a late hold pauses for good",
+        "a hold of a move that was decided and settled ends its pause",
+        (("srm.engine.moves.steps.flow_pause:_leave_if_late", _always(None)),),
+        killer="tests/unit/engine/moves/test_unplanned_together.py",
+    ),
+    Mutant(
+        "a gate needs a slot for markers",
+        "only records between the map's end and a commit are waited for",
+        (("srm.engine.moves.planning.reading:past_markers", lambda _: lambda maps, *_: maps),),
+        killer="tests/unit/engine/moves/test_idle_copies.py",
+    ),
+    Mutant(
+        "late rules stay",
+        "a superseded move that is run again lifts its fences",
+        (("srm.engine.moves.control.fence:lift_late_fence", _always(None)),),
+        killer="tests/unit/engine/moves/control/test_fence.py",
+    ),
+    Mutant(
         "what was decided counts whatever the log holds",
         "a decision about a range ends where the source's log has other records",
         (("srm.replication.log_reader:LogReader.held_to", _async(sys.maxsize)),),

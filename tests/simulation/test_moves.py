@@ -9,7 +9,7 @@ import pytest
 from tests.simulation.playing import TIMES
 
 from srm_lab.testing.fake_consumer import FakeConsumer
-from srm_lab.testing.simulation.moves.run import play
+from srm_lab.testing.simulation.moves.run import FAULTS, play
 
 SEEDS = range(max(1, round(8 * TIMES)))
 
@@ -36,6 +36,12 @@ def test_in_planned_moves_each_group_reads_each_record_once(seed: int) -> None:
 def test_a_host_that_wakes_up_late_takes_no_cluster_away_from_its_clients(seed: int) -> None:
     """Once it denied writes on the cluster that others had moved everything back to."""
     assert play(seed, frozenset({"late"})).problems == []
+
+
+@pytest.mark.parametrize("seed", [0, 1, 5, 8])
+def test_with_all_faults_at_once_the_reports_explain_what_groups_get(seed: int) -> None:
+    """Hosts whose clocks are wrong once took the replicator for dead, and refused to move."""
+    assert play(seed, frozenset(FAULTS)).problems == []
 
 
 @pytest.mark.parametrize(("by", "finding"), [(-1, "again after move"), (1, "never gets")])
