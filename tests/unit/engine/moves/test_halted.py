@@ -117,7 +117,13 @@ def test_where_a_map_cannot_be_used_nobody_knows_what_is_missing(behind: World) 
 def test_where_nobody_copies_and_nothing_is_missing_the_move_can_start(world: World) -> None:
     end_replicator(world)
 
-    assert dry_run(world).blocking == ()
+    plan = dry_run(world)
+
+    assert plan.blocking == ()
+    assert (
+        "the replicator of P->B is down: alice has stopped the replicator, 0 s ago; srm replicator "
+        "restart --flow 'P->B'"
+    ) in plan.warnings
 
 
 def test_what_an_open_transaction_holds_back_needs_somebody_who_copies_unless_it_is_accepted(
@@ -178,7 +184,7 @@ def test_the_time_that_a_plan_takes_is_no_silence_of_the_replicator(
     plan = dry_run(behind)
 
     assert plan.blocking == ()
-    assert [warning for warning in plan.warnings if "last reported" in warning] == []
+    assert [warning for warning in plan.warnings if "is down" in warning] == []
 
 
 def test_slots_that_were_silent_before_a_slow_plan_asked_them_are_seen(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from srm.domain.flow_state.liveness_thresholds import is_silent
 from srm.domain.moves.gate.finding import Finding, FindingId, warning
 from srm.domain.moves.records.request import MoveRequest
-from srm.domain.text.amount import ago, some
+from srm.domain.text.amount import some
 
 SKEW_MS = 2_000
 """Difference of clocks up to which it is ignored."""
@@ -21,9 +20,7 @@ class Surroundings:
     Attributes:
         opposite_enabled: whether the flow from the target back to the source is on.
         opposite_topics: topics of the move that the opposite flow copies.
-        report_age_ms: age of the replicator's last heartbeat, None if there is none.
         staying: groups outside the move, with the topics of the move they have offsets on.
-        strays: groups of the move, with topics they have offsets on that do not move.
         retention_ms: retention of each replicated topic on (source, target); None is unlimited.
         skew_ms: a cluster's clock minus that of a client's host, by cluster and host.
         plain_members: members that the hold cannot reach, by group.
@@ -37,9 +34,7 @@ class Surroundings:
 
     opposite_enabled: bool = True
     opposite_topics: frozenset[str] = frozenset()
-    report_age_ms: int | None = 0
     staying: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    strays: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     retention_ms: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
     skew_ms: Mapping[str, int] = field(default_factory=dict)
     plain_members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -55,7 +50,6 @@ def surrounding_warnings(
 ) -> Iterator[Finding]:
     """Yield the warnings of a plan, in the order in which an operator would handle them."""
     parts: tuple[tuple[FindingId, Iterator[str]], ...] = (
-        ("replicator", _replication(request, around)),
         ("way-back", _way_back(request, topics, around)),
         ("absent-topic", _absent(request, around)),
         ("clients", _clients(request, around)),
@@ -66,16 +60,6 @@ def surrounding_warnings(
     )
     for name, texts in parts:
         yield from (warning(name, text) for text in texts)
-
-
-def _replication(request: MoveRequest, around: Surroundings) -> Iterator[str]:
-    age = around.report_age_ms
-    if is_silent(age):
-        seen = "has never reported" if age is None else f"last reported {ago(age)}"
-        yield (
-            f"the replicator of {request.flow} {seen}: start it (srm replicate --flow "
-            f"'{request.flow}'), or the move waits for records that are not copied"
-        )
 
 
 def _way_back(request: MoveRequest, topics: Collection[str], around: Surroundings) -> Iterator[str]:
@@ -145,11 +129,6 @@ def _groups(request: MoveRequest, around: Surroundings) -> Iterator[str]:
             f"{'does' if one else 'do'} not move: {'it gets' if one else 'they get'} records "
             f"written after the move only through {request.target}'s replicas; name "
             f"{'it' if one else 'them'} with --group to move {'it' if one else 'them'}"
-        )
-    for group, topics in sorted(around.strays.items()):
-        yield (
-            f"group {group} moves without its offsets on {', '.join(topics)}, which are not "
-            f"replicated: its auto.offset.reset decides where it starts in them on {request.target}"
         )
 
 

@@ -22,6 +22,7 @@ from srm.engine.flows.supervision import topic_on
 from srm.engine.moves.planning.facts import MoveFacts
 from srm.engine.moves.planning.outlook import Outlook
 from srm.engine.ports import FlowContext
+from srm.errors import message
 
 TAKE_OVER: Final = "take over its clients with --reroute (in the form: reroute)"
 
@@ -147,14 +148,18 @@ def _state_problems(name: str, facts: MoveFacts) -> Iterator[Finding]:
 
 def _offset_problems(group: GroupPlan, facts: MoveFacts) -> Iterator[Finding]:
     name, request = group.group, facts.request
-    stray = facts.stray_topics(name)
-    if stray and not request.accept_stray_offsets:
+    if stray := ", ".join(facts.stray_topics(name)):
+        left = (
+            f"group {name} moves without its offsets on {stray}, which are not replicated: its "
+            f"auto.offset.reset decides where it starts in them on {request.target}"
+        )
         text = (
-            f"group {name} also has offsets on {', '.join(stray)}, which do not move: add "
+            f"group {name} also has offsets on {stray}, which do not move: add "
             f"them to the topics, delete these offsets, or move without them: "
             f"--accept-stray-offsets (in the form: accept_stray_offsets)"
         )
-        yield Finding("stray-offset", Reason(text))
+        accept = request.accept_stray_offsets
+        yield Finding("stray-offset", Reason(left if accept else text), blocks=not accept)
     for position in group.positions:
         problem = position_problem(name, position, request)
         if problem is not None:
@@ -163,6 +168,8 @@ def _offset_problems(group: GroupPlan, facts: MoveFacts) -> Iterator[Finding]:
 
 def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Finding]:
     """Yield what is not copied until an operator acts: a move would wait for it in vain.
+
+    A replicator that is down without lag is a warning.
 
     Partitions that resume by themselves, for example when they have a leader, are left out.
 
@@ -183,6 +190,9 @@ def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Finding]:
         topics = some(sorted({each.topic for each, count in missing.items() if count}))
         text = f"not copied: {records} of {topics}; replicator down: {down.text}"
         yield Finding("not-copied", Reason(text, down.action))
+    elif down is not None and replication:
+        text = f"the replicator of {facts.request.flow} is down: {message(down.text, down.action)}"
+        yield warning("replicator", text)
     for each in replication:
         if each.halt_reason is not None:
             yield Finding("halted", each.halt_reason)

@@ -43,10 +43,7 @@ def _around_source(context: MoveContext, facts: MoveFacts, there: Surroundings) 
     plain = {topic: unknown_writers(topic, writers, presence) for topic in facts.topics}
     return replace(
         there,
-        # Reports were not read if nothing is to be copied.
-        report_age_ms=facts.report_age_ms if facts.replication() else 0,
         staying=_staying(context, facts),
-        strays={g.group: stray for g in groups if (stray := facts.stray_topics(g.group))},
         retention_ms=_retention(context, facts.topics),
         skew_ms=_skew(facts),
         plain_members={group: found for group, found in members.items() if found},

@@ -21,8 +21,6 @@ def test_a_move_in_good_surroundings_has_no_warning():
 @pytest.mark.parametrize(
     ("around", "words"),
     [
-        ({"report_age_ms": None}, "the replicator of P->B has never reported"),
-        ({"report_age_ms": 60_000}, "last reported 1 min ago"),
         ({"opposite_enabled": False}, "set B->P.enabled=true"),
         ({"opposite_topics": frozenset()}, "srm-control topics --source B --target P --add T"),
         ({"absent": {"T": 3}}, "T does not exist on B, producers sent there fail"),
@@ -34,7 +32,6 @@ def test_a_move_in_good_surroundings_has_no_warning():
         ({"shared_ids": {"T-0": (7, 9)}}, "T-0: producer ids 7, 9 of P are used by another"),
         ({"state": {"g": ("g-s-changelog",)}}, "g is a Kafka Streams application with state (g-s"),
         ({"staying": {"other": ("T",)}}, "group other reads T on P and does not move"),
-        ({"strays": {"g": ("g-repartition",)}}, "without its offsets on g-repartition"),
         ({"retention_ms": {"T": (None, 1000)}}, "records 1000 ms on B but without limit on P"),
         ({"retention_ms": {"T": (2000, 1000)}}, "raise retention.ms there"),
         (
