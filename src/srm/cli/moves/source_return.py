@@ -193,7 +193,11 @@ def render_settled(console: Console, done: SettledReturn) -> None:
     if not done.applied:
         console.print("Nothing was written: the flow is paused as before.")
         return
-    console.print(f"Settled: {done.found.flow} continues.")
+    console.print(
+        f"Settled: {done.found.flow} continues. Fail back when 'srm status' shows both flows as "
+        "caught up: srm failover plan --operation failback",
+        soft_wrap=True,
+    )
     if done.outcome.move_id:
         console.print(f"The outcome is stored with the forecast of {done.outcome.move_id}.")
 
