@@ -42,6 +42,13 @@ def until_next(every_s: float) -> float:
     return rest_s if rest_s > every_s / 10 else rest_s + every_s
 
 
+def pauses(first_s: float, longest_s: float) -> Iterator[float]:
+    """Yield pauses between attempts in seconds: each is twice the one before, up to a longest."""
+    while True:
+        yield first_s
+        first_s = min(first_s * 2, longest_s)
+
+
 @contextmanager
 def using(clock: Seconds) -> Iterator[None]:
     """Use another clock, such as that of a simulation."""

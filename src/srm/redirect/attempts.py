@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import threading
+import time
 from collections.abc import Callable
 from typing import Final
 
-from tenacity import (
-    RetryError,
-    Retrying,
-    retry_if_exception_type,
-    sleep_using_event,
-    stop_after_delay,
-    stop_when_event_set,
-    wait_random_exponential,
-)
-
+from srm.clock import pauses
 from srm.engine.ports import CallResult
 
 _FIRST_PAUSE_S: Final = 0.3
@@ -34,19 +27,19 @@ def attempt(once: Callable[[], str], limit_s: float, cancelled: threading.Event)
         limit_s: seconds after which no attempt is started.
         cancelled: ends the attempts.
     """
-    tries = Retrying(
-        stop=stop_after_delay(limit_s) | stop_when_event_set(cancelled),
-        wait=wait_random_exponential(multiplier=_FIRST_PAUSE_S, max=_LONGEST_PAUSE_S),
-        retry=retry_if_exception_type(TryAgainError),
-        sleep=sleep_using_event(cancelled),
-    )
-    try:
-        return CallResult(done=True, said=tries(once))
-    except RetryError as error:
-        last = error.last_attempt
-        return CallResult(done=False, said=f"{last.exception()}; tried {last.attempt_number} times")
-    except RefusedError as error:
-        return CallResult(done=False, said=str(error))
+    deadline = time.monotonic() + limit_s
+    pause_s = pauses(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            return CallResult(done=True, said=once())
+        except RefusedError as error:
+            return CallResult(done=False, said=str(error))
+        except TryAgainError as error:
+            if time.monotonic() >= deadline or cancelled.is_set():
+                return CallResult(done=False, said=f"{error}; tried {tries} times")
+        cancelled.wait(random.uniform(0, next(pause_s)))  # noqa: S311 - no secret
 
 
 class RefusedError(Exception):

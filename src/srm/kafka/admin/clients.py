@@ -11,15 +11,8 @@ from typing import Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception_type,
-    retry_if_result,
-    stop_after_delay,
-    wait_exponential,
-)
 
+from srm.clock import pauses
 from srm.config.model import ClientKind
 from srm.config.secrets import ClientProperties
 from srm.errors import UnavailableError
@@ -32,7 +25,8 @@ from srm.kafka.wire.rights import NOTHING, Needs
 DEFAULT_TIMEOUT_S: Final = 30.0
 
 _T = TypeVar("_T")
-_WAIT: Final = wait_exponential(multiplier=0.02, max=1.0)
+_FIRST_PAUSE_S: Final = 0.02
+_LONGEST_PAUSE_S: Final = 1.0
 _SHORTEST_REQUEST_S: Final = 1.0
 _FIRST_ATTEMPT: Final = 0.5  # of the time that is left, so that a second one has some
 _LOOK_S: Final = 1.0
@@ -259,33 +253,25 @@ class Clients:
             SrmError: the last error of the request, or what keeps srm out of the cluster.
         """
         deadline = time.monotonic() + self.timeout_s
-        retrying = Retrying(
-            retry=retry_if_exception_type(UnavailableError),
-            stop=_stop_at(deadline),
-            wait=_WAIT,
-            reraise=True,
-        )
-
-        def attempt() -> _T:
+        pause_s = pauses(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+        while True:
             began = time.monotonic()
             limit_s = max(_SHORTEST_REQUEST_S, (deadline - began) * _FIRST_ATTEMPT)
             try:
                 with kafka_errors(self.where(doing), needs):
                     return request(limit_s)
-            except UnavailableError:
-                if time.monotonic() - began >= limit_s:
+            except UnavailableError as error:
+                now = time.monotonic()
+                if now - began >= limit_s:
                     self.discard_admin()  # it may be stranded
-                raise
+                if now >= deadline:
+                    refusal = refusal_of(self.alias, self._admin_props, _REFUSAL_S)
+                    if refusal is not None and not refusal.retriable:
+                        raise refusal from error
+                    raise
             finally:
                 self._asking.client = None
-
-        try:
-            return retrying(attempt)
-        except UnavailableError as error:
-            refusal = refusal_of(self.alias, self._admin_props, _REFUSAL_S)
-            if refusal is not None and not refusal.retriable:
-                raise refusal from error
-            raise
+            time.sleep(next(pause_s))
 
     def ask(
         self,
@@ -314,16 +300,14 @@ class Clients:
             UnavailableError: it does not hold in time.
         """
         limit_s = self.timeout_s if timeout_s is None else timeout_s
-        retrying = Retrying(
-            retry=retry_if_result(lambda held: not held),
-            stop=stop_after_delay(limit_s),
-            wait=_WAIT,
-            retry_error_callback=lambda _state: False,
-        )
-        if not retrying(condition):
-            raise UnavailableError(
-                f"{what} on cluster {self.alias}: not seen within {limit_s:g} s; retry"
-            )
+        deadline = time.monotonic() + limit_s
+        pause_s = pauses(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+        while not condition():
+            if time.monotonic() >= deadline:
+                raise UnavailableError(
+                    f"{what} on cluster {self.alias}: not seen within {limit_s:g} s; retry"
+                )
+            time.sleep(next(pause_s))
 
 
 def answer_of(future: Future[_T], limit_s: float) -> _T:
@@ -337,7 +321,3 @@ def answer_of(future: Future[_T], limit_s: float) -> _T:
         return future.result(limit_s + _OVERDUE_S)
     except TimeoutError as error:
         raise UnavailableError("the client never got its answer; retry") from error
-
-
-def _stop_at(deadline: float) -> Callable[[RetryCallState], bool]:
-    return lambda _state: time.monotonic() >= deadline
