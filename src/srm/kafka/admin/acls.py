@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import Any, Final
 
-from aiokafka.protocol.admin import DescribeAclsRequest_v1
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -25,13 +24,36 @@ from srm.errors import AuthorizationError, ConfigError, UnavailableError
 from srm.kafka.admin.clients import Clients, answer_of
 from srm.kafka.admin.errors import of_code
 from srm.kafka.wire.brokers import Brokers
+from srm.kafka.wire.messages import CLASSIC, INT8, INT16, INT32, TEXT, Message, Structure, array
 from srm.kafka.wire.rights import on_cluster
 
 _EVERYBODY: Final = "User:*"
 _ANYWHERE: Final = "*"
 
+_RULES: Final = array(
+    *(("principal", TEXT), ("host", TEXT), ("operation", INT8), ("permission_type", INT8)),
+)
 # Without the right or an authorizer librdkafka returns an empty list instead of an error.
-_DESCRIBE: Final = DescribeAclsRequest_v1(
+DESCRIBE_ACLS: Final = Message(
+    29,
+    1,
+    Structure(
+        *(("resource_type", INT8), ("resource_name", TEXT), ("pattern_type", INT8)),
+        *(("principal", TEXT), ("host", TEXT), ("operation", INT8), ("permission_type", INT8)),
+    ),
+    Structure(
+        *(("throttle_time_ms", INT32), ("error_code", INT16), ("error_message", TEXT)),
+        (
+            "resources",
+            array(
+                *(("resource_type", INT8), ("resource_name", TEXT), ("pattern_type", INT8)),
+                ("acls", _RULES),
+            ),
+        ),
+    ),
+    CLASSIC,
+)
+_DENIALS: Final = DESCRIBE_ACLS(
     ResourceType.TOPIC.value,
     None,
     ResourcePatternType.LITERAL.value,
@@ -117,7 +139,7 @@ def _denied_topics(clients: Clients) -> list[frozenset[str]]:
     async def ask(brokers: Brokers) -> list[frozenset[str]]:
         await brokers.look()
         answers = await asyncio.gather(
-            *[brokers.ask(node, _DESCRIBE) for node in brokers.nodes], return_exceptions=True
+            *[brokers.ask(node, _DENIALS) for node in brokers.nodes], return_exceptions=True
         )
         found, away = [], None
         for answer in answers:

@@ -12,7 +12,7 @@ from srm.kafka.admin.clients import Clients
 from srm.kafka.admin.errors import of_code
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.brokers import Brokers
-from srm.kafka.wire.log_messages import epoch_ends_request
+from srm.kafka.wire.log_messages import by_partition, epoch_ends_request
 from srm.kafka.wire.rights import on_topic
 from srm.replication import codes
 
@@ -57,16 +57,15 @@ async def _by_leader(
 async def _ask(
     clients: Clients, brokers: Brokers, node: int, epochs: _Epochs
 ) -> dict[TopicPartition, int]:
-    answer = await brokers.call(node, epoch_ends_request(epochs))
+    answer = await brokers.ask(node, epoch_ends_request(epochs))
     ends: dict[TopicPartition, int] = {}
-    for topic, found in answer.topics:
-        for error, number, epoch, end in found:
-            if error in codes.LEADERSHIP or error in UNKNOWN_TOPIC_CODES:
-                raise UnavailableError(f"{clients.where(_DOING)}: {topic} moves; retry")
-            if error:
-                raise of_code(error, clients.where(_DOING), on_topic("Describe", topic))
-            place = TopicPartition(topic, number)
-            # For an epoch missing in its log a leader returns the end of the one before. After an
-            # unclean election that end may exceed what the epoch held elsewhere.
-            ends[place] = int(end) if epoch == epochs[place] else -1
+    for place, found in by_partition(answer).items():
+        topic, error = place.topic, found["error_code"]
+        if error in codes.LEADERSHIP or error in UNKNOWN_TOPIC_CODES:
+            raise UnavailableError(f"{clients.where(_DOING)}: {topic} moves; retry")
+        if error:
+            raise of_code(error, clients.where(_DOING), on_topic("Describe", topic))
+        # For an epoch missing in its log a leader returns the end of the one before. After an
+        # unclean election that end may exceed what the epoch held elsewhere.
+        ends[place] = found["end_offset"] if found["leader_epoch"] == epochs[place] else -1
     return ends

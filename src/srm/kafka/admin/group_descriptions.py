@@ -13,8 +13,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from aiokafka.protocol.api import RequestStruct
-
 from srm.engine.cluster_ports import GroupDescription, GroupKind, GroupState
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients
@@ -30,6 +28,7 @@ from srm.kafka.wire.group_messages import (
     LIST_GROUPS,
     LIST_GROUPS_BY_TYPE,
 )
+from srm.kafka.wire.messages import Message
 from srm.kafka.wire.rights import on_cluster, on_group
 
 GROUP_KEYS: Final = 0
@@ -41,7 +40,7 @@ _GROUP_ID_NOT_FOUND: Final = 69
 _NOWHERE: Final = frozenset({_UNSUPPORTED_VERSION, _GROUP_ID_NOT_FOUND})
 _CONSUMERS: Final = frozenset({"", "consumer"})
 _STATES: Final[Mapping[str, GroupState]] = {"Empty": "empty", "Dead": "dead"}
-_DESCRIBE: Final[Mapping[GroupKind, type[RequestStruct]]] = {
+_DESCRIBE: Final[Mapping[GroupKind, Message]] = {
     "classic": DESCRIBE_CLASSIC,
     "consumer": DESCRIBE_CONSUMER,
     "streams": DESCRIBE_STREAMS,
@@ -180,8 +179,9 @@ class _Look:
         for some in batches(names):
             left = some
             for kind in sorted(_DESCRIBE, key=lambda kind: kind != listed_as):
-                request = _DESCRIBE[kind](left, False)  # noqa: FBT003 - a field of the message
-                if left and await brokers.serves(node, request):
+                describe = _DESCRIBE[kind]
+                if left and await brokers.serves(node, describe):
+                    request = describe(left, False)  # noqa: FBT003 - a field of the message
                     answer = await brokers.ask(node, request)
                     left = [name for group in answer["groups"] for name in self._take(group, kind)]
             if left:

@@ -225,8 +225,8 @@ def remove_members(clients: Clients, group: str, goes: Callable[[str], bool]) ->
         async with coordinator(clients, brokers, group) as node:
             members = []
             for describe in (DESCRIBE_CLASSIC, DESCRIBE_CONSUMER):
-                question = describe([group], False)  # noqa: FBT003 - a field of the message
-                if await brokers.serves(node, question):
+                if await brokers.serves(node, describe):
+                    question = describe([group], False)  # noqa: FBT003 - a field of the message
                     [found] = (await brokers.ask(node, question))["groups"]
                     _check_all([found], clients.where(doing), on_group("Describe", group))
                     members += [m for m in found["members"] if goes(m["client_id"])]

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from io import BytesIO
 from typing import Final
 
-from aiokafka.protocol.types import Array, CompactArray, Int8, Int16, Int32, Int64, Schema, String
 from confluent_kafka import Consumer, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
@@ -20,20 +19,27 @@ from srm.kafka.admin.clients import ClientLog, Clients, reader_props
 from srm.kafka.admin.errors import kafka_errors
 from srm.kafka.admin.polling import drain, position_after
 from srm.kafka.admin.topics import describe
-from srm.kafka.wire.messages import TEXT, array
+from srm.kafka.wire.messages import (
+    CLASSIC,
+    FLEXIBLE,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    NUMBERS,
+    TEXT,
+    Structure,
+    array,
+)
 
 TOPIC: Final = "__transaction_state"
-_HEAD: Final = (
-    ("producer_id", Int64),
-    ("producer_epoch", Int16),
-    ("timeout_ms", Int32),
-    ("status", Int8),
+_FORMS: Final = {0: CLASSIC, 1: FLEXIBLE}
+"""By version."""
+_VALUE: Final = Structure(
+    *(("producer_id", INT64), ("producer_epoch", INT16), ("timeout_ms", INT32), ("status", INT8)),
+    ("topics", array(("topic", TEXT), ("partitions", NUMBERS))),
+    *(("updated_ms", INT64), ("started_ms", INT64)),
 )
-_VALUES: Final = {
-    0: Schema(*_HEAD, ("topics", Array(("topic", String("utf-8")), ("partitions", Array(Int32))))),
-    1: Schema(*_HEAD, ("topics", array(("topic", TEXT), ("partitions", CompactArray(Int32))))),
-}
-"""As far as srm reads them, by version."""
 
 _INTERNAL: Final = "__"
 _LONGEST_S: Final = 30.0
@@ -47,11 +53,11 @@ def topics_of(value: bytes) -> frozenset[str]:
     Empty for a transaction that has ended, and for versions that srm does not know.
     """
     data = BytesIO(value)
-    schema = _VALUES.get(Int16.decode(data))
-    if schema is None:
+    form = _FORMS.get(INT16.decode(data, CLASSIC))
+    if form is None:
         return frozenset()
-    topics = schema.decode(data)[-1] or ()
-    return frozenset(topic for topic, *_ in topics if not topic.startswith(_INTERNAL))
+    names = (found["topic"] for found in _VALUE.decode(data, form)["topics"] or ())
+    return frozenset(name for name in names if not name.startswith(_INTERNAL))
 
 
 def largest(sets: Iterable[frozenset[str]]) -> tuple[frozenset[str], ...]:

@@ -131,7 +131,7 @@ class _Reading:
 
     def _first(self, fetched: Mapping[str, Any], at: int) -> tuple[ComparedRecord | None, int]:
         """Return the first record from ``at`` on or None, and the next offset (``at``: end)."""
-        ended = fetched["aborted_transactions"] if self.committed else ()
+        ended = fetched["aborted_transactions"] or ()
         aborted = AbortedTransactions(
             tuple((each["producer_id"], each["first_offset"]) for each in ended)
         )

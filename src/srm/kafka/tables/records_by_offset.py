@@ -109,7 +109,7 @@ class _Reading:
         reached = -1
         if fetched is None:
             return reached
-        ended = fetched["aborted_transactions"]
+        ended = fetched["aborted_transactions"] or ()
         aborted = AbortedTransactions(
             tuple((each["producer_id"], each["first_offset"]) for each in ended)
         )

@@ -15,16 +15,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from aiokafka.errors import KafkaError, for_code
-from aiokafka.protocol.admin import ApiVersionRequest_v0
-from aiokafka.protocol.api import Request
-from aiokafka.protocol.metadata import MetadataRequest_v5
-
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.wire.auth.security import read_security
 from srm.kafka.wire.auth.security_access import SecurityAccess
 from srm.kafka.wire.auth.security_probe import addresses
 from srm.kafka.wire.connection import Connection
+from srm.kafka.wire.log_messages import metadata_request
+from srm.kafka.wire.messages import (
+    CLASSIC,
+    INT16,
+    Message,
+    Request,
+    Structure,
+    array,
+    error_name,
+)
 from srm.replication.buffers import BufferPool
 
 Address = tuple[str, int]
@@ -36,6 +41,16 @@ POLLS: Final = "poll"
 _NEXT_BROKER_S: Final = 1.0
 """Wait for one broker before another one is queried as well."""
 _REFUSAL_S: Final = 5.0
+API_VERSIONS: Final = Message(
+    18,
+    0,
+    Structure(),
+    Structure(
+        ("error_code", INT16),
+        ("versions", array(("api_key", INT16), ("lowest", INT16), ("highest", INT16))),
+    ),
+    CLASSIC,
+)
 _Versions = Mapping[int, tuple[int, int]]
 
 
@@ -45,6 +60,11 @@ class _Link:
 
     connection: Connection
     versions: _Versions
+
+    def serves(self, message: Message) -> bool:
+        """Return whether the broker supports this version of a request."""
+        low, high = self.versions.get(message.api_key, (0, -1))
+        return low <= message.version <= high
 
 
 class Brokers:
@@ -93,62 +113,50 @@ class Brokers:
             AuthorizationError: they refuse srm's credentials.
             ConfigError: they are not what the security settings expect.
         """
-        request = MetadataRequest_v5(sorted(topics), False)  # noqa: FBT003 - aiokafka's arguments
         known = list(self._nodes.values())
         random.shuffle(known)
         # One that answered before is likely to do so again, and at once.
         known.sort(key=lambda address: self._open_link(address, QUESTIONS) is None)
 
-        def unfit(address: Address, answer: Any) -> str:
-            if not answer.brokers:
+        def unfit(address: Address, answer: Mapping[str, Any]) -> str:
+            if not answer["brokers"]:
                 return "it knows of no broker yet"
-            if self._cluster_id in (None, answer.cluster_id):
+            if self._cluster_id in (None, answer["cluster_id"]):
                 return ""
             if address in self.servers:
-                self.replaced_by = str(answer.cluster_id)
-            return f"its address now belongs to another cluster, {answer.cluster_id}"
+                self.replaced_by = str(answer["cluster_id"])
+            return f"its address now belongs to another cluster, {answer['cluster_id']}"
 
+        request = metadata_request(sorted(topics))
         answer = await self._ask_one_of([*known, *self.servers], request, unfit)
-        self._nodes = {node: (host, port) for node, host, port, _ in answer.brokers}
-        self._cluster_id = answer.cluster_id
-        found: dict[str, Any] = answer.to_object()
-        return found
+        self._nodes = {found["node"]: (found["host"], found["port"]) for found in answer["brokers"]}
+        self._cluster_id = answer["cluster_id"]
+        return answer
 
-    async def ask(self, node: int, request: Any) -> dict[str, Any]:
-        """Send a request to a broker; return its answer by field names.
-
-        Raises:
-            SrmError: as :meth:`look`; error codes within the answer are the caller's.
-        """
-        answer = await self._ask(self._address(node), request)
-        fields: dict[str, Any] = answer.to_object()
-        return fields
-
-    async def call(self, node: int, request: Any, purpose: str = QUESTIONS) -> Any:
-        """Send a request, aiokafka's in the newest version that both sides know; return the answer.
+    async def ask(self, node: int, request: Request, purpose: str = QUESTIONS) -> dict[str, Any]:
+        """Send a request to a broker; return its answer.
 
         Raises:
-            SrmError: as :meth:`ask`.
+            SrmError: as :meth:`look`, or the broker does not support the request; error codes
+                within the answer are the caller's.
         """
         return await self._ask(self._address(node), request, purpose)
 
-    async def call_any(self, request: Any) -> Any:
+    async def ask_any(self, request: Request) -> dict[str, Any]:
         """Do the same with whichever broker answers first."""
         known = random.sample(list(self._nodes.values()), len(self._nodes))
         return await self._ask_one_of(known, request, lambda _address, _answer: "")
 
-    async def serves(self, node: int, request: Any) -> bool:
+    async def serves(self, node: int, message: Message) -> bool:
         """Return whether a broker supports this version of a request."""
-        link = await self._link(self._address(node), QUESTIONS)
-        low, high = link.versions.get(request.API_KEY, (0, -1))
-        return bool(low <= request.API_VERSION <= high)
+        return (await self._link(self._address(node), QUESTIONS)).serves(message)
 
     async def _ask_one_of(
         self,
         addresses: Sequence[Address],
-        request: Any,
-        unfit: Callable[[Address, Any], str],
-    ) -> Any:
+        request: Request,
+        unfit: Callable[[Address, Mapping[str, Any]], str],
+    ) -> dict[str, Any]:
         """Ask one broker after the other until one answers; do not wait for a silent one.
 
         ``unfit`` says what is wrong with an answer, if anything is.
@@ -179,7 +187,7 @@ class Brokers:
                     failure = error
         raise failure or UnavailableError(f"cluster {self.alias} has no broker at the moment")
 
-    def _begin_asking(self, address: Address, request: Any) -> asyncio.Task[Any]:
+    def _begin_asking(self, address: Address, request: Request) -> asyncio.Task[Any]:
         """Ask in a task that ends by itself, by the connection's deadline at the latest."""
         task = asyncio.get_running_loop().create_task(self._ask(address, request))
         self._asking.add(task)
@@ -191,13 +199,16 @@ class Brokers:
         if not task.cancelled():
             task.exception()  # another broker may have answered
 
-    async def _ask(self, address: Address, request: Any, purpose: str = QUESTIONS) -> Any:
+    async def _ask(
+        self, address: Address, request: Request, purpose: str = QUESTIONS
+    ) -> dict[str, Any]:
         link = await self._link(address, purpose)
-        if isinstance(request, Request):
-            try:
-                request = request.prepare(dict(link.versions))
-            except (KafkaError, NotImplementedError) as error:
-                raise SrmError(f"{self._where(address)}: {error}") from error
+        message = request.message
+        if not link.serves(message):
+            raise SrmError(
+                f"{self._where(address)} does not support version {message.version} of request "
+                f"{message.api_key}; srm needs Kafka 3.1 or later"
+            )
         try:
             return await link.connection.ask(request)
         except asyncio.CancelledError:
@@ -274,7 +285,7 @@ class Brokers:
         try:
             # Also where no version matters: a frozen broker accepts connections, but nothing else.
             async with asyncio.timeout(timeout_s):
-                known = await connection.ask(ApiVersionRequest_v0())
+                known = await connection.ask(API_VERSIONS())
         except TimeoutError as error:
             connection.close("no answer in time")
             raise UnavailableError(
@@ -283,13 +294,16 @@ class Brokers:
         except BaseException:
             connection.close()
             raise
-        if known.error_code:
-            connection.close(f"no versions: error {known.error_code}")
+        if code := known["error_code"]:
+            connection.close(f"no versions: error {code}")
             raise UnavailableError(
                 f"{self._where(address)} answered the request for its versions with error "
-                f"{known.error_code} ({for_code(known.error_code).__name__})"
+                f"{code} ({error_name(code)})"
             )
-        link = _Link(connection, {key: (low, high) for key, low, high in known.api_versions})
+        versions = {
+            each["api_key"]: (each["lowest"], each["highest"]) for each in known["versions"]
+        }
+        link = _Link(connection, versions)
         self._links = {k: one for k, one in self._links.items() if not one.connection.is_closed}
         self._links[address, purpose] = link
         return link

@@ -1,12 +1,13 @@
 """One cluster on the wire.
 
-Fetch and Produce are encoded here. Rare requests (leaders, coordinators, offsets, producer ids) use
-aiokafka's messages, in versions that are negotiated with the broker.
+Fetch and Produce are encoded in :mod:`srm.kafka.wire.frames`, rare requests (leaders, coordinators,
+offsets, producer ids) by their declarations.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -14,18 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from aiokafka.client import CoordinationType
-from aiokafka.errors import for_code
-from aiokafka.protocol.coordination import FindCoordinatorRequest
-from aiokafka.protocol.offset import OffsetRequest
-from aiokafka.protocol.transaction import (
-    AddPartitionsToTxnRequest,
-    EndTxnRequest,
-    InitProducerIdRequest,
-)
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_exponential
-
-from srm.clock import now_s
+from srm.clock import now_s, pauses
 from srm.domain.names.topics import TopicPartition
 from srm.errors import AuthorizationError, FencedError, SrmError, UnavailableError
 from srm.kafka.wire.auth.security_probe import refusal
@@ -43,7 +33,14 @@ from srm.kafka.wire.frames import (
     produce_request,
     produce_response,
 )
-from srm.kafka.wire.log_messages import epoch_ends_request, topic_id_of, topic_id_request
+from srm.kafka.wire.group_messages import FIND_COORDINATORS
+from srm.kafka.wire.log_messages import (
+    by_partition,
+    epoch_ends_request,
+    metadata_request,
+    offsets_request,
+)
+from srm.kafka.wire.messages import Request, error_name
 from srm.kafka.wire.rights import (
     CLUSTER,
     NOTHING,
@@ -53,6 +50,11 @@ from srm.kafka.wire.rights import (
     missing,
     on_topic,
     on_transactional_id,
+)
+from srm.kafka.wire.transaction_messages import (
+    ADD_PARTITIONS,
+    END_TRANSACTION,
+    INIT_PRODUCER_ID,
 )
 from srm.replication import codes
 from srm.replication.ports import (
@@ -70,20 +72,21 @@ _ACKS_WITHIN: Final = 2 / 3
 """Part of the request timeout after which a broker stops waiting for its followers: distinguishes
 missing followers from a broker that does not answer."""
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
+_TRANSACTION_KEYS: Final = 1
+"""Key type of FindCoordinator for transactions."""
+_PATIENCE_S: Final = 20.0
+_FIRST_PAUSE_S: Final = 0.005
+_LONGEST_PAUSE_S: Final = 0.5
 _MISSING_RIGHTS: Final = frozenset({TOPIC, CLUSTER, TRANSACTIONAL_ID})
 _MAX_AGE_S: Final = 60.0
 Look = Callable[[Collection[str]], Awaitable[Mapping[str, Any]]]
 """Requests the metadata of topics, see :meth:`srm.kafka.wire.brokers.Brokers.look`."""
 EARLIEST: Final = -2
 LATEST: Final = -1
-Send = Callable[[int, Any], Awaitable[Any]]
+Send = Callable[[int, Request], Awaitable[Mapping[str, Any]]]
 Answer = tuple[int, int]
 """Error code and offset."""
 _Questions = dict[TopicPartition, asyncio.Future[Answer]]
-
-
-def _is_retriable(error: BaseException) -> bool:
-    return isinstance(error, SrmError) and error.retriable
 
 
 class WireCluster:
@@ -101,7 +104,7 @@ class WireCluster:
         timeout_s = self._brokers.access.security.request_timeout_s
         self._acks_timeout_ms = int(timeout_s * 1000 * _ACKS_WITHIN)
         self._coordinators: dict[str, int] = {}
-        self._log_offsets = LogOffsets(self._call)
+        self._log_offsets = LogOffsets(self._ask)
 
     @property
     def alias(self) -> str:
@@ -200,11 +203,11 @@ class WireCluster:
         """See the port."""
 
         async def once() -> bytes | None:
-            answer = await self._brokers.call_any(topic_id_request(topic))
-            error, topic_id = topic_id_of(answer)
-            if error == codes.UNKNOWN_TOPIC:
+            [found] = (await self._brokers.ask_any(metadata_request([topic])))["topics"]
+            if found["error_code"] == codes.UNKNOWN_TOPIC:
                 return None
-            self._check(error, f"finding {topic}", on_topic("Describe", topic))
+            self._check(found["error_code"], f"finding {topic}", on_topic("Describe", topic))
+            topic_id: bytes = found["topic_id"]
             return topic_id
 
         return await self._persistently(once)
@@ -219,12 +222,12 @@ class WireCluster:
 
         async def once() -> EpochEnd:
             node = await self.leader(partition)
-            response = await self._call(node, epoch_ends_request({partition: epoch}))
-            [(_, [(error, _, found, end)])] = response.topics
-            if error in codes.LEADERSHIP:
+            answer = await self._ask(node, epoch_ends_request({partition: epoch}))
+            [found] = by_partition(answer).values()
+            if found["error_code"] in codes.LEADERSHIP:
                 self.leaders_changed()
-            self._check(error, f"leader epochs of {partition}")
-            return EpochEnd(int(found), int(end))
+            self._check(found["error_code"], f"leader epochs of {partition}")
+            return EpochEnd(found["leader_epoch"], found["end_offset"])
 
         return await self._persistently(once)
 
@@ -232,15 +235,15 @@ class WireCluster:
         """See the port."""
 
         async def once() -> ProducerId:
-            request = InitProducerIdRequest(transactional_id, _TRANSACTION_TIMEOUT_MS)
-            response = await self._to_coordinator(transactional_id, request)
+            request = INIT_PRODUCER_ID(transactional_id, _TRANSACTION_TIMEOUT_MS)
+            answer = await self._to_coordinator(transactional_id, request)
             self._check_coordinator(
-                response.error_code,
+                answer["error_code"],
                 transactional_id,
                 f"taking over {transactional_id}",
                 on_transactional_id("Write", transactional_id),
             )
-            return ProducerId(response.producer_id, response.producer_epoch)
+            return ProducerId(answer["producer_id"], answer["producer_epoch"])
 
         return await self._persistently(once)
 
@@ -254,25 +257,19 @@ class WireCluster:
         }
 
         async def add() -> None:
-            request = AddPartitionsToTxnRequest(
-                transactional_id,
-                producer.id,
-                producer.epoch,
-                [(partition.topic, [partition.partition])],
-            )
-            response = await self._to_coordinator(transactional_id, request)
-            for _, answers in response.errors:
-                for _, error in answers:
-                    self._check_coordinator(error, transactional_id, f"claiming {partition}", needs)
+            topics = [(partition.topic, [partition.partition])]
+            request = ADD_PARTITIONS(transactional_id, producer.id, producer.epoch, topics)
+            answer = await self._to_coordinator(transactional_id, request)
+            for found in by_partition(answer).values():
+                check(found["error_code"])
 
         async def end() -> None:
-            request = EndTxnRequest(
-                transactional_id, producer.id, producer.epoch, transaction_result=False
-            )
-            response = await self._to_coordinator(transactional_id, request)
-            self._check_coordinator(
-                response.error_code, transactional_id, f"claiming {partition}", needs
-            )
+            fields = transactional_id, producer.id, producer.epoch, False
+            request = END_TRANSACTION(*fields)
+            check((await self._to_coordinator(transactional_id, request))["error_code"])
+
+        def check(code: int) -> None:
+            self._check_coordinator(code, transactional_id, f"claiming {partition}", needs)
 
         await self._persistently(add)
         await self._persistently(end)
@@ -284,9 +281,9 @@ class WireCluster:
             self.leaders_changed()
             raise
 
-    async def _call(self, node: int, request: Any, purpose: str = QUESTIONS) -> Any:
+    async def _ask(self, node: int, request: Request, purpose: str = QUESTIONS) -> dict[str, Any]:
         try:
-            return await self._brokers.call(node, request, purpose)
+            return await self._brokers.ask(node, request, purpose)
         except UnavailableError:
             self.leaders_changed()
             raise
@@ -300,7 +297,7 @@ class WireCluster:
             self.leaders_changed()
             raise UnavailableError(
                 f"{self._at(node)} answered a whole fetch with error {response.error} "
-                f"({for_code(response.error).__name__}); its log says why"
+                f"({error_name(response.error)}); its log says why"
             )
         return response
 
@@ -318,19 +315,19 @@ class WireCluster:
 
         return await self._persistently(once)
 
-    async def _to_coordinator(self, transactional_id: str, request: Any) -> Any:
+    async def _to_coordinator(self, transactional_id: str, request: Request) -> dict[str, Any]:
         node = self._coordinators.get(transactional_id)
         if node is None:
-            find = FindCoordinatorRequest(transactional_id, CoordinationType.TRANSACTION)
-            found = await self._brokers.call_any(find)
+            find = FIND_COORDINATORS(_TRANSACTION_KEYS, [transactional_id])
+            [found] = (await self._brokers.ask_any(find))["coordinators"]
             self._check(
-                found.error_code,
+                found["error_code"],
                 f"finding the coordinator of {transactional_id}",
                 on_transactional_id("Write", transactional_id),
             )
-            node = self._coordinators[transactional_id] = found.coordinator_id
+            node = self._coordinators[transactional_id] = int(found["node"])
         try:
-            return await self._call(node, request, "claims")
+            return await self._ask(node, request, "claims")
         except UnavailableError:
             self._coordinators.pop(transactional_id, None)
             # It may have come back since the last look, or elsewhere: nothing else looks again.
@@ -347,26 +344,25 @@ class WireCluster:
     def _check(self, code: int, doing: str, needs: Needs = NOTHING) -> None:
         if code == codes.NONE:
             return
-        error = for_code(code)
-        text = f"{doing} on {self._alias}: {error.__name__}"
+        text = f"{doing} on {self._alias}: {error_name(code)}"
         if code in codes.FENCED:
             raise FencedError(text)
         if code in _MISSING_RIGHTS:
             raise AuthorizationError(text, missing(code, needs) or "")
-        if code in codes.TRANSIENT or getattr(error, "retriable", False):
+        if code in codes.TRANSIENT:
             raise UnavailableError(text)
         raise SrmError(text)
 
     async def _persistently(self, once: Callable[[], Awaitable[T]]) -> T:
-        async for attempt in AsyncRetrying(
-            retry=retry_if_exception(_is_retriable),
-            stop=stop_after_delay(20),
-            wait=wait_exponential(multiplier=0.005, max=0.5),
-            reraise=True,
-        ):
-            with attempt:
+        deadline = time.monotonic() + _PATIENCE_S
+        pause_s = pauses(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+        while True:
+            try:
                 return await once()
-        raise UnavailableError(f"{self._alias}: gave up")
+            except SrmError as error:
+                if not error.retriable or time.monotonic() >= deadline:
+                    raise
+            await asyncio.sleep(next(pause_s))
 
 
 @asynccontextmanager
@@ -481,7 +477,7 @@ class LogOffsets:
     """
 
     def __init__(self, send: Send) -> None:
-        """``send`` sends a request of aiokafka's protocol to a node and returns the response."""
+        """``send`` sends a request to a node and returns the answer."""
         self._send = send
         self._waiting: dict[tuple[int, int], _Questions] = defaultdict(dict)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -508,18 +504,11 @@ class LogOffsets:
         task.add_done_callback(self._tasks.discard)
 
     async def _request(self, node: int, which: int, questions: _Questions) -> None:
-        topics: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        for partition in questions:
-            topics[partition.topic].append((partition.partition, which))
         try:
-            response = await self._send(node, OffsetRequest(-1, 0, list(topics.items())))
-            answers = {
-                TopicPartition(topic, number): (error, rest[1])
-                for topic, found in response.topics
-                for number, error, *rest in found
-            }
+            answers = by_partition(await self._send(node, offsets_request(questions, which)))
             for partition, future in questions.items():
-                future.set_result(answers[partition])
+                found = answers[partition]
+                future.set_result((found["error_code"], found["offset"]))
         except Exception as error:  # noqa: BLE001 - each of the askers raises it
             for future in questions.values():
                 if not future.done():

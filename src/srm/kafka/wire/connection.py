@@ -23,8 +23,6 @@ from io import BytesIO
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
-from aiokafka.protocol.types import TaggedFields
-
 from srm.errors import ConfigError, SrmError, UnavailableError
 from srm.kafka.wire.auth.security_access import SecurityAccess
 from srm.kafka.wire.auth.security_socket import (
@@ -34,6 +32,7 @@ from srm.kafka.wire.auth.security_socket import (
     connect,
 )
 from srm.kafka.wire.auth.security_tls import tls_failure
+from srm.kafka.wire.messages import FLEXIBLE, Request
 from srm.replication.buffers import BufferPool, PooledBuffer
 
 Part = bytes | bytearray | memoryview
@@ -81,14 +80,6 @@ def settle(future: asyncio.Future[Any], made: object) -> None:
 
 
 _Request = tuple[PendingAnswer, int, int, Sequence[Part], bool]
-
-
-def _decode(request: Any, body: PooledBuffer) -> Any:
-    """Decode the answer to a request of aiokafka's protocol."""
-    data = BytesIO(body.view[_CORRELATION.size :])
-    if request.FLEXIBLE_VERSION:
-        TaggedFields.decode(data)  # of the header
-    return request.RESPONSE_TYPE.decode(data)
 
 
 class Connection:
@@ -238,16 +229,22 @@ class Connection:
             if not self._writing and not self.is_closed:
                 self._flush()
 
-    async def ask(self, request: Any) -> Any:
-        """Send a request of aiokafka's protocol, past those that are held.
+    async def ask(self, request: Request) -> dict[str, Any]:
+        """Send a request past those that are held, and return the answer.
 
         Raises:
             SrmError: what ended the connection.
         """
-        future: asyncio.Future[Any] = self._loop.create_future()
-        answer = PendingAnswer(partial(_decode, request), partial(settle, future))
-        key, version, flexible = request.API_KEY, request.API_VERSION, request.FLEXIBLE_VERSION
-        self._send(answer, key, version, [request.encode()], flexible=flexible)
+
+        def decode(body: PooledBuffer) -> dict[str, Any]:
+            made = request.decode(BytesIO(body.view[_CORRELATION.size :]))
+            self._note_pause(made.get("throttle_time_ms", 0))
+            return made
+
+        future: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        answer = PendingAnswer(decode, partial(settle, future))
+        sent, body = request.message, [request.encode()]
+        self._send(answer, sent.api_key, sent.version, body, flexible=sent.form is FLEXIBLE)
         try:
             return await future
         except UnavailableError:
@@ -300,6 +297,11 @@ class Connection:
     def _note_life(self, muted_s: float = 0.0) -> None:
         """Count the broker's silence from now on, or from the end of a pause that it announced."""
         self._alive_at = max(self._alive_at, self._loop.time() + muted_s)
+
+    def _note_pause(self, pause_ms: int) -> None:
+        """Expect nothing during a pause: a broker reads nothing more while a quota is used up."""
+        if pause_ms:
+            self._note_life(pause_ms / 1000)
 
     def _watch_over(self, oldest: PendingAnswer) -> None:
         """Look after the connection again when the answer that is due next would be late."""
@@ -512,8 +514,7 @@ class Connection:
             self._waiting.appendleft((expected, answer))
             self.close(f"unreadable answer: {error!r}")
             return
-        if pause_ms := getattr(made, "throttle_time_ms", 0):
-            self._note_life(pause_ms / 1000)  # a quota: the broker reads nothing more so long
+        self._note_pause(getattr(made, "throttle_time_ms", 0))
         try:
             answer.told(made)
         except Exception:  # the later answers have to be read

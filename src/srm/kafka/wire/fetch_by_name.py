@@ -6,55 +6,73 @@ The hot path fetches by topic id, see :mod:`srm.kafka.wire.frames`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from io import BytesIO
 from typing import Any, Final
 
-from aiokafka.protocol.fetch import FetchRequest_v11
-from aiokafka.protocol.types import Array, Bytes, Int16, Int32, Int64, Schema, String
-
 from srm.errors import SrmError, UnavailableError
-from srm.kafka.wire.messages import message
+from srm.kafka.wire.messages import (
+    BYTES,
+    CLASSIC,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    NUMBERS,
+    TEXT,
+    Message,
+    Request,
+    Structure,
+    array,
+)
 from srm.replication.codes import OFFSET_OUT_OF_RANGE
 
-_STRING: Final = String("utf-8")
-
-
-class _NullIsEmpty(Array):
-    """An array that brokers leave out where it does not apply."""
-
-    def decode(self, data: BytesIO) -> list[Any]:
-        """Read it; none is an empty one."""
-        return super().decode(data) or []
-
-
-_FETCHED: Final = Schema(
-    ("throttle_time_ms", Int32),
-    ("error_code", Int16),
-    ("session_id", Int32),
+_FETCHED: Final = Structure(
+    ("throttle_time_ms", INT32),
+    ("error_code", INT16),
+    ("session_id", INT32),
     (
         "topics",
-        Array(
-            ("topic", _STRING),
+        array(
+            ("topic", TEXT),
             (
                 "partitions",
-                Array(
-                    ("partition", Int32),
-                    ("error_code", Int16),
-                    ("high_watermark", Int64),
-                    ("last_stable_offset", Int64),
-                    ("log_start_offset", Int64),
+                array(
+                    ("partition", INT32),
+                    ("error_code", INT16),
+                    ("high_watermark", INT64),
+                    ("last_stable_offset", INT64),
+                    ("log_start_offset", INT64),
                     (
                         "aborted_transactions",
-                        _NullIsEmpty(("producer_id", Int64), ("first_offset", Int64)),
+                        array(("producer_id", INT64), ("first_offset", INT64)),
                     ),
-                    ("preferred_read_replica", Int32),
-                    ("records", Bytes),
+                    ("preferred_read_replica", INT32),
+                    ("records", BYTES),
                 ),
             ),
         ),
     ),
 )
-_Fetch: Final = message(1, 11, FetchRequest_v11.SCHEMA, _FETCHED, flexible=False)
+_WANTED: Final = array(
+    ("partition", INT32),
+    ("current_leader_epoch", INT32),
+    ("offset", INT64),
+    ("log_start_offset", INT64),
+    ("max_bytes", INT32),
+)
+_FETCH: Final = Message(
+    1,
+    11,
+    Structure(
+        *(("replica_id", INT32), ("max_wait_ms", INT32), ("min_bytes", INT32)),
+        *(("max_bytes", INT32), ("isolation_level", INT8)),
+        *(("session_id", INT32), ("session_epoch", INT32)),
+        ("topics", array(("topic", TEXT), ("partitions", _WANTED))),
+        ("forgotten", array(("topic", TEXT), ("partitions", NUMBERS))),
+        ("rack", TEXT),
+    ),
+    _FETCHED,
+    CLASSIC,
+)
 _CONSUMER: Final = -1
 _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
@@ -63,7 +81,7 @@ _NO_SESSION: Final = (0, -1)
 
 def fetch_one(
     topic: str, partition: int, offset: int, max_bytes: int, *, committed: bool = True
-) -> Any:
+) -> Request:
     """Make a request for a partition's records from an offset on, one batch at least (KIP-74).
 
     It is answered at once, of an offset at the log's end with no records; ``committed``: up to the
@@ -71,7 +89,7 @@ def fetch_one(
     """
     wanted = (partition, -1, offset, -1, max_bytes)
     isolation = _READ_COMMITTED if committed else _READ_UNCOMMITTED
-    return _Fetch(
+    return _FETCH(
         *(_CONSUMER, 0, 0, max_bytes, isolation, *_NO_SESSION),
         [(topic, [wanted])],
         [],

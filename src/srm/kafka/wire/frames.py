@@ -15,6 +15,7 @@ from typing import Final
 
 from srm.domain.names.topics import TopicPartition
 from srm.kafka.wire.connection import Part
+from srm.kafka.wire.messages import uvarint
 from srm.replication import codes
 from srm.replication.buffers import PooledBuffer
 from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, ProduceAnswer, Produced
@@ -41,15 +42,6 @@ _DIVERGING_EPOCH: Final = 0
 """Tag of a partition whose log does not hold the epoch that was fetched last up to the offset."""
 
 
-def _uvarint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def fetch_request(
     partitions: Sequence[FetchFrom],
     max_wait_ms: int,
@@ -68,19 +60,19 @@ def fetch_request(
     topics: dict[bytes, list[FetchFrom]] = {}
     for wanted in partitions:
         topics.setdefault(wanted.topic_id, []).append(wanted)
-    out += _uvarint(len(topics) + 1)
+    out += uvarint(len(topics) + 1)
     for topic_id, group in topics.items():
         out += topic_id
-        out += _uvarint(len(group) + 1)
+        out += uvarint(len(group) + 1)
         for p in group:
             out += _FETCH_PARTITION.pack(p.partition, -1, p.offset, p.epoch, -1, p.max_bytes, 0)
         out += b"\x00"
     left: dict[bytes, list[int]] = {}
     for topic_id, number in forgotten:
         left.setdefault(topic_id, []).append(number)
-    out += _uvarint(len(left) + 1)
+    out += uvarint(len(left) + 1)
     for topic_id, numbers in left.items():
-        out += topic_id + _uvarint(len(numbers) + 1)
+        out += topic_id + uvarint(len(numbers) + 1)
         out += struct.pack(f">{len(numbers)}i", *numbers) + b"\x00"
     out += b"\x01\x00"  # empty rack id, no tags
     return bytes(out)

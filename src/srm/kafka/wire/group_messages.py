@@ -8,72 +8,72 @@ from __future__ import annotations
 
 from typing import Final
 
-from aiokafka.protocol.types import (
-    Array,
-    Boolean,
-    Bytes,
-    CompactArray,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    Schema,
-    String,
+from srm.kafka.wire.messages import (
+    BOOLEAN,
+    BYTES,
+    CLASSIC,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    NAMES,
+    NUMBERS,
+    TEXT,
+    UUID,
+    Message,
+    Nullable,
+    Structure,
+    array,
 )
 
-from srm.kafka.wire.messages import TEXT, Nullable, Structure, Uuid, array, message
-
-_STRING: Final = String("utf-8")
-_NAMES: Final = CompactArray(TEXT)
-_NUMBERS: Final = CompactArray(Int32)
-_DESCRIBE: Final = Structure(("groups", _NAMES), ("authorized_operations", Boolean))
+_DESCRIBE: Final = Structure(("groups", NAMES), ("authorized_operations", BOOLEAN))
 _LISTED: Final = (("group", TEXT), ("protocol_type", TEXT), ("state", TEXT))
-_LIST_HEAD: Final = (("throttle_time_ms", Int32), ("error_code", Int16))
+_LIST_HEAD: Final = (("throttle_time_ms", INT32), ("error_code", INT16))
 _GROUP: Final = (
-    ("error_code", Int16),
+    ("error_code", INT16),
     ("error_message", TEXT),
     ("group", TEXT),
     ("state", TEXT),
-    ("group_epoch", Int32),
-    ("assignment_epoch", Int32),
+    ("group_epoch", INT32),
+    ("assignment_epoch", INT32),
 )
-_TOPICS: Final = array(("topic_id", Uuid), ("topic", TEXT), ("partitions", _NUMBERS))
+_TOPICS: Final = array(("topic_id", UUID), ("topic", TEXT), ("partitions", NUMBERS))
 _ASSIGNMENT: Final = Structure(("topics", _TOPICS))
-_TASKS: Final = array(("subtopology", TEXT), ("partitions", _NUMBERS))
+_TASKS: Final = array(("subtopology", TEXT), ("partitions", NUMBERS))
 _TASK_ASSIGNMENT: Final = Structure(("active", _TASKS), ("standby", _TASKS), ("warmup", _TASKS))
-_TASK_OFFSETS: Final = array(("subtopology", TEXT), ("partition", Int32), ("offset", Int64))
+_TASK_OFFSETS: Final = array(("subtopology", TEXT), ("partition", INT32), ("offset", INT64))
 _PAIRS: Final = array(("key", TEXT), ("value", TEXT))
 _INTERNAL_TOPICS: Final = array(
-    ("topic", TEXT), ("partitions", Int32), ("replication_factor", Int16), ("configs", _PAIRS)
+    ("topic", TEXT), ("partitions", INT32), ("replication_factor", INT16), ("configs", _PAIRS)
 )
 _TOPOLOGY: Final = Nullable(
-    ("epoch", Int32),
+    ("epoch", INT32),
     (
         "subtopologies",
         array(
             ("subtopology", TEXT),
-            ("source_topics", _NAMES),
-            ("repartition_sinks", _NAMES),
+            ("source_topics", NAMES),
+            ("repartition_sinks", NAMES),
             ("changelogs", _INTERNAL_TOPICS),
             ("repartition_sources", _INTERNAL_TOPICS),
         ),
     ),
 )
 
-FIND_COORDINATORS: Final = message(
+FIND_COORDINATORS: Final = Message(
     10,
     4,
-    Structure(("key_type", Int8), ("keys", _NAMES)),
+    Structure(("key_type", INT8), ("keys", NAMES)),
     Structure(
-        ("throttle_time_ms", Int32),
+        ("throttle_time_ms", INT32),
         (
             "coordinators",
             array(
                 ("key", TEXT),
-                ("node", Int32),
+                ("node", INT32),
                 ("host", TEXT),
-                ("port", Int32),
-                ("error_code", Int16),
+                ("port", INT32),
+                ("error_code", INT16),
                 ("error_message", TEXT),
             ),
         ),
@@ -81,56 +81,56 @@ FIND_COORDINATORS: Final = message(
 )
 """Kafka 3.0 and later."""
 
-LIST_GROUPS: Final = message(
-    16, 4, Structure(("states", _NAMES)), Structure(*_LIST_HEAD, ("groups", array(*_LISTED)))
+LIST_GROUPS: Final = Message(
+    16, 4, Structure(("states", NAMES)), Structure(*_LIST_HEAD, ("groups", array(*_LISTED)))
 )
 
-LIST_GROUPS_BY_TYPE: Final = message(
+LIST_GROUPS_BY_TYPE: Final = Message(
     16,
     5,
-    Structure(("states", _NAMES), ("types", _NAMES)),
+    Structure(("states", NAMES), ("types", NAMES)),
     Structure(*_LIST_HEAD, ("groups", array(*_LISTED, ("type", TEXT)))),
 )
 """Of brokers that have groups of other than the classic type."""
 
-DESCRIBE_CLASSIC: Final = message(
+DESCRIBE_CLASSIC: Final = Message(
     15,
     4,
-    Schema(("groups", Array(_STRING)), ("authorized_operations", Boolean)),
-    Schema(
-        ("throttle_time_ms", Int32),
+    Structure(("groups", NAMES), ("authorized_operations", BOOLEAN)),
+    Structure(
+        ("throttle_time_ms", INT32),
         (
             "groups",
-            Array(
-                ("error_code", Int16),
-                ("group", _STRING),
-                ("state", _STRING),
-                ("protocol_type", _STRING),
-                ("protocol", _STRING),
+            array(
+                ("error_code", INT16),
+                ("group", TEXT),
+                ("state", TEXT),
+                ("protocol_type", TEXT),
+                ("protocol", TEXT),
                 (
                     "members",
-                    Array(
-                        ("member", _STRING),
-                        ("instance_id", _STRING),
-                        ("client_id", _STRING),
-                        ("host", _STRING),
-                        ("metadata", Bytes),
-                        ("assignment", Bytes),
+                    array(
+                        ("member", TEXT),
+                        ("instance_id", TEXT),
+                        ("client_id", TEXT),
+                        ("host", TEXT),
+                        ("metadata", BYTES),
+                        ("assignment", BYTES),
                     ),
                 ),
-                ("authorized_operations", Int32),
+                ("authorized_operations", INT32),
             ),
         ),
     ),
-    flexible=False,
+    CLASSIC,
 )
 
-DESCRIBE_CONSUMER: Final = message(
+DESCRIBE_CONSUMER: Final = Message(
     69,
     0,
     _DESCRIBE,
     Structure(
-        ("throttle_time_ms", Int32),
+        ("throttle_time_ms", INT32),
         (
             "groups",
             array(
@@ -142,27 +142,27 @@ DESCRIBE_CONSUMER: Final = message(
                         ("member", TEXT),
                         ("instance_id", TEXT),
                         ("rack", TEXT),
-                        ("epoch", Int32),
+                        ("epoch", INT32),
                         ("client_id", TEXT),
                         ("host", TEXT),
-                        ("topics", _NAMES),
+                        ("topics", NAMES),
                         ("pattern", TEXT),
                         ("assignment", _ASSIGNMENT),
                         ("target", _ASSIGNMENT),
                     ),
                 ),
-                ("authorized_operations", Int32),
+                ("authorized_operations", INT32),
             ),
         ),
     ),
 )
 
-DESCRIBE_STREAMS: Final = message(
+DESCRIBE_STREAMS: Final = Message(
     89,
     0,
     _DESCRIBE,
     Structure(
-        ("throttle_time_ms", Int32),
+        ("throttle_time_ms", INT32),
         (
             "groups",
             array(
@@ -172,34 +172,34 @@ DESCRIBE_STREAMS: Final = message(
                     "members",
                     array(
                         ("member", TEXT),
-                        ("epoch", Int32),
+                        ("epoch", INT32),
                         ("instance_id", TEXT),
                         ("rack", TEXT),
                         ("client_id", TEXT),
                         ("host", TEXT),
-                        ("topology_epoch", Int32),
+                        ("topology_epoch", INT32),
                         ("process", TEXT),
-                        ("endpoint", Nullable(("host", TEXT), ("port", Int16))),
+                        ("endpoint", Nullable(("host", TEXT), ("port", INT16))),
                         ("client_tags", _PAIRS),
                         ("task_offsets", _TASK_OFFSETS),
                         ("task_ends", _TASK_OFFSETS),
                         ("assignment", _TASK_ASSIGNMENT),
                         ("target", _TASK_ASSIGNMENT),
-                        ("classic", Boolean),
+                        ("classic", BOOLEAN),
                     ),
                 ),
-                ("authorized_operations", Int32),
+                ("authorized_operations", INT32),
             ),
         ),
     ),
 )
 
-DESCRIBE_SHARE: Final = message(
+DESCRIBE_SHARE: Final = Message(
     77,
     1,
     _DESCRIBE,
     Structure(
-        ("throttle_time_ms", Int32),
+        ("throttle_time_ms", INT32),
         (
             "groups",
             array(
@@ -210,31 +210,31 @@ DESCRIBE_SHARE: Final = message(
                     array(
                         ("member", TEXT),
                         ("rack", TEXT),
-                        ("epoch", Int32),
+                        ("epoch", INT32),
                         ("client_id", TEXT),
                         ("host", TEXT),
-                        ("topics", _NAMES),
+                        ("topics", NAMES),
                         ("assignment", _ASSIGNMENT),
                     ),
                 ),
-                ("authorized_operations", Int32),
+                ("authorized_operations", INT32),
             ),
         ),
     ),
 )
 
-FETCH_OFFSETS: Final = message(
+FETCH_OFFSETS: Final = Message(
     9,
     8,
     Structure(
         (
             "groups",
-            array(("group", TEXT), ("topics", array(("topic", TEXT), ("partitions", _NUMBERS)))),
+            array(("group", TEXT), ("topics", array(("topic", TEXT), ("partitions", NUMBERS)))),
         ),
-        ("require_stable", Boolean),
+        ("require_stable", BOOLEAN),
     ),
     Structure(
-        ("throttle_time_ms", Int32),
+        ("throttle_time_ms", INT32),
         (
             "groups",
             array(
@@ -246,28 +246,28 @@ FETCH_OFFSETS: Final = message(
                         (
                             "partitions",
                             array(
-                                ("partition", Int32),
-                                ("offset", Int64),
-                                ("leader_epoch", Int32),
+                                ("partition", INT32),
+                                ("offset", INT64),
+                                ("leader_epoch", INT32),
                                 ("metadata", TEXT),
-                                ("error_code", Int16),
+                                ("error_code", INT16),
                             ),
                         ),
                     ),
                 ),
-                ("error_code", Int16),
+                ("error_code", INT16),
             ),
         ),
     ),
 )
 """Of all partitions where ``topics`` is None."""
 
-COMMIT_OFFSETS: Final = message(
+COMMIT_OFFSETS: Final = Message(
     8,
     8,
     Structure(
         ("group", TEXT),
-        ("generation", Int32),
+        ("generation", INT32),
         ("member", TEXT),
         ("instance_id", TEXT),
         (
@@ -277,9 +277,9 @@ COMMIT_OFFSETS: Final = message(
                 (
                     "partitions",
                     array(
-                        ("partition", Int32),
-                        ("offset", Int64),
-                        ("leader_epoch", Int32),
+                        ("partition", INT32),
+                        ("offset", INT64),
+                        ("leader_epoch", INT32),
                         ("metadata", TEXT),
                     ),
                 ),
@@ -287,19 +287,19 @@ COMMIT_OFFSETS: Final = message(
         ),
     ),
     Structure(
-        ("throttle_time_ms", Int32),
+        ("throttle_time_ms", INT32),
         (
             "topics",
             array(
                 ("topic", TEXT),
-                ("partitions", array(("partition", Int32), ("error_code", Int16))),
+                ("partitions", array(("partition", INT32), ("error_code", INT16))),
             ),
         ),
     ),
 )
 """Of a group without members where the generation is -1."""
 
-LEAVE_GROUP: Final = message(
+LEAVE_GROUP: Final = Message(
     13,
     5,
     Structure(
@@ -307,8 +307,8 @@ LEAVE_GROUP: Final = message(
         ("members", array(("member", TEXT), ("instance_id", TEXT), ("reason", TEXT))),
     ),
     Structure(
-        ("throttle_time_ms", Int32),
-        ("error_code", Int16),
-        ("members", array(("member", TEXT), ("instance_id", TEXT), ("error_code", Int16))),
+        ("throttle_time_ms", INT32),
+        ("error_code", INT16),
+        ("members", array(("member", TEXT), ("instance_id", TEXT), ("error_code", INT16))),
     ),
 )

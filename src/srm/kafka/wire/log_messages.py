@@ -1,76 +1,112 @@
-"""Requests about topics and their logs that aiokafka does not have: Kafka 2.8 and later.
+"""Requests about topics and their logs: Kafka 2.8 and later.
 
-KIP-320 (where a leader epoch ends) and KIP-516 (topic ids).
+KIP-79 (offsets by time), KIP-320 (where a leader epoch ends) and KIP-516 (topic ids).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from aiokafka.protocol.types import (
-    Array,
-    Boolean,
-    CompactArray,
-    Int16,
-    Int32,
-    Int64,
-    Schema,
-    String,
+from srm.domain.names.topics import TopicPartition
+from srm.kafka.wire.messages import (
+    BOOLEAN,
+    CLASSIC,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    NUMBERS,
+    TEXT,
+    UUID,
+    Message,
+    Request,
+    Structure,
+    array,
 )
 
-from srm.domain.names.topics import TopicPartition
-from srm.kafka.wire.messages import TEXT, Structure, Uuid, array, message
-
-_STRING: Final = String("utf-8")
-_NUMBERS: Final = CompactArray(Int32)
 _CONSUMER: Final = -1
 _ANY_EPOCH: Final = -1
+_READ_UNCOMMITTED: Final = 0
 _NO_ID: Final = bytes(16)
 
-_EPOCHS: Final = Array(
-    ("partition", Int32), ("current_leader_epoch", Int32), ("leader_epoch", Int32)
+_TIMES: Final = array(("partition", INT32), ("timestamp", INT64))
+_OFFSETS: Final = array(
+    ("partition", INT32), ("error_code", INT16), ("timestamp", INT64), ("offset", INT64)
 )
-_ENDS: Final = Array(
-    ("error_code", Int16), ("partition", Int32), ("leader_epoch", Int32), ("end_offset", Int64)
-)
-_EPOCH_ENDS: Final = message(
-    23,
+_LIST_OFFSETS: Final = Message(
+    2,
     3,
-    Schema(("replica_id", Int32), ("topics", Array(("topic", _STRING), ("partitions", _EPOCHS)))),
-    Schema(
-        ("throttle_time_ms", Int32), ("topics", Array(("topic", _STRING), ("partitions", _ENDS)))
+    Structure(
+        ("replica_id", INT32),
+        ("isolation_level", INT8),
+        ("topics", array(("topic", TEXT), ("partitions", _TIMES))),
     ),
-    flexible=False,
+    Structure(
+        ("throttle_time_ms", INT32),
+        ("topics", array(("topic", TEXT), ("partitions", _OFFSETS))),
+    ),
+    CLASSIC,
 )
 
-_BROKERS: Final = array(("node", Int32), ("host", TEXT), ("port", Int32), ("rack", TEXT))
+_EPOCHS: Final = array(
+    ("partition", INT32), ("current_leader_epoch", INT32), ("leader_epoch", INT32)
+)
+_ENDS: Final = array(
+    ("error_code", INT16), ("partition", INT32), ("leader_epoch", INT32), ("end_offset", INT64)
+)
+_EPOCH_ENDS: Final = Message(
+    23,
+    3,
+    Structure(("replica_id", INT32), ("topics", array(("topic", TEXT), ("partitions", _EPOCHS)))),
+    Structure(
+        ("throttle_time_ms", INT32), ("topics", array(("topic", TEXT), ("partitions", _ENDS)))
+    ),
+    CLASSIC,
+)
+
+_BROKERS: Final = array(("node", INT32), ("host", TEXT), ("port", INT32), ("rack", TEXT))
 _PARTITIONS: Final = array(
-    *(("error_code", Int16), ("partition", Int32), ("leader", Int32), ("leader_epoch", Int32)),
-    *(("replicas", _NUMBERS), ("isr", _NUMBERS), ("offline", _NUMBERS)),
+    *(("error_code", INT16), ("partition", INT32), ("leader", INT32), ("leader_epoch", INT32)),
+    *(("replicas", NUMBERS), ("isr", NUMBERS), ("offline", NUMBERS)),
 )
 _TOPICS: Final = array(
-    *(("error_code", Int16), ("topic", TEXT), ("topic_id", Uuid), ("is_internal", Boolean)),
-    *(("partitions", _PARTITIONS), ("topic_operations", Int32)),
+    *(("error_code", INT16), ("topic", TEXT), ("topic_id", UUID), ("is_internal", BOOLEAN)),
+    *(("partitions", _PARTITIONS), ("topic_operations", INT32)),
 )
-_METADATA: Final = message(
+METADATA: Final = Message(
     3,
     10,
     Structure(
-        ("topics", array(("topic_id", Uuid), ("topic", TEXT))),
-        ("allow_auto_topic_creation", Boolean),
-        ("cluster_operations", Boolean),
-        ("topic_operations", Boolean),
+        ("topics", array(("topic_id", UUID), ("topic", TEXT))),
+        ("allow_auto_topic_creation", BOOLEAN),
+        ("cluster_operations", BOOLEAN),
+        ("topic_operations", BOOLEAN),
     ),
     Structure(
-        *(("throttle_time_ms", Int32), ("brokers", _BROKERS), ("cluster_id", TEXT)),
-        *(("controller", Int32), ("topics", _TOPICS), ("cluster_operations", Int32)),
+        *(("throttle_time_ms", INT32), ("brokers", _BROKERS), ("cluster_id", TEXT)),
+        *(("controller", INT32), ("topics", _TOPICS), ("cluster_operations", INT32)),
     ),
 )
 
 
-def epoch_ends_request(epochs: Mapping[TopicPartition, int]) -> Any:
+def metadata_request(topics: Collection[str]) -> Request:
+    """Make a request for the brokers and for topics by name, which does not create them."""
+    create = cluster_operations = topic_operations = False
+    wanted = [(_NO_ID, topic) for topic in topics]
+    return METADATA(wanted, create, cluster_operations, topic_operations)
+
+
+def offsets_request(partitions: Collection[TopicPartition], time_ms: int) -> Request:
+    """Make a request for the first offsets at or after a time, or at an end of the log."""
+    topics: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for partition in partitions:
+        topics[partition.topic].append((partition.partition, time_ms))
+    return _LIST_OFFSETS(_CONSUMER, _READ_UNCOMMITTED, list(topics.items()))
+
+
+def epoch_ends_request(epochs: Mapping[TopicPartition, int]) -> Request:
     """Make a request for the ends of leader epochs in the leader's logs, by partition."""
     topics: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     for partition, epoch in epochs.items():
@@ -78,12 +114,10 @@ def epoch_ends_request(epochs: Mapping[TopicPartition, int]) -> Any:
     return _EPOCH_ENDS(_CONSUMER, list(topics.items()))
 
 
-def topic_id_request(topic: str) -> Any:
-    """Make a request for one topic by name, which does not create it."""
-    return _METADATA([(_NO_ID, topic)], False, False, False)  # noqa: FBT003 - fields of the message
-
-
-def topic_id_of(response: Any) -> tuple[int, bytes]:
-    """Return error code and topic id."""
-    [(error, _, topic_id, *_)] = response.topics
-    return int(error), bytes(topic_id)
+def by_partition(answer: Mapping[str, Any]) -> dict[TopicPartition, Mapping[str, Any]]:
+    """Return what a broker answered of each partition."""
+    return {
+        TopicPartition(topic["topic"], found["partition"]): found
+        for topic in answer["topics"]
+        for found in topic["partitions"]
+    }

@@ -19,11 +19,6 @@ _NOT_LEADER = 6
 
 
 @dataclass
-class Answer:
-    topics: list[tuple[str, list[tuple[int, int, int, int]]]]
-
-
-@dataclass
 class Brokers:
     """One broker that leads the partition; it answers with an error, an epoch and its end."""
 
@@ -35,8 +30,10 @@ class Brokers:
         partitions = [{"partition": 0, "leader": 1}]
         return {"topics": [{"topic": t, "error_code": 0, "partitions": partitions} for t in topics]}
 
-    async def call(self, _node: int, _request: object) -> Answer:
-        return Answer([("pay", [(self.error, 0, self.epoch, self.end)])])
+    async def ask(self, _node: int, _request: object) -> dict[str, Any]:
+        found = {"leader_epoch": self.epoch, "end_offset": self.end}
+        partitions = [{"error_code": self.error, "partition": 0, **found}]
+        return {"topics": [{"topic": "pay", "partitions": partitions}]}
 
 
 class Asked(Clients):

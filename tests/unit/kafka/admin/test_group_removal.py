@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
-from aiokafka.protocol.api import RequestStruct
 
 from srm.errors import UnavailableError
 from srm.kafka.admin import groups
 from srm.kafka.admin.clients import Clients
 from srm.kafka.wire.group_messages import DESCRIBE_CLASSIC, DESCRIBE_CONSUMER, LEAVE_GROUP
+from srm.kafka.wire.messages import Message, Request
 
 NOT_COORDINATOR, UNSUPPORTED_VERSION = 16, 35
 MEMBER = {"member": "m-1", "instance_id": None, "client_id": "worker-1"}
@@ -23,21 +23,21 @@ MEMBER = {"member": "m-1", "instance_id": None, "client_id": "worker-1"}
 class Brokers:
     """A coordinator with one member in the group, and error codes by request."""
 
-    errors: dict[type[RequestStruct], int]
+    errors: dict[Message, int]
     nodes: tuple[int, ...] = (1,)
     coordinators: dict[str, int] = field(default_factory=lambda: {"shop": 1})
     left: int = 0
 
-    async def serves(self, _node: int, _request: object) -> bool:
+    async def serves(self, _node: int, _message: Message) -> bool:
         return True
 
-    async def ask(self, _node: int, request: RequestStruct) -> dict[str, Any]:
-        code = self.errors.get(type(request), 0)
-        if isinstance(request, LEAVE_GROUP):
+    async def ask(self, _node: int, request: Request) -> dict[str, Any]:
+        code = self.errors.get(request.message, 0)
+        if request.message is LEAVE_GROUP:
             self.left += not code
             members = [] if code else [{"member": "m-1", "instance_id": None, "error_code": 0}]
             return {"error_code": code, "members": members}
-        members = [] if code or isinstance(request, DESCRIBE_CONSUMER) else [MEMBER]
+        members = [] if code or request.message is DESCRIBE_CONSUMER else [MEMBER]
         return {"groups": [{"group": "shop", "error_code": code, "members": members}]}
 
 
@@ -59,7 +59,7 @@ def remove(brokers: Brokers) -> None:
 
 
 @pytest.mark.parametrize("request_", [DESCRIBE_CLASSIC, LEAVE_GROUP])
-def test_a_coordinator_that_has_moved_has_removed_no_member(request_: type[RequestStruct]) -> None:
+def test_a_coordinator_that_has_moved_has_removed_no_member(request_: Message) -> None:
     brokers = Brokers({request_: NOT_COORDINATOR})
 
     with pytest.raises(UnavailableError, match="removing members of group 'shop'"):

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import struct
 from contextlib import suppress
-from typing import Any
+from io import BytesIO
 
-from aiokafka.protocol.admin import ApiVersionResponse_v0
-from aiokafka.protocol.coordination import FindCoordinatorResponse_v1
-from aiokafka.protocol.metadata import MetadataResponse_v5
-from aiokafka.protocol.transaction import InitProducerIdResponse_v0
+from srm.kafka.wire.brokers import API_VERSIONS
+from srm.kafka.wire.group_messages import FIND_COORDINATORS
+from srm.kafka.wire.log_messages import METADATA
+from srm.kafka.wire.messages import FLEXIBLE, Message
+from srm.kafka.wire.transaction_messages import INIT_PRODUCER_ID
 
-API_VERSIONS, METADATA, FETCH, FIND_COORDINATOR, INIT_PRODUCER_ID = 18, 3, 1, 10, 22
+FETCH = 1
+MESSAGES = {m.api_key: m for m in (API_VERSIONS, METADATA, FIND_COORDINATORS, INIT_PRODUCER_ID)}
+NO_ID = bytes(16)
 
 
 class Cluster:
@@ -33,11 +36,11 @@ class Cluster:
         await broker.start(port)
         return broker
 
-    def metadata(self, topics: list[str]) -> Any:
+    def metadata(self, topics: list[str]) -> bytes:
         known = [(node, "127.0.0.1", b.port, None) for node, b in self.brokers.items()]
-        partition = (0, 0, self.leader, [1], [1], [])
-        found = [(0, topic, False, [partition]) for topic in topics]
-        return MetadataResponse_v5(0, known, self.cluster_id, 1, found)
+        partition = (0, 0, self.leader, 0, [1], [1], [])
+        found = [(0, topic, NO_ID, False, [partition], 0) for topic in topics]
+        return answer(METADATA, 0, known, self.cluster_id, 1, found, 0)
 
 
 class MetadataBroker:
@@ -81,31 +84,29 @@ class MetadataBroker:
 
     def _answer(self, request: bytes) -> bytes:
         key, _, _, name = struct.unpack_from(">hhih", request)
-        body = request[10 + name :]
-        if key == API_VERSIONS:
-            keys = (API_VERSIONS, METADATA, FIND_COORDINATOR, INIT_PRODUCER_ID)
-            known = [] if self.versions_error else [(key, 0, 5) for key in keys]
-            return bytes(ApiVersionResponse_v0(self.versions_error, known).encode())
         if key == FETCH:
             self.fetches += 1
             return self.fetched.pop(0) if len(self.fetched) > 1 else self.fetched[0]
-        if key == FIND_COORDINATOR:
+        message = MESSAGES[key]
+        if message is API_VERSIONS:
+            known = [] if self.versions_error else [(key, 0, 10) for key in MESSAGES]
+            return answer(message, self.versions_error, known)
+        data = BytesIO(request[10 + name :])
+        message.form.skip_tags(data)
+        asked = message.request.decode(data, message.form)
+        if message is FIND_COORDINATORS:
             node = self.cluster.coordinator
             port = self.cluster.brokers.get(node, self).port
-            return bytes(FindCoordinatorResponse_v1(0, 0, "", node, "127.0.0.1", port).encode())
-        if key == INIT_PRODUCER_ID:
+            found = [(name, node, "127.0.0.1", port, 0, "") for name in asked["keys"]]
+            return answer(message, 0, found)
+        if message is INIT_PRODUCER_ID:
             self.claimed += 1
-            return bytes(InitProducerIdResponse_v0(0, 0, 7, 0).encode())
-        topics = _names(body)
-        self.asked.append(topics)
-        return bytes(self.cluster.metadata(topics).encode())
+            return answer(message, 0, 0, 7, 0)
+        self.asked.append([topic["topic"] for topic in asked["topics"]])
+        return self.cluster.metadata(self.asked[-1])
 
 
-def _names(body: bytes) -> list[str]:
-    (count,) = struct.unpack_from(">i", body)
-    names, at = [], 4
-    for _ in range(count):
-        (length,) = struct.unpack_from(">h", body, at)
-        names.append(body[at + 2 : at + 2 + length].decode())
-        at += 2 + length
-    return names
+def answer(message: Message, *values: object) -> bytes:
+    """Encode an answer with the end of its header."""
+    tags = b"\x00" if message.form is FLEXIBLE else b""
+    return tags + message.response.encode(values, message.form)

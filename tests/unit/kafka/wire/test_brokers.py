@@ -7,7 +7,6 @@ import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
-from aiokafka.protocol.coordination import FindCoordinatorRequest
 from tests.loops import happens, pass_time, run_still
 from tests.unit.kafka.wire.metadata_brokers import Cluster, MetadataBroker
 from tests.waiting import DEADLINE_S
@@ -16,8 +15,9 @@ from srm.domain.names.topics import TopicPartition
 from srm.errors import UnavailableError
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.cluster import WireCluster
+from srm.kafka.wire.group_messages import FIND_COORDINATORS
 
-ANYTHING = FindCoordinatorRequest("x", 1)
+ANYTHING = FIND_COORDINATORS(1, ["x"])
 NEVER_MS = "100000"
 """A request timeout that no test waits for."""
 
@@ -58,7 +58,7 @@ def test_when_all_known_brokers_are_gone_the_bootstrap_servers_are_asked_again()
         brokers = brokers_at(front)
         await brokers.look()
         assert ports(brokers) == {broker.port for broker in old}
-        await brokers.call(1, ANYTHING)
+        await brokers.ask(1, ANYTHING)
         for broker in old:
             broker.stop()
         new = [await cluster.broker(node) for node in (1, 2)]
@@ -66,7 +66,7 @@ def test_when_all_known_brokers_are_gone_the_bootstrap_servers_are_asked_again()
         await brokers.look()
 
         assert ports(brokers) == {broker.port for broker in new}
-        await brokers.call(1, ANYTHING)
+        await brokers.ask(1, ANYTHING)
         brokers.close()
 
     play(scenario)
@@ -103,12 +103,12 @@ def test_a_silent_broker_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> N
         silent, other = [await cluster.broker(node) for node in (1, 2)]
         brokers = brokers_at(other)
         await brokers.look()
-        await brokers.call(1, ANYTHING)
+        await brokers.ask(1, ANYTHING)
         silent.silent = True
 
         for _ in range(3):  # whichever is asked first
             await brokers.look(["T"])
-            await brokers.call_any(ANYTHING)
+            await brokers.ask_any(ANYTHING)
         brokers.close()
 
     play(scenario)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from srm.domain.names.topics import TopicPartition
 from srm.errors import UnavailableError
 from srm.kafka.wire.cluster import EARLIEST, LATEST, LogOffsets
+from srm.kafka.wire.messages import Request
 
 
 class Brokers:
@@ -20,17 +20,23 @@ class Brokers:
         self.asked: list[tuple[int, int]] = []
         self.failure = failure
 
-    async def send(self, node: int, request: Any) -> Any:
-        topics = request._topics
+    async def send(self, node: int, request: Request) -> dict[str, Any]:
+        topics = request.values[-1]
         self.asked.append((node, sum(len(partitions) for _, partitions in topics)))
         if self.failure is not None:
             raise self.failure
-        return SimpleNamespace(
-            topics=[
-                (topic, [(number, 0, -1, 1000 * node + number) for number, _ in partitions])
+        return {
+            "topics": [
+                {
+                    "topic": topic,
+                    "partitions": [
+                        {"partition": number, "error_code": 0, "offset": 1000 * node + number}
+                        for number, _ in partitions
+                    ],
+                }
                 for topic, partitions in topics
             ]
-        )
+        }
 
 
 def test_a_broker_is_asked_once_for_all_its_partitions() -> None:

@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from aiokafka.protocol.admin import ApiVersionRequest_v0
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.certificates import Authority
@@ -26,6 +25,7 @@ from tests.wires import as_it_is
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
 from srm.kafka.wire.auth.security import Sasl, Security, Tls
 from srm.kafka.wire.auth.security_access import SecurityAccess
+from srm.kafka.wire.brokers import API_VERSIONS
 from srm.kafka.wire.connection import Connection, settle
 from srm.replication.buffers import BufferPool, PooledBuffer
 
@@ -291,13 +291,13 @@ def test_an_answer_that_is_none_ends_the_connection(stream: bytes) -> None:
     assert closed
 
 
-def test_an_answer_that_aiokafka_cannot_decode_is_an_error_of_the_connection() -> None:
+def test_an_answer_that_cannot_be_decoded_is_an_error_of_the_connection() -> None:
     async def run() -> None:
         theirs, ours = tcp_pair()
         connection = Connection(ours, "here", BufferPool(), SecurityAccess(Security("P")))
         theirs.sendall(struct.pack(">iih", 6, 1, 0))  # no list of versions after the error code
         with pytest.raises(UnavailableError, match="here: unreadable answer"):
-            await connection.ask(ApiVersionRequest_v0())
+            await connection.ask(API_VERSIONS())
         theirs.close()
         assert connection.is_closed
 

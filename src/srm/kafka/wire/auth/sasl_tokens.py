@@ -14,10 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from aiokafka.abc import AbstractTokenProvider
-from aiokafka.errors import KafkaConnectionError
-
-from srm.errors import SrmError, UnavailableError
+from srm.errors import UnavailableError
 from srm.kafka.wire.auth.security import OidcTokens, Sasl, UnsecuredTokens
 from srm.kafka.wire.auth.security_tls import authorities
 
@@ -101,21 +98,3 @@ def unsecured_token(tokens: UnsecuredTokens, now: float) -> str:
 def _encode(value: object) -> str:
     text = json.dumps(value, separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
-
-
-class LibraryTokens(AbstractTokenProvider):
-    """A token source as aiokafka wants it: with aiokafka's errors."""
-
-    def __init__(self, source: TokenSource) -> None:
-        self._source = source
-
-    async def token(self) -> str:
-        """Return a token."""
-        try:
-            return await self._source.token()
-        except SrmError as error:
-            raise KafkaConnectionError(str(error)) from error
-
-    def extensions(self) -> dict[str, str]:
-        """Return the SASL extensions."""
-        return self._source.extensions

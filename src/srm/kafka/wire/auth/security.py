@@ -1,7 +1,7 @@
 """Settings of the connections to one cluster: librdkafka's properties in one frozen value.
 
-Every connection is made from this value: those of the hot path, aiokafka's, and, through the
-properties themselves, librdkafka's. :mod:`srm.config.security` turns the Java notation into these
+Every connection is made from this value: those of srm itself and, through the
+properties, librdkafka's. :mod:`srm.config.security` turns the Java notation into these
 properties before.
 """
 

@@ -5,25 +5,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from aiokafka.conn import OAuthAuthenticator, SaslPlainAuthenticator, ScramAuthenticator
-from aiokafka.errors import KafkaError, for_code
-from aiokafka.protocol.admin import SaslAuthenticateRequest_v1, SaslHandShakeRequest_v1
-
 from srm.errors import AuthorizationError, ConfigError, SrmError, UnavailableError
-from srm.kafka.wire.auth.sasl_tokens import LibraryTokens, TokenSource
+from srm.kafka.wire.auth.sasl import (
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    Exchange,
+    TokenRefusedError,
+    oauthbearer,
+    plain,
+    scram,
+)
+from srm.kafka.wire.auth.sasl_tokens import TokenSource
 from srm.kafka.wire.auth.security import Sasl, Security, Tls
 from srm.kafka.wire.auth.security_tls import tls_context
+from srm.kafka.wire.messages import Request, error_name
 
 logger = logging.getLogger(__name__)
 UNSUPPORTED_MECHANISM: Final = 33
 ILLEGAL_STATE: Final = 34
 AUTHENTICATION_FAILED: Final = 58
-Ask = Callable[[Any], Awaitable[Any]]
-"""Sends a request of aiokafka's protocol and returns the response."""
+Ask = Callable[[Request], Awaitable[Mapping[str, Any]]]
+"""Sends a request and returns the answer."""
 
 
 class SecurityAccess:
@@ -42,12 +48,12 @@ class SecurityAccess:
         self.security = security
         self._context: ssl.SSLContext | None = None
         self._stamp: object = None
-        self._tokens: LibraryTokens | None = None
+        self._tokens: TokenSource | None = None
         if security.tls is not None:
             self._stamp = _stamp(security.tls)
             self._context = tls_context(security.alias, security.tls)
         if security.sasl is not None and security.sasl.tokens is not None:
-            self._tokens = LibraryTokens(TokenSource(security.alias, security.sasl))
+            self._tokens = TokenSource(security.alias, security.sasl)
 
     def context(self) -> ssl.SSLContext | None:
         """Return what a new connection is encrypted with, None for nothing.
@@ -97,10 +103,8 @@ def _file_stamp(path: Path) -> tuple[object, ...]:
     return (found.st_mtime_ns, found.st_ino, found.st_size, *map(_file_stamp, inside))
 
 
-async def log_in(ask: Ask, sasl: Sasl, tokens: LibraryTokens | None, where: str) -> float:
+async def log_in(ask: Ask, sasl: Sasl, tokens: TokenSource | None, where: str) -> float:
     """Log in (KIP-43, KIP-152); return the seconds until the session ends (KIP-368), 0 for never.
-
-    The mechanisms and the bytes of the requests are aiokafka's.
 
     Args:
         ask: sends on the connection.
@@ -113,63 +117,56 @@ async def log_in(ask: Ask, sasl: Sasl, tokens: LibraryTokens | None, where: str)
         ConfigError: the broker does not have the mechanism, or expects no login.
         UnavailableError: the connection breaks, or no token is available.
     """
-    hello = await ask(SaslHandShakeRequest_v1(sasl.mechanism))
-    if hello.error_code:
+    hello = await ask(SASL_HANDSHAKE(sasl.mechanism))
+    if hello["error_code"]:
         raise _no_handshake(hello, sasl, where)
-    authenticator, received, lifetime_ms = _authenticator(sasl, tokens), None, 0
-    while (payload := await _next(authenticator, received, where)) is not None:
-        answer = await ask(SaslAuthenticateRequest_v1(payload))
-        if answer.error_code:
-            raise _refusal(answer, sasl, where)
-        received, lifetime_ms = answer.sasl_auth_bytes, answer.session_lifetime_ms
-    if sasl.tokens is not None and received:  # RFC 7628, 3.2.3: the status of a refusal
-        status = bytes(received).decode(errors="replace")
-        raise AuthorizationError(f"{where}: token refused: {status}", f"check {_keys(sasl)}")
+    exchange, received, lifetime_ms = await _exchange(sasl, tokens), None, 0
+    try:
+        # In a thread: SCRAM computes for milliseconds, as many as the broker likes.
+        while (payload := await asyncio.to_thread(_next, exchange, received)) is not None:
+            answer = await ask(SASL_AUTHENTICATE(payload))
+            if answer["error_code"]:
+                raise _refusal(answer, sasl, where)
+            received, lifetime_ms = answer["payload"], answer["session_lifetime_ms"]
+    except TokenRefusedError as error:
+        what = f"{where}: token refused: {error}"
+        raise AuthorizationError(what, f"check {_keys(sasl)}") from None
+    except ValueError as error:
+        raise AuthorizationError(f"{where}: the broker's part of the login: {error}") from error
     return float(lifetime_ms) / 1000
 
 
-def _authenticator(sasl: Sasl, tokens: LibraryTokens | None) -> Any:
+async def _exchange(sasl: Sasl, tokens: TokenSource | None) -> Exchange:
     if tokens is not None:
-        return OAuthAuthenticator(sasl_oauth_token_provider=tokens)
-    credentials = {
-        "loop": asyncio.get_running_loop(),
-        "sasl_plain_username": sasl.username,
-        "sasl_plain_password": sasl.password,
-    }
+        return oauthbearer(await tokens.token(), tokens.extensions)
     if sasl.mechanism == "PLAIN":
-        return SaslPlainAuthenticator(**credentials)
-    return ScramAuthenticator(**credentials, sasl_mechanism=sasl.mechanism)
+        return plain(sasl.username, sasl.password)
+    return scram(sasl.mechanism, sasl.username, sasl.password)
 
 
-async def _next(authenticator: Any, received: bytes | None, where: str) -> bytes | None:
+def _next(exchange: Exchange, received: bytes | None) -> bytes | None:
     """Return what to send after the broker's last answer; None when nothing is left to send."""
     try:
-        step = await authenticator.step(received)
-    except KafkaError as error:
-        if isinstance(error.__cause__, SrmError):
-            raise error.__cause__ from None
-        raise UnavailableError(f"{where}: login failed: {error}") from error
-    except (ValueError, KeyError, AssertionError) as error:
-        # A broker that cannot prove that it knows the password, or that speaks another dialect.
-        raise AuthorizationError(f"{where}: the broker's part of the login: {error}") from error
-    return None if step is None else bytes(step[0])
+        return next(exchange) if received is None else exchange.send(received)
+    except StopIteration:
+        return None
 
 
-def _no_handshake(hello: Any, sasl: Sasl, where: str) -> SrmError:
-    if hello.error_code == UNSUPPORTED_MECHANISM:
-        enabled = ", ".join(hello.enabled_mechanisms) or "none"
+def _no_handshake(hello: Mapping[str, Any], sasl: Sasl, where: str) -> SrmError:
+    if hello["error_code"] == UNSUPPORTED_MECHANISM:
+        enabled = ", ".join(hello["mechanisms"] or []) or "none"
         return ConfigError(
             f"{where}: sasl.mechanism: {sasl.mechanism} is not enabled on this listener; it has "
             f"{enabled}"
         )
-    if hello.error_code == ILLEGAL_STATE:
+    if hello["error_code"] == ILLEGAL_STATE:
         return ConfigError(f"{where}: the listener has no SASL", "check security.protocol")
-    return UnavailableError(f"{where}: no login: {for_code(hello.error_code).__name__}")
+    return UnavailableError(f"{where}: no login: {error_name(hello['error_code'])}")
 
 
-def _refusal(answer: Any, sasl: Sasl, where: str) -> SrmError:
-    reason = answer.error_message or for_code(answer.error_code).__name__
-    if answer.error_code not in {AUTHENTICATION_FAILED, ILLEGAL_STATE}:
+def _refusal(answer: Mapping[str, Any], sasl: Sasl, where: str) -> SrmError:
+    reason = answer["error_message"] or error_name(answer["error_code"])
+    if answer["error_code"] not in {AUTHENTICATION_FAILED, ILLEGAL_STATE}:
         return UnavailableError(f"{where}: login failed: {reason}")
     return AuthorizationError(f"{where}: login refused: {reason}", f"check {_keys(sasl)}")
 

@@ -7,23 +7,31 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from aiokafka.conn import collect_hosts
-from aiokafka.protocol.metadata import MetadataRequest_v1
-
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.wire.auth.security import read_security
 from srm.kafka.wire.auth.security_access import SecurityAccess
 from srm.kafka.wire.connection import Connection
+from srm.kafka.wire.log_messages import metadata_request
 from srm.replication.buffers import BufferPool
 
 TIMEOUT_S: Final = 10.0
+_DEFAULT_PORT: Final = 9092
 
 
 def addresses(properties: Mapping[str, str]) -> list[tuple[str, int]]:
     """Return the bootstrap servers; librdkafka lets them name their protocol: ``SSL://host:port``."""
     servers = properties["bootstrap.servers"].split(",")
-    bare = ",".join(server.rpartition("//")[2].strip() for server in servers)
-    return [(host, port) for host, port, _ in collect_hosts(bare, randomize=False)]
+    return [_address(server.rpartition("//")[2].strip()) for server in servers]
+
+
+def _address(server: str) -> tuple[str, int]:
+    """Split ``host``, ``host:port``, ``[IPv6]``, ``[IPv6]:port`` or a bare IPv6 address."""
+    if server.startswith("["):
+        host, _, rest = server[1:].partition("]")
+        port = rest.removeprefix(":")
+    else:
+        host, _, port = server.partition(":") if server.count(":") == 1 else (server, "", "")
+    return host, int(port or _DEFAULT_PORT)
 
 
 async def refusal(
@@ -48,14 +56,14 @@ async def _use(host: str, port: int, access: SecurityAccess, timeout_s: float) -
     connection = await Connection.open(host, port, BufferPool(), access, timeout_s)
     try:
         async with asyncio.timeout(timeout_s):
-            answer = await connection.ask(MetadataRequest_v1([]))
+            answer = await connection.ask(metadata_request([]))
     except TimeoutError as error:
         raise UnavailableError(f"{connection.where}: no answer within {timeout_s:g} s") from error
     except UnavailableError as error:
         raise UnavailableError(str(error), "if that stays so, check security.protocol") from error
     finally:
         connection.close()
-    if not answer.brokers:
+    if not answer["brokers"]:
         raise UnavailableError(f"{connection.where}: it knows of no broker yet")
 
 
