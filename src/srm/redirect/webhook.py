@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import logging
 import threading
 import time
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-import httpx
-
 from srm.domain.moves.routing.redirects import RedirectOrder
 from srm.engine.ports import CallResult
+from srm.http_post import PostError, post
 from srm.redirect.attempts import RefusedError, TryAgainError, attempt
 from srm.telemetry import trace_headers
 
@@ -22,7 +20,9 @@ SIGNATURE_HEADER: Final = "X-Srm-Signature"
 KEY_HEADER: Final = "Idempotency-Key"
 
 _ONE_TRY_S: Final = 10.0
+_SUCCESS: Final = range(200, 300)
 _AGAIN: Final = frozenset({408, 425, 429})
+_SERVER_ERROR: Final = 500
 _SHOWN: Final = 200
 _READ: Final = 4096
 
@@ -31,20 +31,6 @@ def sign(secret: str, timestamp: str, body: bytes) -> str:
     """Return the value of the signature header for a body and its timestamp."""
     signed = hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256)
     return f"sha256={signed.hexdigest()}"
-
-
-class _HostAlone(logging.Filter):
-    """Reduces addresses that httpx logs to the host, because some are secrets."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if isinstance(record.args, tuple):
-            record.args = tuple(
-                each.host if isinstance(each, httpx.URL) else each for each in record.args
-            )
-        return True
-
-
-logging.getLogger("httpx").addFilter(_HostAlone())
 
 
 class Webhook:
@@ -67,10 +53,9 @@ class Webhook:
 
     def call(self, order: RedirectOrder, cancelled: threading.Event) -> CallResult:
         """Post an order until it is accepted, refused, or the time is over."""
-        with httpx.Client(timeout=min(_ONE_TRY_S, self._limit_s), follow_redirects=False) as client:
-            return attempt(lambda: self._post(client, order), self._limit_s, cancelled)
+        return attempt(lambda: self._post(order), self._limit_s, cancelled)
 
-    def _post(self, client: httpx.Client, order: RedirectOrder) -> str:
+    def _post(self, order: RedirectOrder) -> str:
         body, timestamp = order.value(), str(int(time.time()))
         headers = {
             "Content-Type": "application/json",
@@ -79,22 +64,23 @@ class Webhook:
             SIGNATURE_HEADER: sign(self._secret, timestamp, body),
             **trace_headers(),
         }
+        timeout_s = min(_ONE_TRY_S, self._limit_s)
         try:
-            with client.stream("POST", self._url, content=body, headers=headers) as response:
-                status, text = response.status_code, _beginning(response)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            why = type(error).__name__ if isinstance(error, httpx.InvalidURL) else str(error)
-            raise TryAgainError(f"{self._host} does not answer: {why or repr(error)}") from error
+            status, read = post(self._url, body, headers, timeout_s=timeout_s, most=_READ)
+        except PostError as error:
+            # The text of a ValueError may hold the address.
+            why = "invalid address" if isinstance(error.cause, ValueError) else str(error)
+            raise TryAgainError(f"{self._host} does not answer: {why}") from None
+        text = _first_line(read)
         said = f"{self._host} answered {status}{f': {text}' if text else ''}"
-        if httpx.codes.is_success(status):
+        if status in _SUCCESS:
             return said
-        if status in _AGAIN or httpx.codes.is_server_error(status):
+        if status in _AGAIN or status >= _SERVER_ERROR:
             raise TryAgainError(said)
         raise RefusedError(said)
 
 
-def _beginning(response: httpx.Response) -> str:
-    """Return the first line of an answer; read only a limited part of it."""
-    read = next(response.iter_bytes(_READ), b"")
+def _first_line(read: bytes) -> str:
+    """Return the printable beginning of an answer."""
     lines = read.decode(errors="replace").strip().splitlines()
     return "".join(c for c in lines[0][:_SHOWN] if c.isprintable()) if lines else ""

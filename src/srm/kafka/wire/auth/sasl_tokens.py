@@ -17,6 +17,7 @@ from typing import Final
 from srm.errors import UnavailableError
 from srm.kafka.wire.auth.security import OidcTokens, Sasl, UnsecuredTokens
 from srm.kafka.wire.auth.security_tls import authorities
+from srm.kafka.wire.auth.token_endpoint import fetch_token
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class TokenSource:
         tokens = self._tokens
         if isinstance(tokens, OidcTokens):
             try:
-                self._token, lifetime_s = await self._fetch(tokens)
+                self._token, lifetime_s = await fetch_token(self._alias, tokens, self._authorities)
             except UnavailableError as error:
                 if now >= self._expires_at:
                     raise
@@ -71,12 +72,6 @@ class TokenSource:
             self._token, lifetime_s = unsecured_token(tokens, now), tokens.lifetime_s
         self._renew_at = now + lifetime_s * _RENEW_AT
         self._expires_at = now + lifetime_s
-
-    async def _fetch(self, tokens: OidcTokens) -> tuple[str, float]:
-        # An HTTP client takes longer to import than everything else of a slot's connections.
-        from srm.kafka.wire.auth.token_endpoint import fetch_token  # noqa: PLC0415
-
-        return await fetch_token(self._alias, tokens, self._authorities)
 
 
 def unsecured_token(tokens: UnsecuredTokens, now: float) -> str:

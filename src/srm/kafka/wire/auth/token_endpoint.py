@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import json
 import ssl
 import time
 from typing import Any, Final
-
-import httpx
+from urllib.parse import urlencode
 
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
+from srm.http_post import PostError, basic, post
 from srm.kafka.wire.auth.security import OidcTokens
 
 _TIMEOUT_S: Final = 10.0
 _DEFAULT_LIFETIME_S: Final = 300
+_MOST_BYTES: Final = 1 << 20
+_OK: Final = 200
+_SERVER_ERROR: Final = 500
 
 
 async def fetch_token(
@@ -38,36 +42,44 @@ async def fetch_token(
     if tokens.scope:
         form["scope"] = tokens.scope
     try:
-        async with httpx.AsyncClient(verify=authorities, timeout=_TIMEOUT_S) as client:
-            response = await client.post(
-                tokens.endpoint, data=form, auth=(tokens.client_id, tokens.client_secret)
-            )
-    except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-        raise ConfigError(f"{where}: not an http(s) address") from error
-    except httpx.TransportError as error:
-        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        status, answer = await asyncio.to_thread(
+            post,
+            tokens.endpoint,
+            urlencode(form).encode(),
+            {
+                "Authorization": basic(tokens.client_id, tokens.client_secret),
+                "Content-Type": "application/x-www-form-urlencoded",
+            },
+            timeout_s=_TIMEOUT_S,
+            most=_MOST_BYTES,
+            authorities=authorities,
+        )
+    except PostError as error:
+        if isinstance(error.cause, ssl.SSLCertVerificationError):
             raise ConfigError(
                 f"{where}: its certificate is not accepted", "check https.ca.location"
             ) from error
+        if isinstance(error.cause, ValueError):
+            raise ConfigError(f"{where}: not an http(s) address") from error
         raise UnavailableError(f"{where}: {error}") from error
-    return _parse_grant(where, response)
+    return _parse_grant(where, status, answer)
 
 
-def _parse_grant(where: str, response: httpx.Response) -> tuple[str, float]:
+def _parse_grant(where: str, status: int, content: bytes) -> tuple[str, float]:
     """Return token and lifetime in seconds of a token response (RFC 6749, 5.1 and 5.2)."""
     try:
-        answer = response.json()
+        answer = json.loads(content)
     except ValueError:
         answer = {}
     if not isinstance(answer, dict):
         answer = {}
-    if response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
-        raise UnavailableError(f"{where}: HTTP {response.status_code}")
+    if status >= _SERVER_ERROR:
+        raise UnavailableError(f"{where}: HTTP {status}")
     token = answer.get("access_token")
-    if response.status_code != httpx.codes.OK or not isinstance(token, str):
+    if status != _OK or not isinstance(token, str):
         reason = answer.get("error_description") or answer.get("error") or "no token in the answer"
         raise AuthorizationError(
-            f"{where}: HTTP {response.status_code}: {reason}",
+            f"{where}: HTTP {status}: {reason}",
             "check sasl.oauthbearer.client.id, sasl.oauthbearer.client.secret and "
             "sasl.oauthbearer.scope",
         )

@@ -7,7 +7,6 @@ import base64
 import json
 from collections.abc import Iterator
 
-import httpx
 import pytest
 from tests.identities import IdentityProvider, identity_provider
 from tests.seconds import Seconds
@@ -99,7 +98,7 @@ def test_an_endpoint_that_is_no_address_is_a_mistake_in_the_file(
 def test_the_lifetime_is_the_endpoints_or_the_tokens_own(
     answer: dict[str, object], lifetime_s: float
 ) -> None:
-    assert _parse_grant("here", httpx.Response(200, json=answer))[1] == lifetime_s
+    assert _parse_grant("here", 200, json.dumps(answer).encode())[1] == lifetime_s
 
 
 @pytest.mark.parametrize(
@@ -113,7 +112,7 @@ def test_the_lifetime_is_the_endpoints_or_the_tokens_own(
 )
 def test_other_answers_are_errors(status: int, content: bytes, kind: type[Exception]) -> None:
     with pytest.raises(kind, match=f"here: HTTP {status}"):
-        _parse_grant("here", httpx.Response(status, content=content))
+        _parse_grant("here", status, content)
 
 
 def test_unsecured_tokens_say_who_and_until_when() -> None:
