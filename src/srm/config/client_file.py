@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-import javaproperties
-
 from srm.config.hierarchy import resolve_client
 from srm.config.loader import SettingsFile, build_config, understand
-from srm.config.properties import Property
+from srm.config.properties import Property, property_line
 from srm.domain.names.policy import DefaultReplicationPolicy
 from srm.errors import ConfigError
 
@@ -64,7 +62,7 @@ def client_file(file: SettingsFile, added: Mapping[str, str]) -> str:
         raise ConfigError(f"clusters cannot be set: they are those of {file.path}")
     build_config(read)
     text = [_HEAD.format(path=file.path)]
-    text += [javaproperties.join_key_value(key, value, " = ") for key, value in lines.items()]
+    text += [property_line(key, value, " = ") for key, value in lines.items()]
     left_out = sorted(set(_find_left_out(file)) - set(lines))
     if left_out:
         text.append("\n# Left out, since they are the replicator's own; give the application's:")
