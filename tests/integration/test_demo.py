@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from srm.processes import end_processes, marked_processes
 from srm_lab.demo.record import read_record
+from srm_lab.processes import end_processes, marked_processes
 from srm_lab.stack.process import HOME_MARK
 
 pytestmark = pytest.mark.integration

@@ -19,7 +19,7 @@ import pytest
 from tests.waiting import eventually
 
 from srm.errors import StackError
-from srm.processes import end_processes, marked_processes
+from srm_lab.processes import end_processes, marked_processes
 from srm_lab.stack.ports import LOOPBACK
 from srm_lab.stack.process import HOME_MARK
 from srm_lab.stack.stack import Stack, StackOptions, StackStatus

@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
 from srm.follow import guard
-from srm.processes import end_processes, marked_processes
 
 _GUARD_LOST: Final = -signal.SIGKILL
 
@@ -121,10 +121,18 @@ class Program:
                     self._tell(last)
         self._guard.wait()
         if last is None or last.kind not in {"ended", "failed"}:
-            end_processes(marked_processes(*self._mark), timeout=0)
+            _kill_marked("=".join(self._mark).encode())
             last = ProgramEvent("ended", _GUARD_LOST)
         if last.kind == "ended":
             self._tell(last)
+
+
+def _kill_marked(mark: bytes) -> None:
+    """Kill the processes whose environment has a mark: a program that its guard has lost."""
+    for pid in guard.processes().keys() - {os.getpid()}:
+        with suppress(OSError):  # it has ended, or belongs to another user
+            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                os.kill(pid, signal.SIGKILL)
 
 
 def reap_strangers(guard_pid: int | None) -> None:

@@ -23,7 +23,7 @@ import psutil
 
 from srm.disk import disk_errors, write_atomically
 from srm.errors import StackError
-from srm.processes import KILL_SECONDS, end_processes
+from srm_lab.processes import KILL_SECONDS, end_processes
 
 HOME_MARK: Final = "SRM_STACK_HOME"
 """Variable in the environment of all that a stack starts: the stack's folder."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from srm.disk import require_free_space
-from srm.processes import end_processes, marked_processes
+from srm_lab.processes import end_processes, marked_processes
 from srm_lab.stack.airflow import COMPONENTS, EmbeddedAirflow
 from srm_lab.stack.config_file import name_airflow, write_config
 from srm_lab.stack.home import StackHome

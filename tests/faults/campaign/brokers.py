@@ -34,7 +34,7 @@ MARK: Final = "SRM_CAMPAIGN"
 """Marks a broker with the folder of the campaign that started it."""
 _GUARD: Final = """
 import sys
-from srm.processes import end_processes, marked_processes
+from srm_lab.processes import end_processes, marked_processes
 sys.stdin.read()
 end_processes(marked_processes(*sys.argv[1:]), timeout=0)
 """

@@ -18,7 +18,7 @@ from tests.waiting import eventually
 
 from srm.follow.guard import descendants
 from srm.follow.program import exit_code
-from srm.processes import end_processes, marked_processes
+from srm_lab.processes import end_processes, marked_processes
 
 SUPERVISOR = textwrap.dedent("""
     import os, signal, sys, threading

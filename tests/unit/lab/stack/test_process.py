@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from srm.errors import StackError
-from srm.processes import end_processes, marked_processes
+from srm_lab.processes import end_processes, marked_processes
 from srm_lab.stack.process import (
     HOME_MARK,
     ManagedProcess,
