@@ -11,15 +11,21 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import javaproperties
-from jinja2 import Environment, StrictUndefined, TemplateError, meta
-from jinja2.exceptions import TemplateSyntaxError
-
+from srm.config.properties import property_line
 from srm.errors import UsageError
+from srm.extras import library
 from srm.follow.values import Values
+
+if TYPE_CHECKING:
+    import jinja2
+    import jinja2.meta as jinja2_meta
+else:
+    jinja2 = library("jinja2", "service")
+    jinja2_meta = library("jinja2.meta", "service")
 
 _OPEN: Final = "{{"
 _JAVA_PROPERTIES: Final = "{{ java | properties }}\n"
@@ -27,13 +33,14 @@ _JAVA_PROPERTIES: Final = "{{ java | properties }}\n"
 
 def _properties(settings: Mapping[str, str]) -> str:
     """Return settings as the lines of a properties file."""
-    return "\n".join(javaproperties.join_key_value(key, v) for key, v in settings.items())
+    return "\n".join(property_line(key, v) for key, v in settings.items())
 
 
-_JINJA: Final = Environment(  # noqa: S701 -- no HTML
-    undefined=StrictUndefined, keep_trailing_newline=True
-)
-_JINJA.filters["properties"] = _properties
+@cache
+def _jinja() -> jinja2.Environment:
+    made = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+    made.filters["properties"] = _properties
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +127,15 @@ def render_arguments(arguments: Sequence[str], values: Values) -> list[str]:
 
 def _names(text: str, origin: str) -> set[str]:
     try:
-        return meta.find_undeclared_variables(_JINJA.parse(text))
-    except TemplateSyntaxError as error:
+        return jinja2_meta.find_undeclared_variables(_jinja().parse(text))
+    except jinja2.TemplateSyntaxError as error:
         raise UsageError(f"{origin}, line {error.lineno}: {error.message}") from None
 
 
 def _render(text: str, named: Mapping[str, Any], origin: str) -> str:
     try:
-        return _JINJA.from_string(text).render(named)
-    except TemplateSyntaxError as error:
+        return _jinja().from_string(text).render(named)
+    except jinja2.TemplateSyntaxError as error:
         raise UsageError(f"{origin}, line {error.lineno}: {error.message}") from None
-    except (TemplateError, TypeError, ValueError) as error:
+    except (jinja2.TemplateError, TypeError, ValueError) as error:
         raise UsageError(f"{origin}: {error}; docs/clients.md lists the valid names") from None

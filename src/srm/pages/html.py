@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
-
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from typing import TYPE_CHECKING, Final
 
 from srm.domain.moves.report.evidence import PartitionReport
 from srm.domain.moves.report.report import GroupReport, MoveReport
 from srm.domain.moves.report.revisions import KeptReport
+from srm.extras import library
 from srm.pages.moves import re_read_text, re_read_texts, residue_text, rpo_text, verdict_text
 from srm.pages.outcomes import costs
 from srm.pages.timeline import move_timeline
+
+if TYPE_CHECKING:
+    import jinja2
+else:
+    jinja2 = library("jinja2", "service")
 
 SHOWN_PARTITIONS: Final = 3_000
 """Rows of offsets on one page; beyond that it shows only deviations from the plan."""
@@ -27,10 +31,12 @@ def render_page(template: str, package: str = "srm.pages", **values: object) -> 
         package: package of the template.
         values: values of the template; a missing name raises an error.
     """
-    environment = Environment(
-        loader=ChoiceLoader([PackageLoader(package), PackageLoader("srm.pages")]),
+    environment = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(
+            [jinja2.PackageLoader(package), jinja2.PackageLoader("srm.pages")]
+        ),
         autoescape=True,
-        undefined=StrictUndefined,
+        undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )

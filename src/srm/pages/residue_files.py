@@ -5,34 +5,41 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Final, Literal, Self
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import IO, TYPE_CHECKING, Final, Literal, Self
 
 from srm.domain.recovery.residue import ResidueRecord, json_row
 from srm.errors import UsageError
+from srm.extras import library
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+else:
+    pa = library("pyarrow", "parquet")
+    pq = library("pyarrow.parquet", "parquet")
 
 Format = Literal["jsonl", "parquet"]
 _SUFFIX: Final = ".part"
 
-SCHEMA: Final = pa.schema(
-    [
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("offset", pa.int64(), nullable=False),
-        pa.field("time", pa.timestamp("ms", "UTC")),
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field(
-            "headers",
-            pa.list_(pa.struct([pa.field("name", pa.string()), pa.field("value", pa.binary())])),
-        ),
-    ]
-)
-"""Columns of the Parquet files; bytes stay bytes, so that any encoding is preserved."""
+
+@cache
+def _schema() -> pa.Schema:
+    """Return the columns of the Parquet files; bytes stay bytes: any encoding is preserved."""
+    header = pa.struct([pa.field("name", pa.string()), pa.field("value", pa.binary())])
+    return pa.schema(
+        [
+            pa.field("topic", pa.string(), nullable=False),
+            pa.field("partition", pa.int32(), nullable=False),
+            pa.field("offset", pa.int64(), nullable=False),
+            pa.field("time", pa.timestamp("ms", "UTC")),
+            pa.field("key", pa.binary()),
+            pa.field("value", pa.binary()),
+            pa.field("headers", pa.list_(header)),
+        ]
+    )
 
 
 class ResidueFiles:
@@ -112,7 +119,7 @@ class _JsonLines:
 
 class _Parquet:
     def __init__(self, path: Path) -> None:
-        self._writer = pq.ParquetWriter(path, SCHEMA, compression="zstd")
+        self._writer = pq.ParquetWriter(path, _schema(), compression="zstd")
         self._waiting: list[ResidueRecord] = []
 
     def write(self, records: Sequence[ResidueRecord]) -> None:
@@ -138,7 +145,7 @@ class _Parquet:
             for record in self._waiting
         ]
         if rows:
-            self._writer.write_table(pa.Table.from_pylist(rows, SCHEMA))
+            self._writer.write_table(pa.Table.from_pylist(rows, _schema()))
         self._waiting.clear()
 
 

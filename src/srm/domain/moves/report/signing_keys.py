@@ -1,28 +1,23 @@
-"""Ed25519 keys that sign and verify reports.
-
-A module of its own, so that only programs that sign or verify load the cryptography library.
-"""
+"""Ed25519 keys that sign and verify reports."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from typing import Final, Self
-
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import (
-    Ed25519PrivateKey,
-    Ed25519PublicKey,
-)
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_pem_private_key,
-    load_pem_public_key,
-)
+from typing import TYPE_CHECKING, Final, Self
 
 from srm.domain.moves.report.signature import Signature, short
 from srm.errors import IntegrityError, NotFoundError, UsageError
+from srm.extras import library
+
+if TYPE_CHECKING:
+    from cryptography import exceptions
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ed25519
+else:
+    exceptions = library("cryptography.exceptions", "service")
+    serialization = library("cryptography.hazmat.primitives.serialization", "service")
+    ed25519 = library("cryptography.hazmat.primitives.asymmetric.ed25519", "service")
 
 _MAKE: Final = "make one with: openssl genpkey -algorithm ed25519 -out FILE"
 
@@ -30,11 +25,12 @@ _MAKE: Final = "make one with: openssl genpkey -algorithm ed25519 -out FILE"
 class PublicKey:
     """A key that verifies signatures."""
 
-    def __init__(self, key: Ed25519PublicKey) -> None:
+    def __init__(self, key: ed25519.Ed25519PublicKey) -> None:
         self._key = key
-        self.pem: str = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+        encoding, form = serialization.Encoding, serialization.PublicFormat.SubjectPublicKeyInfo
+        self.pem: str = key.public_bytes(encoding.PEM, form).decode()
         """The key in PEM."""
-        der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        der = key.public_bytes(encoding.DER, form)
         self.key_id: str = hashlib.sha256(der).hexdigest()
         """The SHA-256 of the key in DER, in hexadecimal."""
 
@@ -46,10 +42,10 @@ class PublicKey:
             UsageError: the key is not an Ed25519 public key.
         """
         try:
-            key = load_pem_public_key(pem)
-        except (ValueError, UnsupportedAlgorithm) as error:
+            key = serialization.load_pem_public_key(pem)
+        except (ValueError, exceptions.UnsupportedAlgorithm) as error:
             raise UsageError(f"no public key in PEM ({error})") from error
-        if not isinstance(key, Ed25519PublicKey):
+        if not isinstance(key, ed25519.Ed25519PublicKey):
             raise UsageError("the key is not one of Ed25519")
         return cls(key)
 
@@ -69,14 +65,14 @@ class PublicKey:
             )
         try:
             self._key.verify(base64.b64decode(signature.signature), document)
-        except InvalidSignature as error:
+        except exceptions.InvalidSignature as error:
             raise IntegrityError("its content was changed after it was signed") from error
 
 
 class SigningKey:
     """A private key; its text shows only its id."""
 
-    def __init__(self, key: Ed25519PrivateKey) -> None:
+    def __init__(self, key: ed25519.Ed25519PrivateKey) -> None:
         self._key = key
         self.public: PublicKey = PublicKey(key.public_key())
         """The key that verifies its signatures."""
@@ -92,10 +88,10 @@ class SigningKey:
             UsageError: the key is not an Ed25519 private key, or the password does not open it.
         """
         try:
-            key = load_pem_private_key(pem, password.encode() if password else None)
-        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            key = serialization.load_pem_private_key(pem, password.encode() if password else None)
+        except (ValueError, TypeError, exceptions.UnsupportedAlgorithm) as error:
             raise UsageError(f"no private key in PEM that can be opened ({error})") from error
-        if not isinstance(key, Ed25519PrivateKey):
+        if not isinstance(key, ed25519.Ed25519PrivateKey):
             raise UsageError(f"the key is not one of Ed25519; {_MAKE}")
         return cls(key)
 

@@ -11,15 +11,17 @@ import secrets
 import ssl
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
-from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    PrivateFormat,
-    load_pem_private_key,
-    pkcs12,
-)
+from srm.extras import library
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+    from cryptography.hazmat.primitives.serialization import pkcs12
+else:
+    serialization = library("cryptography.hazmat.primitives.serialization", "service")
+    pkcs12 = library("cryptography.hazmat.primitives.serialization.pkcs12", "service")
 
 
 def load_store(context: ssl.SSLContext, store: bytes, password: str) -> None:
@@ -31,7 +33,11 @@ def load_store(context: ssl.SSLContext, store: bytes, password: str) -> None:
     key, certificate, others = pkcs12.load_key_and_certificates(store, password.encode() or None)
     if key is None or certificate is None:
         raise ValueError("the store holds no key with its certificate")
-    _load(context, key, b"".join(c.public_bytes(Encoding.PEM) for c in (certificate, *others)))
+    _load(
+        context,
+        key,
+        b"".join(c.public_bytes(serialization.Encoding.PEM) for c in (certificate, *others)),
+    )
 
 
 def load_pem(context: ssl.SSLContext, key: bytes, password: str, chain: bytes) -> None:
@@ -40,13 +46,15 @@ def load_pem(context: ssl.SSLContext, key: bytes, password: str, chain: bytes) -
     Raises:
         ValueError: the key cannot be read, or the password does not open it.
     """
-    _load(context, load_pem_private_key(key, password.encode() or None), chain)
+    _load(context, serialization.load_pem_private_key(key, password.encode() or None), chain)
 
 
 def _load(context: ssl.SSLContext, key: PrivateKeyTypes, chain: bytes) -> None:
     password = secrets.token_bytes(32).hex()
     sealed = key.private_bytes(
-        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password.encode())
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(password.encode()),
     )
     with TemporaryDirectory(prefix="srm-") as folder:
         file = Path(folder, "client.pem")

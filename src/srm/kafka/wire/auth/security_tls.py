@@ -6,12 +6,12 @@ import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Final, TypeVar
 
 from srm.config.security import DEFAULT_SUITES, NO_TLS_1_3, ONLY_TLS_1_3
 from srm.errors import AuthorizationError, ConfigError, SrmError, UnavailableError
 from srm.kafka.wire.auth.security import Tls
+from srm.kafka.wire.auth.security_keys import load_pem, load_store
 
 _T = TypeVar("_T")
 
@@ -80,7 +80,7 @@ def _load_own_certificate(context: ssl.SSLContext, alias: str, tls: Tls) -> None
     if tls.keystore_location:
         where += f"ssl.keystore.location: {tls.keystore_location}"
         store = _reading(where, Path(tls.keystore_location).read_bytes)
-        _reading(where, lambda: _keys().load_store(context, store, tls.keystore_password))
+        _reading(where, lambda: load_store(context, store, tls.keystore_password))
         return
     certificate = tls.certificate_location or tls.certificate_pem
     private_key = tls.key_location or tls.key_pem
@@ -104,14 +104,7 @@ def _load_own_certificate(context: ssl.SSLContext, alias: str, tls: Tls) -> None
     where += "ssl.certificate.pem, ssl.key.pem"
     chain = tls.certificate_pem.encode() or _file(where, tls.certificate_location)
     pem = tls.key_pem.encode() or _file(where, tls.key_location)
-    _reading(where, lambda: _keys().load_pem(context, pem, tls.key_password, chain))
-
-
-def _keys() -> ModuleType:
-    # The library that opens keys takes longer to import than a connection takes to be made.
-    from srm.kafka.wire.auth import security_keys  # noqa: PLC0415
-
-    return security_keys
+    _reading(where, lambda: load_pem(context, pem, tls.key_password, chain))
 
 
 def _file(where: str, location: str) -> bytes:

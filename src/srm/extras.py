@@ -1,0 +1,55 @@
+"""Libraries of the extras, which the base install does not have: imported at their first use."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final, Literal
+
+from srm.errors import UsageError
+
+DISTRIBUTION: Final = "kafka-srm"
+"""Name on PyPI; the package is ``srm``."""
+
+Extra = Literal["airflow", "spark", "service", "parquet", "lab"]
+
+
+class MissingExtraError(UsageError):
+    """A library of an extra is not installed."""
+
+
+def require(name: str, extra: Extra) -> ModuleType:
+    """Import a module of an extra.
+
+    Raises:
+        MissingExtraError: the extra is not installed.
+    """
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        library = name.partition(".")[0]
+        if (error.name or "").partition(".")[0] != library:
+            raise
+        raise MissingExtraError(
+            f"this needs {library}, which is not installed",
+            f"pip install '{DISTRIBUTION}[{extra}]'",
+        ) from None
+
+
+class library:  # noqa: N801 - it is used as a module
+    """A module of an extra that is imported by the first use of one of its names.
+
+    Args:
+        name: of the module.
+        extra: that installs it.
+    """
+
+    def __init__(self, name: str, extra: Extra) -> None:
+        self._name, self._extra = name, extra
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("__"):  # what copies and inspects objects looks for those
+            raise AttributeError(attribute)
+        value = getattr(require(self._name, self._extra), attribute)
+        setattr(self, attribute, value)
+        return value
