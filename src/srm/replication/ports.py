@@ -17,7 +17,7 @@ Header = tuple[str, bytes | None]
 
 
 class DecodedRecord(Protocol):
-    """One record as aiokafka decodes it."""
+    """One record of a batch."""
 
     @property
     def offset(self) -> int:

@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from srm.errors import IntegrityError
+from srm.replication.checksums import crc32c
 
 HEADER_SIZE: Final = 61
 MAX_SEQUENCE: Final = 2**31

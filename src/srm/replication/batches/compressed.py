@@ -11,24 +11,16 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-import cramjam
-from aiokafka.codec import snappy_encode
-
 from srm.errors import IntegrityError
+from srm.extras import MissingExtraError
 from srm.replication.batches.batch import HEADER_SIZE
-
-_SNAPPY: Final = 2
-_LZ4: Final = 3
-_ZSTD: Final = 4
+from srm.replication.codecs import LZ4, SNAPPY, ZSTD, compress_snappy, cramjam, snappy_blocks
 
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_AT: Final = 8
 _NOT_COUNTED: Final = 12
 _CODEC_AT: Final = 22
 _CODEC_BITS: Final = 0x07
-_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
-_XERIAL_HEADER: Final = 16
-_XERIAL_BLOCK: Final = struct.Struct(">i")
 
 
 class _Codec(NamedTuple):
@@ -49,24 +41,16 @@ def _compress_zstd(data: memoryview) -> bytes:
 
 
 def _decompress_snappy(data: memoryview, room: memoryview) -> int:
-    """Java's clients write blocks of 32 KB in the format of snappy-java (xerial)."""
-    if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return int(cramjam.snappy.decompress_raw_into(data, room))
-    at, made = _XERIAL_HEADER, 0
-    while at < len(data):
-        (size,) = _XERIAL_BLOCK.unpack_from(data, at)
-        at += _XERIAL_BLOCK.size
-        if not 0 < size <= len(data) - at:
-            raise ValueError("a block is not complete")
-        made += cramjam.snappy.decompress_raw_into(data[at : at + size], room[made:])
-        at += size
+    made = 0
+    for block in snappy_blocks(data):
+        made += cramjam.snappy.decompress_raw_into(block, room[made:])
     return made
 
 
 _CODECS: Final[Mapping[int, _Codec]] = {
-    _SNAPPY: _Codec(snappy_encode, _decompress_snappy),
-    _LZ4: _Codec(_compress_lz4, cramjam.lz4.decompress_into),
-    _ZSTD: _Codec(_compress_zstd, cramjam.zstd.decompress_into),
+    SNAPPY: _Codec(compress_snappy, _decompress_snappy),
+    LZ4: _Codec(_compress_lz4, lambda data, room: int(cramjam.lz4.decompress_into(data, room))),
+    ZSTD: _Codec(_compress_zstd, lambda data, room: int(cramjam.zstd.decompress_into(data, room))),
 }
 MERGED_CODECS: Final = frozenset(_CODECS)
 """Codecs of which small batches are merged; gzip takes ten times as long as a request."""
@@ -91,6 +75,8 @@ def open_into(batch: memoryview, room: memoryview) -> int:
     room[_CODEC_AT] &= ~_CODEC_BITS & 0xFF
     try:
         size = codec.decompress_into(batch[HEADER_SIZE:], room[HEADER_SIZE:])
+    except MissingExtraError:
+        raise
     except Exception as error:  # each codec has its own
         raise IntegrityError(f"records cannot be decompressed: {error!r}") from error
     _LENGTH.pack_into(room, _LENGTH_AT, HEADER_SIZE + size - _NOT_COUNTED)

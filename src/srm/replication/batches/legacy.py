@@ -9,11 +9,12 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from aiokafka.record.legacy_records import LegacyRecordBatch
-
 from srm.errors import IntegrityError
+from srm.extras import MissingExtraError, library
 from srm.replication.batches.batch import seal
+
+default_records = library("aiokafka.record.default_records", "spark")
+legacy_records = library("aiokafka.record.legacy_records", "spark")
 
 _NO_LIMIT: Final = 2**31 - 1
 _NO_TIMESTAMP: Final = -1
@@ -33,14 +34,16 @@ def convert(message_set: memoryview) -> memoryview:
     """
     (offset,) = _OFFSET.unpack_from(message_set)
     try:
-        legacy = LegacyRecordBatch(bytes(message_set), message_set[_MAGIC_AT])
+        legacy = legacy_records.LegacyRecordBatch(bytes(message_set), message_set[_MAGIC_AT])
         valid = legacy.validate_crc()
         records = list(legacy) if valid else []
+    except MissingExtraError:
+        raise
     except Exception as error:
         raise IntegrityError(f"message at offset {offset} cannot be decoded: {error!r}") from error
     if not records:
         raise IntegrityError(f"message at offset {offset} is damaged: its checksum is wrong")
-    builder = DefaultRecordBatchBuilder(
+    builder = default_records.DefaultRecordBatchBuilder(
         magic=2,
         compression_type=message_set[_ATTRIBUTES_AT] & _CODEC_BITS,
         is_transactional=0,

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from aiokafka.record.memory_records import MemoryRecords
-
 from srm.errors import IntegrityError
+from srm.extras import MissingExtraError, library
 from srm.replication.batches.batch import BatchHeader, correct_checksum, header_checksum
+from srm.replication.batches.records import records_in
 from srm.replication.ports import DecodedRecord, Header
+
+default_records = library("aiokafka.record.default_records", "spark")
 
 NO_LIMIT: Final = 2**31 - 1
 _TIMESTAMPS: Final = struct.Struct(">qq")
@@ -50,7 +51,9 @@ def decode(batch: BatchHeader, wanted_offset: int = 0) -> list[DecodedRecord]:
         IntegrityError: the records cannot be decoded.
     """
     try:
-        records: list[DecodedRecord] = list(MemoryRecords(bytes(batch.view)).next_batch() or ())
+        records: list[DecodedRecord] = list(records_in(batch.view))
+    except MissingExtraError:
+        raise
     except Exception as error:
         raise IntegrityError(
             f"batch at offset {batch.base_offset} cannot be decoded: {error!r}"
@@ -88,7 +91,7 @@ def encode(
 def _build(
     records: Sequence[DecodedRecord], codec: int, headers_of: HeadersOf | None
 ) -> RebuiltBatch:
-    builder = DefaultRecordBatchBuilder(
+    builder = default_records.DefaultRecordBatchBuilder(
         magic=2,
         compression_type=codec,
         is_transactional=0,

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from ctypes import Structure, c_int32, c_int64, c_void_p
 from enum import IntEnum
 from typing import Any, Final
 
 import numpy as np
-from aiokafka.codec import gzip_decode, lz4_decode, snappy_decode, zstd_decode
 
 from srm.domain.offset_map.runs import Runs
 from srm.errors import IntegrityError
+from srm.extras import MissingExtraError
+from srm.replication.codecs import decompress
 from srm.replication.native.library import NativeLibrary
 
 HEADER_SIZE: Final = 61
@@ -33,12 +34,6 @@ _LENGTH_AT: Final = 8
 _NOT_COUNTED: Final = 12
 _CODEC_AT: Final = 22
 _CODEC_BITS: Final = 0x07
-_DECODERS: Final[Mapping[int, Callable[[memoryview], bytes]]] = {
-    1: gzip_decode,
-    2: snappy_decode,
-    3: lz4_decode,
-    4: zstd_decode,
-}
 
 
 class Found(IntEnum):
@@ -253,11 +248,10 @@ class PairSearch:
 
 
 def _decompress(batch: memoryview) -> bytearray:
-    decoder = _DECODERS.get(batch[_CODEC_AT] & _CODEC_BITS)
-    if decoder is None:
-        raise IntegrityError("the codec of a batch is not known")
     try:
-        records = decoder(batch[HEADER_SIZE:])
+        records = decompress(batch[_CODEC_AT] & _CODEC_BITS, batch[HEADER_SIZE:])
+    except MissingExtraError:
+        raise
     except Exception as error:  # each codec has its own
         raise IntegrityError(f"records cannot be decompressed: {error!r}") from error
     made = bytearray(batch[:HEADER_SIZE])

@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 logger = logging.getLogger(__name__)
 
 FILE: Final = Path(__file__).with_name("libsrm.so")
@@ -197,8 +199,9 @@ class NativeLibrary:
         self._library.srm_seal(_address(batch), len(batch))
 
     def crc32c(self, data: memoryview) -> int:
-        """Return the checksum of writable memory."""
-        return int(self._library.srm_crc32c(_address(data), len(data)))
+        """Return the checksum of memory."""
+        read = np.frombuffer(data, np.uint8)  # ctypes takes no address of what is read-only
+        return int(self._library.srm_crc32c(read.ctypes.data, len(read)))
 
     def is_valid(self, batch: memoryview) -> bool:
         """Return whether the checksum of a batch is correct."""

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Iterator
 from itertools import islice
 from typing import Final
 
-from aiokafka.record.memory_records import MemoryRecords
-
 from srm.clock import now_s
 from srm.errors import IntegrityError
-from srm.replication.batches.batch import BatchHeader
+from srm.extras import MissingExtraError
+from srm.replication.batches.batch import BatchHeader, batches
+from srm.replication.batches.records import records_in
 from srm.replication.ports import DecodedRecord
 
 _PIECE: Final = 512
@@ -42,11 +42,10 @@ async def records_of(
     Raises:
         IntegrityError: the records cannot be decoded.
     """
-    stored = MemoryRecords(bytes(batch.view))
     unpacks = batch.codec and len(batch.view) > _UNPACKED_HERE
     try:
-        while (following := stored.next_batch()) is not None:
-            records = (record for record in following)  # its own iterator can be used only once
+        for each in batches(batch.view):
+            records = records_in(each.view)
             if unpacks:
                 loop = asyncio.get_running_loop()
                 piece = await loop.run_in_executor(None, _piece, records)
@@ -59,7 +58,7 @@ async def records_of(
                     yield piece
                 await turns.give_way()
                 piece = _piece(records)
-    except IntegrityError:
+    except (IntegrityError, MissingExtraError):
         raise
     except Exception as error:
         raise IntegrityError(
