@@ -63,9 +63,9 @@ compose-check: venv ## Run docker-compose.yaml with podman, and a failover in it
 	@$(BIN)/python -m tests.compose.check
 
 lock: venv ## Resolve the requirements files again from pyproject.toml
-	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras \
 	    --custom-compile-command "make lock" --output-file requirements.txt pyproject.toml
-	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras \
 	    --custom-compile-command "make lock" --constraint requirements.txt --group dev \
 	    --output-file requirements-dev.txt pyproject.toml
 

@@ -36,6 +36,9 @@ _WISH = os.environ.get("SRM_NATIVE", "")
 _FOLDER = "srm/replication/native"
 _NAME = "libsrm.so"
 
+_BELOW_AIRFLOW = ("dags", "spark_jobs")
+"""Folders of a checkout that the wheel has below ``srm_airflow``."""
+
 _REGISTRY = os.environ.get("NPM_CONFIG_REGISTRY", "https://registry.npmjs.org").rstrip("/")
 _VENDOR = "srm/service/static/vendor"
 _BROWSER = (
@@ -61,7 +64,10 @@ class NativeLibraryHook(BuildHookInterface):  # type: ignore[type-arg]
         return [] if _WISH == "off" or ("=" not in _WISH and _installed()) else ["ziglang"]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Fetch, compile, and tag the wheel for its platform."""
+        """Fetch, compile, and tag the wheel for its platform; put DAGs and Spark jobs into it."""
+        if version != "editable":
+            for name in _BELOW_AIRFLOW:
+                build_data["force_include"][str(Path(self.root) / name)] = f"srm_airflow/{name}"
         self._fetch(version, build_data)
         self._build_native(version, build_data)
 

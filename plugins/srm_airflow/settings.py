@@ -18,6 +18,7 @@ from srm.config.loader import find_config, load_config
 from srm.config.model import Config, FlowConfig
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError
+from srm_airflow import folder
 
 SPARK_CONNECTION: Final = "srm_spark"
 """Airflow connection of type ``spark`` that says where Spark applications run."""
@@ -83,10 +84,10 @@ def schedule_of(intervals: Iterable[timedelta], shortest: timedelta = SHORTEST_I
 def spark_job(name: str) -> str:
     """Return the path of a spark-submit entry point of this project.
 
-    $SRM_SPARK_JOBS names the folder where it is not next to the plugins folder.
+    $SRM_SPARK_JOBS names the folder where Spark's driver has it elsewhere.
     """
-    beside = Path(__file__).resolve().parents[2] / "spark_jobs"
-    return str(Path(os.environ.get("SRM_SPARK_JOBS") or beside) / f"{name}.py")
+    jobs = os.environ.get("SRM_SPARK_JOBS") or folder("spark_jobs")
+    return str(Path(jobs) / f"{name}.py")
 
 
 def settled_cron(expression: str) -> CronTriggerTimetable:

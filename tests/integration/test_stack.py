@@ -147,7 +147,6 @@ def test_airflow_comes_up_healthy_is_repaired_and_leaves_nothing_behind(
 ) -> None:
     project = tmp_path / "project"
     (project / "dags").mkdir(parents=True)
-    (project / "plugins").mkdir()
     (project / "dags" / "hello.py").write_text(DAG)
     stack = Stack(StackOptions(home=home, project=project))
     reported: list[tuple[str, str]] = []

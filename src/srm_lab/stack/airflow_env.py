@@ -45,7 +45,7 @@ def airflow_environment(home: Path, project: Path, port: int, config_path: Path)
 
     Args:
         home: AIRFLOW_HOME: database, logs and secrets; created when absent.
-        project: folder with ``dags`` and ``plugins``.
+        project: folder with ``dags``; plugins are found by their entry points.
         port: port of the web server and REST API on the loopback interface.
         config_path: srm's properties file.
 
@@ -76,7 +76,6 @@ def _core(home: Path, project: Path, kept: Mapping[str, str]) -> dict[str, str]:
         "AIRFLOW__CORE__PARALLELISM": "10",
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__DAGS_FOLDER": str(project / "dags"),
-        "AIRFLOW__CORE__PLUGINS_FOLDER": str(project / "plugins"),
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         "AIRFLOW__CORE__FERNET_KEY": kept["fernet_key"],
         # The default looks up the host name in DNS, which takes seconds without one.

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from srm.disk import require_free_space
+from srm_airflow import folder
 from srm_lab.processes import end_processes, marked_processes
 from srm_lab.stack.airflow import COMPONENTS, EmbeddedAirflow
 from srm_lab.stack.config_file import name_airflow, write_config
@@ -39,19 +40,13 @@ OnProgress = Callable[[str, str], None]
 """Called, from several threads, with a component's name and a word or two on its state."""
 
 
-def project_folder() -> Path:
-    """Return the folder that holds ``dags`` and ``plugins``: the checkout, or the current one."""
-    checkout = Path(__file__).resolve().parents[3]
-    return checkout if (checkout / "dags").is_dir() else Path.cwd()
-
-
 @dataclass(frozen=True)
 class StackOptions:
-    """Options of a stack; ``project`` is the folder with ``dags`` and ``plugins``."""
+    """Options of a stack; ``project`` is the folder with ``dags``: by default the package's."""
 
     home: Path
     kafka_only: bool = False
-    project: Path = field(default_factory=project_folder)
+    project: Path = field(default_factory=lambda: folder("dags").parent)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import shutil
 import subprocess
 import sys
@@ -53,7 +54,8 @@ def test_airflow_runs_this_projects_dags_on_postgresql(compose: Any) -> None:
 
         assert service["command"] == ["airflow", component]
         assert environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].startswith("postgresql")
-        assert environment["AIRFLOW__CORE__DAGS_FOLDER"] == "/opt/srm/dags"
+        [bundle] = json.loads(environment["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"])
+        assert bundle["classpath"] == "srm_airflow.bundle.SrmDagBundle"
 
 
 def test_every_service_volume_config_and_file_that_is_named_exists(compose: Any) -> None:
@@ -110,6 +112,7 @@ def test_the_wheel_is_built_from_what_the_image_copies(recipe: str, tmp_path: Pa
     [wheel] = (tmp_path / "dist").glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert "srm/service/static/vendor/uplot/uPlot.iife.min.js" in names
+    assert {"srm_airflow/dags/srm_failover.py", "srm_airflow/spark_jobs/replicator.py"} < {*names}
     assert len(names) == len(set(names))
 
 
