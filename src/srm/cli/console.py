@@ -10,12 +10,13 @@ import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
 
 from srm import logs
+from srm.cli.missing import missing_extra
 from srm.domain.names.topics import Flow
 from srm.domain.text.documents import encode
 from srm.errors import SrmError, UsageError
@@ -124,10 +125,13 @@ def run_cli(app: typer.Typer) -> None:
     except SrmError as error:
         _fail(error, str(error), error.exit_code)
     except Exception as error:  # noqa: BLE001 -- the last line of defence: one line, not a trace
+        known = missing_extra(error) if isinstance(error, ModuleNotFoundError) else None
+        if known is not None:
+            _fail(known, str(known), known.exit_code)
         _fail(error, f"unexpected {type(error).__name__}: {error} (--debug shows where)", 1)
 
 
-def _fail(error: Exception, message: str, exit_code: int) -> None:
+def _fail(error: Exception, message: str, exit_code: int) -> NoReturn:
     logging.getLogger(__name__).debug("failed", exc_info=error)
     program = Path(sys.argv[0]).name
     sys.stderr.write(f"{program}: {' '.join(message.split())}\n")

@@ -1,0 +1,46 @@
+"""A command whose extra is not installed says in one line how to install it."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+
+from srm.cli.console import run_cli
+from srm.cli.missing import _LIBRARIES, DISTRIBUTION
+
+PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+
+
+def run(missing: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    app = typer.Typer()
+
+    @app.command()
+    def lacking() -> None:
+        raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
+
+    monkeypatch.setattr("sys.argv", ["srm"])
+    with pytest.raises(SystemExit) as end:
+        run_cli(app)
+    assert isinstance(end.value.code, int)
+    return end.value.code
+
+
+def test_a_missing_library_of_an_extra_is_one_line_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("pyspark.sql", monkeypatch) == 2
+    assert capsys.readouterr().err == (
+        "srm: this needs pyspark, which is not installed; pip install 'kafka-srm[spark]'\n"
+    )
+
+
+def test_a_missing_module_of_no_extra_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("srm.nowhere", monkeypatch) == 1
+
+
+def test_each_extra_that_a_command_names_exists() -> None:
+    assert PROJECT["name"] == DISTRIBUTION
+    assert set(_LIBRARIES) < set(PROJECT["optional-dependencies"])
