@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-touched test-all deflake lint spec simulate mutants bench clients wheels lock compose-check clean check-java
+.PHONY: help venv demo test test-touched test-all deflake lint spec simulate mutants bench clients wheels release-check lock compose-check clean check-java
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +78,14 @@ wheels: venv ## Build a wheel for each platform into dist, compiled by Zig (docs
 	    SRM_NATIVE=$$wheel $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps \
 	        --wheel-dir dist . || exit 1; \
 	done; ls dist
+
+release-check: venv ## Build and check what a release uploads, with SBOM and checksums, in dist
+	@$(BIN)/uv build --quiet --sdist --out-dir dist
+	@$(BIN)/uv build --quiet --wheel --out-dir build/release dist/*.tar.gz
+	@$(BIN)/uv tool run --quiet twine check --strict dist/*.whl dist/*.tar.gz
+	@$(BIN)/uv tool run --quiet --from cyclonedx-bom cyclonedx-py requirements requirements.txt \
+	    --pyproject pyproject.toml --output-reproducible --output-file dist/sbom.cdx.json
+	@cd dist && sha256sum *.whl *.tar.gz sbom.cdx.json >SHA256SUMS && cat SHA256SUMS
 
 clean: ## Stop the stack in build/stack, remove all build results except .venv
 	@if [ -x $(BIN)/srm ] && [ -d build/stack ]; then $(BIN)/srm stack down; fi
