@@ -23,6 +23,7 @@ from srm.domain.names.topics import Flow
 from srm_airflow import engine_calls
 from srm_airflow.settings import (
     checkpoints_asset,
+    dag_id,
     flow_configs,
     flow_id,
     job_arguments,
@@ -45,6 +46,7 @@ def emit(flow: str, *, outlet_events: Any = None) -> dict[str, Any]:
 
 
 @dag(
+    dag_id=dag_id("checkpoints"),
     schedule=schedule_of(flow.emit_checkpoints_interval for flow in EMITTING),
     max_active_runs=1,
     catchup=False,
@@ -70,4 +72,4 @@ def srm_checkpoints() -> None:
             emit.override(task_id=task_id, outlets=[asset])(str(settings.flow))
 
 
-srm_checkpoints()
+DAGS = (srm_checkpoints(),)

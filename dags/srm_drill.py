@@ -22,7 +22,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import dag, task
+from airflow.sdk import DAG, dag, task
 
 from srm.config.model import FlowConfig
 from srm_airflow import engine_calls
@@ -36,7 +36,7 @@ def rehearse(flow: str) -> dict[str, Any]:
     return engine_calls.rehearse(flow)
 
 
-def drill_of(settings: FlowConfig) -> None:
+def drill_of(settings: FlowConfig) -> DAG:
     """Declare the DAG of one flow."""
 
     @dag(
@@ -49,8 +49,7 @@ def drill_of(settings: FlowConfig) -> None:
         """Rehearse a failover."""
         rehearse(str(settings.flow))
 
-    srm_drill()
+    return srm_drill()
 
 
-for configured in flow_configs(load()):
-    drill_of(configured)
+DAGS = tuple(map(drill_of, flow_configs(load())))

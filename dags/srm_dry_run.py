@@ -16,7 +16,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import Param, dag, get_current_context, task
+from airflow.sdk import DAG, Param, dag, get_current_context, task
 
 from srm.config.model import FlowConfig
 from srm_airflow import moves
@@ -52,7 +52,7 @@ def plan_move(source: str, target: str, params: dict[str, Any] | None = None) ->
     return planned
 
 
-def dry_run_dag(settings: FlowConfig) -> None:
+def dry_run_dag(settings: FlowConfig) -> DAG:
     """Declare the dry runs of one flow."""
     flow = settings.flow
 
@@ -67,8 +67,7 @@ def dry_run_dag(settings: FlowConfig) -> None:
         """Plan, and no more."""
         plan_move(flow.source, flow.target)
 
-    declare()
+    return declare()
 
 
-for one in flow_configs(load()):
-    dry_run_dag(one)
+DAGS = tuple(map(dry_run_dag, flow_configs(load())))

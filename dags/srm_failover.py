@@ -80,7 +80,7 @@ from srm_airflow.move_form import form
 from srm_airflow.operators import MoveWaitOperator
 from srm_airflow.reasons import reason_in, reason_kept
 from srm_airflow.rest import AirflowRest
-from srm_airflow.settings import config_path, load, pairs
+from srm_airflow.settings import config_path, dag_id, load, pairs
 
 CONFIG = load()
 
@@ -197,11 +197,11 @@ def _publish(context: Any, outcome: moves.Reported) -> None:
         context["ti"].xcom_push(key=moves.PAGE_KEY, value=outcome.page)
 
 
-def failover_dag(dag_id: str, clusters: tuple[str, ...]) -> DAG:
+def failover_dag(name: str, clusters: tuple[str, ...]) -> DAG:
     """Declare the moves between some clusters."""
 
     @dag(
-        dag_id=dag_id,
+        dag_id=name,
         schedule=None,
         # Moves of different topics and groups need not wait for each other. Two moves of the same
         # ones are refused by the engine, by their routes.
@@ -244,9 +244,6 @@ def failover_dag(dag_id: str, clusters: tuple[str, ...]) -> DAG:
 
 
 WANTED = get_parsing_context().dag_id  # by a task that is about to run: None while parsing
-for name, clusters in {
-    "srm_failover": CONFIG.clusters,
-    **{f"srm_failover.{first}.{second}": (first, second) for first, second in pairs(CONFIG)},
-}.items():
-    if WANTED in {None, name}:
-        failover_dag(name, clusters)
+ANY = dag_id("failover")
+IDS = {ANY: CONFIG.clusters, **{f"{ANY}.{'.'.join(pair)}": pair for pair in pairs(CONFIG)}}
+DAGS = tuple(failover_dag(name, of) for name, of in IDS.items() if WANTED in {None, name})

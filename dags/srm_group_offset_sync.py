@@ -27,6 +27,7 @@ from airflow.sdk import AssetOrTimeSchedule, DeltaTriggerTimetable, dag, task
 from srm_airflow import engine_calls
 from srm_airflow.settings import (
     checkpoints_asset,
+    dag_id,
     flow_configs,
     flow_id,
     job_arguments,
@@ -62,6 +63,7 @@ def sync(flows: list[str], *, triggering_asset_events: Any = None) -> dict[str, 
 
 
 @dag(
+    dag_id=dag_id("group_offset_sync"),
     schedule=_schedule(),
     max_active_runs=1,
     catchup=False,
@@ -85,4 +87,4 @@ def srm_group_offset_sync() -> None:
             )
 
 
-srm_group_offset_sync()
+DAGS = (srm_group_offset_sync(),)

@@ -27,7 +27,7 @@ from airflow.sdk import dag, task
 
 from srm.domain.names.topics import Flow
 from srm_airflow import engine_calls
-from srm_airflow.settings import job_arguments, load, settled_cron, spark_job
+from srm_airflow.settings import dag_id, job_arguments, load, settled_cron, spark_job
 from srm_airflow.spark_jobs import SparkJobOperator
 
 CONFIG = load()
@@ -47,6 +47,7 @@ def arguments(left: list[str] | None) -> list[str]:
 
 
 @dag(
+    dag_id=dag_id("metrics_aggregation"),
     schedule=settled_cron("*/5 * * * *"),
     max_active_runs=1,
     catchup=False,
@@ -69,4 +70,4 @@ def srm_metrics_aggregation() -> None:
     left >> in_spark
 
 
-srm_metrics_aggregation()
+DAGS = (srm_metrics_aggregation(),)

@@ -29,12 +29,13 @@ from datetime import UTC, datetime, timedelta
 from airflow.sdk import dag
 
 from srm_airflow.operators import ReplicationOperator
-from srm_airflow.settings import config_path, load
+from srm_airflow.settings import config_path, dag_id, load
 
 CONFIG = load()
 
 
 @dag(
+    dag_id=dag_id("replication"),
     schedule="@continuous",
     # Without it, Airflow gives the first two runs the same logical date, takes the second one for a
     # run that exists, and never starts another.
@@ -55,4 +56,4 @@ def srm_replication() -> None:
     )
 
 
-srm_replication()
+DAGS = (srm_replication(),)

@@ -17,7 +17,7 @@ from typing import Any
 from airflow.sdk import dag, task
 
 from srm_airflow import engine_calls
-from srm_airflow.settings import flow_configs, flow_id, load, schedule_of
+from srm_airflow.settings import dag_id, flow_configs, flow_id, load, schedule_of
 
 FLOWS = flow_configs(load())
 
@@ -29,6 +29,7 @@ def sync(flow: str) -> dict[str, Any]:
 
 
 @dag(
+    dag_id=dag_id("topic_sync"),
     schedule=schedule_of(
         (flow.refresh_topics_interval for flow in FLOWS), shortest=timedelta(seconds=30)
     ),
@@ -45,4 +46,4 @@ def srm_topic_sync() -> None:
         sync.override(task_id=f"sync_{flow_id(settings)}")(str(settings.flow))
 
 
-srm_topic_sync()
+DAGS = (srm_topic_sync(),)

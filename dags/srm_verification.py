@@ -25,7 +25,7 @@ from airflow.sdk import Param, dag, task
 
 from srm.domain.names.topics import Flow
 from srm_airflow import engine_calls
-from srm_airflow.settings import job_arguments, load, settled_cron, spark_job
+from srm_airflow.settings import dag_id, job_arguments, load, settled_cron, spark_job
 from srm_airflow.spark_jobs import SparkJobOperator
 
 CONFIG = load()
@@ -73,6 +73,7 @@ def arguments(params: Mapping[str, Any], left: list[str] | None) -> list[str]:
 
 
 @dag(
+    dag_id=dag_id("verification"),
     schedule=settled_cron("17 * * * *"),
     max_active_runs=1,
     catchup=False,
@@ -95,4 +96,4 @@ def srm_verification() -> None:
     left >> in_spark
 
 
-srm_verification()
+DAGS = (srm_verification(),)

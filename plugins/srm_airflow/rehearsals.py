@@ -8,7 +8,7 @@ from typing import Any
 
 from srm.config.model import FlowConfig
 from srm_airflow.alerts import alert_failure
-from srm_airflow.settings import flow_id, settled_cron
+from srm_airflow.settings import dag_id, flow_id, settled_cron
 
 
 def rehearsal(kind: str, settings: FlowConfig, cron: str) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def rehearsal(kind: str, settings: FlowConfig, cron: str) -> dict[str, Any]:
     flow = settings.flow
     move = {"operation": kind.replace("_", " "), "source": flow.source, "target": flow.target}
     return {
-        "dag_id": f"srm_{kind}_{flow_id(settings)}",
+        "dag_id": dag_id(f"{kind}_{flow_id(settings)}"),
         "schedule": settled_cron(cron) if cron else None,
         "max_active_runs": 1,
         "catchup": False,

@@ -23,6 +23,9 @@ from srm_airflow import folder
 SPARK_CONNECTION: Final = "srm_spark"
 """Airflow connection of type ``spark`` that says where Spark applications run."""
 
+PREFIX_VARIABLE: Final = "SRM_DAG_PREFIX"
+"""Environment variable: first part of all DAG ids, ``srm`` by default."""
+
 SHORTEST_INTERVAL: Final = timedelta(seconds=10)
 """A task costs Airflow about a second of processor time: below this it does little else."""
 
@@ -68,10 +71,21 @@ def pairs(config: Config) -> tuple[tuple[str, str], ...]:
     return tuple(pair for pair in combinations(config.clusters, 2) if frozenset(pair) in joined)
 
 
+def prefix() -> str:
+    """Return the first part of the ids of all DAGs and assets of the configuration."""
+    return os.environ.get(PREFIX_VARIABLE) or "srm"
+
+
+def dag_id(name: str) -> str:
+    """Return the id of a DAG."""
+    return f"{prefix()}_{name}"
+
+
 def checkpoints_asset(flow: Flow) -> Asset:
     """Return the asset that each emission of checkpoints of a flow updates."""
     return Asset(
-        name=f"srm_checkpoints {flow}", uri=f"srm://checkpoints/{flow.source}/{flow.target}"
+        name=f"{dag_id('checkpoints')} {flow}",
+        uri=f"srm://checkpoints/{prefix()}/{flow.source}/{flow.target}",
     )
 
 

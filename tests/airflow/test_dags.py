@@ -21,6 +21,7 @@ from srm.domain.moves.records.request import FORM, MoveRequest
 from srm_airflow import reasons
 from srm_airflow.alerts import alert_failure
 from srm_airflow.moves import FORM_ONLY
+from srm_airflow.settings import config_path
 
 pytestmark = pytest.mark.airflow
 
@@ -39,6 +40,7 @@ EXPECTED = {
     "srm_drill_P_to_B",
     "srm_drill_B_to_P",
 }
+SITES = ("east", "west")
 MOVES = ("srm_failover", "srm_failover.P.B")
 
 
@@ -188,6 +190,56 @@ def test_a_configuration_without_flows_is_an_import_error_that_says_what_to_do(
     (message,) = bag.import_errors.values()
 
     assert "P->B.enabled = true" in message
+
+
+TWO_SITES = """
+from srm_airflow import build_dags
+build_dags({east!r}, "east")
+build_dags({west!r}, "west")
+"""
+
+
+@pytest.fixture
+def two_sites(tmp_path: Path) -> Path:
+    """A DAG file of Airflow that declares the DAGs of two configurations."""
+    names = {site: str(tmp_path / f"{site}.properties") for site in ("east", "west")}
+    for name in names.values():
+        Path(name).write_text(Path(os.environ["SRM_CONFIG"]).read_text())
+    file = tmp_path / "sites.py"
+    file.write_text(TWO_SITES.format(**names))
+    return file
+
+
+def test_a_dag_file_declares_the_dags_of_several_configurations(two_sites: Path) -> None:
+    before = os.environ["SRM_CONFIG"]
+
+    bag = DagBag(str(two_sites))
+
+    assert bag.import_errors == {}
+    assert set(bag.dags) == {name.replace("srm", site, 1) for name in EXPECTED for site in SITES}
+    files = {site: bag.dags[f"{site}_replication"].tasks[0].config_path for site in SITES}
+    assert files == {site: str(two_sites.with_name(f"{site}.properties")) for site in SITES}
+    assets = {
+        (asset.name, asset.uri)
+        for site in SITES
+        for task in bag.dags[f"{site}_checkpoints"].tasks
+        for asset in task.outlets
+    }
+    assert len(assets) == len(dict(assets)) == len({uri for _, uri in assets}) == 4
+    assert os.environ["SRM_CONFIG"] == before
+
+
+def test_a_task_reads_the_configuration_that_its_dag_was_built_from(
+    two_sites: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SRM_DAG_PREFIX", "srm")  # both are as before after the test
+    monkeypatch.setenv("SRM_CONFIG", os.environ["SRM_CONFIG"])
+
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "east_topic_sync")  # as a task's process
+
+    DagBag(str(two_sites))
+
+    assert config_path() == two_sites.with_name("east.properties")
 
 
 @dataclass
