@@ -18,6 +18,31 @@ class MissingExtraError(UsageError):
     """A library of an extra is not installed."""
 
 
+_LIBRARIES: Final[dict[Extra, tuple[str, ...]]] = {
+    "airflow": ("airflow",),
+    "lab": ("javaproperties", "platformdirs", "tenacity"),
+    "parquet": ("pyarrow",),
+    "service": (
+        *("cryptography", "fastapi", "httpx", "jinja2", "jwt", "prometheus_client"),
+        *("starlette", "uvicorn"),
+    ),
+    "spark": ("aiokafka", "crc32c", "pandas", "psutil", "py4j", "pyspark"),
+}
+_EXTRA_OF: Final = {library: extra for extra, every in _LIBRARIES.items() for library in every}
+
+
+def missing_extra(error: ModuleNotFoundError) -> MissingExtraError | None:
+    """Return the error that names the extra of a missing module, None for a module of no extra."""
+    library = (error.name or "").partition(".")[0]
+    return _missing(library, _EXTRA_OF[library]) if library in _EXTRA_OF else None
+
+
+def _missing(library: str, extra: Extra) -> MissingExtraError:
+    return MissingExtraError(
+        f"this needs {library}, which is not installed", f"pip install '{DISTRIBUTION}[{extra}]'"
+    )
+
+
 def require(name: str, extra: Extra) -> ModuleType:
     """Import a module of an extra.
 
@@ -30,10 +55,7 @@ def require(name: str, extra: Extra) -> ModuleType:
         library = name.partition(".")[0]
         if (error.name or "").partition(".")[0] != library:
             raise
-        raise MissingExtraError(
-            f"this needs {library}, which is not installed",
-            f"pip install '{DISTRIBUTION}[{extra}]'",
-        ) from None
+        raise _missing(library, extra) from None
 
 
 class library:  # noqa: N801 - it is used as a module

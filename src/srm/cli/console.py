@@ -16,10 +16,10 @@ import typer
 from rich.console import Console
 
 from srm import logs
-from srm.cli.missing import missing_extra
 from srm.domain.names.topics import Flow
 from srm.domain.text.documents import encode
 from srm.errors import SrmError, UsageError
+from srm.extras import missing_extra
 
 ConfigOption = Annotated[
     Path | None,

@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from srm.cli.console import run_cli
-from srm.cli.missing import _LIBRARIES, DISTRIBUTION
+from srm.extras import _LIBRARIES, DISTRIBUTION
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
 
