@@ -94,7 +94,11 @@ _COPYING: Final = ("src/srm/replication/*", "src/srm/kafka/wire*")
 
 GROUPS: Final = (
     Group("bench", ("integration/test_bench.py",), ("bench/*",)),
-    Group("demo", ("integration/test_demo.py",), ("src/srm_lab/demo/*", "src/srm_lab/stack/*")),
+    Group(
+        "demo",
+        ("integration/test_demo.py", "integration/test_tutorial.py"),
+        ("docs/quickstart.md", "src/srm_lab/demo/*", "src/srm_lab/stack/*"),
+    ),
     Group(
         "stack", ("integration/test_stack.py",), ("src/srm_lab/stack/*", "src/srm_lab/cli/stack*")
     ),

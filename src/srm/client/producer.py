@@ -388,8 +388,8 @@ class FailoverProducer(TopicFollower):
                 self._producers.replace(cluster, error)
         # In a transaction the commit reports it, and an abort fails unsent records on purpose.
         unheard = callback is None and error is not None and self._transactional_id is None
-        if unheard:
-            log.error("a record was not written: %s", error.str())
+        if unheard and self._failure is None:
+            log.error("a record was not written, nor may later ones be: %s", error.str())
         if callback is not None and not (self._only_errors and error is None):
             self._reports.add(callback, error, stamp(message, cluster))
         with self._changed:
