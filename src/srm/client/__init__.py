@@ -1,1 +1,47 @@
-"""Consumer and producer that follow a move from one cluster to another."""
+"""Consumer and producer that follow a move from one cluster to another.
+
+Each name is imported from its module when it is first used, so that a consumer loads no producer.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from srm.client.aio import FailoverAIOConsumer, FailoverAIOProducer
+    from srm.client.consumer import FailoverConsumer
+    from srm.client.errors import ClosedError, HeldError
+    from srm.client.producer import FailoverProducer
+    from srm.client.routing.routing import RoutingWatcher
+    from srm.client.serialising import FailoverDeserializingConsumer, FailoverSerializingProducer
+
+__all__ = [
+    "ClosedError",
+    "FailoverAIOConsumer",
+    "FailoverAIOProducer",
+    "FailoverConsumer",
+    "FailoverDeserializingConsumer",
+    "FailoverProducer",
+    "FailoverSerializingProducer",
+    "HeldError",
+    "RoutingWatcher",
+]
+
+_MODULES: Final = {
+    "ClosedError": "errors",
+    "FailoverAIOConsumer": "aio",
+    "FailoverAIOProducer": "aio",
+    "FailoverConsumer": "consumer",
+    "FailoverDeserializingConsumer": "serialising",
+    "FailoverProducer": "producer",
+    "FailoverSerializingProducer": "serialising",
+    "HeldError": "errors",
+    "RoutingWatcher": "routing.routing",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
