@@ -46,6 +46,7 @@ FAST: Final = (
     "airflow/test_report_pages.py",
     "airflow/test_rest.py",
     "airflow/test_spark_jobs.py",
+    "airflow/test_spark_submit.py",
     "airflow/test_triggers.py",
     "faults/test_checker.py",
     "faults/test_equal_records.py",

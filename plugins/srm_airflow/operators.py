@@ -11,7 +11,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseOperator, conf
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError
 
@@ -28,6 +27,7 @@ from srm_airflow.outcome import engine_errors
 from srm_airflow.reasons import reason_kept
 from srm_airflow.rest import PROGRESS_KEY
 from srm_airflow.settings import SPARK_CONNECTION, spark_job
+from srm_airflow.spark_submit import submit_hook
 from srm_airflow.triggers import MoveWaitTrigger
 
 if TYPE_CHECKING:
@@ -109,9 +109,7 @@ class ReplicationOperator(BaseOperator):
     def _command(self) -> list[str]:
         named = [part for flow in self.flows for part in ("--flow", flow)]
         arguments = ["--config", self.config_path, *named]
-        hook = SparkSubmitHook(
-            conn_id=self.conn_id, name="srm-replicator", application_args=arguments
-        )
+        hook = submit_hook(self.conn_id, "srm-replicator", arguments)
         # The hook's own submit() keeps pipes to the child, which then cannot outlive the task.
         command = hook._build_spark_submit_command(spark_job("replicator"))  # noqa: SLF001
         return list(command)

@@ -96,12 +96,13 @@ def schedule_of(intervals: Iterable[timedelta], shortest: timedelta = SHORTEST_I
 
 
 def spark_job(name: str) -> str:
-    """Return the path of a spark-submit entry point of this project.
+    """Return the path or URL of a spark-submit entry point of this project.
 
-    $SRM_SPARK_JOBS names the folder where Spark's driver has it elsewhere.
+    $SRM_SPARK_JOBS names the folder where Spark's driver has it elsewhere: a path, or a URL such as
+    ``local:///opt/srm/spark_jobs`` or ``s3a://bucket/srm``.
     """
     jobs = os.environ.get("SRM_SPARK_JOBS") or folder("spark_jobs")
-    return str(Path(jobs) / f"{name}.py")
+    return f"{str(jobs).rstrip('/')}/{name}.py"
 
 
 def settled_cron(expression: str) -> CronTriggerTimetable:

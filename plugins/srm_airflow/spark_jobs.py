@@ -9,11 +9,13 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from srm.spark import REMOTE
 from srm_airflow.settings import SPARK_CONNECTION
+from srm_airflow.spark_submit import submit_hook
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -31,7 +33,7 @@ class SparkJobOperator(SparkSubmitOperator):
 
     With a connection ``srm_spark_connect`` to a Spark Connect server the job is a child process
     that uses it, which takes seconds. Otherwise spark-submit starts an application by the
-    connection ``srm_spark``.
+    connection ``srm_spark`` and the properties file (:mod:`srm_airflow.spark_submit`).
     """
 
     def __init__(self, *, conn_id: str = SPARK_CONNECTION, **kwargs: Any) -> None:
@@ -46,8 +48,10 @@ class SparkJobOperator(SparkSubmitOperator):
         """
         remote = connect_url()
         if remote is None:
+            # A job is repeated, never resumed; the provider resumes those on YARN by default.
+            self.durable = False
             return super().execute(context)
-        command = [sys.executable, self.application, *(self.application_args or ())]
+        command = self._command()
         # In the environment, as the address may hold a token.
         environment = {**os.environ, REMOTE: remote}
         with subprocess.Popen(
@@ -59,6 +63,13 @@ class SparkJobOperator(SparkSubmitOperator):
         if code:
             raise AirflowException(f"{self.name} has failed with exit code {code}, see above")
         return None
+
+    def _command(self) -> list[str]:
+        """Return the command of the job where a Connect server has the workers."""
+        return [sys.executable, str(self.application), *(self.application_args or ())]
+
+    def _get_hook(self) -> SparkSubmitHook:
+        return submit_hook(self._conn_id, self.name, self.application_args or ())
 
     def on_kill(self) -> None:
         """End the job."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -70,29 +69,6 @@ def supervised(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Supervisor]:
 def operator(**kwargs: Any) -> ReplicationOperator:
     given = {"flows": FLOWS, "config_path": "/etc/srm.properties", "shortest_try": 0.0, **kwargs}
     return ReplicationOperator(task_id="replicator", **given)
-
-
-def test_the_command_is_built_by_the_provider_from_the_connection() -> None:
-    config = "/etc/srm.properties"
-
-    command = operator(config_path=config)._command()
-
-    jobs = Path(__file__).resolve().parents[2] / "spark_jobs"
-    assert command == [
-        "spark-submit",
-        "--master",
-        "local[4]",
-        "--name",
-        "srm-replicator",
-        str(jobs / "replicator.py"),
-        "--config",
-        config,
-        "--flow",
-        "B->P",
-        "--flow",
-        "P->B",
-    ]
-    assert "SPARK_HOME" in os.environ
 
 
 def test_progress_and_the_application_are_in_the_state_of_the_task(

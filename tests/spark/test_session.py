@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from srm.errors import UnavailableError, UsageError
 from srm.spark import REMOTE
-from srm.spark.session import settings, spark_session
+from srm.spark.session import file_settings, settings, spark_session
 from srm_lab.stack.ports import free_port
 
 pytestmark = pytest.mark.spark
@@ -30,6 +30,20 @@ def test_what_the_caller_says_wins():
     chosen = settings("local[4]", {"spark.ui.enabled": "true"})
 
     assert (chosen["spark.master"], chosen["spark.ui.enabled"]) == ("local[4]", "true")
+
+
+def test_a_driver_of_a_cluster_is_not_limited_to_this_machine():
+    chosen = settings(None, {"spark.master": "spark://host:7077"})
+
+    assert chosen["spark.master"] == "spark://host:7077"
+    assert "spark.driver.host" not in chosen
+
+
+def test_the_master_of_the_command_wins_over_that_of_the_file():
+    file = {"spark.master": "yarn", "spark.executor.memory": "512m"}
+
+    assert file_settings(file) == file
+    assert file_settings(file, "local[2]") == {"spark.executor.memory": "512m"}
 
 
 def test_under_spark_submit_its_settings_stay_and_the_master_is_not_touched():

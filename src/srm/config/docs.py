@@ -91,6 +91,23 @@ that has to match the whole name. Intervals are seconds; fractions are taken.
 What differs from MirrorMaker 2 is in [migrate](migrate-from-mm2.md#what-differs).
 """
 
+_SPARK: Final = """\
+## Spark's settings
+
+Keys `spark.*` without a prefix are Spark's own, by Spark's names. `srm replicate`, the jobs in
+`spark_jobs/` and the DAGs' spark-submit use them ([running](running.md#spark-options)). Settings of
+a spark-submit by hand win.
+
+| key | effect |
+|---|---|
+| `spark.executor.memory`, `spark.kubernetes.container.image`, ... | given as `--conf` |
+| `spark.files` | files for the working folders of driver and executors (`--files`) |
+| `spark.archives` | archives to unpack there, `environment.tar.gz#environment` (`--archives`) |
+| `spark.pyspark.python` | Python of the executors; a relative path is one in an archive |
+| `spark.master` | master of commands without `--master`; in DAGs the connection decides |
+| `spark.submit.deployMode` | deploy mode of DAGs whose connection has none |
+"""
+
 _CLIENTS_HEAD: Final = """\
 ## Client settings
 
@@ -116,6 +133,7 @@ def render() -> str:
             *_key_table((*FILE_KEYS, *FLOW_KEYS, *MOVE_KEYS, *RECORD_KEYS, *CLASS_KEYS)),
             "",
             "`stack.*` keys configure the embedded stack of `srm stack`.\n",
+            _SPARK,
             "## Keys without meaning here\n",
             "srm knows them, does nothing with them, and warns of each.\n",
             *_table_of_ignored((*IGNORED_KEYS, *IGNORED_PREFIXES)),

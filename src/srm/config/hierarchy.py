@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from srm.config.keys.client_keys import CLIENT_KEYS
 from srm.config.keys.config_key import ConfigKey
-from srm.config.keys.keys import KEYS, PROVIDERS_KEY, STACK_PREFIX, find_key
+from srm.config.keys.keys import KEYS, PROVIDERS_KEY, SPARK_PREFIX, STACK_PREFIX, find_key
 from srm.config.model import ClientKind
 from srm.config.properties import Property
 from srm.config.secrets import shown
@@ -110,6 +110,8 @@ def classify(line: Property, clusters: Iterable[str]) -> Setting | None:
     if level is Level.FLOW and find_key(rest) is None:
         rest = rest.removeprefix("worker.")
     if find_key(rest) is not None or rest.startswith((STACK_PREFIX, PROVIDERS_KEY)):
+        return Setting(level, scope, rest, line)
+    if level is Level.GLOBAL and rest.startswith(SPARK_PREFIX):
         return Setting(level, scope, rest, line)
     return _client_setting(level, scope, rest, line)
 

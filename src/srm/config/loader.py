@@ -27,6 +27,7 @@ from srm.config.keys.keys import (
     JAVA_CLASSES,
     KEYS,
     RECORD_KEYS,
+    SPARK_PREFIX,
     STACK_PREFIX,
 )
 from srm.config.keys.move_keys import MOVE_KEYS
@@ -53,7 +54,7 @@ DEFAULT_FILE: Final = "srm.properties"
 CLIENT_KINDS: Final[tuple[ClientKind, ...]] = ("admin", "consumer", "producer")
 _ALIAS: Final = re.compile(r"[A-Za-z0-9_\-]+")
 _RESERVED: Final = frozenset(
-    {"workers", "connectors", "consumer", "producer", "admin", "stack", "service"}
+    {"workers", "connectors", "consumer", "producer", "admin", "stack", "service", "spark"}
 )
 _FLOW_FIELDS: Final = frozenset(field.name for field in fields(FlowConfig))
 _SERVER: Final = re.compile(r"(?:\w+://)?(\[[0-9a-fA-F:.%]+\]|[^:/\s]+):(\d{1,5})")
@@ -180,7 +181,8 @@ def build_config(file: SettingsFile) -> Config:
         clusters=file.clusters,
         flow_configs={flow: _flow_config(file, flow) for flow in file.flows},
         clients=clients,
-        stack={s.name: s.written.value for s in file.settings if s.name.startswith(STACK_PREFIX)},
+        stack=_family(file, STACK_PREFIX),
+        spark=_family(file, SPARK_PREFIX),
         warnings=file.warnings,
         flow_clients={
             (flow, alias, kind): client
@@ -192,6 +194,11 @@ def build_config(file: SettingsFile) -> Config:
         sha256=settings_sha256(file),
         log_format=_value(file, KEYS["log.format"], None),  # type: ignore[arg-type]
     )
+
+
+def _family(file: SettingsFile, prefix: str) -> dict[str, str]:
+    found = (setting for setting in file.settings if setting.name.startswith(prefix))
+    return {setting.name: setting.written.value for setting in found}
 
 
 def settings_sha256(file: SettingsFile) -> str:

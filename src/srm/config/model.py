@@ -124,6 +124,7 @@ class Config:
     """A whole properties file, resolved.
 
     ``clients`` maps (alias, kind) to librdkafka properties, ``bootstrap.servers`` included.
+    ``spark`` are Spark's own settings by their names, ``stack`` those of the embedded stack.
     ``warnings`` are keys of MM2 that were understood but have no meaning here.
     ``flow_clients`` has the clients that a flow's own lines (``A->B.consumer.`` ...) change.
     ``report_key`` is what reports of moves are signed with, ``service`` are the settings of the SRM
@@ -136,6 +137,7 @@ class Config:
     flow_configs: Mapping[Flow, FlowConfig]
     clients: Mapping[tuple[str, ClientKind], ClientProperties]
     stack: Mapping[str, str] = field(default_factory=dict, repr=False)
+    spark: Mapping[str, str] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
     flow_clients: Mapping[tuple[Flow, str, ClientKind], ClientProperties] = field(
         default_factory=dict

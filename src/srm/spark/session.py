@@ -90,13 +90,25 @@ def settings(
         conf: settings of the caller.
         given: settings of spark-submit, None where this program starts the JVM itself.
     """
-    master = (given or {}).get("spark.master", master or DEFAULT_MASTER)
+    fallback = master or conf.get("spark.master", DEFAULT_MASTER)
+    master = (given or {}).get("spark.master", fallback)
     chosen = dict(_SETTINGS)
     if master.startswith("local"):
         chosen |= _LOCAL_SETTINGS
     if given is None:
         chosen |= _JVM_SETTINGS | {"spark.master": master}
     return {key: value for key, value in chosen.items() if key not in (given or {})} | dict(conf)
+
+
+def file_settings(spark: Mapping[str, str], master: str | None = None) -> dict[str, str]:
+    """Return the settings of the properties file that neither spark-submit nor the caller gives.
+
+    Args:
+        spark: keys ``spark.*`` of the file.
+        master: the caller's master.
+    """
+    given = {*(submit_options() or {}), *(("spark.master",) if master else ())}
+    return {key: value for key, value in spark.items() if key not in given}
 
 
 @contextmanager
@@ -147,7 +159,8 @@ def _remote_session(name: str, remote: str, conf: Mapping[str, str]) -> Iterator
     try:
         builder = SparkSession.builder.appName(name).remote(remote)
         for key, value in (_SQL_SETTINGS | dict(conf)).items():
-            builder = builder.config(key, value)
+            if key.startswith("spark.sql."):  # the others are the server's
+                builder = builder.config(key, value)
         try:
             session = builder.getOrCreate()
         except PySparkException as error:
@@ -203,6 +216,8 @@ def spark_context(name: str, conf: Mapping[str, str] | None = None) -> Iterator[
 
 def _choose(master: str | None, conf: Mapping[str, str] | None) -> dict[str, str]:
     # Spark starts workers as the first `python3` on PATH, which need not have our packages.
+    if python := (conf or {}).get("spark.pyspark.python"):
+        os.environ["PYSPARK_PYTHON"] = python  # as spark-submit does
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # To recognise values of NumPy, which are never passed to the JVM here, PySpark imports pandas
     # with the first call of all: 0.5 s and 40 MB.

@@ -203,6 +203,22 @@ class TestOurKeys:
     def test_stack_keys_pass(self, load: Load) -> None:
         assert load("stack.airflow.port = 8080\n").stack == {"stack.airflow.port": "8080"}
 
+    def test_keys_of_spark_pass_under_their_own_names(
+        self, load: Load, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("BUCKET", "s3a://bucket/srm")
+        config = load(
+            "spark.executor.memory = 512m\n"
+            "spark.kubernetes.file.upload.path = ${env:BUCKET}\n"
+            "config.providers = env\n"
+        )
+
+        assert config.warnings == ()
+        assert config.spark == {
+            "spark.executor.memory": "512m",
+            "spark.kubernetes.file.upload.path": "s3a://bucket/srm",
+        }
+
     def test_a_flow_is_enabled_by_its_name_alone(self, load: Load) -> None:
         assert Flow("B", "P") in load("B->P = true\n").flows
 

@@ -99,10 +99,11 @@ def _in_spark(
 ) -> dict[Flow, AggregationSummary]:
     # Importing Spark takes longer than most other commands run.
     from srm.spark.jobs.aggregation import aggregate as aggregate_flow  # noqa: PLC0415
-    from srm.spark.session import spark_session  # noqa: PLC0415
+    from srm.spark.session import file_settings, spark_session  # noqa: PLC0415
 
     done: dict[Flow, AggregationSummary] = {}
-    with spark_session("srm-metrics", master, remote=remote) as session:
+    conf = file_settings(config.spark, master)
+    with spark_session("srm-metrics", master, conf, remote) as session:
         for one in flows:
             with (
                 telemetry.span("metrics.aggregate", flow=str(one), engine="spark") as opened,

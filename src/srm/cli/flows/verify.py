@@ -82,11 +82,12 @@ def verify(
         def comparer() -> Comparer:
             # Importing Spark takes longer than most other commands run.
             from srm.spark.jobs.verification import BothClusters, SparkComparer  # noqa: PLC0415
-            from srm.spark.session import spark_session  # noqa: PLC0415
+            from srm.spark.session import file_settings, spark_session  # noqa: PLC0415
 
             clusters = BothClusters.of(resolved, flow)
             status.update("starting Spark")
-            spark = stack.enter_context(spark_session("srm-verification", master))
+            conf = file_settings(resolved.spark, master)
+            spark = stack.enter_context(spark_session("srm-verification", master, conf))
             status.update("comparing")
             return SparkComparer(spark, clusters, by_records=by_records)
 

@@ -398,6 +398,7 @@ CLASS_KEYS: Final = tuple(
 )
 
 STACK_PREFIX: Final = "stack."
+SPARK_PREFIX: Final = "spark."
 PROVIDERS_KEY: Final = "config.providers"
 
 KEYS: Final = {

@@ -17,7 +17,7 @@ from srm.config.model import Config
 from srm.domain.names.topics import Flow
 from srm.domain.text.documents import encode
 from srm.errors import SrmError, UnavailableError
-from srm.spark.session import spark_session
+from srm.spark.session import file_settings, spark_session
 
 _SPANS: Final = {
     "srm-checkpoints": "checkpoints.emit",
@@ -77,7 +77,8 @@ def run_job(
     failures: list[SrmError] = []
     try:
         config = load_config(options.config)
-        with spark_session(name, remote=options.remote) as spark:
+        conf = file_settings(config.spark)
+        with spark_session(name, conf=conf, remote=options.remote) as spark:
             for flow in options.flow or config.flows:
                 failures += _run_flow(spark, config, flow, work, _SPANS.get(name, name))
     except SrmError as error:

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from math import ceil
 from typing import Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -45,7 +46,7 @@ from srm.replication.driver.driver import FlowDriver, Timing
 from srm.replication.driver.flow_run import FlowHost, FlowRun
 from srm.replication.driver.progress import FlowProgress
 from srm.spark.replication.slot_task import DEFAULT_SLOT, SlotTask, slot_function
-from srm.spark.session import spark_context, submit_options
+from srm.spark.session import file_settings, spark_context, submit_options
 from srm.wiring import open_configured_flow
 
 logger = logging.getLogger(__name__)
@@ -84,13 +85,14 @@ def fitted_master(master: str | None, slots: int) -> str:
 
 
 def placement(given: Mapping[str, str], master: str | None, slots: int) -> dict[str, str]:
-    """Return where the slots run: the master, and on a standalone cluster as many cores as slots.
+    """Return where the slots run: the master, and as many cores of a cluster as slots.
 
     A standalone cluster deals cores out one worker after the other, and would give an application
-    all of its cores; with just one for each slot the slots are spread over the workers.
+    all of its cores; with just one for each slot the slots are spread over the workers. YARN and
+    Kubernetes would start two executors.
 
     Args:
-        given: settings of spark-submit, which win.
+        given: settings of spark-submit and of the properties file, which win.
         master: the caller's master.
         slots: how many slots there are.
     """
@@ -98,6 +100,9 @@ def placement(given: Mapping[str, str], master: str | None, slots: int) -> dict[
     chosen = {"spark.master": fitted}
     if fitted.startswith("spark://"):
         chosen["spark.cores.max"] = given.get("spark.cores.max", str(slots))
+    elif not fitted.startswith("local"):
+        executors = ceil(slots / int(given.get("spark.executor.cores", 1)))
+        chosen["spark.executor.instances"] = given.get("spark.executor.instances", str(executors))
     return chosen
 
 
@@ -175,7 +180,9 @@ class Replicator:
         with ExitStack() as stack:
             self._runs = tuple(self._flow_run(stack, flow) for flow in self._flows)
             slots = sum(self._config.flow(flow).tasks_max for flow in self._flows)
-            conf = _CONF | placement(submit_options() or {}, self._master, slots)
+            spark_conf = file_settings(self._config.spark, self._master)
+            given = spark_conf | (submit_options() or {})
+            conf = spark_conf | _CONF | placement(given, self._master, slots)
             try:
                 for run in self._runs:
                     run.start()

@@ -8,7 +8,7 @@ from srm.config.loader import load_config
 from srm.domain.flow_state.replication_records import DriverRequest
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError, SupersededError, UsageError
-from srm.spark.replication.replicator import Replicator, _one_line, fitted_master
+from srm.spark.replication.replicator import Replicator, _one_line, fitted_master, placement
 
 PROPERTIES = """
 clusters = P, B
@@ -39,6 +39,20 @@ def config(tmp_path):
 )
 def test_a_local_master_has_a_core_for_each_slot_and_one_more(master, slots, fitted):
     assert fitted_master(master, slots) == fitted
+
+
+@pytest.mark.parametrize(
+    ("given", "master", "chosen"),
+    [
+        ({}, "spark://m:7077", {"spark.cores.max": "3"}),
+        ({"spark.cores.max": "9"}, "spark://m:7077", {"spark.cores.max": "9"}),
+        ({}, "yarn", {"spark.executor.instances": "3"}),
+        ({"spark.executor.cores": "2"}, "k8s://https://k", {"spark.executor.instances": "2"}),
+        ({"spark.executor.instances": "1"}, "yarn", {"spark.executor.instances": "1"}),
+    ],
+)
+def test_a_cluster_gives_a_core_for_each_slot(given, master, chosen):
+    assert placement(given, master, 3) == {"spark.master": master, **chosen}
 
 
 def test_a_flow_that_is_not_enabled_is_refused_with_the_key_to_set(config):

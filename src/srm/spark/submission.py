@@ -1,0 +1,104 @@
+"""From the properties file to what spark-submit is given: the same for DAGs and commands.
+
+Keys ``spark.*`` of the file are Spark's own, by their own names. A Spark master is ``local[n]``,
+``spark://...``, ``yarn`` or ``k8s://...``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
+
+from srm.errors import ConfigError
+
+MASTER: Final = "spark.master"
+DEPLOY_MODE: Final = "spark.submit.deployMode"
+
+_PYTHON: Final = "spark.pyspark.python"
+_DRIVER_PYTHON: Final = "spark.pyspark.driver.python"
+_IMAGE: Final = "spark.kubernetes.container.image"
+_IMAGES: Final = {
+    "client": ("spark.kubernetes.executor.container.image",),
+    "cluster": (
+        "spark.kubernetes.driver.container.image",
+        "spark.kubernetes.executor.container.image",
+    ),
+}
+_MOUNT: Final = re.compile(
+    r"spark\.kubernetes\.driver\.(?:secrets\.[^.]+|volumes\.\w+\.[^.]+\.mount\.path)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """Settings, files and arguments that spark-submit is given for one application.
+
+    ``files`` and ``archives`` are shipped to driver and executors; both are lists with commas, or
+    None. ``arguments`` are the program's own.
+    """
+
+    conf: Mapping[str, str]
+    files: str | None
+    archives: str | None
+    arguments: tuple[str, ...]
+
+
+def is_cluster_mode(master: str, deploy_mode: str) -> bool:
+    """Return whether the driver runs on a machine that Spark chooses."""
+    return deploy_mode == "cluster" and not master.startswith("local")
+
+
+def submission(
+    spark: Mapping[str, str],
+    master: str,
+    deploy_mode: str | None,
+    config: str | None,
+    arguments: Sequence[str],
+) -> Submission:
+    """Return what spark-submit is given for a program that reads the properties file.
+
+    In cluster mode the file travels along, and the program finds it by its base name in its
+    working folder. A file below a folder that is mounted into a driver pod stays where it is.
+
+    Args:
+        spark: keys ``spark.*`` of the file.
+        master: the Spark master.
+        deploy_mode: ``client`` or ``cluster``; by default that of ``spark``, else ``client``.
+        config: path of the properties file as it is in the arguments, None where there is none.
+        arguments: the program's arguments.
+
+    Raises:
+        ConfigError: Kubernetes is not given an image.
+    """
+    mode = deploy_mode or spark.get(DEPLOY_MODE, "client")
+    conf = {key: value for key, value in spark.items() if key not in {MASTER, DEPLOY_MODE}}
+    files, archives = conf.pop("spark.files", None), conf.pop("spark.archives", None)
+    _require_image(conf, master, mode, config)
+    if is_cluster_mode(master, mode):
+        if config is not None and not _is_mounted(config, conf):
+            files = ",".join(filter(None, (files, config)))
+            name = PurePosixPath(config).name
+            arguments = [name if word == config else word for word in arguments]
+    elif _PYTHON in conf and not conf[_PYTHON].startswith("/"):
+        # In an archive that only executors unpack.
+        conf.setdefault(_DRIVER_PYTHON, sys.executable)
+    return Submission(conf, files or None, archives or None, tuple(arguments))
+
+
+def _require_image(conf: Mapping[str, str], master: str, mode: str, config: str | None) -> None:
+    if not master.startswith("k8s:") or _IMAGE in conf:
+        return
+    missing = [key for key in _IMAGES.get(mode, ()) if key not in conf]
+    if missing:
+        raise ConfigError(
+            f"{config or 'the properties file'}: Spark master {master} has no image: set {_IMAGE}"
+        )
+
+
+def _is_mounted(config: str, conf: Mapping[str, str]) -> bool:
+    folders = (value for key, value in conf.items() if _MOUNT.fullmatch(key))
+    return any(PurePosixPath(config).is_relative_to(folder) for folder in folders)
