@@ -32,10 +32,8 @@ def compose() -> Any:
 
 @pytest.fixture(scope="module")
 def recipe(compose: Any) -> str:
-    [recipe] = [
-        one["build"]["dockerfile_inline"] for one in compose["services"].values() if "build" in one
-    ]
-    return str(recipe)
+    [build] = [one["build"] for one in compose["services"].values() if "build" in one]
+    return (PROJECT / build["context"] / build["dockerfile"]).read_text()
 
 
 def test_the_clusters_run_the_locked_kafka_with_different_ids(compose: Any) -> None:
@@ -88,14 +86,28 @@ def test_services_of_one_image_wait_for_the_service_that_builds_it(compose: Any)
     assert all(builder in awaited(name) for name in users if name != builder)
 
 
+def copied(recipe: str) -> set[str]:
+    """Return what of the project the image copies."""
+    copies = [line.split()[1:-1] for line in recipe.splitlines() if line.startswith("COPY ")]
+    return {name for names in copies if not names[0].startswith("--from") for name in names}
+
+
+def test_the_build_is_sent_all_that_the_image_copies_and_nothing_else(recipe: str) -> None:
+    lines = (PROJECT / ".dockerignore").read_text().splitlines()
+    sent = {line.removeprefix("!") for line in lines if line.startswith("!")}
+
+    folders = {name if (PROJECT / name).is_dir() else "deploy/docker" for name in copied(recipe)}
+    files = {name for name in copied(recipe) if "/" not in name}
+    assert sent == files | folders
+
+
 def test_the_wheel_is_built_from_what_the_image_copies(recipe: str, tmp_path: Path) -> None:
     """In a checkout the library and the files for browsers are among the sources already."""
     assert (
         f"UV_VERSION := {recipe.split('uv==')[1].split(maxsplit=1)[0]}"
         in (PROJECT / "Makefile").read_text()
     )
-    copies = [line.split()[1:-1] for line in recipe.splitlines() if line.startswith("COPY ")]
-    for name in (name for names in copies if not names[0].startswith("--from") for name in names):
+    for name in copied(recipe):
         if (PROJECT / name).is_dir():
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(PROJECT / name, tmp_path / name, ignore=ignored)
