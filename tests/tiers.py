@@ -171,6 +171,7 @@ GROUPS: Final = (
             "faults/test_application_faults.py",
             "faults/test_driver_faults.py",
             "faults/test_move_kills.py",
+            "faults/test_packed_environment.py",
             "faults/test_replicated_aborts.py",
             "faults/test_standalone_faults.py",
             "integration/test_three_clusters.py",
@@ -178,6 +179,7 @@ GROUPS: Final = (
         (
             *_COPYING,
             "src/srm/spark/replication/*",
+            "src/srm/spark/session.py",
         ),
     ),
     Group(
