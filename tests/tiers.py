@@ -219,6 +219,7 @@ GROUPS: Final = (
         ),
         ("dags/*", "plugins/*"),
     ),
+    Group("helm", ("integration/test_helm.py",), ("deploy/*",)),
     Group(
         "security",
         (
