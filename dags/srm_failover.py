@@ -71,11 +71,11 @@ from airflow.sdk import (
     task,
     teardown,
 )
-from airflow.sdk.exceptions import DownstreamTasksSkipped
 
 from srm_airflow import choices, moves
 from srm_airflow.alerts import alert_failure, tell
 from srm_airflow.approval import APPROVAL_KEY, MoveApprovalOperator
+from srm_airflow.compat import DownstreamTasksSkipped
 from srm_airflow.move_form import form
 from srm_airflow.operators import MoveWaitOperator
 from srm_airflow.reasons import reason_in, reason_kept

@@ -22,9 +22,10 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from airflow.sdk import AssetOrTimeSchedule, DeltaTriggerTimetable, dag, task
+from airflow.sdk import dag, task
 
 from srm_airflow import engine_calls
+from srm_airflow.compat import AssetOrTimeSchedule, DeltaTriggerTimetable
 from srm_airflow.settings import (
     checkpoints_asset,
     dag_id,

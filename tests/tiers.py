@@ -220,6 +220,7 @@ GROUPS: Final = (
         ("dags/*", "plugins/*"),
     ),
     Group("helm", ("integration/test_helm.py",), ("deploy/*",)),
+    Group("airflow versions", ("airflow/test_airflow_versions.py",), ("dags/*", "plugins/*")),
     Group(
         "security",
         (

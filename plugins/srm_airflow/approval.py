@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
 
 from srm_airflow.alerts import Patience, tell
+from srm_airflow.compat import AirflowFailException, AirflowSkipException, TaskParked, park
 from srm_airflow.reasons import reason_kept
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class MoveApprovalOperator(ApprovalOperator):
 
         Raises:
             AirflowSkipException: the move needs no approval.
-            TaskAwaitingInput: until an operator answers, or a reminder is due.
+            TaskParked: until an operator answers, or a reminder is due.
         """
         asked = self.move[APPROVAL_KEY]
         if self.move["dry_run"]:
@@ -54,8 +54,8 @@ class MoveApprovalOperator(ApprovalOperator):
         since = time.time()
         try:
             super().execute(context)
-        except TaskAwaitingInput:
-            self._park(since)
+        except TaskParked:
+            self._park(context, since)
         raise AssertionError("a required approval parks the task")
 
     def execute_complete(self, context: Context, event: dict[str, Any], since: float) -> Any:
@@ -90,14 +90,12 @@ class MoveApprovalOperator(ApprovalOperator):
             )
         what = f"approval has not been given for {waited:.0f} s"
         tell("waiting", what, self.move, context)
-        self._park(since)
+        self._park(context, since)
 
-    def _park(self, since: float) -> NoReturn:
+    def _park(self, context: Context, since: float) -> NoReturn:
         waited = time.time() - since
         limit = float(self.move[APPROVAL_KEY]["seconds"])
         due = Patience(self.move).remaining_s(waited)
-        raise TaskAwaitingInput(
-            method_name=self.execute_complete.__name__,
-            kwargs={"since": since},
-            timeout=timedelta(seconds=max(1.0, min(due, limit - waited))),
-        )
+        timeout = timedelta(seconds=max(1.0, min(due, limit - waited)))
+        method = self.execute_complete.__name__
+        park(self, context["ti"].id, method, {"since": since}, timeout)

@@ -18,11 +18,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from airflow.sdk import conf, get_parsing_context
+from airflow.sdk import get_parsing_context
 
 from srm.config.model import Config
 from srm.domain.names.topics import Flow
 from srm.errors import SrmError
+from srm_airflow.compat import conf
 
 if TYPE_CHECKING:
     from srm.engine.ports import FlowContext

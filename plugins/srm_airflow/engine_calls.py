@@ -13,13 +13,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException
-
 from srm import telemetry
 from srm.config.loader import load_config
 from srm.domain.names.topics import Flow
 from srm.errors import SrmError, UnavailableError
 from srm_airflow import choices
+from srm_airflow.compat import AirflowFailException
 from srm_airflow.outcome import as_json, engine_errors
 from srm_airflow.settings import config_path
 

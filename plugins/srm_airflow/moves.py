@@ -13,8 +13,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
-
 from srm import telemetry
 from srm.domain.moves.records.request import MoveRequest, RunSettings, ends, run_move_id
 from srm.domain.moves.records.setting import read, settings_of
@@ -27,6 +25,7 @@ from srm.pages.notes import report_note
 from srm.pages.plans import approval_subject, approval_text, plan_page
 from srm.pages.reports import report_summary
 from srm_airflow.alerts import Patience, tell
+from srm_airflow.compat import AirflowFailException, AirflowSkipException
 from srm_airflow.engine_calls import opened_move
 from srm_airflow.outcome import as_json, engine_errors
 

@@ -11,8 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow.sdk import BaseOperator, conf
-from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowRuntimeError
 
 from srm import telemetry
 from srm.config.loader import load_config
@@ -22,6 +22,7 @@ from srm.errors import UnavailableError
 from srm.pages.moves import progress_line, progress_summary, reasons_text
 from srm.spark.replication.application import Application
 from srm.spark.replication.supervisor import ReplicatorSupervisor, requester
+from srm_airflow.compat import AirflowFailException, conf
 from srm_airflow.move_watch import MoveWatch
 from srm_airflow.outcome import engine_errors
 from srm_airflow.reasons import reason_kept

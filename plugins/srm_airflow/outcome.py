@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowFailException
 from pydantic import TypeAdapter
 
 from srm.errors import SrmError
+from srm_airflow.compat import AirflowFailException
 
 
 @contextmanager

@@ -10,9 +10,19 @@ from typing import Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
 
+from srm_airflow.compat import HAS_TASK_STATE
+
 _TASK_INSTANCE = "/api/v2/dags/{DAG_ID}/dagRuns/{RUN_ID}/taskInstances/{TASK_ID}"
 _REPORTS = "/srm/reports"
 _PAGES = "/srm/ui"
+_PROGRESS = [
+    {
+        "name": "Progress",
+        "href": f"{_TASK_INSTANCE}/state-store",
+        "destination": "task_instance",
+        "url_route": "srm-progress",
+    }
+]
 
 
 async def serve_reports(scope: Any, receive: Any, send: Any) -> None:
@@ -60,12 +70,7 @@ class SrmPlugin(AirflowPlugin):
             "destination": "task_instance",
             "url_route": "srm-task",
         },
-        {
-            "name": "Progress",
-            "href": f"{_TASK_INSTANCE}/state-store",
-            "destination": "task_instance",
-            "url_route": "srm-progress",
-        },
+        *(_PROGRESS if HAS_TASK_STATE else []),
         {
             "name": "Report of the move",
             "href": f"{_REPORTS}/{{DAG_ID}}/{{RUN_ID}}",

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from airflow.sdk.exceptions import AirflowException, AirflowSkipException, DownstreamTasksSkipped
-
 from srm.errors import SrmError
+from srm_airflow.compat import AirflowException, AirflowSkipException, DownstreamTasksSkipped
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import httpx
-from airflow.sdk import conf
+
+from srm_airflow.compat import conf
 
 logger = logging.getLogger(__name__)
 

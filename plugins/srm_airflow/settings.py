@@ -12,13 +12,14 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
-from airflow.sdk import Asset, CronTriggerTimetable
+from airflow.sdk import Asset
 
 from srm.config.loader import find_config, load_config
 from srm.config.model import Config, FlowConfig
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError
 from srm_airflow import folder
+from srm_airflow.compat import CronTriggerTimetable
 
 SPARK_CONNECTION: Final = "srm_spark"
 """Airflow connection of type ``spark`` that says where Spark applications run."""

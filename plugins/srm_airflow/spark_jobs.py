@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from srm.spark import REMOTE
+from srm_airflow.compat import AirflowException, AirflowNotFoundException
 from srm_airflow.settings import SPARK_CONNECTION
 from srm_airflow.spark_submit import submit_hook
 

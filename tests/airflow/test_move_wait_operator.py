@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from srm.domain.moves.gate.gate import SyncStatus
 from srm.errors import NotFoundError, UnavailableError
 from srm_airflow import operators
+from srm_airflow.compat import AirflowFailException, TaskDeferred
 from srm_airflow.operators import MoveWaitOperator
 
 pytestmark = pytest.mark.airflow

@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from srm.domain.moves.records.plan import GroupPlan, MovePlan
 from srm.domain.moves.records.positions import PartitionMove
@@ -14,6 +13,7 @@ from srm.domain.moves.records.request import MoveRequest
 from srm.errors import UnavailableError, UsageError
 from srm.pages.moves import plan_summary
 from srm_airflow import moves
+from srm_airflow.compat import AirflowFailException, AirflowSkipException
 from srm_airflow.outcome import engine_errors
 
 pytestmark = pytest.mark.airflow

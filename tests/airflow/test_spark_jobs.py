@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.exceptions import AirflowException
 from tests.waiting import eventually
 
+from srm_airflow.compat import AirflowException
 from srm_airflow.spark_jobs import SparkJobOperator, connect_url
 
 pytestmark = pytest.mark.airflow

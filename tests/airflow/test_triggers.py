@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pkgutil
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk._shared.module_loading import import_string
 from airflow.triggers.base import TaskSuccessEvent
 from tests.airflow.notified import Notified
 
@@ -99,7 +99,7 @@ def test_another_triggerer_can_go_on_from_what_is_serialized() -> None:
     subject = trigger()
     path, kwargs = subject.serialize()
 
-    assert import_string(path)(**kwargs).serialize() == (path, kwargs)
+    assert pkgutil.resolve_name(path)(**kwargs).serialize() == (path, kwargs)
 
 
 def test_a_ready_move_ends_the_task_without_a_worker(looks: Callable[..., dict[str, Any]]) -> None:
@@ -245,7 +245,7 @@ def test_progress_goes_to_the_state_store_and_never_delays_the_end_of_the_wait(
     looks(WAITING, WAITING, WAITING, ready_when_asked)
     monkeypatch.setattr(triggers, "AirflowRest", lambda *_run: FakeRest(written, asked, answered))
     subject = trigger()
-    subject._task_instance = SimpleNamespace(  # type: ignore[assignment]
+    subject.task_instance = SimpleNamespace(  # type: ignore[assignment]
         dag_id="srm_failover", run_id="r", task_id="wait", map_index=-1
     )
     fired: list[bool] = []
@@ -286,7 +286,7 @@ def test_people_are_asked_in_the_note_of_the_run_once_for_each_change(
     monkeypatch.setattr(triggers, "AirflowRest", lambda *_run: Notes())
     monkeypatch.setattr(triggers, "PUBLISH_EVERY_S", 0.0)
     subject = trigger()
-    subject._task_instance = SimpleNamespace(  # type: ignore[assignment]
+    subject.task_instance = SimpleNamespace(  # type: ignore[assignment]
         dag_id="srm_failover", run_id="r", task_id="wait", map_index=-1
     )
 
