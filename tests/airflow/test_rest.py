@@ -27,12 +27,14 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
             asked = json.loads(body) if body else None
             seen.append((self.command, self.path, self.headers.get("Authorization"), asked))
             text = json.dumps({"access_token": "t0ken"}).encode()
-            self.send_response(404 if "missing" in self.path else 200)
+            refused = self.headers.get("Authorization") == "Bearer expired"
+            missing = "missing" in self.path
+            self.send_response(401 if refused else 404 if missing else 200)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             self.wfile.write(text)
 
-        do_GET = do_PATCH = do_PUT = answer  # noqa: N815 - names of http.server
+        do_GET = do_PATCH = do_POST = do_PUT = answer  # noqa: N815 - names of http.server
 
         def log_message(self, *_args: Any) -> None:
             """Keep quiet."""
@@ -68,6 +70,7 @@ def test_the_environment_names_address_and_token_and_progress_goes_to_the_state_
     monkeypatch.setenv(rest.URL_VARIABLE, rest.conf.get("api", "base_url"))
     monkeypatch.setattr(rest.conf, "get", lambda *_args, **_kwargs: "http://127.0.0.1:9")
     monkeypatch.setenv(rest.TOKEN_VARIABLE, "mine")
+    monkeypatch.setattr(rest, "HAS_TASK_STATE", True)
 
     AirflowRest("d", "r").set_progress("wait", -1, {"remaining_records": 7})
 
@@ -81,12 +84,59 @@ def test_the_environment_names_address_and_token_and_progress_goes_to_the_state_
     ]
 
 
-def test_after_a_refusal_nothing_more_is_tried_and_nothing_is_raised(requests: list[Any]) -> None:
+def test_a_token_that_has_expired_is_renewed_by_user_and_password(
+    requests: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(rest.TOKEN_VARIABLE, "expired")
+    monkeypatch.setenv(rest.USER_VARIABLE, "ada")
+    monkeypatch.setenv(rest.PASSWORD_VARIABLE, "s3cret")
+
+    AirflowRest("d", "r").set_note("text")
+
+    refused, login, note = requests
+    assert (refused[0], refused[2]) == ("PATCH", "Bearer expired")
+    assert login == ("POST", "/auth/token", None, {"username": "ada", "password": "s3cret"})
+    assert note[2:] == ("Bearer t0ken", {"note": "text"})
+
+
+def test_a_program_logs_in_with_its_client_credentials(
+    requests: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(rest.CLIENT_VARIABLE, "srm")
+    monkeypatch.setenv(rest.CLIENT_SECRET_VARIABLE, "s3cret")
+
+    AirflowRest("d", "r").set_note("text")
+
+    assert requests[0] == (
+        "POST",
+        "/auth/token",
+        None,
+        {"grant_type": "client_credentials", "client_id": "srm", "client_secret": "s3cret"},
+    )
+
+
+def test_after_a_refusal_no_more_notes_are_tried_and_nothing_is_raised(
+    requests: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rest, "HAS_TASK_STATE", True)
     api = AirflowRest("d", "missing")
 
     api.set_note("one")
-    asked = len(requests)
+    sent = len(requests)
     api.set_note("two")
 
-    assert api.works is False
-    assert len(requests) == asked
+    assert not api.takes_notes
+    assert len(requests) == sent
+    assert api.takes_progress, "progress has a failure of its own"
+
+
+def test_an_airflow_without_state_stores_still_takes_notes(
+    requests: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rest, "HAS_TASK_STATE", False)
+    api = AirflowRest("d", "r")
+
+    api.set_progress("wait", -1, {"remaining_records": 7})
+    api.set_note("text")
+
+    assert [method for method, *_ in requests] == ["GET", "PATCH"]
