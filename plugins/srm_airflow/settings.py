@@ -16,10 +16,12 @@ from airflow.sdk import Asset
 
 from srm.config.loader import find_config, load_config
 from srm.config.model import Config, FlowConfig
+from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError
 from srm_airflow import folder
 from srm_airflow.compat import CronTriggerTimetable
+from srm_airflow.connections import unread_connection
 
 SPARK_CONNECTION: Final = "srm_spark"
 """Airflow connection of type ``spark`` that says where Spark applications run."""
@@ -41,13 +43,13 @@ def config_path() -> Path:
 
 
 def load() -> Config:
-    """Read the configuration, in a DAG file or in a task.
+    """Read what DAGs are built from: the configuration without the values of connections.
 
     Raises:
             ConfigError: the file is missing, cannot be used, or enables no flow.
     """
     path = config_path()
-    config = load_config(path)
+    config = load_config(path, connections=unread_connection)
     if not config.flows:
         raise ConfigError(
             f"{path} enables no replication flow, so the DAGs have nothing to do: "
@@ -84,10 +86,8 @@ def dag_id(name: str) -> str:
 
 def checkpoints_asset(flow: Flow) -> Asset:
     """Return the asset that each emission of checkpoints of a flow updates."""
-    return Asset(
-        name=f"{dag_id('checkpoints')} {flow}",
-        uri=f"srm://checkpoints/{prefix()}/{flow.source}/{flow.target}",
-    )
+    topic = internal_topics.checkpoints(flow.source)
+    return Asset(name=f"{dag_id('checkpoints')} {flow}", uri=f"kafka://{flow.target}/{topic}")
 
 
 def schedule_of(intervals: Iterable[timedelta], shortest: timedelta = SHORTEST_INTERVAL) -> Any:

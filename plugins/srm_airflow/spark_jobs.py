@@ -14,7 +14,8 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 
 from srm.spark import REMOTE
 from srm_airflow.compat import AirflowException, AirflowNotFoundException
-from srm_airflow.settings import SPARK_CONNECTION
+from srm_airflow.connections import given_to_processes
+from srm_airflow.settings import SPARK_CONNECTION, config_path
 from srm_airflow.spark_submit import submit_hook
 
 if TYPE_CHECKING:
@@ -40,17 +41,22 @@ class SparkJobOperator(SparkSubmitOperator):
         super().__init__(conn_id=conn_id, **kwargs)
         self._process: subprocess.Popen[str] | None = None
 
-    def execute(self, context: Context) -> Any:
+    def execute(self, context: Context) -> None:
         """Run the job.
 
         Raises:
             AirflowException: the job has failed; its last lines are in the log.
         """
+        with given_to_processes(config_path()):
+            self._run(context)
+
+    def _run(self, context: Context) -> None:
         remote = connect_url()
         if remote is None:
             # A job is repeated, never resumed; the provider resumes those on YARN by default.
             self.durable = False
-            return super().execute(context)
+            super().execute(context)
+            return
         command = self._command()
         # In the environment, as the address may hold a token.
         environment = {**os.environ, REMOTE: remote}
@@ -62,7 +68,6 @@ class SparkJobOperator(SparkSubmitOperator):
         code = self._process.returncode
         if code:
             raise AirflowException(f"{self.name} has failed with exit code {code}, see above")
-        return None
 
     def _command(self) -> list[str]:
         """Return the command of the job where a Connect server has the workers."""

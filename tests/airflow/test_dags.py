@@ -108,6 +108,10 @@ def test_group_offset_sync_starts_when_checkpoints_of_either_flow_are_emitted(ba
     assert {asset.name for asset in condition.objects} == emitted
     assert emitted == {"srm_checkpoints B->P", "srm_checkpoints P->B"}
     assert type(condition).__name__ == "AssetAny"
+    assert {asset.uri for asset in condition.objects} == {
+        "kafka://P/B.checkpoints.internal",
+        "kafka://B/P.checkpoints.internal",
+    }
 
 
 @pytest.mark.parametrize(

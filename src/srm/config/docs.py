@@ -83,7 +83,10 @@ Within one level the more specific line wins (`B.consumer.fetch.min.bytes` over
 
 Values kept elsewhere are written as for Kafka: `${file:/etc/secret.properties:key}`,
 `${directory:/run/secrets:name}`, `${env:NAME}`, each after
-`config.providers = file, directory, env`.
+`config.providers = file, directory, env`. In Airflow also `${airflow:CONNECTION:FIELD}`, after
+`config.providers = airflow`. `P.airflow.connection = kafka_p` takes `bootstrap.servers`,
+`security.*`, `sasl.*` and `ssl.*` of cluster P from the extra of a connection of type `kafka`, and
+later lines override it ([Airflow](airflow.md#credentials)).
 
 Lists are separated by commas; each entry of a list of patterns is a name or a regular expression
 that has to match the whole name. Intervals are seconds; fractions are taken.

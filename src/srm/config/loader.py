@@ -35,7 +35,7 @@ from srm.config.keys.report_key import ReportKey
 from srm.config.keys.service_keys import SERVICE_KEYS
 from srm.config.model import ClientKind, Config, FlowConfig, IsolationLevel, RedirectSettings
 from srm.config.properties import Property, read_properties, with_overrides
-from srm.config.providers import resolve_references
+from srm.config.providers import Connections, resolve_references
 from srm.config.secrets import ClientProperties, Secret, shown, without_login
 from srm.config.security import translate_security
 from srm.config.service import ServiceSettings
@@ -99,9 +99,13 @@ def find_config(path: Path | str | None = None) -> Path:
 
 
 def load_config(
-    path: Path | str | None = None, overrides: Mapping[str, str] | None = None
+    path: Path | str | None = None,
+    overrides: Mapping[str, str] | None = None,
+    connections: Connections | None = None,
 ) -> Config:
     """Read and resolve a properties file; ``overrides`` replace lines of the same key.
+
+    ``connections`` reads connections of Airflow in another way than this process does.
 
     From then on the process logs as the file says, see :mod:`srm.logs`. It logs once how many keys
     of a file are unknown.
@@ -110,7 +114,7 @@ def load_config(
         ConfigError: no file, a misspelt key, or a value that cannot be used; one line that says
             which key, on which line of which file, and what to do.
     """
-    file = read_settings(path, overrides)
+    file = read_settings(path, overrides, connections=connections)
     config = build_config(file)
     logs.prefer(config.log_format)
     if file.unknown:
@@ -131,6 +135,7 @@ def read_settings(
     overrides: Mapping[str, str] | None = None,
     *,
     strict: bool = False,
+    connections: Connections | None = None,
 ) -> SettingsFile:
     """Read a properties file and understand each line, without building a Config.
 
@@ -141,7 +146,8 @@ def read_settings(
     """
     file = find_config(path)
     lines = with_overrides(read_properties(file), overrides)
-    return understand(resolve_references(lines, str(file)), str(file), strict=strict)
+    resolved = resolve_references(lines, str(file), connections=connections)
+    return understand(resolved, str(file), strict=strict)
 
 
 def understand(lines: Iterable[Property], path: str, *, strict: bool = False) -> SettingsFile:
