@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import timedelta
@@ -15,17 +16,18 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowRuntimeError
 
 from srm import telemetry
-from srm.config.loader import load_config
-from srm.domain.names.topics import Flow
+from srm.config.providers import CONNECTIONS_VARIABLE
 from srm.engine.flows.supervision import StateTopics
 from srm.errors import UnavailableError
 from srm.pages.moves import progress_line, progress_summary, reasons_text
 from srm.spark.replication.application import Application
-from srm.spark.replication.supervisor import ReplicatorSupervisor, requester
+from srm.spark.replication.supervisor import ReplicatorSupervisor, lost_error, requester
 from srm_airflow.compat import AirflowFailException, conf
+from srm_airflow.connections import given_to_processes
 from srm_airflow.move_watch import MoveWatch
 from srm_airflow.outcome import engine_errors
 from srm_airflow.reasons import reason_kept
+from srm_airflow.replicator_trigger import ReplicatorTrigger, flows_state
 from srm_airflow.rest import PROGRESS_KEY
 from srm_airflow.settings import SPARK_CONNECTION, spark_job
 from srm_airflow.spark_submit import submit_hook
@@ -50,11 +52,15 @@ class ReplicationOperator(BaseOperator):
     request in Kafka, so on any host. A try that ends in failure lasts at least ``shortest_try``
     seconds, because Airflow repeats ``@continuous`` runs without any pause.
 
+    A deferrable task holds no worker: it starts the application, and a trigger watches the
+    heartbeats. An application whose driver would end with the pod of its task is refused.
+
     Args:
         flows: replication flows as ``A->B``, all copied by one application.
         config_path: srm's properties file, also on the host of the Spark driver.
         conn_id: Airflow connection of type ``spark``.
         shortest_try: seconds.
+        deferrable: by default as ``[operators] default_deferrable`` says.
     """
 
     template_fields: Sequence[str] = ("config_path",)
@@ -67,6 +73,7 @@ class ReplicationOperator(BaseOperator):
         config_path: str,
         conn_id: str = SPARK_CONNECTION,
         shortest_try: float = 15.0,
+        deferrable: bool | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -74,10 +81,12 @@ class ReplicationOperator(BaseOperator):
         self.config_path = config_path
         self.conn_id = conn_id
         self.shortest_try = shortest_try
+        usual = conf.getboolean("operators", "default_deferrable", fallback=False)
+        self.deferrable = bool(usual if deferrable is None else deferrable)
         self._supervisor: ReplicatorSupervisor | None = None
 
     def execute(self, context: Context) -> None:
-        """Find or start the application and stay with it until it ends."""
+        """Find or start the application and stay with it until it ends, or defer."""
         began = time.monotonic()
         supervisor = self._supervisor = ReplicatorSupervisor(
             self._topics,
@@ -88,13 +97,37 @@ class ReplicationOperator(BaseOperator):
         stored = (context.get("task_state_store") or {}).get(APPLICATION_KEY)
         known = Application(**stored) if stored else None
         try:
-            with engine_errors():
-                supervisor.run(known, lambda app: _keep(context, APPLICATION_KEY, asdict(app)))
+            with engine_errors(), given_to_processes(self.config_path):
+                if not self.deferrable:
+                    supervisor.run(known, lambda app: _keep(context, APPLICATION_KEY, asdict(app)))
+                    return
+                application = supervisor.begin(known)
         except Exception:
             deadline = began + self.shortest_try
             while time.monotonic() < deadline and not supervisor.was_killed:
                 time.sleep(0.2)
             raise
+        if application is not None:
+            _keep(context, APPLICATION_KEY, asdict(application))
+            self.defer(
+                trigger=ReplicatorTrigger(
+                    config_path=self.config_path, flows=self.flows, application=asdict(application)
+                ),
+                method_name=self.execute_complete.__name__,
+            )
+
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> None:
+        """Fail where the application was lost, so that the next try starts another one.
+
+        Raises:
+            UnavailableError: its heartbeats have stopped.
+            AirflowFailException: its state cannot be read.
+        """
+        del context
+        if event["state"] == "failed":
+            raise AirflowFailException(event["message"])
+        if event["state"] == "lost":
+            raise lost_error(self.flows, Application(**event["application"]))
 
     def on_kill(self) -> None:
         """End the application, on whichever host it runs."""
@@ -102,18 +135,35 @@ class ReplicationOperator(BaseOperator):
             self._supervisor.kill(requester("srm_replication"))
 
     def _topics(self) -> AbstractContextManager[StateTopics]:
-        from srm.wiring import open_state_topics  # noqa: PLC0415 - brings the Kafka clients
-
-        flows = [Flow.parse(flow) for flow in self.flows]
-        return open_state_topics(load_config(self.config_path), flows)
+        return flows_state(self.config_path, self.flows)
 
     def _command(self) -> list[str]:
         named = [part for flow in self.flows for part in ("--flow", flow)]
         arguments = ["--config", self.config_path, *named]
         hook = submit_hook(self.conn_id, "srm-replicator", arguments)
+        _check_driver_outlives_task(hook)
         # The hook's own submit() keeps pipes to the child, which then cannot outlive the task.
         command = hook._build_spark_submit_command(spark_job("replicator"))  # noqa: SLF001
         return list(command)
+
+
+def _check_driver_outlives_task(hook: SparkSubmitHook) -> None:
+    """Refuse a place for the driver where it cannot stay, or cannot log in.
+
+    Raises:
+        AirflowFailException: with what to do instead.
+    """
+    in_cluster = hook._connection["deploy_mode"] == "cluster"  # noqa: SLF001 - no other access
+    if not in_cluster and os.environ.get("AIRFLOW_IS_K8S_EXECUTOR_POD"):
+        raise AirflowFailException(
+            "the replicator would end with the pod of this task: set the deploy mode of the Spark "
+            "connection to cluster, or run this task with another executor"
+        )
+    if in_cluster and CONNECTIONS_VARIABLE in os.environ:
+        raise AirflowFailException(
+            "a driver in cluster mode cannot read connections of Airflow: give it logins by "
+            "${file:PATH:KEY} or ${directory:PATH:FILE} in the properties file"
+        )
 
 
 class MoveWaitOperator(BaseOperator):

@@ -67,7 +67,7 @@ def supervised(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Supervisor]:
 
 
 def operator(**kwargs: Any) -> ReplicationOperator:
-    given = {"flows": FLOWS, "config_path": "/etc/srm.properties", "shortest_try": 0.0, **kwargs}
+    given = {"flows": FLOWS, "config_path": os.environ["SRM_CONFIG"], "shortest_try": 0.0, **kwargs}
     return ReplicationOperator(task_id="replicator", **given)
 
 

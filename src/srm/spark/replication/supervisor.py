@@ -12,7 +12,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -53,7 +53,7 @@ class ReplicatorSupervisor:
         open_topics: Callable[[], AbstractContextManager[StateTopics]],
         command: Callable[[], Sequence[str]],
         logs: Path,
-        show: Show = lambda _progress: None,
+        show: Show = lambda _shown: None,
     ) -> None:
         self.child: subprocess.Popen[bytes] | None = None
         self._open_topics = open_topics
@@ -81,11 +81,19 @@ class ReplicatorSupervisor:
             SrmError: a state topic cannot be used.
         """
         with self._open_topics() as topics:
-            running = known if known and known.process() else None
-            self._application = application = running or self._find_or_start(topics)
+            application = self._begin(topics, known)
             if application is not None:
                 found(application)
                 self._supervise(application, topics)
+
+    def begin(self, known: Application | None = None) -> Application | None:
+        """Find or start the application and leave it; None if :meth:`kill` was called before.
+
+        Raises:
+            SrmError: a state topic cannot be used.
+        """
+        with self._open_topics() as topics:
+            return self._begin(topics, known)
 
     def kill(self, by: str) -> None:
         """End :meth:`run`, and the application, on whichever host it runs.
@@ -109,6 +117,11 @@ class ReplicatorSupervisor:
         application.stop(STOP_GRACE_S)
         asking.join(STOP_GRACE_S)
 
+    def _begin(self, topics: StateTopics, known: Application | None) -> Application | None:
+        running = known if known and known.process() else None
+        self._application = running or self._find_or_start(topics)
+        return self._application
+
     def _find_or_start(self, topics: StateTopics) -> Application | None:
         watch, said = Watch.over(topics, time.monotonic()), ""
         while not self._killed:
@@ -124,7 +137,7 @@ class ReplicatorSupervisor:
                 if reason != said:
                     said = reason
                     logger.warning("%s", reason)
-                self._show(_progress("stopped" if watch.stopped_by else "unknown", None, watch))
+                self._show(progress("stopped" if watch.stopped_by else "unknown", None, watch))
             time.sleep(driver_requests.POLL_S)
         return None
 
@@ -140,7 +153,7 @@ class ReplicatorSupervisor:
         while not self._killed and not (application.local and application.process() is None):
             watch = watch.after(supervision.look(topics), time.monotonic())
             verdict = watch.verdict(time.monotonic())
-            self._show(_progress(verdict, application, watch))
+            self._show(progress(verdict, application, watch))
             if time.monotonic() - logged > LOG_EVERY_S:
                 logged = time.monotonic()
                 lines = [signs_line(sign) for sign in watch.signs]
@@ -151,12 +164,7 @@ class ReplicatorSupervisor:
                 return
             if verdict == "lost":
                 self._end(application, requester("supervision, which sees no heartbeats,"))
-                flows = ", ".join(str(flow) for flow in topics)
-                raise UnavailableError(
-                    f"the replicator of {flows} sends no heartbeats (process {application.pid} on "
-                    f"{application.host}); it is started again, look into "
-                    f"{application.log or 'its own log'} for the cause"
-                )
+                raise lost_error(map(str, topics), application)
             self._wait_for_end(application)
         self._judge_end(application)
 
@@ -189,6 +197,15 @@ class ReplicatorSupervisor:
             logger.warning("The request to end the replicator was not written: %s", error)
 
 
+def lost_error(flows: Iterable[str], application: Application) -> UnavailableError:
+    """Return the error of an application without heartbeats."""
+    return UnavailableError(
+        f"the replicator of {', '.join(flows)} sends no heartbeats (process {application.pid} on "
+        f"{application.host}); it is started again, look into "
+        f"{application.log or 'its own log'} for the cause\n{tail(application.log)}".rstrip()
+    )
+
+
 def requester(name: str) -> str:
     """Return the name and host of the requester."""
     return f"{name} on {socket.gethostname()}"
@@ -212,7 +229,8 @@ def _adopt(driver: DriverHeartbeat) -> Application:
     return Application.from_heartbeat(driver)
 
 
-def _progress(state: str, application: Application | None, watch: Watch) -> dict[str, Any]:
+def progress(state: str, application: Application | None, watch: Watch) -> dict[str, Any]:
+    """Return plain JSON of the application and its flows, for display."""
     known = asdict(application) if application else {}
     return {
         "state": state,
