@@ -111,6 +111,15 @@ class Site:
             found = session.scalars(chosen).first()
             return None if found is None else XComModel.deserialize_value(found)
 
+    def variable(self, name: str) -> str:
+        """Return the text of a variable of Airflow."""
+        from airflow.models.variable import Variable  # noqa: PLC0415 - after conftest
+        from airflow.utils.session import create_session  # noqa: PLC0415
+        from sqlalchemy import select  # noqa: PLC0415
+
+        with create_session() as session:
+            return str(session.scalars(select(Variable).where(Variable.key == name)).one().val)
+
     def commit(self, offset: int) -> None:
         """Let the group have read up to an offset of the source topic."""
         self.x.commit_idle(self.group, {TopicPartition(self.topic, 0): offset})

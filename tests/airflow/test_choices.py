@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk.exceptions import AirflowRuntimeError
+from airflow.sdk.execution_time.comms import ErrorResponse
 from tests.unit.engine.moves.control.moving import World, busy_world, config_in
 
 from srm.config.loader import load_config
@@ -18,15 +21,27 @@ from srm_airflow.choices import Choices
 pytestmark = pytest.mark.airflow
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
+P_TO_B = "srm_choices_P_to_B"
 NOTED = {"topics": ["Payments", "Refunds"], "groups": ["audit", "billing"]}
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the choices of these tests are kept."""
-    monkeypatch.setenv(choices.FOLDER_VARIABLE, str(tmp_path / "choices"))
-    (tmp_path / "choices").mkdir()
-    return tmp_path / "choices"
+def kept(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Airflow's variables, as the API keeps them; a string is one that is not JSON."""
+    kept: dict[str, Any] = {}
+
+    def get(name: str, default: Any, deserialize_json: bool) -> Any:
+        assert deserialize_json
+        found = kept.get(name, default)
+        return json.loads(found) if isinstance(found, str) else found
+
+    def write(name: str, value: Any, serialize_json: bool) -> None:
+        assert serialize_json
+        kept[name] = json.loads(json.dumps(value))
+
+    monkeypatch.setattr(choices.Variable, "get", get)
+    monkeypatch.setattr(choices.Variable, "set", write)
+    return kept
 
 
 @pytest.fixture
@@ -34,9 +49,8 @@ def world(tmp_path: Path) -> World:
     return busy_world(config_in(tmp_path))
 
 
-def test_the_form_of_a_pair_offers_what_its_flows_have_noted(folder: Path) -> None:
-    (folder / "P_to_B.json").write_text(json.dumps(NOTED))
-    (folder / "B_to_P.json").write_text(json.dumps({"topics": [], "groups": ["late"]}))
+def test_the_form_of_a_pair_offers_what_its_flows_have_noted(kept: dict[str, Any]) -> None:
+    kept |= {P_TO_B: NOTED, "srm_choices_B_to_P": {"topics": [], "groups": ["late"]}}
 
     bag = DagBag(str(DAGS / "srm_failover.py"))
 
@@ -53,8 +67,8 @@ def test_the_form_of_a_pair_offers_what_its_flows_have_noted(folder: Path) -> No
     assert topics.resolve(None) is None, "what the form sends when the last choice is taken away"
 
 
-def test_without_notes_the_form_takes_names_as_text(folder: Path) -> None:
-    (folder / "P_to_B.json").write_text("not JSON")
+def test_without_notes_the_form_takes_names_as_text(kept: dict[str, Any]) -> None:
+    kept[P_TO_B] = "not JSON"
 
     bag = DagBag(str(DAGS / "srm_failover.py"))
 
@@ -84,43 +98,43 @@ def test_there_is_a_form_for_each_pair_with_a_flow_between(
 
 
 def test_what_is_noted_are_originals_and_the_groups_of_either_side(
-    world: World, folder: Path
+    world: World, kept: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = world.context().forward
     world.start(f"{SHADOW_PREFIX}m1.near", "B", {"P.Payments": 10})
 
     choices.note(context)
 
-    (file,) = folder.iterdir()
-    assert file.name == "P_to_B.json"
-    assert json.loads(file.read_text()) == {"topics": ["Payments"], "groups": ["far", "near"]}
+    assert kept == {P_TO_B: {"topics": ["Payments"], "groups": ["far", "near"]}}
 
-    written = file.stat()
+    monkeypatch.setattr(choices.Variable, "set", lambda *_args, **_kwargs: pytest.fail("written"))
     choices.note(context)
-    assert file.stat() == written, "nothing is written where nothing has changed"
 
 
-def test_a_cluster_that_is_away_leaves_the_choices_as_they_were(world: World, folder: Path) -> None:
-    file = folder / "P_to_B.json"
-    file.write_text(json.dumps(NOTED))
+def test_a_cluster_that_is_away_leaves_the_choices_as_they_were(
+    world: World, kept: dict[str, Any]
+) -> None:
+    kept[P_TO_B] = NOTED
     world.p.fail()
 
     choices.note(world.context().forward)
 
-    assert json.loads(file.read_text()) == NOTED
+    assert kept == {P_TO_B: NOTED}
 
 
-def test_a_folder_that_cannot_be_written_stops_no_sync(
-    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_variable_that_cannot_be_written_stops_no_sync(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (folder / "a-file").touch()
-    monkeypatch.setenv(choices.FOLDER_VARIABLE, str(folder / "a-file"))
+    def refuse(*_args: Any, **_kwargs: Any) -> None:
+        raise AirflowRuntimeError(ErrorResponse(detail={"message": "no right"}))
+
+    monkeypatch.setattr(choices.Variable, "set", refuse)
 
     choices.note(world.context().forward)
 
 
-def test_choices_are_those_of_flows_between_the_clusters_alone(folder: Path) -> None:
-    (folder / "P_to_B.json").write_text(json.dumps(NOTED))
+def test_choices_are_those_of_flows_between_the_clusters_alone(kept: dict[str, Any]) -> None:
+    kept[P_TO_B] = NOTED
     config = load_config(os.environ["SRM_CONFIG"])
 
     assert choices.read_choices(config, ("P", "DR")) == Choices()
@@ -133,7 +147,7 @@ def test_a_task_that_is_about_to_run_reads_no_choices_and_builds_its_own_dag_alo
     """Between hold and go everything else would be time without service."""
     monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "srm_failover.P.B")
     monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_TASK_ID", "hold")
-    monkeypatch.setattr(choices, "file_of", lambda _flow: pytest.fail("read"))
+    monkeypatch.setattr(choices, "_read_variable", lambda _flow: pytest.fail("read"))
 
     bag = DagBag(str(DAGS / "srm_failover.py"))
 

@@ -62,7 +62,7 @@ def test_a_new_topic_gets_its_remote_topic(site: Site) -> None:
 
     assert states["run"] == "success"
     assert site.y.topics()[f"{site.x.alias}.{topic}"].partitions == 3
-    offered = json.loads(choices.file_of(Flow.parse(site.flow)).read_text())
+    offered = json.loads(site.variable(choices.variable_of(Flow.parse(site.flow))))
     assert offered == {"topics": sorted([site.topic, topic]), "groups": [site.group]}
 
 
