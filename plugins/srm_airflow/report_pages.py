@@ -1,18 +1,18 @@
 """Serves the page of a move's report in Airflow: a tab of the run that made it.
 
-The tasks of a run leave the page as an XCom; the newest is served, only to users that may read
-XComs of that DAG. The API server alone imports this module, with the first request.
+The tasks of a run leave the page as an XCom; the newest is served. It is read by Airflow's REST API
+with the login of the user, so that Airflow itself decides who may read it. The API server alone
+imports this module, with the first request.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
+from urllib.parse import quote
 
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
-from airflow.api_fastapi.common.db.common import SessionDep
-from airflow.api_fastapi.core_api.security import requires_access_dag
-from airflow.models.xcom import XComModel
-from fastapi import Depends, FastAPI
+import httpx
+from airflow.api_fastapi.app import cached_app
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse
 
 from srm_airflow.moves import PAGE_KEY
@@ -28,17 +28,35 @@ _NONE: Final = (
     "<style>body{font:15px system-ui,sans-serif;color-scheme:light dark;padding:24px}</style>"
     "<p>This run has left no report of a move (yet)."
 )
+_LOGIN: Final = ("authorization", "cookie")
 
 app: Final = FastAPI(title="srm", docs_url=None, redoc_url=None, openapi_url=None)
 
-_MAY_READ: Final = Depends(requires_access_dag(method="GET", access_entity=DagAccessEntity.XCOM))
 
-
-@app.get("/{dag_id}/{run_id}", dependencies=[_MAY_READ])
-def report(dag_id: str, run_id: str, session: SessionDep) -> HTMLResponse:
+@app.get("/{dag_id}/{run_id}")
+async def report(dag_id: str, run_id: str, request: Request) -> HTMLResponse:
     """Return the newest page that the tasks of a run have left."""
-    left = session.scalars(XComModel.get_many(run_id=run_id, dag_ids=dag_id, key=PAGE_KEY)).all()
-    for one in sorted(left, key=lambda one: one.timestamp, reverse=True):
-        if page := XComModel.deserialize_value(one):
-            return HTMLResponse(str(page), headers=_HEADERS)
+    tasks = f"/api/v2/dags/{quote(dag_id)}/dagRuns/{quote(run_id)}/taskInstances"
+    login = {name: request.headers[name] for name in _LOGIN if name in request.headers}
+    transport = httpx.ASGITransport(cached_app())
+    async with httpx.AsyncClient(
+        transport=transport, base_url=str(request.base_url), headers=login
+    ) as api:
+        listed = await _get(api, f"{tasks}/~/xcomEntries", {"xcom_key": PAGE_KEY, "limit": 100})
+        left = listed["xcom_entries"] if listed else []
+        for one in sorted(left, key=lambda one: str(one["timestamp"]), reverse=True):
+            entry = f"{tasks}/{quote(one['task_id'])}/xcomEntries/{PAGE_KEY}"
+            found = await _get(api, entry, {"map_index": one["map_index"]})
+            if found and found["value"]:
+                return HTMLResponse(str(found["value"]), headers=_HEADERS)
     return HTMLResponse(_NONE, status_code=404, headers=_HEADERS)
+
+
+async def _get(api: httpx.AsyncClient, path: str, query: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what Airflow answers; None where there is no such thing."""
+    answer = await api.get(path, params=query)
+    if answer.status_code == httpx.codes.NOT_FOUND:
+        return None
+    if answer.is_error:
+        raise HTTPException(answer.status_code, answer.reason_phrase)
+    return dict(answer.json())
