@@ -34,6 +34,7 @@ from srm_airflow.spark_submit import submit_hook
 from srm_airflow.triggers import MoveWaitTrigger
 
 if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Context
 
 logger = logging.getLogger(__name__)
