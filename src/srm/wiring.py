@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib import metadata
 from typing import Final
 
-from srm import __version__
+from srm import __version__, patience
 from srm.clock import now_ms
 from srm.config.model import ClusterClients, Config, FlowConfig
 from srm.domain.names.topics import Flow
@@ -22,19 +21,16 @@ from srm.engine.moves.control.move_records import MoveContext
 from srm.engine.moves.control.report_signing import Notary
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
-from srm.errors import SrmError, UnavailableError
+from srm.errors import SrmError
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.flow_pause import KafkaFlowSwitch
 from srm.kafka.state.slot_state import KafkaStartReader
+from srm.kafka.wire.auth.security_probe import refusals_of
 from srm.kafka.wire.cluster import open_wire
 from srm.redirect import callers
 from srm.replication.takeover.copy_end import WalkedLogs
 
-log = logging.getLogger(__name__)
-
-PATIENCE_S: Final = 5.0
-"""Seconds a query waits for a cluster; after that only the flow's other end is read."""
 _CONDEMNED_S: Final = 5.0
 
 _LOOK_S: Final = 6.0
@@ -49,8 +45,51 @@ def open_cluster(
     Raises:
         ConfigError: the configuration does not list the alias.
     """
-    with kafka_cluster(alias, config.cluster_clients(alias), timeout_s) as cluster:
-        yield cluster
+    with open_clusters(config, [alias], timeout_s) as opened:
+        yield opened[alias]
+
+
+@contextmanager
+def open_clusters(
+    config: Config, aliases: Iterable[str], timeout_s: float = DEFAULT_TIMEOUT_S
+) -> Iterator[dict[str, Cluster]]:
+    """Open several clusters in the same way."""
+    with ExitStack() as stack:
+        yield _open({alias: config.cluster_clients(alias) for alias in aliases}, stack, timeout_s)
+
+
+def _open(
+    ends: Mapping[str, ClusterClients], stack: ExitStack, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> dict[str, Cluster]:
+    """Open clusters by alias; for a command, those without an answer in time get no further calls.
+
+    A call of those raises what is wrong, see :mod:`srm.patience`. They are queried side by side.
+    """
+    silent = _silent(ends)
+    return {
+        alias: away_cluster(alias, silent[alias])
+        if alias in silent
+        else stack.enter_context(kafka_cluster(alias, clients, timeout_s))
+        for alias, clients in ends.items()
+    }
+
+
+def _silent(ends: Mapping[str, ClusterClients]) -> dict[str, str | SrmError]:
+    limit = patience.current()
+    if limit is None:
+        return {}
+    keys = {alias: (alias, of.admin.get("bootstrap.servers", "")) for alias, of in ends.items()}
+    left = [alias for alias, key in keys.items() if key not in limit.known]
+    found = refusals_of([(alias, ends[alias].admin) for alias in left], limit.seconds)
+    limit.known.update(zip((keys[alias] for alias in left), found, strict=True))
+    wrong = {alias: limit.known[key] for alias, key in keys.items()}
+    return {
+        alias: f"{error} ({alias}.bootstrap.servers = {keys[alias][1]})"
+        if error.retriable
+        else error
+        for alias, error in wrong.items()
+        if error is not None
+    }
 
 
 def kafka_cluster(
@@ -68,35 +107,27 @@ def following_cluster(alias: str, clients: ClusterClients, timeout_s: float) -> 
 
 
 @contextmanager
-def open_flow(
-    config: Config,
-    flow: Flow,
-    patience_s: float | None = None,
-    silent: dict[tuple[str, str], str] | None = None,
-) -> Iterator[FlowContext]:
+def open_flow(config: Config, flow: Flow, *, partial: bool = False) -> Iterator[FlowContext]:
     """Open one flow, enabled or not, with the lists of srm-control merged in.
 
     Args:
         config: the configuration.
         flow: the flow.
-        patience_s: seconds each cluster has for its first answer. A cluster without one gets no
-            further calls; without the target there are no lists. None: no limit.
-        silent: clusters without an answer in time, by alias and address, with the error. A caller
-            that opens several flows passes it, to wait once for each. New ones are added.
+        partial: open it also where the target does not answer; then there are no lists.
 
     Raises:
         ConfigError: the flow names a cluster that the configuration does not list.
         UnavailableError: the target, which holds the lists, does not answer.
     """
     configured = config.flow(flow)
-    silent = {} if silent is None else silent
     with ExitStack() as stack:
-        source = _patiently(config, flow, flow.source, patience_s, stack, silent)
-        target = _patiently(config, flow, flow.target, patience_s, stack, silent)
-        if patience_s is None:
-            effective = control_lists.effective(configured, control_lists.load(target, flow))
-        else:
+        ends = {alias: config.cluster_clients(alias, flow) for alias in (flow.source, flow.target)}
+        opened = _open(ends, stack)
+        source, target = opened[flow.source], opened[flow.target]
+        if partial:
             effective = control_lists.merged_if_known(configured, target)
+        else:
+            effective = control_lists.effective(configured, control_lists.load(target, flow))
         context = flow_context(effective, source, target, config.cluster_clients(flow.target, flow))
         # A restore flow has no opposite flow.
         yield replace(context, opposite=config.flow_configs.get(flow.reverse))
@@ -115,31 +146,6 @@ def open_configured_flow(config: Config, flow: Flow) -> Iterator[FlowContext]:
         kafka_cluster(flow.target, clients[flow.target]) as target,
     ):
         yield flow_context(config.flow(flow), source, target, clients[flow.target])
-
-
-def _patiently(
-    config: Config,
-    flow: Flow,
-    alias: str,
-    patience_s: float | None,
-    stack: ExitStack,
-    silent: dict[tuple[str, str], str],
-) -> Cluster:
-    """Open one end of a flow; a cluster without an answer in time gets no further calls."""
-    clients = config.cluster_clients(alias, flow)
-    if patience_s is not None:
-        servers = clients.admin.get("bootstrap.servers", "")
-        if (alias, servers) in silent:
-            return away_cluster(alias, silent[alias, servers])
-        with kafka_cluster(alias, clients, patience_s) as probe:
-            try:
-                probe.cluster_id()
-            except UnavailableError as error:
-                silent[alias, servers] = f"{error} ({alias}.bootstrap.servers = {servers})"
-                return away_cluster(alias, silent[alias, servers])
-            except SrmError as error:
-                log.debug("%s: %s", alias, error)  # the next call raises it
-    return stack.enter_context(kafka_cluster(alias, clients))
 
 
 @contextmanager
@@ -163,12 +169,10 @@ def open_move(
     flow = Flow.parse(f"{source}->{target}")
     forward, reverse = config.flow(flow), config.flow(flow.reverse)
     with ExitStack() as stack:
-        to_cluster = stack.enter_context(open_cluster(config, flow.target))
-        from_cluster = (
-            away_cluster(flow.source)
-            if unplanned
-            else stack.enter_context(open_cluster(config, flow.source))
-        )
+        ends = {flow.target} if unplanned else {flow.target, flow.source}
+        opened = stack.enter_context(open_clusters(config, ends))
+        to_cluster = opened[flow.target]
+        from_cluster = opened.get(flow.source) or away_cluster(flow.source)
         forward = control_lists.merged_if_known(forward, to_cluster)
         reverse = control_lists.merged_if_known(reverse, from_cluster)
         yield MoveContext(
@@ -192,15 +196,12 @@ def open_records(config: Config, source: str, target: str) -> Iterator[MoveConte
         UsageError: source and target are the same.
     """
     flow = Flow.parse(f"{source}->{target}")
-    with (
-        open_cluster(config, flow.source, _LOOK_S) as one,
-        open_cluster(config, flow.target, _LOOK_S) as other,
-    ):
+    clients = {alias: config.cluster_clients(alias) for alias in (flow.source, flow.target)}
+    with open_clusters(config, clients, _LOOK_S) as opened:
+        one, other = opened[flow.source], opened[flow.target]
         yield MoveContext(
-            flow_context(config.flow(flow), one, other, config.cluster_clients(flow.target)),
-            flow_context(
-                config.flow(flow.reverse), other, one, config.cluster_clients(flow.source)
-            ),
+            flow_context(config.flow(flow), one, other, clients[flow.target]),
+            flow_context(config.flow(flow.reverse), other, one, clients[flow.source]),
             notary=notary(config),
         )
 
@@ -252,12 +253,8 @@ def open_state_topics(config: Config, flows: Iterable[Flow]) -> Iterator[StateTo
         ConfigError: the configuration does not list a flow's target.
     """
     wanted = tuple(flows)
-    with ExitStack() as stack:
-        clusters = {
-            alias: stack.enter_context(open_cluster(config, alias))
-            for alias in {flow.target for flow in wanted}
-        }
-        yield {flow: topic_on(clusters[flow.target], flow) for flow in wanted}
+    with open_clusters(config, {flow.target for flow in wanted}) as opened:
+        yield {flow: topic_on(opened[flow.target], flow) for flow in wanted}
 
 
 def flow_context(

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from srm import patience
 from srm.clock import now_ms
 from srm.config.loader import load_config
 from srm.config.restoring import with_restore
@@ -13,8 +14,9 @@ from srm.domain.names.topics import Flow
 from srm.domain.recovery.restore import restore_flow
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists
-from srm.errors import ConfigError, GivenUpError, UnavailableError
+from srm.errors import AuthorizationError, ConfigError, GivenUpError, UnavailableError
 from srm.kafka.cluster import KafkaCluster
+from srm.kafka.wire.auth.security_probe import refusals_of
 from srm.wiring import flow_context, open_cluster, open_flow, open_move
 from srm_lab.testing.fake_cluster import FakeCluster
 
@@ -72,23 +74,52 @@ def test_a_flow_that_restores_is_opened_as_any_other(config, monkeypatch):
         assert context.opposite is None
 
 
-def test_clusters_that_are_not_there_are_waited_for_once_however_many_flows_need_them(config):
-    silent: dict[tuple[str, str], str] = {}
-    with open_flow(config, Flow("P", "B"), 0.1, silent) as context:
-        with pytest.raises(GivenUpError, match=r"\(P\.bootstrap\.servers = "):
-            context.source.topics()
-        with pytest.raises(GivenUpError, match=r"\(B\.bootstrap\.servers = "):
-            context.target.topics()
-        assert context.config.flow == Flow("P", "B")
-    began = time.monotonic()
+def test_clusters_that_are_not_there_are_waited_for_once_however_many_flows_need_them(
+    config, monkeypatch
+):
+    queried: list[str] = []
 
-    with open_flow(config, Flow("B", "P"), 300.0, silent) as context:
-        with pytest.raises(GivenUpError, match=r"B\.bootstrap\.servers = 127\.0\.0\.1:2"):
-            context.source.cluster_id()
-        with pytest.raises(GivenUpError, match=r"P\.bootstrap\.servers = 127\.0\.0\.1:1"):
-            context.target.cluster_id()
+    def refusals(clusters, timeout_s):
+        queried.extend(alias for alias, _ in clusters)
+        return refusals_of(clusters, timeout_s)
 
-    assert time.monotonic() - began < 150.0
+    monkeypatch.setattr("srm.wiring.refusals_of", refusals)
+    with patience.limit(60.0):
+        with open_flow(config, Flow("P", "B"), partial=True) as context:
+            with pytest.raises(GivenUpError, match=r"127.0.0.1:1: connection refused \(P\.boot"):
+                context.source.topics()
+            with pytest.raises(GivenUpError, match=r"\(B\.bootstrap\.servers = "):
+                context.target.topics()
+            assert context.config.flow == Flow("P", "B")
+        with open_flow(config, Flow("B", "P"), partial=True) as context:
+            with pytest.raises(GivenUpError, match=r"B\.bootstrap\.servers = 127\.0\.0\.1:2"):
+                context.source.cluster_id()
+            with pytest.raises(GivenUpError, match=r"P\.bootstrap\.servers = 127\.0\.0\.1:1"):
+                context.target.cluster_id()
+        assert queried == ["P", "B"]
+        with (
+            patience.renew(),
+            open_cluster(config, "P") as cluster,
+            pytest.raises(GivenUpError, match="refused"),
+        ):
+            cluster.topics()
+        assert queried == ["P", "B", "P"]
+
+
+def test_without_the_patience_of_a_command_a_cluster_is_opened_whatever_its_state(config):
+    with open_cluster(config, "P") as cluster:
+        assert isinstance(cluster, KafkaCluster)
+
+
+def test_a_wrong_setting_is_reported_as_such_by_each_call(config, monkeypatch):
+    refused = AuthorizationError("cluster P refuses srm's login", "check it")
+    monkeypatch.setattr("srm.wiring.refusals_of", lambda *_: [refused])
+    with (
+        patience.limit(60.0),
+        open_cluster(config, "P") as cluster,
+        pytest.raises(AuthorizationError, match="refuses srm's login; check it"),
+    ):
+        cluster.topics()
 
 
 def test_the_clock_counts_milliseconds_since_the_epoch():

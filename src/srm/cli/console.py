@@ -15,7 +15,7 @@ from typing import Annotated, Final, NoReturn, TypeVar
 import typer
 from rich.console import Console
 
-from srm import logs
+from srm import logs, patience
 from srm.domain.names.topics import Flow
 from srm.domain.text.documents import encode
 from srm.errors import SrmError, UsageError
@@ -57,6 +57,17 @@ FlowsOption = Annotated[
     ),
 ]
 
+TimeoutOption = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=0.1,
+        envvar="SRM_TIMEOUT",
+        help="How long each cluster has for its first answer.",
+    ),
+]
+
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for approval.")]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -64,6 +75,11 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 _T = TypeVar("_T")
 _UNWRAPPED: Final = 10_000
 """Columns of a file or pipe; rich would take 80."""
+
+
+def set_timeout(context: typer.Context, seconds: float) -> None:
+    """Give each cluster that the command opens some seconds for its first answer."""
+    context.with_resource(patience.limit(seconds))
 
 
 def set_debug(*, enabled: bool) -> None:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from srm import __version__
-from srm.cli.console import run_cli, set_debug
+from srm import __version__, patience
+from srm.cli.console import TimeoutOption, run_cli, set_debug, set_timeout
 from srm.cli.flows import (
     checkpoints,
     client_file,
@@ -22,6 +22,7 @@ from srm.cli.flows import (
     verify,
     why,
 )
+from srm.cli.interrupts import end_soon_after_interrupt
 from srm.cli.lab import add_lab
 from srm.cli.moves import (
     drill,
@@ -36,9 +37,9 @@ from srm.cli.moves import (
 )
 
 EXIT_CODES = (
-    "Exit codes: 0 done, 1 interrupted or unexpected, 2 bad input or configuration, 3 not found, "
+    "Exit codes: 0 done, 1 unexpected, 2 bad input or configuration, 3 not found, "
     "4 conflict, 5 gate closed, 6 cluster unavailable, 7 data loss, 8 integrity, "
-    "9 not authorized, 10 embedded stack."
+    "9 not authorized, 10 embedded stack, 130 interrupted."
 )
 
 app = typer.Typer(
@@ -83,6 +84,7 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001 -- typer's callback si
 
 @app.callback()
 def root(
+    context: typer.Context,
     *,
     version: Annotated[  # noqa: ARG001 -- acts in its callback
         bool,
@@ -94,13 +96,16 @@ def root(
         bool,
         typer.Option("--debug", envvar="SRM_DEBUG", help="Log details, show stack traces."),
     ] = False,
+    timeout: TimeoutOption = patience.DEFAULT_S,
 ) -> None:
     """Streams replication manager for Apache Kafka."""
     set_debug(enabled=debug)
+    set_timeout(context, timeout)
 
 
 def main() -> None:
     """Entry point of the ``srm`` program."""
+    end_soon_after_interrupt()
     run_cli(app)
 
 

@@ -23,6 +23,7 @@ from rich.live import Live
 from rich.text import Text
 from typer.core import TyperCommand
 
+from srm import patience
 from srm.cli.console import emit, open_console
 from srm.domain.text.documents import encode
 from srm.errors import SrmError
@@ -152,7 +153,8 @@ def _attempt(look: Callable[[], Looked]) -> tuple[Looked | None, str]:
     """
     found = None
     try:
-        found = look()
+        with patience.renew():
+            found = look()
         found.complain()
     except SrmError as error:
         if not error.retriable:

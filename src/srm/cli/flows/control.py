@@ -16,8 +16,10 @@ import typer
 from rich.console import Console
 from typer.core import TyperCommand
 
-from srm.cli.console import JsonOption, emit, run_cli, set_debug
+from srm import patience
+from srm.cli.console import JsonOption, TimeoutOption, emit, run_cli, set_debug, set_timeout
 from srm.cli.flows.control_target import ConnectionOptions, Target, find_target
+from srm.cli.interrupts import end_soon_after_interrupt
 from srm.clock import now_ms
 from srm.domain.names import internal_topics
 from srm.domain.names.filters import split_patterns
@@ -91,9 +93,11 @@ def root(
     debug: Annotated[
         bool, typer.Option("--debug", envvar="SRM_DEBUG", help="Show stack traces.")
     ] = False,
+    timeout: TimeoutOption = patience.DEFAULT_S,
 ) -> None:
     """Choose what replication flows copy, and export translated offsets."""
     set_debug(enabled=debug)
+    set_timeout(context, timeout)
     context.obj = ConnectionOptions(config, bootstrap_servers, tuple(props or ()))
 
 
@@ -272,6 +276,7 @@ def _replica_names(found: Target, patterns: Sequence[str]) -> Iterator[str]:
 
 def main() -> None:
     """Entry point of the ``srm-control`` program."""
+    end_soon_after_interrupt()
     run_cli(app)
 
 

@@ -51,7 +51,7 @@ def for_each_flow(
     *,
     quietly: bool = False,
     span: str = "",
-    **access: float,
+    partial: bool = False,
 ) -> FlowResults[T]:
     """Open each flow, all enabled ones if none is named, and call.
 
@@ -62,7 +62,7 @@ def for_each_flow(
             call: the engine call.
             quietly: show no progress, where something else is shown on the terminal.
         span: what a trace shows it as; without it only the name of what is done.
-        access: how to open a flow, see :func:`.open_flow`.
+        partial: show what one cluster of a flow knows where the other does not answer.
 
     Raises:
         ConfigError: the file cannot be used, or a flow is unknown to it.
@@ -75,7 +75,7 @@ def for_each_flow(
         lambda context, _tell: call(context),
         quietly=quietly,
         span=span,
-        **access,
+        partial=partial,
     )
 
 
@@ -87,7 +87,7 @@ def watch_each_flow(
     *,
     quietly: bool = False,
     span: str = "",
-    **access: float,
+    partial: bool = False,
 ) -> FlowResults[T]:
     """Do the same with calls that take a while: they report their progress to a terminal."""
     resolved = load_config(config)
@@ -98,14 +98,14 @@ def watch_each_flow(
         )
     for flow in wanted:
         resolved.flow(flow)
-    results, silent = FlowResults[T](), dict[tuple[str, str], str]()
+    results = FlowResults[T]()
     with Console(stderr=True, quiet=quietly).status(doing) as status:
         for flow in wanted:
             status.update(f"{flow}: {doing}")
             try:
                 with (
                     telemetry.span(span or doing, flow=str(flow)) as opened,
-                    open_flow(resolved, flow, silent=silent, **access) as context,
+                    open_flow(resolved, flow, partial=partial) as context,
                 ):
                     results.values.append(call(context, _teller(status, flow)))
                     opened.result(results.values[-1])

@@ -20,7 +20,6 @@ from srm.engine.status.loss_forecast import Standing
 from srm.engine.status.observing import flow_status
 from srm.engine.status.status import FlowStatus
 from srm.pages.tables import Listing, moment
-from srm.wiring import PATIENCE_S
 
 _COLOURS = {
     "caught-up": "green",
@@ -68,7 +67,7 @@ def status(
         results = for_each_flow(
             *(config, flow, "looking at both clusters", flow_status),
             quietly=watch is not None,
-            patience_s=PATIENCE_S,
+            partial=True,
         )
         return Looked(
             [document(found) for found in results.values] if as_json else results.values,

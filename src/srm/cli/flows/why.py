@@ -15,7 +15,6 @@ from srm.cli.flows.for_flows import for_each_flow
 from srm.cli.watching import Looked, WatchCommand, WatchOption, show
 from srm.engine.why import Kind, Why, WhyStep, ask, in_order, not_found
 from srm.pages.tables import Listing
-from srm.wiring import PATIENCE_S
 
 _MARKS: Final = {True: ("✓", "yes", "green"), False: ("✗", "NO", "red"), None: ("?", "?", "yellow")}
 """By answer: its mark, the substitute where that cannot be printed, its colour."""
@@ -59,7 +58,7 @@ def why(
             f"looking for {name}",
             lambda context: ask(context, name, kinds),
             quietly=watch is not None,
-            patience_s=PATIENCE_S,
+            partial=True,
         )
         asked = [answer for answers in results.values for answer in answers]
         known = in_order(answer for answer in asked if answer.known)

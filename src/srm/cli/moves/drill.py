@@ -8,6 +8,7 @@ import typer
 
 from srm import telemetry
 from srm.cli.console import ConfigOption, JsonOption, emit, open_console
+from srm.cli.interrupts import tidying_up
 from srm.cli.moves.failover import SourceOption, TargetOption, open_pair
 from srm.cli.moves.failover_options import option
 from srm.engine.drill.leftovers import read_drills
@@ -50,6 +51,7 @@ def drill(
         return
     progress = open_console(stderr=True)
     with (
+        tidying_up(),
         open_pair(config, source, target) as context,
         progress.status("rehearsing a failover") as status,
         telemetry.span("drill", flow=str(context.forward.config.flow)) as opened,

@@ -9,15 +9,16 @@ from srm.engine.cluster_ports import Cluster
 from srm.errors import GivenUpError, SrmError
 
 
-def away_cluster(alias: str, why: str = "") -> Cluster:
-    """Return a cluster of which every call raises GivenUpError at once.
+def away_cluster(alias: str, why: str | SrmError = "") -> Cluster:
+    """Return a cluster of which every call raises an error at once.
 
     An unplanned move uses it as its source. Its decisions and duration are then the same for a dead
     cluster, one that hangs and one that still runs.
 
     Args:
         alias: its alias.
-        why: message of the error; by default that the move has abandoned the cluster.
+        why: message of the GivenUpError, by default that the move has abandoned the cluster; or
+            the error itself, where waiting does not cure it.
     """
     return cast("Cluster", _Away(alias, why))
 
@@ -30,7 +31,7 @@ def loudness(error: SrmError) -> int:
 class _Away:
     """Implements every call of the port, and of the tables that it returns."""
 
-    def __init__(self, alias: str, why: str) -> None:
+    def __init__(self, alias: str, why: str | SrmError) -> None:
         self.alias = alias
         self._why = why or f"this move has abandoned cluster {alias}: no request was sent"
 
@@ -39,6 +40,8 @@ class _Away:
 
     def __getattr__(self, call: str) -> Any:
         def raise_away(*_arguments: object, **_named: object) -> NoReturn:
+            if isinstance(self._why, SrmError):
+                raise type(self._why)(self._why.what, self._why.action)
             raise GivenUpError(self._why)
 
         if call.startswith("__"):

@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection, Mapping
 import anyio
 from anyio.to_thread import run_sync
 
+from srm import patience
 from srm.config.model import Config
 from srm.domain.names.topics import Flow
 from srm.engine.why import Kind, Why, ask, in_order, not_found
 from srm.errors import SrmError
 from srm.service.access.concurrency_limit import AT_ONCE, ConcurrencyLimit
-from srm.wiring import PATIENCE_S, open_flow
+from srm.wiring import open_flow
 
 Asking = Callable[[Config, Flow, str, Collection[Kind]], tuple[Why, ...]]
 
@@ -23,7 +24,7 @@ def ask_clusters(config: Config, flow: Flow, name: str, kinds: Collection[Kind])
     Raises:
         SrmError: its target does not answer.
     """
-    with open_flow(config, flow, PATIENCE_S) as context:
+    with patience.limit(patience.DEFAULT_S), open_flow(config, flow, partial=True) as context:
         return ask(context, name, kinds)
 
 

@@ -20,7 +20,7 @@ from srm.kafka.wire.cluster import open_wire
 from srm.replication.report.reporting import Reporter
 from srm.replication.restore.context import RestoreContext, RestoreLogs
 from srm.spark.replication.replicator import Replicator
-from srm.wiring import flow_context, open_cluster
+from srm.wiring import flow_context, open_clusters
 
 _FLUSH_S = 20.0
 
@@ -51,10 +51,8 @@ def open_restore(
     def copy(copies: Collection[str]) -> None:
         run(Replicator(with_restore(config, forward, copies), [back], master=master))
 
-    with (
-        open_cluster(config, forward.target) as intact,
-        open_cluster(config, forward.source) as rebuilt,
-    ):
+    with open_clusters(config, (forward.target, forward.source)) as opened:
+        intact, rebuilt = opened[forward.target], opened[forward.source]
         lists = control_lists.load(intact, forward)
         clients = config.cluster_clients(forward.target, forward)
         to_rebuilt = both.cluster_clients(back.target, back)

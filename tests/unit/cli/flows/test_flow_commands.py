@@ -60,7 +60,7 @@ def down(monkeypatch: pytest.MonkeyPatch) -> set[Flow]:
     unavailable: set[Flow] = set()
 
     @contextmanager
-    def open_flow(config: Config, flow: Flow, **_access: float) -> Iterator[FlowContext]:
+    def open_flow(config: Config, flow: Flow, **_access: bool) -> Iterator[FlowContext]:
         if flow in unavailable:
             raise UnavailableError(f"cluster {flow.target} does not answer")
         source, target = clusters[flow.source], clusters[flow.target]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from typing import Final
 
 from srm.errors import SrmError, UnavailableError
@@ -39,16 +40,21 @@ async def refusal(
 ) -> SrmError | None:
     """Return why none of the servers can be used, None when one can.
 
-    Each is given ``timeout_s`` seconds. What another attempt cannot cure comes first.
+    All are queried at the same time. What another attempt cannot cure comes first.
     """
+    attempts = [asyncio.create_task(_use(*server, access, timeout_s)) for server in servers]
     failures: list[SrmError] = []
-    for host, port in servers:
-        try:
-            await _use(host, port, access, timeout_s)
-        except SrmError as error:
-            failures.append(error)
-        else:
-            return None
+    try:
+        for attempt in asyncio.as_completed(attempts):
+            try:
+                await attempt
+            except SrmError as error:
+                failures.append(error)
+            else:
+                return None
+    finally:
+        for one in attempts:
+            one.cancel()
     return min(failures, key=lambda error: error.retriable)
 
 
@@ -75,7 +81,30 @@ def refusal_of(
     Raises:
         ConfigError: the properties contradict each other, or a file cannot be read.
     """
-    access = SecurityAccess(read_security(alias, properties))
-    with ThreadPoolExecutor(max_workers=1) as thread:  # the caller's may have an event loop
-        look = refusal(addresses(properties), access, timeout_s)
-        return thread.submit(asyncio.run, look).result()
+    [found] = refusals_of([(alias, properties)], timeout_s)
+    return found
+
+
+def refusals_of(
+    clusters: Sequence[tuple[str, Mapping[str, str]]], timeout_s: float = TIMEOUT_S
+) -> list[SrmError | None]:
+    """Do the same for several clusters, at the same time.
+
+    Raises:
+        ConfigError: the properties contradict each other, or a file cannot be read.
+    """
+    looks = [
+        (addresses(properties), SecurityAccess(read_security(alias, properties)))
+        for alias, properties in clusters
+    ]
+    done: Future[list[SrmError | None]] = Future()
+
+    async def look() -> None:
+        try:
+            done.set_result(await asyncio.gather(*(refusal(*one, timeout_s) for one in looks)))
+        except BaseException as error:  # noqa: BLE001 -- the caller's thread raises it
+            done.set_exception(error)
+
+    # The caller's thread may have an event loop, and Ctrl-C interrupts it while it waits.
+    threading.Thread(target=lambda: asyncio.run(look()), name="srm-probe", daemon=True).start()
+    return done.result()

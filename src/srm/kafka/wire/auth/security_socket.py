@@ -93,6 +93,8 @@ async def connect(
     """
     try:
         sock = await _connect(host, port)
+    except ConnectionRefusedError as error:
+        raise UnavailableError(f"{where}: connection refused") from error
     except OSError as error:
         raise UnavailableError(f"{where}: cannot be reached: {error}") from error
     _watch(sock, timeout_s)

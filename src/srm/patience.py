@@ -1,0 +1,59 @@
+"""Patience of a command: how long each cluster has for its first answer, and which ones gave it.
+
+Long-lived processes have none: they wait for a cluster as long as it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Final
+
+from srm.errors import SrmError
+
+DEFAULT_S: Final = 4.0
+"""Seconds for TCP, TLS, a login and one answer, all of them together."""
+
+
+@dataclass(frozen=True)
+class FirstAnswers:
+    """Limit of the first answers.
+
+    Attributes:
+        seconds: time that each cluster has.
+        known: clusters queried so far, by alias and address: the error, or None.
+    """
+
+    seconds: float
+    known: dict[tuple[str, str], SrmError | None] = field(default_factory=dict)
+
+
+_current: ContextVar[FirstAnswers | None] = ContextVar("srm_patience", default=None)
+
+
+def current() -> FirstAnswers | None:
+    """Return the patience of this command; None without a limit."""
+    return _current.get()
+
+
+@contextmanager
+def limit(seconds: float) -> Iterator[None]:
+    """Give each cluster that the block opens some seconds for its first answer."""
+    token = _current.set(FirstAnswers(seconds))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def renew() -> Iterator[None]:
+    """Query each cluster again in the block: a silent one may be back."""
+    now = _current.get()
+    if now is None:
+        yield
+        return
+    with limit(now.seconds):
+        yield
