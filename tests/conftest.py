@@ -48,6 +48,8 @@ _REAL_LIMIT_S = 1800.0
 LASTING = {"broker.session.timeout.ms": "60000"}
 """Setting of brokers that no test kills: a starved one is not fenced by its own controller."""
 
+os.environ.setdefault("SRM_TIMEOUT", "30")  # a busy broker is slow, not dead
+
 BrokerFactory = Callable[..., KafkaBroker]
 
 

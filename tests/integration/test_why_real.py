@@ -10,7 +10,6 @@ from tests.integration.rights import Right, documented
 from tests.integration.securing import SecuredBroker
 from tests.integration.test_checkpoints_real import Copied, copied, sites
 from tests.integration.test_rights import Srm, srm_with
-from tests.waiting import DEADLINE_S
 from typer.testing import CliRunner
 
 from srm.cli.main import app
@@ -28,22 +27,16 @@ pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 __all__ = ["copied", "sites"]
 
 
-@pytest.fixture(autouse=True)
-def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy broker is slow, not away."""
-    monkeypatch.setattr("srm.cli.flows.why.PATIENCE_S", DEADLINE_S)
-
-
 def run(copied: Copied, *command: str) -> Result:
     there = copied.sites.there
     return CliRunner().invoke(
-        app, ["why", *command, "--config", str(copied.sites.path), "--flow", str(there)]
+        app, [*command, "--config", str(copied.sites.path), "--flow", str(there)]
     )
 
 
 def asked(copied: Copied, name: str) -> dict:
     """Return the one answer of the command."""
-    result = run(copied, name, "--json")
+    result = run(copied, "why", name, "--json")
     assert result.exit_code == 0, result.output
     [answer] = json.loads(result.output)
     return answer
@@ -65,6 +58,25 @@ def test_a_group_lacks_its_checkpoint_until_the_next_emission(copied: Copied) ->
     assert step_of(after, "translated")["ok"] is True
     assert step_of(after, "proven")["ok"] is True
     assert after["verdict"].startswith("translated; can move")
+
+
+def test_lists_say_what_a_flow_selects_and_how_far_it_is(copied: Copied) -> None:
+    copied.forward.source.commit_idle(copied.group, {copied.here: 10})
+    emit(copied.forward)
+
+    topics, groups = (run(copied, name, "list", "--json") for name in ("topics", "groups"))
+
+    assert (topics.exit_code, groups.exit_code) == (0, 0), topics.output + groups.output
+    [listed] = json.loads(topics.output)
+    topic = next(one for one in listed["topics"] if one["topic"] == copied.here.topic)
+    assert topic["selected"]
+    assert topic["partitions"] == topic["remote_partitions"]
+    [listed] = json.loads(groups.output)
+    group = next(one for one in listed["groups"] if one["group"] == copied.group)
+    assert (group["selected"], group["members"], group["state"]) == (True, 0, "empty")
+    assert group["checkpoint_age_ms"] is not None
+    assert group["offsets_on_target"] is not None
+    assert copied.group in run(copied, "groups", "list", "--selected").output
 
 
 def test_a_topic_whose_copy_would_have_too_long_a_name_says_so(copied: Copied) -> None:

@@ -13,6 +13,7 @@ from srm.cli.flows import (
     client_file,
     config,
     groups,
+    listing,
     metrics,
     replicate,
     replicator,
@@ -60,7 +61,9 @@ client_file.register(config.app)
 app.add_typer(metrics.app, name="metrics")
 verify.register(app)
 app.add_typer(checkpoints.app, name="checkpoints")
+listing.register_groups(groups.app)
 app.add_typer(groups.app, name="groups")
+listing.register_topics(topics.app)
 app.add_typer(topics.app, name="topics")
 translate.register(app)
 status.register(app)

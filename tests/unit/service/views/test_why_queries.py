@@ -8,11 +8,11 @@ from collections.abc import Collection
 import pytest
 from tests.service_views import config_of
 
+from srm import patience
 from srm.config.model import Config
 from srm.domain.names.topics import Flow
 from srm.engine.why import Kind, Why
 from srm.errors import NotFoundError, SrmError, UnavailableError
-from srm.service.views import why_queries
 from srm.service.views.why_queries import Explaining, ask_clusters
 
 HERE, AWAY, AWAY_TOO = Flow("P", "B"), Flow("P", "C"), Flow("P", "D")
@@ -56,7 +56,7 @@ def test_where_all_were_asked_and_nobody_knows_the_name_it_is_not_found() -> Non
 
 def test_a_target_has_no_more_patience_than_a_source(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first call alone took half a minute, for which a page showed nothing."""
-    monkeypatch.setattr(why_queries, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(patience, "DEFAULT_S", 0.1)
 
     with pytest.raises(UnavailableError, match=r"B\.bootstrap\.servers = 127\.0\.0\.1:1"):
         ask_clusters(config_of(HERE), HERE, "pay", ["topic"])

@@ -1,0 +1,174 @@
+"""Topics and groups of a flow, each with its selection or the reason against it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from srm.domain.names import internal_topics
+from srm.domain.names.filters import refusal
+from srm.engine.cluster_ports import GroupDescription, TopicDescription
+from srm.engine.control import control_lists
+from srm.engine.groups.checkpoints import read_checkpoints, selection_of
+from srm.engine.groups.group_listing import WITHOUT_OFFSETS
+from srm.engine.ports import FlowContext
+from srm.engine.status.observing import observe
+from srm.engine.why.answer import WhyStep, first_wrong
+from srm.engine.why.lists import SelectionLists
+from srm.errors import UnavailableError
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTopic:
+    """One topic of a flow.
+
+    Attributes:
+        topic: name on the source.
+        remote_topic: name of its copy on the target.
+        partitions: partitions on the source; None if the source has no such topic.
+        remote_partitions: partitions of the copy; None without a copy.
+        selected: whether the flow copies it.
+        state: state of the copy, as in ``srm status``; empty for a topic that is not selected.
+        reason: why it is not selected; ``action`` is the remedy.
+    """
+
+    topic: str
+    remote_topic: str
+    partitions: int | None
+    remote_partitions: int | None
+    selected: bool
+    state: str = ""
+    reason: str = ""
+    action: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """One group of a flow's source.
+
+    Attributes:
+        state: on the source; ``unknown`` if the source does not answer.
+        members: number of members on the source.
+        selected: whether the flow translates its offsets.
+        reason: why it is not selected; ``action`` is the remedy.
+        offsets_on_target: whether the target has committed offsets of it; None if not read.
+        checkpoint_age_ms: time since its last checkpoint; None without one.
+    """
+
+    group: str
+    state: str
+    members: int
+    selected: bool
+    reason: str = ""
+    action: str = ""
+    offsets_on_target: bool | None = None
+    checkpoint_age_ms: int | None = None
+
+
+def list_topics(context: FlowContext) -> tuple[ListedTopic, ...]:
+    """List the topics of a flow's source and the copies on its target, without internal topics.
+
+    If the source does not answer, the copies alone are listed.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    config, policy = context.config, context.config.policy
+    states = {topic.topic: topic.state for topic in observe(context).status.topics}
+    on_target = context.target.topics()
+    copies = {
+        original: about
+        for name, about in on_target.items()
+        if policy.topic_source(name) == config.flow.source
+        and (original := policy.upstream_topic(name)) is not None
+    }
+    on_source = _topics_of_source(context)
+    lists = control_lists.load(context.target, config.flow)
+    selection = SelectionLists(config.flow, "topics", config.topic_filter, lists.topics)
+
+    def listed(name: str) -> ListedTopic:
+        wrong = _why_not(context, selection, name)
+        here, there = on_source.get(name), copies.get(name)
+        return ListedTopic(
+            name,
+            policy.format_remote_topic(config.flow.source, name),
+            None if here is None else here.partitions,
+            None if there is None else there.partitions,
+            wrong is None,
+            states.get(name, ""),
+            "" if wrong is None else wrong.answer,
+            "" if wrong is None else wrong.action,
+        )
+
+    names = {*on_source, *copies}
+    return tuple(listed(name) for name in sorted(names) if not policy.is_internal_topic(name))
+
+
+def _topics_of_source(context: FlowContext) -> Mapping[str, TopicDescription]:
+    try:
+        return context.source.topics()
+    except UnavailableError:
+        return {}
+
+
+def _why_not(context: FlowContext, selection: SelectionLists, name: str) -> WhyStep | None:
+    """Return the step that keeps a topic out of the flow; None for a selected one."""
+    config = context.config
+    why = refusal(name, config, config.topic_filter)
+    if why is None:
+        return None
+    if why == "cycle":
+        return WhyStep.no("no-cycle", "", f"it is a copy of a topic of {config.flow.target}")
+    return first_wrong(selection.steps(name))
+
+
+def list_groups(context: FlowContext) -> tuple[ListedGroup, ...]:
+    """List the groups of a flow's source; if it does not answer, those with checkpoints.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    config, target = context.config, context.target
+    topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
+    newest: dict[str, int] = {}
+    for one in read_checkpoints(target, topic, target.topics()):
+        group = one.checkpoint.group
+        newest[group] = max(one.time_ms, newest.get(group, 0))
+    lists, names = control_lists.load(target, config.flow), selection_of(config).groups
+    selection = SelectionLists(config.flow, "groups", names, lists.groups)
+    found = _groups_of_source(context)
+    if not found:
+        found = {name: GroupDescription(name, "unknown") for name in newest}
+    wanted = [name for name in found if names.matches(name)]
+    there = target.commits_of(wanted)[0] if wanted else {}
+    now_ms = context.now_ms()
+
+    def listed(about: GroupDescription) -> ListedGroup:
+        wrong = _why_not_group(selection, about)
+        at_ms = newest.get(about.name)
+        return ListedGroup(
+            about.name,
+            about.state,
+            len(about.members),
+            wrong is None,
+            "" if wrong is None else wrong.answer,
+            "" if wrong is None else wrong.action,
+            bool(there[about.name]) if about.name in there else None,
+            None if at_ms is None else max(0, now_ms - at_ms),
+        )
+
+    return tuple(listed(found[name]) for name in sorted(found))
+
+
+def _groups_of_source(context: FlowContext) -> Mapping[str, GroupDescription]:
+    try:
+        return context.source.groups()
+    except UnavailableError:
+        return {}
+
+
+def _why_not_group(selection: SelectionLists, about: GroupDescription) -> WhyStep | None:
+    wrong = first_wrong(selection.steps(about.name))
+    if wrong is None and about.kind in WITHOUT_OFFSETS:
+        return WhyStep.no("kind", "", f"{about.kind} groups have no offsets to translate")
+    return wrong

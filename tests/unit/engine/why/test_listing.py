@@ -1,0 +1,65 @@
+"""Lists of topics and groups name the selection, or the entry that is against it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.engine.why.running_flow import RunningFlow
+
+from srm.domain.names.topics import TopicPartition
+from srm.engine.flows.cluster_absence import away_cluster
+from srm.engine.groups.checkpoints import emit
+from srm.engine.why.listing import list_groups, list_topics
+
+
+@pytest.fixture
+def flow() -> RunningFlow:
+    made = RunningFlow()
+    made.p.add_topic("Denied")
+    made.p.add_topic("B.Other")
+    made.b.add_topic("P.Gone")
+    made.list_of("topics", add=("Topic", "Denied"), add_deny=("Denied",))
+    made.list_of("groups", add=("audit",), add_deny=("other",))
+    made.p.commit("audit", {TopicPartition("Topic", 0): 4})
+    made.p.commit("other", {TopicPartition("Topic", 0): 4})
+    return made
+
+
+def test_each_topic_is_selected_or_has_its_reason(flow: RunningFlow) -> None:
+    found = {one.topic: one for one in list_topics(flow.context)}
+
+    assert found["Topic"].selected
+    assert found["Topic"].state == "caught-up"
+    assert (found["Topic"].remote_topic, found["Topic"].remote_partitions) == ("P.Topic", 1)
+    assert "denied, and deny lists win" in found["Denied"].reason
+    assert found["Denied"].action.startswith("srm-control topics")
+    assert found["B.Other"].reason == "it is a copy of a topic of B"
+    assert (found["Gone"].partitions, found["Gone"].remote_partitions) == (None, 1)
+    assert not [name for name in found if "internal" in name]
+
+
+def test_copies_and_groups_with_checkpoints_are_listed_without_the_source(
+    flow: RunningFlow,
+) -> None:
+    emit(flow.context)
+    alone = replace(flow.context, source=away_cluster("P", "cluster P: connection refused"))
+
+    topics = {one.topic: one for one in list_topics(alone)}
+    [group] = list_groups(alone)
+
+    assert (topics["Topic"].partitions, topics["Topic"].remote_partitions) == (None, 1)
+    assert (group.group, group.state, group.selected) == ("audit", "unknown", True)
+    assert group.checkpoint_age_ms is not None
+
+
+def test_each_group_is_selected_or_has_its_reason(flow: RunningFlow) -> None:
+    emit(flow.context)
+
+    found = {one.group: one for one in list_groups(flow.context)}
+
+    assert found["audit"].selected
+    assert found["audit"].checkpoint_age_ms is not None
+    assert found["audit"].offsets_on_target is False
+    assert "denied, and deny lists win" in found["other"].reason
+    assert found["other"].checkpoint_age_ms is None
