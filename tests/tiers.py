@@ -61,6 +61,7 @@ FAST: Final = (
     "integration/test_client_settings.py",
     "integration/test_dead_clusters.py",
     "integration/test_clients.py",
+    "integration/test_doctor.py",
     "integration/test_driver.py",
     "integration/test_fence.py",
     "integration/test_flow_switch.py",

@@ -33,6 +33,7 @@ READERS: Final[dict[str, tuple[str, ...]]] = {
     "verify": ("-f", "P->B"),
     "translate": ("-f", "P->B", "-t", "Payments", "-o", "1"),
     "status": (),
+    "doctor": (),
     "why": ("Payments",),
     "restore": ("--from", "B", "--to", "P", "--dry-run"),
     "replicator stop": ("--wait", "0"),

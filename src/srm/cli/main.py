@@ -12,6 +12,7 @@ from srm.cli.flows import (
     checkpoints,
     client_file,
     config,
+    doctor,
     groups,
     listing,
     metrics,
@@ -67,6 +68,7 @@ listing.register_topics(topics.app)
 app.add_typer(topics.app, name="topics")
 translate.register(app)
 status.register(app)
+doctor.register(app)
 why.register(app)
 failover_status.register(failover.app)
 redirecting.register(failover.app)

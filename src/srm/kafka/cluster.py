@@ -27,6 +27,7 @@ from srm.kafka.admin import offsets as offset_calls
 from srm.kafka.admin import topics as topic_calls
 from srm.kafka.admin import transactions as transaction_calls
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S, Clients, answer_of
+from srm.kafka.admin.cluster_facts import ClusterFacts, read_facts
 from srm.kafka.state.control_writer import KafkaControlWriter
 from srm.kafka.tables import first_records as record_calls
 from srm.kafka.tables import group_member as member_calls
@@ -108,6 +109,10 @@ class KafkaCluster:
                 ),
             )
         return self._id
+
+    def facts(self) -> ClusterFacts:
+        """Return release and clock of the brokers."""
+        return read_facts(self._clients)
 
     def topics(self) -> dict[str, TopicDescription]:
         """Describe all topics, internal ones included."""

@@ -70,7 +70,7 @@ def check(
 ) -> None:
     """Read the file and report its clusters, flows and warnings; exit 2 where it has an error."""
     resolved = build_config(read_settings(config, strict=strict))
-    _check_connections(resolved)
+    check_connections(resolved)
     report = _report(resolved)
     emit(report, as_json, lambda console: _show_report(console, report, resolved))
 
@@ -89,7 +89,7 @@ def explain(
     emit(explanations, as_json, lambda console: _show_explanations(console, explanations, file))
 
 
-def _check_connections(config: Config) -> None:
+def check_connections(config: Config) -> None:
     """Refuse what would only fail when something connects; nothing connects here."""
     clients = [(alias, client) for (alias, _), client in config.clients.items()]
     clients += [(alias, client) for (_, alias, _), client in config.flow_clients.items()]

@@ -151,6 +151,11 @@ class Brokers:
         """Return whether a broker supports this version of a request."""
         return (await self._link(self._address(node), QUESTIONS)).serves(message)
 
+    async def newest(self, node: int, api_key: int) -> int:
+        """Return the newest version of a request that a broker supports, -1 for none."""
+        link = await self._link(self._address(node), QUESTIONS)
+        return int(link.versions.get(api_key, (0, -1))[1])
+
     async def _ask_one_of(
         self,
         addresses: Sequence[Address],

@@ -1,0 +1,101 @@
+"""Facts about the brokers of a cluster that only a check-up needs: release, clock, brokers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from aiokafka.protocol.types import Int16, Int32, Int64
+
+from srm.clock import now_ms
+from srm.kafka.admin.clients import Clients
+from srm.kafka.admin.errors import of_code
+from srm.kafka.wire.brokers import Brokers
+from srm.kafka.wire.messages import TEXT, Structure, array, message
+from srm.kafka.wire.rights import on_cluster
+
+_FETCH: Final = 1
+_RELEASES: Final = ((18, "4.1"), (17, "3.9"), (16, "3.7"), (14, "3.5"), (13, "3.1"), (12, "2.7"))
+"""The oldest release that serves a version of Fetch."""
+
+_REPLICA: Final = array(
+    ("replica_id", Int32),
+    ("log_end_offset", Int64),
+    ("last_fetch_ms", Int64),
+    ("last_caught_up_ms", Int64),
+)
+_QUORUM: Final = message(
+    55,
+    1,
+    Structure(("topics", array(("topic", TEXT), ("partitions", array(("partition", Int32)))))),
+    Structure(
+        ("error_code", Int16),
+        (
+            "topics",
+            array(
+                ("topic", TEXT),
+                (
+                    "partitions",
+                    array(
+                        ("partition", Int32),
+                        ("error_code", Int16),
+                        ("leader_id", Int32),
+                        ("leader_epoch", Int32),
+                        ("high_watermark", Int64),
+                        ("voters", _REPLICA),
+                        ("observers", _REPLICA),
+                    ),
+                ),
+            ),
+        ),
+    ),
+)
+"""DescribeQuorum (KIP-836): the active controller is caught up now, by its own clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """Release and clock of a cluster.
+
+    Attributes:
+        release: oldest release of Kafka that a broker may have, such as ``3.9``; empty if unknown.
+        brokers: number of brokers.
+        ahead_ms: controller's clock minus this host's; None without KRaft.
+        within_ms: maximum error of ``ahead_ms``, half the time of the request.
+    """
+
+    release: str
+    brokers: int
+    ahead_ms: int | None
+    within_ms: int = 0
+
+
+def read_facts(clients: Clients) -> ClusterFacts:
+    """Read the facts.
+
+    Raises:
+        SrmError: the cluster does not answer, or srm may not describe it.
+    """
+    return clients.ask("describing the cluster", _read, on_cluster("Describe"))
+
+
+async def _read(brokers: Brokers) -> ClusterFacts:
+    await brokers.look()
+    newest = [await brokers.newest(node, _FETCH) for node in brokers.nodes]
+    least = min(newest, default=-1)
+    release = next((name for version, name in _RELEASES if version <= least), "")
+    node = brokers.nodes[0]
+    if not await brokers.serves(node, _QUORUM([])):
+        return ClusterFacts(release, len(newest), None)
+    began_ms = now_ms()
+    answer = await brokers.ask(node, _QUORUM([("__cluster_metadata", [(0,)])]))
+    ended_ms = now_ms()
+    if answer["error_code"]:
+        raise of_code(answer["error_code"], "describing the quorum", on_cluster("Describe"))
+    quorum = answer["topics"][0]["partitions"][0]
+    caught_up = {one["replica_id"]: one["last_caught_up_ms"] for one in quorum["voters"]}
+    at_ms = caught_up.get(quorum["leader_id"], -1)
+    if at_ms < 0:
+        return ClusterFacts(release, len(newest), None)
+    within_ms = (ended_ms - began_ms + 1) // 2
+    return ClusterFacts(release, len(newest), at_ms - (began_ms + ended_ms) // 2, within_ms)

@@ -1,0 +1,82 @@
+"""``srm doctor`` looks at real brokers and writes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from tests.conftest import BrokerFactory
+from typer.testing import CliRunner
+
+from srm.cli.main import app
+from srm.engine.cluster_ports import TopicSpec
+from srm.kafka.cluster import KafkaCluster
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.stack.ports import free_port
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+
+def configured(folder: Path, source: str, target: str) -> Path:
+    path = folder / "srm.properties"
+    path.write_text(
+        "clusters = P, B\nP->B.enabled = true\ntopics = doctor.*\ngroups = .*\n"
+        f"P.bootstrap.servers = {source}\nB.bootstrap.servers = {target}\n"
+    )
+    return path
+
+
+def examined(config: Path) -> tuple[int | None, dict[str, dict[str, str]], BaseException | None]:
+    result = CliRunner().invoke(app, ["doctor", "--config", str(config), "--json"])
+    found = {check["name"]: check for check in json.loads(result.stdout)}
+    code = getattr(result.exception, "exit_code", result.exit_code)
+    return code, found, result.exception
+
+
+def test_a_healthy_pair_has_no_problem(clusters: Mapping[str, KafkaBroker], tmp_path: Path) -> None:
+    source, target = clusters["P"].bootstrap, clusters["B"].bootstrap
+    plain = {"bootstrap.servers": source}
+    with KafkaCluster("P", plain, plain, plain) as cluster:
+        cluster.create_topics([TopicSpec("doctor.payments", 1, 1, {})])
+
+    code, found, error = examined(configured(tmp_path, source, target))
+
+    assert code == 0, error
+    assert not [check for check in found.values() if check["state"] == "problem"]
+    assert "1 broker, Kafka 4.1 or newer" in found["cluster P"]["text"]
+    assert "from this host's" in found["clock of B"]["text"]
+    assert found["clock of B"]["state"] == "ok"
+    assert found["transactions on B"]["state"] == "ok"
+    assert found["rights of P->B"]["text"].endswith("can be read and copied")
+
+
+def test_a_dead_cluster_is_a_problem_and_the_other_is_examined(
+    clusters: Mapping[str, KafkaBroker], tmp_path: Path
+) -> None:
+    dead = f"127.0.0.1:{free_port()}"
+
+    code, found, _ = examined(configured(tmp_path, dead, clusters["B"].bootstrap))
+
+    assert code == 6
+    assert "connection refused" in found["cluster P"]["text"]
+    assert found["cluster B"]["state"] == "ok"
+    assert "rights of P->B" not in found
+
+
+def test_a_target_that_cannot_commit_transactions_is_a_problem(
+    clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory, tmp_path: Path
+) -> None:
+    lacking = broker_factory("X", **{"transaction.state.log.min.isr": "2"})
+    plain = {"bootstrap.servers": lacking.bootstrap}
+    with KafkaCluster("B", plain, plain, plain) as cluster:
+        cluster.create_topics(
+            [TopicSpec("__transaction_state", 1, 1, {"min.insync.replicas": "2"})]
+        )
+
+    code, found, _ = examined(configured(tmp_path, clusters["P"].bootstrap, lacking.bootstrap))
+
+    assert code == 1
+    assert found["transactions on B"]["state"] == "problem"
+    assert "no transaction can commit" in found["transactions on B"]["text"]
