@@ -74,6 +74,8 @@ OTHERS: Final = {
     "stack status": "reads the stack's processes",
     "replicate": "waits for its clusters",
     "follow": "waits for its clusters",
+    "init": "writes a file",
+    "config import": "reads a file",
     "config check": "reads a file",
     "config explain": "reads a file",
     "config client": "reads a file",

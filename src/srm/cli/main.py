@@ -16,6 +16,7 @@ from srm.cli.flows import (
     groups,
     listing,
     metrics,
+    new_config,
     replicate,
     replicator,
     status,
@@ -59,6 +60,8 @@ replicate.register(app)
 app.add_typer(replicator.app, name="replicator")
 app.add_typer(config.app, name="config")
 client_file.register(config.app)
+new_config.register_import(config.app)
+new_config.register_init(app)
 app.add_typer(metrics.app, name="metrics")
 verify.register(app)
 app.add_typer(checkpoints.app, name="checkpoints")

@@ -1,0 +1,215 @@
+"""``srm init`` and ``srm config import`` write files that ``srm config check`` accepts."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from srm.cli.main import app
+from srm.config.loader import load_config
+from srm.config.model import Config
+from srm.domain.names.topics import Flow
+
+ENDS = {
+    "source.cluster.alias": "P",
+    "target.cluster.alias": "B",
+    "source.cluster.bootstrap.servers": "kafka-p:9093",
+    "target.cluster.bootstrap.servers": "kafka-b:9092",
+}
+SOURCE = {
+    "name": "p-to-b",
+    "config": {
+        **ENDS,
+        "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+        "source.cluster.security.protocol": "SASL_SSL",
+        "source.cluster.sasl.mechanism": "PLAIN",
+        "source.cluster.sasl.jaas.config": "PlainLoginModule required password='hunter2';",
+        "topics": "Payments.*",
+        "tasks.max": 4,
+        "replication.factor": "3",
+        "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+    },
+}
+CHECKPOINT = {
+    **ENDS,
+    "connector.class": "org.apache.kafka.connect.mirror.MirrorCheckpointConnector",
+    "tasks.max": 1,
+    "sync.group.offsets.enabled": True,
+}
+STRIMZI = """
+apiVersion: kafka.strimzi.io/v1beta2
+kind: KafkaMirrorMaker2
+metadata: {name: mm2}
+spec:
+  connectCluster: B
+  clusters:
+    - alias: P
+      bootstrapServers: p-kafka-bootstrap:9093
+      tls: {trustedCertificates: [{secretName: p-cluster-ca-cert, pattern: "*.crt"}]}
+      authentication:
+        type: scram-sha-512
+        username: mm2
+        passwordSecret: {secretName: mm2, password: password}
+    - alias: B
+      bootstrapServers: b-kafka-bootstrap:9092
+      config: {request.timeout.ms: 20000}
+  mirrors:
+    - sourceCluster: P
+      targetCluster: B
+      topicsPattern: "Payments.*|Orders"
+      groupsPattern: "audit|ledger"
+      sourceConnector:
+        tasksMax: 8
+        autoRestart: {enabled: true}
+        config: {replication.factor: 3, sync.topic.acls.enabled: "true"}
+      checkpointConnector:
+        config: {checkpoints.topic.replication.factor: 3}
+"""
+STRIMZI_V1 = """
+apiVersion: kafka.strimzi.io/v1
+kind: KafkaMirrorMaker2
+spec:
+  target: {alias: B, bootstrapServers: "b:9092", groupId: mm2}
+  mirrors:
+    - source: {alias: P, bootstrapServers: "p:9092"}
+      topicsPattern: ".*"
+      sourceConnector: {tasksMax: 2, state: stopped}
+"""
+
+
+def run(*command: str, given: str | None = None) -> Result:
+    return CliRunner().invoke(app, list(command), input=given)
+
+
+def loaded(path: Path, monkeypatch: pytest.MonkeyPatch, **variables: str) -> Config:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    checked = run("config", "check", "--config", str(path))
+    assert checked.exit_code == 0, checked.exception or checked.output
+    return load_config(path)
+
+
+def test_options_alone_make_a_file_that_has_no_secret_in_clear(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "srm.properties"
+    servers = [f"--bootstrap-servers={alias}=kafka-{alias.lower()}:9092" for alias in ("P", "B")]
+    options = ["--security-protocol", "SASL_PLAINTEXT", "--topics", "Payments.*,Orders"]
+
+    result = run("init", "--yes", "--output", str(path), *servers, *options)
+    again = run("init", "--yes", "--output", str(path), *servers)
+
+    assert result.exit_code == 0, result.exception
+    assert "exists" in str(again.exception)
+    assert path.stat().st_mode & 0o077 == 0
+    assert "P.sasl.password = ${env:P_SASL_PASSWORD}" in path.read_text()
+    names = {f"{a}_SASL_{kind}": "secret" for a in "PB" for kind in ("USERNAME", "PASSWORD")}
+    config = loaded(path, monkeypatch, **names)
+    assert config.flow(Flow("P", "B")).topics == ("Payments.*", "Orders")
+    assert {*config.flows} == {Flow("P", "B"), Flow("B", "P")}
+
+
+def test_questions_need_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "srm.properties"
+    refused = run("init", "--output", str(path))
+    monkeypatch.setattr("srm.cli.flows.new_config.require_terminal", lambda **_: None)
+
+    answers = "East,West\neast:9092\nwest:9092\nPayments\n.*\nPLAINTEXT\n"
+    result = run("init", "--output", str(path), given=answers)
+
+    assert "no terminal" in str(refused.exception)
+    assert result.exit_code == 0, result.exception
+    assert loaded(path, monkeypatch).clusters == ("East", "West")
+
+
+def test_an_address_that_is_missing_is_named(tmp_path: Path) -> None:
+    path = str(tmp_path / "srm.properties")
+
+    result = run("init", "--yes", "--output", path, "--bootstrap-servers", "P=p:9092")
+
+    assert "--bootstrap-servers B=HOST:PORT is missing" in str(result.exception)
+
+
+def test_connectors_become_flows_and_what_has_no_meaning_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, checkpoint = tmp_path / "source.json", tmp_path / "checkpoint.json"
+    source.write_text(json.dumps(SOURCE))
+    checkpoint.write_text(json.dumps([CHECKPOINT]))
+    path = tmp_path / "srm.properties"
+
+    shown = run("config", "import", str(source), str(checkpoint))
+    done = run("config", "import", str(source), str(checkpoint), "--output", str(path))
+
+    assert (shown.exit_code, done.exit_code) == (0, 0), done.exception
+    assert shown.stdout == path.read_text()
+    assert "hunter2" not in shown.stdout
+    assert "# - P->B.key.converter: Records are copied byte for byte." in shown.stdout
+    assert "# - P->B.tasks.max: two values, 4 is used, not 1" in shown.stdout
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    login += ' username="a" password="b";'
+    flow = loaded(path, monkeypatch, P_SASL_JAAS_CONFIG=login).flow(Flow("P", "B"))
+    assert (flow.enabled, flow.topics, flow.groups) == (True, ("Payments.*",), (".*",))
+    assert (flow.tasks_max, flow.replication_factor) == (4, 3)
+    assert flow.sync_group_offsets_enabled
+
+
+def test_a_resource_of_strimzi_is_taken_over_with_its_secrets_as_references(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resource, path = tmp_path / "mm2.yaml", tmp_path / "srm.properties"
+    resource.write_text(STRIMZI)
+
+    result = run("config", "import", str(resource), "--output", str(path))
+
+    assert result.exit_code == 0, result.exception
+    text = path.read_text()
+    assert "P.sasl.password = ${env:P_SASL_PASSWORD}" in text
+    assert "# - P.sasl.password: key password of the Secret mm2" in text
+    assert "# - P->B sourceConnector.autoRestart: srm has no Connect workers." in text
+    assert "# - P->B.sync.topic.acls.enabled: ACLs are not copied." in text
+    config = loaded(path, monkeypatch, P_SASL_PASSWORD="secret")
+    flow = config.flow(Flow("P", "B"))
+    assert (flow.topics, flow.groups) == (("Payments.*|Orders",), ("audit|ledger",))
+    assert (flow.tasks_max, flow.checkpoints_replication_factor) == (8, 3)
+    assert config.client("P", "admin")["security.protocol"] == "SASL_SSL"
+
+
+def test_a_resource_of_the_newest_version_names_clusters_in_its_mirrors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resource, path = tmp_path / "mm2.yaml", tmp_path / "srm.properties"
+    resource.write_text(STRIMZI_V1)
+
+    result = run("config", "import", str(resource), "--output", str(path))
+
+    assert result.exit_code == 0, result.exception
+    config = loaded(path, monkeypatch)
+    assert config.client("P", "admin")["bootstrap.servers"] == "p:9092"
+    assert not config.flow(Flow("P", "B")).enabled
+    assert "# - P->B is disabled: its sourceConnector is paused" in path.read_text()
+
+
+def test_other_files_are_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, resource = tmp_path / "other.json", tmp_path / "mm2.yaml"
+    other.write_text('{"connector.class": "FileStreamSource"}')
+    resource.write_text(STRIMZI)
+    unknown = str(run("config", "import", str(other)).exception)
+
+    def no_yaml(name: str) -> Any:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(importlib, "import_module", no_yaml)
+    without = str(run("config", "import", str(resource)).exception)
+
+    assert "has no flow of MirrorMaker 2" in unknown
+    assert "needs the package PyYAML" in without
+    assert not {"\n"} & {*unknown, *without}
