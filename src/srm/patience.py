@@ -39,9 +39,9 @@ def current() -> FirstAnswers | None:
 
 
 @contextmanager
-def limit(seconds: float) -> Iterator[None]:
-    """Give each cluster that the block opens some seconds for its first answer."""
-    token = _current.set(FirstAnswers(seconds))
+def limit(seconds: float | None) -> Iterator[None]:
+    """Give each cluster that the block opens some seconds for its first answer, None: no limit."""
+    token = _current.set(None if seconds is None else FirstAnswers(seconds))
     try:
         yield
     finally:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from srm import patience
 from srm.cli.console import JsonOption, emit
 from srm.cli.shell_hint import entering
 from srm.errors import IntegrityError, UsageError
@@ -63,7 +64,8 @@ def demo(
     from srm_lab.demo.run import DemoOptions, run_demo  # noqa: PLC0415
 
     signal.signal(signal.SIGTERM, _interrupt)
-    with Display(Console(stderr=True)) as display:
+    # Its clusters start, crash and end on purpose.
+    with patience.limit(None), Display(Console(stderr=True)) as display:
         result = run_demo(DemoOptions(home, records, keep, disaster), display)
     emit(result.report, as_json, lambda console: _render(console, result))
     if not result.report.ok:
