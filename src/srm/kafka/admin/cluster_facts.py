@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from aiokafka.protocol.types import Int16, Int32, Int64
-
 from srm.clock import now_ms
 from srm.kafka.admin.clients import Clients
 from srm.kafka.admin.errors import of_code
 from srm.kafka.wire.brokers import Brokers
-from srm.kafka.wire.messages import TEXT, Structure, array, message
+from srm.kafka.wire.messages import INT16, INT32, INT64, TEXT, Message, Structure, array
 from srm.kafka.wire.rights import on_cluster
 
 _FETCH: Final = 1
@@ -19,17 +17,17 @@ _RELEASES: Final = ((18, "4.1"), (17, "3.9"), (16, "3.7"), (14, "3.5"), (13, "3.
 """The oldest release that serves a version of Fetch."""
 
 _REPLICA: Final = array(
-    ("replica_id", Int32),
-    ("log_end_offset", Int64),
-    ("last_fetch_ms", Int64),
-    ("last_caught_up_ms", Int64),
+    ("replica_id", INT32),
+    ("log_end_offset", INT64),
+    ("last_fetch_ms", INT64),
+    ("last_caught_up_ms", INT64),
 )
-_QUORUM: Final = message(
+_QUORUM: Final = Message(
     55,
     1,
-    Structure(("topics", array(("topic", TEXT), ("partitions", array(("partition", Int32)))))),
+    Structure(("topics", array(("topic", TEXT), ("partitions", array(("partition", INT32)))))),
     Structure(
-        ("error_code", Int16),
+        ("error_code", INT16),
         (
             "topics",
             array(
@@ -37,11 +35,11 @@ _QUORUM: Final = message(
                 (
                     "partitions",
                     array(
-                        ("partition", Int32),
-                        ("error_code", Int16),
-                        ("leader_id", Int32),
-                        ("leader_epoch", Int32),
-                        ("high_watermark", Int64),
+                        ("partition", INT32),
+                        ("error_code", INT16),
+                        ("leader_id", INT32),
+                        ("leader_epoch", INT32),
+                        ("high_watermark", INT64),
                         ("voters", _REPLICA),
                         ("observers", _REPLICA),
                     ),
@@ -85,7 +83,7 @@ async def _read(brokers: Brokers) -> ClusterFacts:
     least = min(newest, default=-1)
     release = next((name for version, name in _RELEASES if version <= least), "")
     node = brokers.nodes[0]
-    if not await brokers.serves(node, _QUORUM([])):
+    if not await brokers.serves(node, _QUORUM):
         return ClusterFacts(release, len(newest), None)
     began_ms = now_ms()
     answer = await brokers.ask(node, _QUORUM([("__cluster_metadata", [(0,)])]))
