@@ -148,8 +148,8 @@ def position_problem(group: str, position: PartitionMove, request: MoveRequest) 
         return (
             f"{where}: its own consumer committed {position.target_committed} of "
             f"{position.target_topic} on {request.target}, ahead of the translated "
-            f"{position.resume}: reset that offset, or replace it with --overwrite "
-            f"(in the form: overwrite)"
+            f"{position.resume}: let it catch up on {request.source}, reset that offset, or "
+            f"replace it with --overwrite (in the form: overwrite)"
         )
     # Groups cannot catch up on an abandoned source: the forecast counts the skipped records.
     if position.skipped and not request.accept_skips and not request.is_unplanned:

@@ -181,6 +181,10 @@ class Director:
         if "settle its return first" in advice:
             self.settle()
             self.tick(4)
+            plan = moves.plan(context, request, move_id)
+            advice = "; ".join(plan.blocking)
+        if "let it catch up on" in advice:
+            self.tick(20)
             return moves.plan(context, request, move_id)
         if "--reroute" in advice:
             self.say(f"{move_id}: {advice}")

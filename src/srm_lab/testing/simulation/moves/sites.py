@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from srm.config.model import FlowConfig
@@ -45,14 +45,13 @@ from srm_lab.testing.simulation.moves.hosts import Host
 
 TOPIC: Final = "Payments"
 _SLOT: Final = Incarnation(1, "aa")
-_LOOKS: Final = 0.2
-"""Chance that a slot looks in a step where an idle copy ends."""
 
 
 class Copier:
     """Copies one flow as a slot does, and reports how far it is.
 
-    It claims a copy, which puts a marker there, once there is something to copy.
+    It claims a copy, which puts a marker there, once there is something to copy. Unlike a slot it
+    never passes the markers of others at the end of an idle copy: no move may depend on that.
     """
 
     def __init__(self, sites: Sites, flow: Flow) -> None:
@@ -100,7 +99,6 @@ class Copier:
         place, copy = self._original(number), TopicPartition(self._remote, number)
         known = self.positions[number]
         if known.source_next >= end:
-            self._look_at_end(number, copy)
             return
         if number not in self._claimed:
             self._claimed.add(number)
@@ -114,14 +112,6 @@ class Copier:
             records[self.flow.target, copy].append(records[self.flow.source, place][offset])
             self._runs[number].append(Run(offset, there - 1, 1))
         self._reach(number, Position(end, self._target.high_watermarks([copy])[copy], end))
-
-    def _look_at_end(self, number: int, copy: TopicPartition) -> None:
-        """Claim, at times, a copy that has only markers after its position: consumers pass them."""
-        known, end = self.positions[number], self._target.high_watermarks([copy])[copy]
-        if end > known.target_next and self._sites.rng.random() < _LOOKS:
-            self.mark(copy)
-            self._claimed.add(number)
-            self._reach(number, replace(known, target_next=end + 1))
 
     def _reach(self, number: int, position: Position) -> None:
         self.positions[number] = position
