@@ -131,7 +131,8 @@ def test_after_each_of_two_disasters_the_counts_agree_with_the_reports(
                 repeated.update(dict.fromkeys(groups, residue))
             if is_idle:
                 become_idle(stage)
-            if not has_slot:
+            if not has_slot:  # once groups have read the residue, which it copies
+                eventually(lambda: not stage.in_the_way(stage.b), "nothing is in the way")
                 slots.close()
             back = stage.move(f"back{number}", stage.b)
             assert back["ok"], back["problems"]
