@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from traceback import walk_tb
 from types import ModuleType
 from typing import Any, Final, Literal
 
@@ -34,7 +35,11 @@ _EXTRA_OF: Final = {library: extra for extra, every in _LIBRARIES.items() for li
 def missing_extra(error: ModuleNotFoundError) -> MissingExtraError | None:
     """Return the error that names the extra of a missing module, None for a module of no extra."""
     library = (error.name or "").partition(".")[0]
-    return _missing(library, _EXTRA_OF[library]) if library in _EXTRA_OF else None
+    if library not in _EXTRA_OF:
+        return None
+    names = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
+    in_lab = any(name.startswith("srm_lab.") for name in names)
+    return _missing(library, "lab" if in_lab else _EXTRA_OF[library])
 
 
 def _missing(library: str, extra: Extra) -> MissingExtraError:

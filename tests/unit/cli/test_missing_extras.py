@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from srm.cli.console import run_cli
-from srm.extras import _LIBRARIES, DISTRIBUTION
+from srm.extras import _LIBRARIES, DISTRIBUTION, missing_extra
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
 
@@ -35,6 +35,15 @@ def test_a_missing_library_of_an_extra_is_one_line_with_the_command_that_install
     assert capsys.readouterr().err == (
         "srm: this needs pyspark, which is not installed; pip install 'kafka-srm[spark]'\n"
     )
+
+
+def test_a_library_that_the_lab_lacks_is_one_of_the_extra_lab() -> None:
+    """It uses libraries of all extras, but its users need the whole."""
+    lab = {"__name__": "srm_lab.cli.stack"}
+    with pytest.raises(ModuleNotFoundError) as raised:
+        exec("raise ModuleNotFoundError('No module', name='psutil')", lab)  # noqa: S102
+
+    assert "kafka-srm[lab]" in str(missing_extra(raised.value))
 
 
 def test_a_missing_module_of_no_extra_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
