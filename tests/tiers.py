@@ -98,6 +98,11 @@ _MOVES: Final = ("src/srm/domain/moves/*", "src/srm/engine/moves/*")
 _COPYING: Final = ("src/srm/replication/*", "src/srm/kafka/wire*")
 
 GROUPS: Final = (
+    Group(
+        "wheel",
+        ("integration/test_wheel.py",),
+        ("dags/*", "plugins/*", "src/srm/cli/main.py", "src/srm/client/*", "src/srm_lab/stack/*"),
+    ),
     Group("bench", ("integration/test_bench.py",), ("bench/*",)),
     Group(
         "demo",
