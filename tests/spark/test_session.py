@@ -43,7 +43,15 @@ def test_the_master_of_the_command_wins_over_that_of_the_file():
     file = {"spark.master": "yarn", "spark.executor.memory": "512m"}
 
     assert file_settings(file) == file
-    assert file_settings(file, "local[2]") == {"spark.executor.memory": "512m"}
+    assert file_settings(file, "spark://m:7077") == {"spark.executor.memory": "512m"}
+
+
+def test_a_local_spark_has_the_files_and_the_python_of_this_machine():
+    workers = {"spark.archives": "e.tar.gz#e", "spark.pyspark.python": "./e/bin/python"}
+    file = {"spark.driver.memory": "1g", **workers}
+
+    assert file_settings(file) == {"spark.driver.memory": "1g"}
+    assert file_settings(file, "yarn") == file
 
 
 def test_under_spark_submit_its_settings_stay_and_the_master_is_not_touched():

@@ -98,8 +98,8 @@ _SPARK: Final = """\
 ## Spark's settings
 
 Keys `spark.*` without a prefix are Spark's own, by Spark's names. `srm replicate`, the jobs in
-`spark_jobs/` and the DAGs' spark-submit use them ([running](running.md#spark-options)). Settings of
-a spark-submit by hand win.
+`spark_jobs/` and the DAGs' spark-submit use them ([running](running.md#which-spark)). Settings of a
+spark-submit by hand win. A local Spark takes no files, archives and Python from them.
 
 | key | effect |
 |---|---|

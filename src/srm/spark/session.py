@@ -22,6 +22,7 @@ from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 from srm.errors import StackError, UnavailableError, UsageError
 from srm.spark import REMOTE, WORKER_DAEMON
+from srm.spark.submission import MASTER, settings_for
 
 logger = logging.getLogger(__name__)
 
@@ -107,8 +108,10 @@ def file_settings(spark: Mapping[str, str], master: str | None = None) -> dict[s
         spark: keys ``spark.*`` of the file.
         master: the caller's master.
     """
-    given = {*(submit_options() or {}), *(("spark.master",) if master else ())}
-    return {key: value for key, value in spark.items() if key not in given}
+    given = submit_options() or {}
+    place = given.get(MASTER) or master or spark.get(MASTER, DEFAULT_MASTER)
+    decided = {*given, *((MASTER,) if master else ())}
+    return {key: value for key, value in settings_for(spark, place).items() if key not in decided}
 
 
 @contextmanager

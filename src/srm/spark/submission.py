@@ -28,6 +28,7 @@ _IMAGES: Final = {
         "spark.kubernetes.executor.container.image",
     ),
 }
+_FOR_WORKERS: Final = frozenset({"spark.files", "spark.archives", _PYTHON})
 _MOUNT: Final = re.compile(
     r"spark\.kubernetes\.driver\.(?:secrets\.[^.]+|volumes\.\w+\.[^.]+\.mount\.path)"
 )
@@ -45,6 +46,12 @@ class Submission:
     files: str | None
     archives: str | None
     arguments: tuple[str, ...]
+
+
+def settings_for(spark: Mapping[str, str], master: str) -> dict[str, str]:
+    """Return the settings that apply to a master: a local one has all files, and one Python."""
+    local = master.startswith("local")
+    return {key: value for key, value in spark.items() if not (local and key in _FOR_WORKERS)}
 
 
 def is_cluster_mode(master: str, deploy_mode: str) -> bool:
@@ -75,7 +82,9 @@ def submission(
         ConfigError: Kubernetes is not given an image.
     """
     mode = deploy_mode or spark.get(DEPLOY_MODE, "client")
-    conf = {key: value for key, value in spark.items() if key not in {MASTER, DEPLOY_MODE}}
+    conf = settings_for(spark, master)
+    for decided in (MASTER, DEPLOY_MODE):
+        conf.pop(decided, None)
     files, archives = conf.pop("spark.files", None), conf.pop("spark.archives", None)
     _require_image(conf, master, mode, config)
     if is_cluster_mode(master, mode):

@@ -40,6 +40,15 @@ def test_a_driver_on_this_machine_reads_the_file_where_it_is(master: str) -> Non
     assert given({}, master, "client") == Submission({}, None, None, ARGUMENTS)
 
 
+def test_a_local_spark_needs_neither_files_nor_another_python() -> None:
+    workers = {"spark.archives": "e.tar.gz#e", "spark.pyspark.python": "./e/bin/python"}
+    spark = {**workers, "spark.files": "/etc/srm/ca.pem", "spark.driver.memory": "1g"}
+
+    assert given(spark, "local[4]") == Submission(
+        {"spark.driver.memory": "1g"}, None, None, ARGUMENTS
+    )
+
+
 def test_a_local_driver_is_on_this_machine_whatever_the_deploy_mode() -> None:
     assert given({}, "local[4]", "cluster").arguments == ARGUMENTS
 
