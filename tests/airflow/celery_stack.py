@@ -80,6 +80,7 @@ class CeleryAirflow:
         eventually(
             lambda: self.call("GET", f"{path}/{run}")["state"] in over, f"{dag_id} ends", 900
         )
+        self.call("PATCH", f"/dags/{dag_id}", {"is_paused": True})  # its schedule takes workers
         return str(run)
 
     def tasks(self, dag_id: str, run: str) -> dict[str, dict[str, Any]]:
