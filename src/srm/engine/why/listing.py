@@ -86,7 +86,7 @@ def list_topics(context: FlowContext) -> tuple[ListedTopic, ...]:
     lists = control_lists.load(context.target, config.flow)
     selection = SelectionLists(config.flow, "topics", config.topic_filter, lists.topics)
 
-    def listed(name: str) -> ListedTopic:
+    def row(name: str) -> ListedTopic:
         wrong = _why_not(context, selection, name)
         here, there = on_source.get(name), copies.get(name)
         return ListedTopic(
@@ -101,7 +101,7 @@ def list_topics(context: FlowContext) -> tuple[ListedTopic, ...]:
         )
 
     names = {*on_source, *copies}
-    return tuple(listed(name) for name in sorted(names) if not policy.is_internal_topic(name))
+    return tuple(row(name) for name in sorted(names) if not policy.is_internal_topic(name))
 
 
 def _topics_of_source(context: FlowContext) -> Mapping[str, TopicDescription]:
@@ -143,7 +143,7 @@ def list_groups(context: FlowContext) -> tuple[ListedGroup, ...]:
     there = target.commits_of(wanted)[0] if wanted else {}
     now_ms = context.now_ms()
 
-    def listed(about: GroupDescription) -> ListedGroup:
+    def row(about: GroupDescription) -> ListedGroup:
         wrong = _why_not_group(selection, about)
         at_ms = newest.get(about.name)
         return ListedGroup(
@@ -157,7 +157,7 @@ def list_groups(context: FlowContext) -> tuple[ListedGroup, ...]:
             None if at_ms is None else max(0, now_ms - at_ms),
         )
 
-    return tuple(listed(found[name]) for name in sorted(found))
+    return tuple(row(found[name]) for name in sorted(found))
 
 
 def _groups_of_source(context: FlowContext) -> Mapping[str, GroupDescription]:
