@@ -116,3 +116,33 @@ def test_a_trimmed_log_begins_later_and_knows_its_producers_still() -> None:
 
     assert (log.start, [batch.base for batch in log.batches]) == (2, [2])
     assert _append(log, _batch(1, 9, 0, 0)) == (INVALID_PRODUCER_EPOCH, -1)
+
+
+def test_a_lost_marker_is_the_first_that_followed_its_transaction() -> None:
+    """Another transaction of the producer ended after the same offset, in the log of before."""
+    log = _log()
+    _append(log, _batch(1, 9, 0, 0, transactional=True))
+    _append(log, _batch(3), now_s=1.0)
+    log.append_marker(9, 0, 2.0, 0, commit=False)
+    log.truncate(0, 3.0)
+    log.begin_epoch(1)
+    _append(log, _batch(1, 9, 0, 0, transactional=True), now_s=3.0)
+    assert log.lost_markers() == []
+
+    _append(log, _batch(5), now_s=4.0)
+    log.append_marker(9, 0, 5.0, 0, commit=True)
+    log.truncate(1, 6.0)
+
+    [(producer, marker)] = log.lost_markers()
+    assert (producer, marker.is_commit) == (9, True)
+
+
+def test_a_former_replica_that_holds_less_takes_the_end_of_the_log_away() -> None:
+    log = _log()
+    _append(log, _batch(2))
+    fork = log.fork()
+    _append(log, _batch(1, 9, 0, 0, transactional=True))
+    log.append_marker(9, 0, 0.0, 0, commit=False)
+    log.rejoin(fork, 1.0)
+
+    assert (log.end, len(log.cut), log.aborted) == (2, 2, [])

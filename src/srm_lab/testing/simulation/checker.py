@@ -41,9 +41,6 @@ class _History:
 
     source: dict[int, Content] = field(default_factory=dict)
     aborted: dict[int, Content] = field(default_factory=dict)
-    undone: dict[int, Content] = field(default_factory=dict)
-    """Records whose transaction had ended until a truncation took its marker: it is open again, or
-    was aborted since."""
     target: dict[int, Content] = field(default_factory=dict)
     removed: set[int] = field(default_factory=set)
     forgotten: set[int] = field(default_factory=set)
@@ -126,12 +123,7 @@ def _history(world: SimulatedWorld, source: Partition, target: Partition) -> _Hi
     found = _History()
     stable = source.log.last_stable_offset
     for batch in source.log.history:
-        if batch.is_control:
-            continue
-        if (batch.aborted or batch.last >= stable) and _lacks_marker(batch, source):
-            found.undone.update((record.offset, _content(record)) for record in batch.records())
-            continue
-        if batch.last >= stable:
+        if batch.is_control or batch.last >= stable:
             continue
         side = found.aborted if batch.aborted else found.source
         side.update((record.offset, _content(record)) for record in batch.records())
@@ -146,26 +138,10 @@ def _history(world: SimulatedWorld, source: Partition, target: Partition) -> _Hi
     found.forgotten = {o for o in found.target if o < log.start or o in log.compacted}
     found.with_time = not target.settings.log_append_time
     if not found.with_time:
-        for side in (found.source, found.aborted, found.undone, found.target):
+        for side in (found.source, found.aborted, found.target):
             side.update((offset, (0, *content[1:])) for offset, content in side.items())
         found.cut = [(0, *content[1:]) for content in found.cut]
     return found
-
-
-def _lacks_marker(batch: Batch, source: Partition) -> bool:
-    """Return whether a truncation removed the marker of a batch's transaction but not the batch."""
-    log = source.log
-
-    def ends_it(other: Batch) -> bool:
-        return other.is_control and other.producer_id == batch.producer_id
-
-    return (
-        batch.is_transactional
-        and log.cut_at is not None
-        and batch.base < log.cut_at
-        and any(map(ends_it, log.cut))
-        and not any(ends_it(b) and batch.base < b.base < log.cut_at for b in log.history)
-    )
 
 
 def _is_ours(world: SimulatedWorld, batch: Batch) -> bool:
@@ -241,7 +217,7 @@ def _judge_pairs(history: _History, pairs: list[tuple[int, int]]) -> Iterator[st
     for source, target in pairs:
         if source in history.aborted:
             yield f"aborted read: {source} is at {target}"
-        there = history.source.get(source, history.undone.get(source))
+        there = history.source.get(source)
         here = history.target.get(target)
         if there is None or here is None or there != here:
             wrong.append((source, target, there, here))
@@ -276,7 +252,6 @@ def _judge_rest(
     sources = {source for source, _ in pairs}
     gone = Counter(history.source[o] for o in history.removed if o not in sources)
     gone.update(history.cut)
-    gone.update(content for o, content in history.undone.items() if o not in sources)
     if halted:
         gone.update(c for o, c in history.source.items() if o not in sources | history.removed)
     left = []

@@ -251,7 +251,6 @@ async def _then_kill(world: SimulatedWorld, rng: random.Random) -> None:
 def _lose_source_end(world: SimulatedWorld, source: Partition, rng: random.Random) -> None:
     end = source.log.end
     world.source.lose_tail(source, rng.randint(1, 30))
-    world.decide_again(source)
     world.note("source cut", f"{source.place} from {source.log.end} to {end}")
 
 
@@ -285,7 +284,6 @@ async def _restore_source(world: SimulatedWorld, rng: random.Random) -> None:
 
         def restore() -> None:
             world.source.restore(source, rng.randint(1, 30))
-            world.decide_again(source)
             world.note("source cut", f"{source.place} from {source.log.end} to {end}, restored")
 
         if rng.random() < 0.5:
@@ -305,7 +303,6 @@ async def _elect_forks(world: SimulatedWorld, rng: random.Random) -> None:
         await asyncio.sleep(rng.uniform(0.0, 3.0))
         end = source.log.end
         world.source.rejoin(source)
-        world.decide_again(source)
         world.note("source cut", f"{source.place} until {end}, by the former replica")
         await _then_kill(world, rng)
 

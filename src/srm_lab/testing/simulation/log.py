@@ -174,6 +174,24 @@ class SimulatedLog:
         producers = self._producers.items()
         return {pid: p.first_open for pid, p in producers if p.first_open is not None}
 
+    def lost_markers(self) -> list[tuple[int, Batch]]:
+        """Return the markers that were cut off of transactions that are open since, by producer.
+
+        A transaction was ended by the first marker of its producer that was written after it began.
+        """
+        found = []
+        for pid, first in self.open_transactions().items():
+            began = next(batch for batch in self.history if batch.base == first)
+            later = (
+                batch
+                for batch in self.cut
+                if batch.is_control and batch.producer_id == pid and batch.base > first
+                if batch.time_s >= began.time_s
+            )
+            if (marker := min(later, key=lambda batch: batch.time_s, default=None)) is not None:
+                found.append((pid, marker))
+        return found
+
     def append_marker(
         self, pid: int, epoch: int, now_s: float, now_ms: int, *, commit: bool
     ) -> bool:
@@ -308,8 +326,8 @@ class SimulatedLog:
 
     def rejoin(self, fork: LogFork, now_s: float) -> None:
         """Restore the log of a replica that leads now; the log may have been cut further since."""
-        same = (a is b for a, b in zip(self.history, fork.history, strict=False))
-        count = next((n for n, is_same in enumerate(same) if not is_same), len(self.history))
+        both = list(zip(self.history, fork.history, strict=False))
+        count = next((n for n, (a, b) in enumerate(both) if a is not b), len(both))
         at = self.history[count - 1].last + 1 if count else 0
         self.truncate(at, now_s)
         for batch in fork.history[count:]:

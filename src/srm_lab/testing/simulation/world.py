@@ -32,7 +32,7 @@ from srm.replication.driver.driver import FlowDriver, Timing
 from srm.replication.report.reporting import Reporter
 from srm_lab.testing.flows import P_TO_B, flow_config
 from srm_lab.testing.simulation.batches import foreign_batch
-from srm_lab.testing.simulation.cluster import Partition, SimulatedCluster
+from srm_lab.testing.simulation.cluster import SimulatedCluster
 from srm_lab.testing.simulation.connection import Network
 from srm_lab.testing.simulation.loop import Process, SimulatedLoop
 from srm_lab.testing.simulation.scenario import SimulatedScenario
@@ -282,19 +282,6 @@ class SimulatedWorld:
     def is_keyed(self, topic: str) -> bool:
         """Return whether all records of a topic have keys, so that it may be compacted."""
         return any(plan.name == topic and plan.habit.keys for plan in self.scenario.topics)
-
-    def decide_again(self, partition: Partition) -> None:
-        """Write the markers again that were cut off: their transactions were decided."""
-        log = partition.log
-        for pid, first in log.open_transactions().items():
-            of_pid = (b for b in log.cut if b.is_control and b.producer_id == pid)
-            marker = min((b for b in of_pid if b.base >= first), key=lambda b: b.base, default=None)
-            if marker is not None:
-                log.append_marker(
-                    *(pid, marker.producer_epoch, self.loop.time(), self.loop.now_ms()),
-                    commit=marker.is_commit,
-                )
-        self.source.replicate(partition)
 
     # ----- a life
 
