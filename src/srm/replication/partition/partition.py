@@ -475,7 +475,6 @@ class PartitionCopy:
             has_position=not self._is_unproven,
             has_former=self.start.has_former,
             truncated=self._truncated,
-            cut=self._is_cut,
             source_lineage=self.source_lineage,
             target_lineage=self.target_lineage,
             written_by=self.written_by,

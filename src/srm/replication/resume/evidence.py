@@ -104,14 +104,16 @@ class LogReading:
     """One way to read the logs so far, since the last copy that was found (or the start).
 
     ``at`` is the index of the next record of the source, ``passed`` the source offset after the
-    last one found. ``copies`` counts what is known to be copied since; ``gone`` of them are on the
-    target but not on the source. ``holes`` are empty target offsets since, ``free`` those that the
-    target's log has dropped at its beginning. ``owed`` are hashes of keys of which the target must
-    hold a later record, because an earlier one is not there. ``runs`` are those not handed out yet.
+    last one found, ``reached`` the target offset after its copy. ``copies`` counts what is known to
+    be copied since; ``gone`` of them are on the target but not on the source. ``holes`` are empty
+    target offsets since, ``free`` those that the target's log has dropped at its beginning.
+    ``owed`` are hashes of keys of which the target must hold a later record, because an earlier one
+    is not there. ``runs`` are those not handed out yet.
     """
 
     at: int
     passed: int
+    reached: int = 0
     copies: int = 0
     gone: int = 0
     holes: int = 0
@@ -153,7 +155,7 @@ class LogReading:
     def find(self, index: int, offset: int, target: int, count: int) -> None:
         """Advance to after a stretch of copied records."""
         self.runs.add(offset, target, count)
-        self.at, self.passed = index + count, offset + count
+        self.at, self.passed, self.reached = index + count, offset + count, target + count
         self.copies = self.gone = self.holes = self.free = 0
         self.found += count
 

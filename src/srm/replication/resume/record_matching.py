@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from srm.domain.offset_map.lineage import Lineage
 from srm.errors import IntegrityError
 from srm.replication.resume.batch_decoding import LoopShare
 from srm.replication.resume.evidence import (
@@ -25,7 +26,11 @@ _MOST_ALIKE: Final = 64
 
 
 class Steps:
-    """Advances places over single records; ``unexplained`` are source offsets passed unproven."""
+    """Advances places over single records.
+
+    ``unexplained`` are source offsets passed unproven. ``target_lineage`` is that of the target up
+    to the batch of the record.
+    """
 
     def __init__(
         self,
@@ -33,21 +38,21 @@ class Steps:
         comparison: Comparison,
         turns: LoopShare,
         partition: str,
+        target_lineage: Lineage,
         *,
         fresh: bool,
         truncated: bool,
-        after_cut: bool,
     ) -> None:
         """See :class:`srm.replication.resume.walk.SourceWalk` for the last three."""
         self.early = EarlyCopies()
         self.unexplained = Span()
+        self.target_lineage = target_lineage
         self._ahead = ahead
         self._comparison = comparison
         self._turns = turns
         self._partition = partition
         self._fresh = fresh
         self._truncated = truncated
-        self._after_cut = after_cut
         self._lenient = comparison.may_lack_some
         self._begins_suppressed = False
 
@@ -189,10 +194,6 @@ class Steps:
             "it holds a record of ours that does not follow on the source from offset "
             f"{place.source_next}",
         )
-        if self._after_cut and not place.begun:
-            # It was on its way when a log was cut: no reason to pass what the source holds.
-            place.removed.add(copied.offset)
-            return place
         ahead = self._ahead
         await ahead.index_contents()
         while (last := ahead.next_needed(place.at, _MOST_UNEXPLAINED)) == ahead.opened_end:
@@ -213,7 +214,9 @@ class Steps:
         """Return the one record up to an index that a copy equals, by its content and its time.
 
         To pass what the source holds is to lose it: of several records, or by content alone, none
-        is taken, and the rest is copied again. Equal ones that were passed count as well.
+        is taken, and the rest is copied again. Equal ones that were passed count as well. So does
+        an election: the copy may be of a record that the source has lost, or was on its way when
+        the target lost its end.
         """
         ahead = self._ahead
         same = ahead.same_content(ahead.first, ahead.opened_end, copied.content, _MOST_ALIKE)
@@ -222,4 +225,13 @@ class Steps:
             return None
         [index] = found
         is_ahead = place.at <= index <= last and ahead.offset(index) >= place.source_next
-        return index if is_ahead else None
+        same_leaders = _in_one_epoch(ahead.lineage, place.passed, ahead.offset(index)) and (
+            _in_one_epoch(self.target_lineage, place.reached, copied.offset)
+        )
+        return index if is_ahead and same_leaders else None
+
+
+def _in_one_epoch(lineage: Lineage, after: int, offset: int) -> bool:
+    """Return whether a log has the record before one offset and that at another from one leader."""
+    epoch = lineage.before(after).epoch
+    return epoch >= 0 and epoch == lineage.before(offset + 1).epoch

@@ -131,9 +131,9 @@ def _begin_walk(source: LogReader, start: Start, comparison: Comparison) -> Sour
         known,
         comparison,
         start.source_lineage if start.has_position else UNKNOWN,
+        start.target_lineage if start.has_position else UNKNOWN,
         fresh=start.fresh,
         truncated=start.truncated,
-        after_cut=start.truncated or start.cut,
     )
     if start.target_next > known[1]:
         walk.begin_target_at(start.target_next)
@@ -172,10 +172,9 @@ async def resume(
     foreign: list[tuple[int, int]] = []
     found = FoundRuns()
     target_next = start.target_next
-    target_lineage = start.target_lineage if start.has_position else UNKNOWN
     told_at = now_s()
     async for batch, log_end in _until_marker(target, start.target_next, claim, walk):
-        target_lineage = target_lineage.with_epoch(batch.leader_epoch, target_next)
+        walk.meet(batch, target_next)
         target_next = batch.last_offset + 1
         if ours.is_copy(batch):
             await walk.match(batch)
@@ -191,7 +190,7 @@ async def resume(
                 found.extend(settled.runs)
                 settled = None
             if progress is not None:
-                progress(Walked(target_next, log_end, settled, target_lineage))
+                progress(Walked(target_next, log_end, settled, walk.target_lineage))
     told = [
         f"{'foreign records' if at < _MOST_FOREIGN else 'more of them, last'} "
         f"at target offsets {both_ends(first, end)}"
@@ -208,7 +207,7 @@ async def resume(
         tuple(found.take()),
         (*told, *walk.notes(place)),
         walk.source_lineage(place.source_next),
-        target_lineage,
+        walk.target_lineage,
         _has_rotated(claim, known, ours),
         place.former.last + 1 if place.former.count and known.has_former else None,
     )

@@ -87,10 +87,10 @@ class SourceWalk:
         start: tuple[int, int],
         comparison: Comparison,
         lineage: Lineage = UNKNOWN,
+        target_lineage: Lineage = UNKNOWN,
         *,
         fresh: bool = False,
         truncated: bool = False,
-        after_cut: bool = False,
     ) -> None:
         """Begin at a proven place: source and target offset.
 
@@ -99,9 +99,9 @@ class SourceWalk:
             start: (0, 0) is always one, if the logs were never used for another copy.
             comparison: how records are compared.
             lineage: of the source before the start.
+            target_lineage: of the target before the start.
             fresh: nothing is known of this topic id; see the module.
             truncated: the source was cut at its offset, and has given offsets to others since.
-            after_cut: one of the logs was: the first copies may have been on their way then.
         """
         source_start, self._target_next = start
         self._comparison = comparison
@@ -115,15 +115,25 @@ class SourceWalk:
             comparison,
             self._turns,
             str(reader.partition),
+            target_lineage,
             fresh=fresh,
             truncated=truncated,
-            after_cut=after_cut,
         )
-        self._places = [LogReading(0, source_start)]
+        self._places = [LogReading(0, source_start, self._target_next)]
         self._claim = (-1, -1)
         self._sequence = 0
 
     # ----- the target's log
+
+    @property
+    def target_lineage(self) -> Lineage:
+        """Lineage of the target up to the last batch that was met."""
+        return self._steps.target_lineage
+
+    def meet(self, batch: BatchHeader, offset: int) -> None:
+        """Note the leader epoch of the next batch of the target; it was read up to an offset."""
+        known = self._steps.target_lineage
+        self._steps.target_lineage = known.with_epoch(batch.leader_epoch, offset)
 
     def begin_target_at(self, offset: int) -> None:
         """Note that the target's log holds nothing before an offset any more."""

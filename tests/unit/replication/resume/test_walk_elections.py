@@ -1,4 +1,4 @@
-"""A walk beside a source whose leader was elected a moment ago."""
+"""Walks of logs whose leaders were elected a moment ago, or since the copies were written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.batches import Record, marker, stored
-from tests.unit.replication.resume.two_logs import OURS, Log, pairs, walked
+from tests.unit.replication.resume.two_logs import OURS, Log, in_epoch, pairs, walked
 
 from srm.domain.names.topics import TopicPartition
 from srm.replication.mapping.start_positions import Start
@@ -56,3 +56,37 @@ def test_what_a_new_leader_does_not_show_yet_is_not_missing(accepts_loss: bool) 
 
     assert (found.source_next, found.notes) == (8, ())
     assert pairs(found) == {1 + i: i for i in range(8)}
+
+
+@pytest.mark.parametrize(
+    ("source_epoch", "target_epoch", "is_passed"),
+    [
+        pytest.param(0, 0, True, id="the same leaders"),
+        pytest.param(1, 0, False, id="the source may have lost what was copied"),
+        pytest.param(0, 1, False, id="the copy may have been on its way to the former leader"),
+    ],
+)
+def test_no_record_is_passed_unproven_where_a_leader_was_elected(
+    source_epoch: int, target_epoch: int, is_passed: bool
+) -> None:
+    """A copy equals a later record; those between were refused, or the copy is of another one."""
+    source = [
+        in_epoch(source_epoch if i > 1 else 0, stored([Record(i, 1000 + i, None, b"%d" % i)]))
+        for i in range(6)
+    ]
+    copies = [(1, 0, 0), (2, 1, 0), (3, 4, target_epoch)]
+    target = [
+        in_epoch(epoch, stored([Record(at, 1000 + i, None, b"%d" % i)], producer_id=OURS))
+        for at, i, epoch in copies
+    ]
+    claims = in_epoch(0, marker(0, OURS, 2)), in_epoch(target_epoch, marker(4, OURS, 3))
+
+    found = walked(
+        Log(source),
+        Log([claims[0], *target, claims[1]]),
+        Start(0, 1, frozenset({OURS})),
+        Comparison(accepts_loss=True),
+    )
+
+    assert found.source_next == (5 if is_passed else 2)
+    assert pairs(found) == {1: 0, 2: 1} | ({3: 4} if is_passed else {})

@@ -90,19 +90,24 @@ def walked(
     return asyncio.run(resume(*readers, start, claim, comparison, progress))
 
 
+def in_epoch(epoch: int, raw: bytes) -> bytes:
+    """Return a batch as the leader of an epoch stores it."""
+    return raw[:12] + epoch.to_bytes(4, "big") + raw[16:]
+
+
 def log_of(
     records: Sequence[Record], sizes: Sequence[int], end: int, producer_id: int, start: int = 0
 ) -> Log:
-    """Cut records into batches; a marker of the claim ends the target's log."""
+    """Cut records into batches of one leader; a marker of the claim ends the target's log."""
     found, at = [], 0
     for index in range(len(records)):
         size = sizes[index % len(sizes)]
         if records[at : at + size]:
-            found.append(stored(records[at : at + size], producer_id=producer_id))
+            found.append(in_epoch(0, stored(records[at : at + size], producer_id=producer_id)))
         at += size
     if producer_id == OURS:
-        return Log([*found, marker(end, OURS, 3)], start)
-    return Log([*found, marker(end, 99)], start)
+        return Log([*found, in_epoch(0, marker(end, OURS, 3))], start)
+    return Log([*found, in_epoch(0, marker(end, 99))], start)
 
 
 def pairs(resumed: Resumed) -> dict[int, int]:
