@@ -30,6 +30,13 @@ def test_what_one_log_or_the_state_has_lost_is_found_out(kind: str, first: int, 
         pytest.param("elect forks", 7, id="a source with more of an earlier leader epoch"),
         pytest.param("elect target forks", 7, id="a target with more of an earlier leader epoch"),
         pytest.param("all", 367, id="markers at the end that a copy passes last"),
+        pytest.param("all", 1062, id="an idle target elected with another end of equal length"),
+        pytest.param("all", 1180, id="markers lost in the second of two histories"),
+        pytest.param("all", 1479, id="copies that went astray into a target elected twice"),
+        pytest.param("all", 1812, id="a marker written again that an election takes once more"),
+        pytest.param(
+            "kill at write,truncate source", 37, id="a kill before the report of a truncation"
+        ),
     ],
 )
 def test_what_was_found_once_stays_found(kinds: str, seed: int) -> None:

@@ -269,15 +269,21 @@ class Lifecycle:
     async def _has_end_moved(self, copy: PartitionCopy) -> bool:
         """Return whether the target's log lost its end or holds only markers after the position.
 
-        Consumers pass markers, so a translation of their offsets needs a position after them. A
-        walk judges records there, once there is a batch to write.
+        A log that lost its end and has grown to the position does not hold the latest leader epoch
+        of the copy up to there; a claim finds out where it diverges. Consumers pass markers, so a
+        translation of their offsets needs a position after them. A walk judges records there, once
+        there is a batch to write.
         """
-        at = copy.target_next
+        at, epoch = copy.target_next, copy.target_lineage.epoch
         _, log_end = await self._target.log_range(copy.target)
-        if log_end <= at or not copy.has_position:
+        if log_end < at or not copy.has_position:
             return log_end < at
         log = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
-        return await first_record_in(log, [(at, log_end)]) is None
+        if epoch >= 0:
+            held = await log.epoch_end(epoch)
+            if held.epoch != epoch or held.end < at:
+                return True
+        return log_end > at and await first_record_in(log, [(at, log_end)]) is None
 
     def on_data(self, copy: PartitionCopy) -> None:
         """Send what was fetched; claim first where no claim is in force."""

@@ -436,6 +436,38 @@ def test_a_target_that_lost_its_end_while_the_claim_was_taken_is_cut_too() -> No
     assert site.copy.source_next == 5, "the record there is not copied yet"
 
 
+def test_an_idle_target_that_was_elected_with_another_end_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is as long as the copy was; nothing would be written to it, and no claim would look."""
+    monkeypatch.setattr(lifecycle, "_WATCH_S", 0.01)
+    target = Cluster(copies(3), [ProducerId(OURS, 1)])
+    held = EpochEnd(5, 4)
+
+    async def epoch_end(partition: TopicPartition, epoch: int) -> EpochEnd:
+        del partition
+        return held if epoch == 5 else EpochEnd(epoch, 3 if epoch == 4 else 0)
+
+    monkeypatch.setattr(target, "epoch_end", epoch_end)
+    lineage = Lineage(((4, 0), (5, 3)))
+    known = Start(3, 4, frozenset({OURS}), target_lineage=lineage)
+
+    async def scenario(site: Site) -> None:
+        nonlocal held
+        site.lifecycle.begin(ASSIGNED, known)
+        watching = asyncio.create_task(site.lifecycle.watch_targets())
+        await site.until(lambda: site.copy.phase is Phase.IDLE)
+        await asyncio.sleep(0.05)
+        assert not site.cuts, "the log is the one that was copied to"
+        held = EpochEnd(4, 4)
+        await site.until(lambda: bool(site.cuts))
+        watching.cancel()
+
+    site = run(lambda: Site(source_of(3), target, cut=Start(2, 3, frozenset({OURS}))), scenario)
+
+    assert site.cuts == [3]
+
+
 def test_a_look_at_one_target_that_fails_unexpectedly_ends_no_other_looks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
