@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 MOST_EPOCHS: Final = 16
-"""Maximum epochs that are kept of a log, the latest ones."""
+"""Maximum epochs that are kept before a position, the latest ones."""
 
 
 class EpochRange(NamedTuple):
@@ -59,7 +59,7 @@ class Lineage:
         if epoch < 0:
             return UNKNOWN
         kept = (one for one in self.starts if one[0] < epoch and one[1] < start)
-        return Lineage((*kept, (epoch, start))[-MOST_EPOCHS:])
+        return Lineage((*kept, (epoch, start)))
 
     def with_unread(self, epoch: int, start: int) -> Lineage | None:
         """Return the lineage with an epoch that was not read, or not from its start.
@@ -74,10 +74,10 @@ class Lineage:
         return Lineage((*before.starts, (epoch, start), *after)[-MOST_EPOCHS:])
 
     def before(self, offset: int) -> Lineage:
-        """Return the lineage of the log before an offset."""
-        if not self.starts or self.starts[-1][1] < offset:
+        """Return the lineage of the log before an offset, with the latest epochs there."""
+        if len(self.starts) <= MOST_EPOCHS and (not self or self.starts[-1][1] < offset):
             return self
-        return Lineage(tuple(one for one in self.starts if one[1] < offset))
+        return Lineage(tuple(one for one in self.starts if one[1] < offset)[-MOST_EPOCHS:])
 
     def distances(self, end: int) -> Iterator[int]:
         """Yield two small numbers for each epoch of a log that ends at an offset."""

@@ -215,6 +215,7 @@ class PartitionCopy:
             self.fetch_offset, self.fetch_epoch = outgoing.source_next, outgoing.leader_epoch
         if self.is_drained:
             self.source_next = self.fetch_offset
+            self.fetch_lineage = self.source_lineage
 
     def _note_epochs(self, records: memoryview, end: int) -> None:
         """Add the epochs of the batches before an offset; what follows it may be damaged."""

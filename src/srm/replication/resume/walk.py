@@ -128,7 +128,7 @@ class SourceWalk:
     @property
     def target_lineage(self) -> Lineage:
         """Lineage of the target up to the last batch that was met."""
-        return self._steps.target_lineage
+        return self._steps.target_lineage.before(self._target_next)
 
     def meet(self, batch: BatchHeader, offset: int) -> None:
         """Note the leader epoch of the next batch of the target; it was read up to an offset."""

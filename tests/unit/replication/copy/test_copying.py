@@ -8,10 +8,12 @@ from collections.abc import Sequence
 
 import pytest
 from tests.batches import Record, encode
+from tests.unit.replication.resume.two_logs import in_epoch
 from tests.wires import telling
 
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.lineage import MOST_EPOCHS, Lineage
 from srm.errors import UnavailableError
 from srm.replication import codes
 from srm.replication.batches.batch import seal
@@ -101,6 +103,21 @@ async def turns() -> None:
 
 def answer(*answers: tuple[PartitionCopy, Produced], throttle_time_ms: int = 0) -> ProduceAnswer:
     return ProduceAnswer({copy.target: produced for copy, produced in answers}, throttle_time_ms)
+
+
+def test_a_position_keeps_the_epochs_before_it_however_many_are_read_after_it() -> None:
+    """One fetch of an old, quiet partition can hold batches of many leaders."""
+    copy = copying()
+    many = 3 * MOST_EPOCHS
+    copy.accept(
+        fetched(copy, *(in_epoch(n, batch(n)) for n in range(many))), None, 0, read_committed=True
+    )
+    assert copy.on_ack(copy.send_next(), 1, 0)
+    assert (copy.source_next, copy.source_lineage) == (1, Lineage(((0, 0),)))
+
+    for n in range(1, many):
+        assert copy.on_ack(copy.send_next(), 1 + n, 0)
+    assert copy.source_lineage == Lineage(tuple((n, n) for n in range(many - MOST_EPOCHS, many)))
 
 
 def test_requests_are_pipelined_with_one_batch_of_each_partition() -> None:
