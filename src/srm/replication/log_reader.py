@@ -104,11 +104,37 @@ class LogReader:
         Raises:
             SrmError: as :meth:`fetch`.
         """
-        fetched = await self.fetch(offset, max_bytes=ONE_BATCH)
-        found = next(batches(fetched.records, legacy.convert), None)
-        if found is None or not found.base_offset <= offset <= found.last_offset:
-            return None
-        return found
+        found = self._first_from(offset, await self.fetch(offset, max_bytes=ONE_BATCH))
+        return found if found is not None and found.base_offset <= offset else None
+
+    async def batch_from(self, offset: int) -> BatchHeader | None:
+        """Return the batch that holds an offset, or the next one; None where none follows.
+
+        Raises:
+            SrmError: as :meth:`fetch`.
+        """
+        try:
+            fetched = await self.fetch(offset, max_bytes=ONE_BATCH, wait_ms=0)
+        except OutOfRangeError as error:
+            if error.log_start <= offset:
+                return None
+            fetched = await self.fetch(error.log_start, max_bytes=ONE_BATCH, wait_ms=0)
+        return self._first_from(offset, fetched)
+
+    def _first_from(self, offset: int, fetched: FetchedPartition) -> BatchHeader | None:
+        """Return the first batch that ends at an offset or later.
+
+        Compaction leaves a log's last batch. So an empty answer before the high watermark
+        says nothing: tiered storage did not answer the broker in time.
+        """
+        found = (b for b in batches(fetched.records, legacy.convert) if b.last_offset >= offset)
+        first = next(found, None)
+        if first is None and offset < fetched.high_watermark:
+            raise UnavailableError(
+                f"{self.partition}: the leader sent nothing from offset {offset}, though its log "
+                f"ends at {fetched.high_watermark}: retrying"
+            )
+        return first
 
     async def epoch_end(self, epoch: int) -> EpochEnd:
         """Ask where the log continues after a leader epoch, patiently while it knows nothing of it.
@@ -200,13 +226,9 @@ class LogReader:
     async def _holds_some(self, first: int, end: int) -> bool:
         """Return whether the log has a batch in a range of offsets; deleted ones do not count."""
         try:
-            fetched = await self.fetch(first, max_bytes=ONE_BATCH, wait_ms=0)
+            batch = self._first_from(first, await self.fetch(first, ONE_BATCH, wait_ms=0))
         except OutOfRangeError as error:
-            if not first < error.log_start < end:
-                return False
-            fetched = await self.fetch(error.log_start, max_bytes=ONE_BATCH, wait_ms=0)
-        found = (b for b in batches(fetched.records, legacy.convert) if b.last_offset >= first)
-        batch = next(found, None)
+            return first < error.log_start < end and await self._holds_some(error.log_start, end)
         return batch is not None and batch.base_offset < end
 
 

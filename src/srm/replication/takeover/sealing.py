@@ -8,11 +8,9 @@ from typing import Final
 
 from srm.domain.names.topics import Flow
 from srm.errors import FencedError
-from srm.replication.batches import legacy
-from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.claim.claim import Claim, is_marker, take
 from srm.replication.claim.marker import until_in_force
-from srm.replication.log_reader import ONE_BATCH, LogReader, OutOfRangeError
+from srm.replication.log_reader import LogReader
 
 _NOT_USED_S: Final = 0.0
 """Nothing is written under such a claim."""
@@ -51,7 +49,7 @@ async def seal(target: LogReader, flow: Flow) -> Sealed:
     """
     claim = await outbid(target, flow)
     _, log_end = await target.wire.log_range(target.partition)
-    last = await _batch_at(target, log_end - 1)
+    last = await target.batch_from(log_end - 1)
     if last is None or not is_marker(last, claim):
         raise FencedError(
             f"{target.partition} on {target.wire.alias}: another process writes to it at this "
@@ -69,7 +67,7 @@ async def begins_with_records(log: LogReader) -> bool:
     start, end = await log.wire.log_range(log.partition)
     if start == end:
         return False
-    first = await _batch_at(log, start)
+    first = await log.batch_from(start)
     return first is not None and not first.is_control and first.record_count > 0
 
 
@@ -83,22 +81,10 @@ async def first_record_in(log: LogReader, ranges: Iterable[tuple[int, int]]) -> 
     for first, last in ranges:
         at, stop = max(first, start), min(last, end)
         while at < stop:
-            batch = await _batch_at(log, at)
+            batch = await log.batch_from(at)
             if batch is None or batch.base_offset >= stop:
                 break
             if not batch.is_control and batch.record_count > 0:
                 return max(at, batch.base_offset)
             at = batch.last_offset + 1
     return None
-
-
-async def _batch_at(log: LogReader, offset: int) -> BatchHeader | None:
-    """Return the batch that holds an offset, or the next one; None where none follows."""
-    try:
-        fetched = await log.fetch(offset, max_bytes=ONE_BATCH, wait_ms=0)
-    except OutOfRangeError as error:
-        if error.log_start <= offset:
-            return None
-        fetched = await log.fetch(error.log_start, max_bytes=ONE_BATCH, wait_ms=0)
-    found = (b for b in batches(fetched.records, legacy.convert) if b.last_offset >= offset)
-    return next(found, None)

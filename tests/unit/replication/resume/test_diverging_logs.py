@@ -14,6 +14,7 @@ from tests.batches import Record, stored
 
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.lineage import UNKNOWN, Lineage
+from srm.errors import UnavailableError
 from srm.replication import codes, log_reader
 from srm.replication.log_reader import LogReader
 from srm.replication.ports import EpochEnd, Fetched, FetchedPartition, FetchFrom
@@ -55,13 +56,17 @@ class Replicas:
 
 @dataclass
 class Leader:
-    """Answers as the leader of a log; a replica built after compaction lacks whole epochs."""
+    """Answers as the leader of a log; a replica built after compaction lacks whole epochs.
+
+    It is slow if tiered storage does not answer it in time.
+    """
 
     log: Cells
     epoch: int
     start: int = 0
     removed: frozenset[int] = frozenset()
     rebuilt: bool = False
+    is_slow: bool = False
     alias: str = field(default="P", init=False)
 
     def _cache(self) -> list[tuple[int, int]]:
@@ -103,9 +108,10 @@ class Leader:
         held = range(wanted.offset, len(self.log))
         found = next((at for at in held if at not in self.removed), None)
         error = 0 if wanted.offset >= self.start else codes.OFFSET_OUT_OF_RANGE
-        raw = b"" if error or found is None else stored([Record(found, 1, b"k", b"v")])
-        records = memoryview(bytearray(raw))
-        return Fetched([FetchedPartition(b"", 0, error, 0, 0, self.start, (), records)], None)
+        is_empty = error or found is None or self.is_slow
+        raw = b"" if is_empty else stored([Record(found or 0, 1, b"k", b"v")])
+        end, records = len(self.log), memoryview(bytearray(raw))
+        return Fetched([FetchedPartition(b"", 0, error, end, end, self.start, (), records)], None)
 
 
 def common(one: Cells, other: Cells) -> int:
@@ -293,3 +299,11 @@ def test_an_epoch_whose_batches_compaction_has_removed_is_no_divergence() -> Non
     assert holds_to(rebuilt, Lineage(((4, 10),)), 15) == 15
     other = Leader(((3, 1),) * 14 + ((6, 1),) * 9, 6)
     assert holds_to(other, lineage, 15) == 10
+
+
+def test_an_empty_answer_before_the_end_of_the_log_is_no_sign_of_compaction() -> None:
+    lineage, log = Lineage(((3, 0), (4, 10))), ((3, 1),) * 10 + ((5, 1),) * 10
+    leader = Leader(log, 5, removed=frozenset(range(10, 15)), rebuilt=True, is_slow=True)
+
+    with pytest.raises(UnavailableError, match="sent nothing from offset 10"):
+        holds_to(leader, lineage, 15)
