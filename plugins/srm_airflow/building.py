@@ -21,7 +21,7 @@ def build(config_path: Path, prefix: str) -> dict[str, DAG]:
     made: dict[str, DAG] = {}
     try:
         for file in sorted(folder("dags").glob("*.py")):
-            made |= {dag.dag_id: dag for dag in _declared(file, prefix)}
+            made |= {dag.dag_id: dag for dag in _declare(file, prefix)}
     finally:
         # The process of a task keeps them: what the task calls reads the same file.
         if get_parsing_context().dag_id not in made:
@@ -29,7 +29,7 @@ def build(config_path: Path, prefix: str) -> dict[str, DAG]:
     return made
 
 
-def _declared(file: Path, prefix: str) -> tuple[DAG, ...]:
+def _declare(file: Path, prefix: str) -> tuple[DAG, ...]:
     spec = spec_from_file_location(f"{prefix}.{file.stem}", file)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{file} cannot be imported: install srm again")

@@ -24,7 +24,26 @@ for programs. Only the class determines the exit code, the HTTP status and the r
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+UNEXPECTED: Final = 1
+INTERRUPTED: Final = 130
+EXIT_CODES: Final[Mapping[int, str]] = {
+    0: "done",
+    UNEXPECTED: "unexpected error",
+    2: "bad input or configuration",
+    3: "not found",
+    4: "conflict",
+    5: "gate closed",
+    6: "cluster unavailable",
+    7: "data loss",
+    8: "integrity",
+    9: "not authorized",
+    10: "embedded stack",
+    INTERRUPTED: "interrupted, or not approved",
+}
+"""Exit codes of all commands, and what they mean."""
 
 
 def message(what: str, action: str) -> str:
@@ -40,7 +59,7 @@ class SrmError(Exception):
         action: the one thing to do, as in ``grant Read on topic T``; empty: none or unknown.
     """
 
-    exit_code: ClassVar[int] = 1
+    exit_code: ClassVar[int] = UNEXPECTED
     http_status: ClassVar[int] = 500
     retriable: ClassVar[bool] = False
 

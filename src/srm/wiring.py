@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib import metadata
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from srm import __version__, patience
 from srm.clock import now_ms
@@ -16,20 +16,17 @@ from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control import control_lists
 from srm.engine.flows.cluster_absence import away_cluster
-from srm.engine.flows.supervision import StateTopics, topic_on
-from srm.engine.moves.control.move_records import MoveContext
-from srm.engine.moves.control.report_signing import Notary
-from srm.engine.offset_map.map_reader import KafkaMapReader
-from srm.engine.ports import FlowContext
 from srm.errors import SrmError
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S
 from srm.kafka.cluster import KafkaCluster
-from srm.kafka.state.flow_pause import KafkaFlowSwitch
-from srm.kafka.state.slot_state import KafkaStartReader
 from srm.kafka.wire.auth.security_probe import refusals_of
-from srm.kafka.wire.cluster import open_wire
-from srm.redirect import callers
-from srm.replication.takeover.copy_end import WalkedLogs
+
+if TYPE_CHECKING:
+    from srm.engine.flows.supervision import StateTopics
+    from srm.engine.moves.control.move_records import MoveContext
+    from srm.engine.moves.control.report_signing import Notary
+    from srm.engine.ports import FlowContext
+    from srm.replication.takeover.copy_end import WalkedLogs
 
 _CONDEMNED_S: Final = 5.0
 
@@ -166,6 +163,8 @@ def open_move(
         ConfigError: the configuration does not list a cluster.
         UsageError: source and target are the same.
     """
+    from srm.engine.moves.control.move_records import MoveContext
+
     flow = Flow.parse(f"{source}->{target}")
     forward, reverse = config.flow(flow), config.flow(flow.reverse)
     with ExitStack() as stack:
@@ -195,6 +194,8 @@ def open_records(config: Config, source: str, target: str) -> Iterator[MoveConte
         ConfigError: the configuration does not list a cluster.
         UsageError: source and target are the same.
     """
+    from srm.engine.moves.control.move_records import MoveContext
+
     flow = Flow.parse(f"{source}->{target}")
     clients = {alias: config.cluster_clients(alias) for alias in (flow.source, flow.target)}
     with open_clusters(config, clients, _LOOK_S) as opened:
@@ -208,6 +209,8 @@ def open_records(config: Config, source: str, target: str) -> Iterator[MoveConte
 
 def notary(config: Config) -> Notary:
     """Return the signer of move reports, with the software versions they name."""
+    from srm.engine.moves.control.report_signing import Notary
+
     versions = {
         "srm": __version__,
         "python": platform.python_version(),
@@ -224,6 +227,10 @@ def open_return(config: Config, flow: Flow) -> Iterator[tuple[FlowContext, Walke
         ConfigError: the flow names a cluster that the configuration does not list.
         UnavailableError: the target, which holds the lists, does not answer.
     """
+    from srm.kafka.state.slot_state import KafkaStartReader
+    from srm.kafka.wire.cluster import open_wire
+    from srm.replication.takeover.copy_end import WalkedLogs
+
     properties = {
         flow.source: config.cluster_clients(flow.source, flow).consumer,
         flow.target: config.cluster_clients(flow.target, flow).producer,
@@ -252,6 +259,8 @@ def open_state_topics(config: Config, flows: Iterable[Flow]) -> Iterator[StateTo
     Raises:
         ConfigError: the configuration does not list a flow's target.
     """
+    from srm.engine.flows.supervision import topic_on
+
     wanted = tuple(flows)
     with open_clusters(config, {flow.target for flow in wanted}) as opened:
         yield {flow: topic_on(opened[flow.target], flow) for flow in wanted}
@@ -261,6 +270,12 @@ def flow_context(
     config: FlowConfig, source: Cluster, target: Cluster, target_clients: ClusterClients
 ) -> FlowContext:
     """Join two open clusters into a flow; ``config`` must have the control lists merged in."""
+    # The clusters have been contacted: an error is shown before these are imported.
+    from srm.engine.offset_map.map_reader import KafkaMapReader
+    from srm.engine.ports import FlowContext
+    from srm.kafka.state.flow_pause import KafkaFlowSwitch
+    from srm.redirect import callers
+
     flow = config.flow
     return FlowContext(
         config=config,

@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.faults, pytest.m
 
 PROJECT = Path(__file__).parents[2]
 OF_A_SLOT = (
-    *("aiokafka", "async-timeout", "confluent-kafka", "cramjam", "crc32c", "httpx"),
-    *("javaproperties", "numpy", "pydantic", "rich", "tenacity"),
+    *("aiokafka", "async-timeout", "confluent-kafka", "cramjam", "crc32c"),
+    *("numpy", "psutil", "pydantic", "rich"),
 )
 """Packages that a slot imports. PySpark is the cluster's."""
 

@@ -180,7 +180,7 @@ def test_the_command_gives_up_in_time_or_when_interrupted_and_releases_clients(
         assert MoveReport.decode(out.encode()).rpo_records == 0
         eventually(lambda: watcher.route(f"topic:{site.topic}").cluster == site.b, "gone")
 
-    exported = srm(site, "report", f"done-{site.unique}", "--export", str(tmp_path / "evidence"))
+    exported = srm(site, "report", f"done-{site.unique}", "--output", str(tmp_path / "evidence"))
     _, said = exported.communicate()
     assert exported.returncode == 0, said
     files = sorted((tmp_path / "evidence").glob("*.json"))

@@ -76,7 +76,7 @@ def test_merged_kept_and_discarded_residue_leaves_flows_and_groups_exact(
         lines = srm(pair, "residue", "show", "--topic", kept, "--json", "--limit", "9").splitlines()
         assert [json.loads(line)["value"] for line in lines] == REST[:9]
         out = str(tmp_path / "out")
-        srm(pair, "residue", "export", "--topic", kept, "--format", "parquet", "--out", out)
+        srm(pair, "residue", "export", "--topic", kept, "--format", "parquet", "--output", out)
         table = pq.read_table(tmp_path / "out" / f"{kept}-0.parquet").to_pylist()
         assert [row["value"].decode() for row in table] == REST
 

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from tests.integration.kafka_tools import run_tool
 
-from srm.cli.flows.control import main
+from srm.cli.main import control_main as main
 from srm.config.loader import load_config
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.names import internal_topics

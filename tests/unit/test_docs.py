@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 import typer
 
-from srm.cli.flows.control import app as control
-from srm.cli.main import app
+from srm.cli.main import app, control
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

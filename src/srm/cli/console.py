@@ -1,25 +1,31 @@
 """Shared parts of all srm commands: options, output as text or JSON, errors as one line.
 
 A command takes ``config: ConfigOption = None``, ``flow: FlowOption`` and ``as_json: JsonOption =
-False``, calls one engine function and hands the result to :func:`emit`.
+False``, calls one engine function and hands the result to :func:`emit`. This module imports
+little, because help and completion do: what a command needs is imported when it runs.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
-from rich.console import Console
 
 from srm import logs, patience
+from srm.cli import completing
+from srm.cli.completion import prepare
+from srm.cli.document import document
 from srm.domain.names.topics import Flow
-from srm.domain.text.documents import encode
-from srm.errors import SrmError, UsageError
+from srm.errors import INTERRUPTED, UNEXPECTED, SrmError, UsageError
 from srm.extras import missing_extra
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 ConfigOption = Annotated[
     Path | None,
@@ -43,7 +49,14 @@ ClientConfigOption = Annotated[
 
 FlowOption = Annotated[
     Flow,
-    typer.Option("--flow", "-f", metavar="A->B", parser=Flow.parse, help="Replication flow."),
+    typer.Option(
+        "--flow",
+        "-f",
+        metavar="A:B",
+        parser=Flow.parse,
+        help="Replication flow, A:B or 'A->B'.",
+        autocompletion=completing.flows,
+    ),
 ]
 
 FlowsOption = Annotated[
@@ -51,9 +64,11 @@ FlowsOption = Annotated[
     typer.Option(
         "--flow",
         "-f",
-        metavar="A->B",
+        metavar="A:B",
         parser=Flow.parse,
-        help="Replication flow, may be given several times; without it all enabled flows.",
+        help="Replication flow, A:B or 'A->B', may be given several times; without it all enabled "
+        "flows.",
+        autocompletion=completing.flows,
     ),
 ]
 
@@ -70,9 +85,13 @@ TimeoutOption = Annotated[
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for approval.")]
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print JSON instead of text, also of an error.")
+]
 
-_T = TypeVar("_T")
+_DEBUG: Final = ("--debug", "-v")
+_TYPER_ERROR: Final = typer.BadParameter.__mro__[2]
+"""Base of typer's usage errors, which it does not export."""
 _UNWRAPPED: Final = 10_000
 """Columns of a file or pipe; rich would take 80."""
 
@@ -90,25 +109,24 @@ def set_debug(*, enabled: bool) -> None:
 def emit(value: object, as_json: bool, render: Callable[[Console], None]) -> None:  # noqa: FBT001 -- as_json comes as the option gives it
     """Print ``value`` as JSON, or call ``render`` with a console on stdout.
 
-    Dataclasses become objects, durations ISO 8601, mapping keys their ``str()``.
+    The notation is that of :func:`.document`.
     """
     if as_json:
-        sys.stdout.write(encode(value, indent=2).decode() + "\n")
+        write_document(document(value, indent=2) + "\n")
     else:
         render(open_console())
 
 
-def choose(option: str, text: str, choices: tuple[_T, ...]) -> _T:
-    """Return the choice that an option gives.
+def write_document(text: str) -> None:
+    """Write a JSON document, or a part of one, to stdout."""
+    _Stdout.has_document = True
+    sys.stdout.write(text)
 
-    Raises:
-        UsageError: it is none of them.
-    """
-    for choice in choices:
-        if text == choice:
-            return choice
-    *some, last = map(str, choices)
-    raise UsageError(f"{option} {text}: say {', '.join(some)} or {last}")
+
+class _Stdout:
+    """Knows whether this process has written a document, so that an error is not another one."""
+
+    has_document = False
 
 
 def require_terminal(*, as_json: bool) -> None:
@@ -126,29 +144,66 @@ def open_console(*, stderr: bool = False) -> Console:
 
     $COLUMNS is ignored: shells and CI systems export the width of some other terminal.
     """
+    from rich.console import Console
+
     wraps = (sys.stderr if stderr else sys.stdout).isatty()
     return Console(width=None if wraps else _UNWRAPPED, stderr=stderr)
 
 
-def run_cli(app: typer.Typer) -> None:
-    """Run a typer app as a program: the entry point of the ``srm`` and ``srm-control`` scripts.
+def run_cli(app: typer.Typer) -> NoReturn:
+    """Run a typer app as a program.
 
     An :class:`SrmError` becomes one line on stderr and its exit code; any other exception exit
-    code 1 and a hint at ``--debug``. With ``--debug`` the stack trace is printed first.
+    code 1 and a hint at ``--debug``. With ``--debug`` the stack trace is printed first. With
+    ``--json`` the error is a JSON object on stdout, or on stderr if stdout has a document already.
     """
+    _Stdout.has_document = False
+    given = sys.argv[1:]
+    own = given[: given.index("--")] if "--" in given else given
     try:
-        app()
-    except SrmError as error:
-        _fail(error, str(error), error.exit_code)
+        prepare(Path(sys.argv[0]).name)
+        command = typer.main.get_command(app)
+        if {name for each in command.params for name in each.opts}.issuperset(_DEBUG):
+            rest = [word for word in own if word not in _DEBUG]
+            debug = _DEBUG[: len(own) > len(rest)]
+            given = [*debug, *rest, *given[len(own) :]]
+        code = command.main(given, Path(sys.argv[0]).name, standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
+        sys.exit(INTERRUPTED)
     except Exception as error:  # noqa: BLE001 -- the last line of defence: one line, not a trace
-        known = missing_extra(error) if isinstance(error, ModuleNotFoundError) else None
-        if known is not None:
-            _fail(known, str(known), known.exit_code)
-        _fail(error, f"unexpected {type(error).__name__}: {error} (--debug shows where)", 1)
+        _fail(error, as_json="--json" in own)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
-def _fail(error: Exception, message: str, exit_code: int) -> NoReturn:
+def _fail(error: Exception, *, as_json: bool) -> NoReturn:
+    """Print an error, and end the program."""
     logging.getLogger(__name__).debug("failed", exc_info=error)
-    program = Path(sys.argv[0]).name
-    sys.stderr.write(f"{program}: {' '.join(message.split())}\n")
-    sys.exit(exit_code)
+    name, what, action, code = _parts(error)
+    if as_json:
+        document = {"type": name, "message": what, "action": action, "exit_code": code}
+        text = json.dumps({"error": document}, ensure_ascii=False) + "\n"
+        if _Stdout.has_document:
+            sys.stderr.write(text)
+            sys.exit(code)
+        sys.stdout.write(text)
+    if isinstance(error, _TYPER_ERROR):
+        show: Any = error
+        show.show()
+    else:
+        sys.stderr.write(f"{Path(sys.argv[0]).name}: {what}{'; ' if action else ''}{action}\n")
+    sys.exit(code)
+
+
+def _parts(error: Exception) -> tuple[str, str, str, int]:
+    """Return type, message, action and exit code of an error."""
+    if isinstance(error, ModuleNotFoundError):
+        error = missing_extra(error) or error
+    if isinstance(error, SrmError):
+        what, action = (" ".join(text.split()) for text in (error.what, error.action))
+        return type(error).__name__, what or str(error), action, error.exit_code
+    if isinstance(error, _TYPER_ERROR):
+        typed: Any = error
+        text = " ".join(typed.format_message().split())
+        return UsageError.__name__, text, "see --help", typed.exit_code
+    text = f"unexpected {type(error).__name__}: {' '.join(str(error).split())}"
+    return type(error).__name__, text, "--debug shows where", UNEXPECTED

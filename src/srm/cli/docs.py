@@ -15,6 +15,7 @@ import typer
 
 from srm.cli.main import app
 from srm.cli.moves.failover_options import description
+from srm.cli.tree import help_row
 from srm.domain.moves.records.request import FORM
 from srm.generating import write
 
@@ -27,6 +28,9 @@ _HEAD: Final = """\
 
 `srm COMMAND --help` shows the same. `srm-control` is in [operate](operate.md#topics-and-groups),
 `srm-service` in [service](service.md).
+
+`eval "$(srm completion bash)"` in `~/.bashrc` completes commands, options, flows, topics, groups
+and moves; zsh and fish have it, too.
 """
 _SHARED: Final = {"--help", "--json", "--config"}
 _SETTINGS: Final = "settings of a move"
@@ -56,7 +60,7 @@ def _body(command: Any, context: typer.Context) -> Iterator[str]:
     yield f"{_unwrap(command.help)}\n"
     parameters = [p for p in command.get_params(context) if _SHARED.isdisjoint(p.opts)]
     own = [p for p in parameters if not _is_setting(p, context)]
-    records = filter(None, (parameter.get_help_record(context) for parameter in own))
+    records = filter(None, (help_row(parameter, context) for parameter in own))
     options = [f"* `{name}`: {text}" for name, text in records]
     if len(own) < len(parameters):
         taken = {option for parameter in parameters for option in parameter.opts}
@@ -65,6 +69,8 @@ def _body(command: Any, context: typer.Context) -> Iterator[str]:
         options.append(f"* The [{_SETTINGS}](#{_SETTINGS.replace(' ', '-')}){but}.")
     if options:
         yield "\n".join(options) + "\n"
+    if examples := getattr(command, "examples", ()):
+        yield "```\n" + "\n".join(examples) + "\n```\n"
     if command.epilog:
         yield f"{_unwrap(command.epilog)}\n"
 
@@ -87,7 +93,7 @@ def _shared_options(command: Any, context: typer.Context) -> Iterator[str]:
     inner = typer.Context(replicate, info_name="replicate", parent=context)
     yield "Most commands also take:\n"
     records = [
-        parameter.get_help_record(inner)
+        help_row(parameter, inner)
         for parameter in replicate.get_params(inner)
         if not _SHARED.isdisjoint(parameter.opts)
     ]

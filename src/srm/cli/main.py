@@ -1,87 +1,68 @@
-"""The ``srm`` command: lists the command groups, one module each."""
+"""The programs ``srm``, ``srm-control`` and ``srm-service``: their own options, and how they start.
+
+Their commands are in the table :mod:`srm.cli.commands`.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 
 from srm import __version__, patience
-from srm.cli.console import TimeoutOption, run_cli, set_debug, set_timeout
-from srm.cli.flows import (
-    checkpoints,
-    client_file,
-    config,
-    doctor,
-    groups,
-    listing,
-    metrics,
-    new_config,
-    replicate,
-    replicator,
-    status,
-    topics,
-    translate,
-    verify,
-    why,
-)
+from srm.cli.commands import CONTROL, SERVICE, SRM
+from srm.cli.console import ConfigOption, TimeoutOption, run_cli, set_debug, set_timeout
 from srm.cli.interrupts import end_soon_after_interrupt
-from srm.cli.lab import add_lab
-from srm.cli.moves import (
-    drill,
-    failover,
-    failover_report,
-    failover_status,
-    follow,
-    redirecting,
-    residue,
-    restore,
-    source_return,
-)
+from srm.cli.tree import SETTINGS, LazyGroup
+from srm.errors import EXIT_CODES
 
-EXIT_CODES = (
-    "Exit codes: 0 done, 1 unexpected, 2 bad input or configuration, 3 not found, "
-    "4 conflict, 5 gate closed, 6 cluster unavailable, 7 data loss, 8 integrity, "
-    "9 not authorized, 10 embedded stack, 130 interrupted."
-)
+_EXITS: Final = ", ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
 
-app = typer.Typer(
-    name="srm",
-    help="Streams replication manager for Apache Kafka.",
-    epilog=EXIT_CODES,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
-add_lab(app)
-replicate.register(app)
-app.add_typer(replicator.app, name="replicator")
-app.add_typer(config.app, name="config")
-client_file.register(config.app)
-new_config.register_import(config.app)
-new_config.register_init(app)
-app.add_typer(metrics.app, name="metrics")
-verify.register(app)
-app.add_typer(checkpoints.app, name="checkpoints")
-listing.register_groups(groups.app)
-app.add_typer(groups.app, name="groups")
-listing.register_topics(topics.app)
-app.add_typer(topics.app, name="topics")
-translate.register(app)
-status.register(app)
-doctor.register(app)
-why.register(app)
-failover_status.register(failover.app)
-redirecting.register(failover.app)
-drill.register(failover.app)
-failover.app.add_typer(failover_report.app, name="report")
-app.add_typer(failover.app, name="failover")
-app.add_typer(source_return.app, name="return")
-app.add_typer(residue.app, name="residue")
-restore.register(app)
-follow.register(app)
+class _Srm(LazyGroup):
+    entries = SRM
+
+
+class _Control(LazyGroup):
+    entries = CONTROL
+
+
+class _Service(LazyGroup):
+    entries = SERVICE
+
+
+def _program(group: type[LazyGroup], text: str, epilog: str = "") -> typer.Typer:
+    return typer.Typer(
+        cls=group,
+        help=text,
+        epilog=epilog,
+        no_args_is_help=group is not _Service,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings=SETTINGS,
+    )
+
+
+app = _program(
+    _Srm,
+    "Streams replication manager for Apache Kafka.",
+    f"Exit codes: {_EXITS}. With --json an error is an object on stdout: "
+    '{"error": {"type", "message", "action", "exit_code"}}; on stderr where a result is on stdout.',
+)
+control = _program(_Control, "Choose what replication flows copy, and export translated offsets.")
+service = _program(_Service, "Serve REST API, metrics and pages of the flows.")
+
+_Debug = Annotated[
+    bool,
+    typer.Option(
+        "--debug",
+        "-v",
+        envvar="SRM_DEBUG",
+        help="Log details, show stack traces; before or after the command.",
+    ),
+]
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 -- typer's callback signature
@@ -100,10 +81,7 @@ def root(
             "--version", is_eager=True, callback=_print_version, help="Print the version."
         ),
     ] = False,
-    debug: Annotated[
-        bool,
-        typer.Option("--debug", envvar="SRM_DEBUG", help="Log details, show stack traces."),
-    ] = False,
+    debug: _Debug = False,
     timeout: TimeoutOption = patience.DEFAULT_S,
 ) -> None:
     """Streams replication manager for Apache Kafka."""
@@ -111,10 +89,72 @@ def root(
     set_timeout(context, timeout)
 
 
+@control.callback()
+def control_root(
+    context: typer.Context,
+    *,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", help="Properties file of srm, or client settings."
+        ),
+    ] = None,
+    bootstrap_servers: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-servers",
+            "--bootstrap-server",
+            metavar="HOST:PORT",
+            help="Address of the flow's target; enough without a properties file.",
+        ),
+    ] = None,
+    props: Annotated[
+        list[str] | None,
+        typer.Option("--props", metavar="K=V", help="Setting of all clients; may be repeated."),
+    ] = None,
+    debug: _Debug = False,
+    timeout: TimeoutOption = patience.DEFAULT_S,
+) -> None:
+    """Choose what replication flows copy, and export translated offsets."""
+    set_debug(enabled=debug)
+    set_timeout(context, timeout)
+    context.obj = (config, bootstrap_servers, tuple(props or ()))
+
+
+@service.callback(invoke_without_command=True)
+def service_root(
+    context: typer.Context,
+    *,
+    config: ConfigOption = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on; default: service.host.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port; default: service.port.")
+    ] = None,
+) -> None:
+    """Serve REST API, metrics and pages of the flows in the properties file until stopped."""
+    if context.invoked_subcommand is None:
+        from srm.cli.flows.service import serve
+
+        serve(config, host, port)
+
+
 def main() -> None:
     """Entry point of the ``srm`` program."""
     end_soon_after_interrupt()
     run_cli(app)
+
+
+def control_main() -> None:
+    """Entry point of the ``srm-control`` program."""
+    end_soon_after_interrupt()
+    run_cli(control)
+
+
+def service_main() -> None:
+    """Entry point of the ``srm-service`` program."""
+    run_cli(service)
 
 
 if __name__ == "__main__":

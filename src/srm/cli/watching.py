@@ -15,20 +15,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from io import StringIO
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
-from typer.core import TyperCommand
 
 from srm import patience
-from srm.cli.console import emit, open_console
-from srm.domain.text.documents import encode
+from srm.cli.console import emit, open_console, write_document
+from srm.cli.document import document
+from srm.cli.tree import DEFAULT_WATCH_S
 from srm.errors import SrmError
 
-DEFAULT_S: Final = 2.0
 _SHORTEST_S: Final = 0.2
 
 WatchOption = Annotated[
@@ -37,30 +36,9 @@ WatchOption = Annotated[
         "--watch",
         metavar="[SECONDS]",
         min=_SHORTEST_S,
-        help=f"Refresh at this interval, {DEFAULT_S:g} s without a number, until Ctrl-C.",
+        help=f"Refresh at this interval, {DEFAULT_WATCH_S:g} s without a number, until Ctrl-C.",
     ),
 ]
-
-
-class WatchCommand(TyperCommand):
-    """Takes ``--watch`` without a number, too."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the usual interval where none is given."""
-        return super().parse_args(ctx, list(_with_interval(args)))
-
-
-def _with_interval(args: list[str]) -> Iterator[str]:
-    for at, arg in enumerate(args):
-        yield arg
-        if arg == "--watch" and not (at + 1 < len(args) and _is_number(args[at + 1])):
-            yield f"{DEFAULT_S:g}"
-
-
-def _is_number(text: str) -> bool:
-    with suppress(ValueError):
-        return float(text) == float(text)
-    return False
 
 
 @dataclass(frozen=True)
@@ -114,7 +92,7 @@ def _watch_json(look: Callable[[], Looked], seconds: float) -> None:
     for _ in beats(seconds):
         found, error = _attempt(look)
         if found is not None:
-            sys.stdout.write(encode(found.value).decode() + "\n")
+            write_document(document(found.value) + "\n")
             sys.stdout.flush()
         if error:
             sys.stderr.write(f"srm: {error}\n")

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import javaproperties
-
 from srm.config.keys.keys import PROVIDERS_KEY
 from srm.config.loader import build_config, understand
-from srm.config.properties import Property, parse_properties
+from srm.config.properties import Property, parse_properties, property_line
 from srm.config.secrets import is_secret
 from srm.errors import UsageError
 
@@ -36,7 +34,7 @@ class Section:
 
 def _line(key: str, value: str) -> str:
     """Return one line; colons and equals signs of a value need no backslash."""
-    line: str = javaproperties.join_key_value(key, value, " = ")
+    line = property_line(key, value, " = ")
     name, separator, rest = line.partition(" = ")
     return name + separator + rest.replace("\\:", ":").replace("\\=", "=")
 

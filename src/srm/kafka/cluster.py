@@ -9,7 +9,7 @@ from typing import Self
 from srm.config.model import ClientKind
 from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import OpenTransaction
-from srm.domain.verification.comparison import ComparedRecord
+from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.cluster_ports import (
     ActiveProducer,
     ByGroup,

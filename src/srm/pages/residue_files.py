@@ -118,6 +118,8 @@ class _JsonLines:
 
 
 class _Parquet:
+    """Bytes stay bytes, so that any encoding is preserved."""
+
     def __init__(self, path: Path) -> None:
         self._writer = pq.ParquetWriter(path, _schema(), compression="zstd")
         self._waiting: list[ResidueRecord] = []

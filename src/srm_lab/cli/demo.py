@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 DEFAULT_HOME = Path("build/demo")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("demo")(demo)
-
-
 def demo(
     *,
     records: Annotated[
@@ -60,8 +55,8 @@ def demo(
     if disaster and keep:
         raise UsageError("--disaster and --keep do not go together")
     # What the demo needs takes longer to import than most other commands run.
-    from srm_lab.demo.display import Display  # noqa: PLC0415
-    from srm_lab.demo.run import DemoOptions, run_demo  # noqa: PLC0415
+    from srm_lab.demo.display import Display
+    from srm_lab.demo.run import DemoOptions, run_demo
 
     signal.signal(signal.SIGTERM, _interrupt)
     # Its clusters start, crash and end on purpose.
@@ -81,8 +76,8 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def _render(console: Console, result: DemoResult) -> None:
-    from srm_lab.cli.disaster_view import render_disaster  # noqa: PLC0415 -- imports the demo
-    from srm_lab.demo.disaster_report import DisasterReport  # noqa: PLC0415
+    from srm_lab.cli.disaster_view import render_disaster
+    from srm_lab.demo.disaster_report import DisasterReport
 
     report = result.report
     if isinstance(report, DisasterReport):

@@ -18,18 +18,13 @@ from rich.table import Table
 
 from srm.cli.console import JsonOption, emit
 from srm.cli.shell_hint import entering
-from srm.cli.watching import Looked, WatchCommand, WatchOption, show
+from srm.cli.watching import Looked, WatchOption, show
 from srm.pages.tables import Listing
 
 if TYPE_CHECKING:
     from srm_lab.stack.stack import OnProgress, Stack, StackStatus
 
 DEFAULT_HOME = Path("build/stack")
-
-app = typer.Typer(
-    help="Embedded Kafka clusters, Airflow and Spark, left running to explore.",
-    no_args_is_help=True,
-)
 
 HomeOption = Annotated[
     Path, typer.Option("--home", metavar="DIR", help="Folder of the stack: data, logs, settings.")
@@ -38,12 +33,6 @@ HomeOption = Annotated[
 _COLOURS = {"ready": "green", "starting": "yellow", "stopping": "yellow", "stopped": "dim"}
 
 
-def register(root: typer.Typer) -> None:
-    """Add the command group."""
-    root.add_typer(app, name="stack")
-
-
-@app.command()
 def up(
     *,
     kafka_only: Annotated[
@@ -59,7 +48,6 @@ def up(
     emit(status, as_json, lambda console: _render_up(console, status))
 
 
-@app.command()
 def down(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """Stop everything the stack started; its data stays for the next start."""
     with _progress() as report:
@@ -68,7 +56,6 @@ def down(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> Non
     emit(stopped, as_json, lambda console: console.print(text))
 
 
-@app.command(name="status", cls=WatchCommand)
 def show_status(
     *, home: HomeOption = DEFAULT_HOME, watch: WatchOption = None, as_json: JsonOption = False
 ) -> None:
@@ -83,7 +70,7 @@ def show_status(
 
 def _stack(home: Path, *, kafka_only: bool = False) -> Stack:
     # What starts Airflow takes longer to import than most other commands run.
-    from srm_lab.stack.stack import Stack, StackOptions  # noqa: PLC0415
+    from srm_lab.stack.stack import Stack, StackOptions
 
     return Stack(StackOptions(home=home, kafka_only=kafka_only))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from srm.clock import now_ms
-from srm.domain.verification.comparison import ComparedRecord
+from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.table_ports import Row, Stamped
 from srm.errors import FencedError, NotFoundError, UsageError
 

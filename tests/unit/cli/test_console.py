@@ -14,19 +14,21 @@ import pytest
 import typer
 from rich.console import Console
 
-from srm.cli.console import FlowOption, emit, open_console, run_cli
-from srm.domain.names.topics import Flow
-from srm.errors import GateClosedError
+from srm.cli import main
+from srm.cli.console import FlowOption, JsonOption, emit, open_console, run_cli
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.errors import GateClosedError, NotFoundError
 
 
 @dataclass(frozen=True)
 class Result:
     flow: Flow
+    at: TopicPartition
     lag: dict[Flow, int]
     age: timedelta
 
 
-RESULT = Result(Flow("P", "B"), {Flow("P", "B"): 3}, timedelta(seconds=90))
+RESULT = Result(Flow("P", "B"), TopicPartition("T", 1), {Flow("P", "B"): 3}, timedelta(seconds=90))
 
 
 def test_json_shows_dataclasses_with_readable_keys_and_durations(
@@ -35,7 +37,8 @@ def test_json_shows_dataclasses_with_readable_keys_and_durations(
     emit(RESULT, as_json=True, render=lambda _console: pytest.fail("text was asked for"))
 
     assert json.loads(capsys.readouterr().out) == {
-        "flow": {"source": "P", "target": "B"},
+        "flow": "P->B",
+        "at": {"topic": "T", "partition": 1},
         "lag": {"P->B": 3},
         "age": "PT1M30S",
     }
@@ -78,7 +81,7 @@ def test_an_unexpected_error_is_one_line_that_tells_how_to_see_more(
 ) -> None:
     assert run_app(monkeypatch, "--flow", "P->B") == 1
     assert capsys.readouterr().err == (
-        "srm: unexpected ValueError: surprise (--debug shows where)\n"
+        "srm: unexpected ValueError: surprise; --debug shows where\n"
     )
 
 
@@ -129,3 +132,65 @@ def test_what_goes_into_a_pipe_is_not_wrapped(
     assert capsys.readouterr().out == f"{line}\n"
     open_console(stderr=True).print(line)
     assert capsys.readouterr().err == f"{line}\n"
+
+
+def test_with_json_an_error_is_an_object_on_stdout(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
+
+    @app.command()
+    def show(*, name: str = "", as_json: JsonOption = False) -> None:
+        if name == "partial":
+            emit(["P->B"], as_json, lambda _: None)
+        raise NotFoundError("no topic T on P", "create it")
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["/bin/srm", *arguments])
+        with pytest.raises(SystemExit) as end:
+            run_cli(app)
+        return int(end.value.code or 0), *capsys.readouterr()
+
+    missing = {"type": "NotFoundError", "message": "no topic T on P", "action": "create it"}
+    code, out, err = run("--json")
+    assert (code, err) == (3, "srm: no topic T on P; create it\n")
+    assert json.loads(out) == {"error": {**missing, "exit_code": 3}}
+
+    code, out, err = run("--json", "--name", "partial")
+    assert (code, json.loads(out)) == (3, ["P->B"])
+    assert json.loads(err) == {"error": {**missing, "exit_code": 3}}
+
+    code, out, _ = run("--json", "--nmae", "x")
+    error = json.loads(out)["error"]
+    assert (code, error["type"], error["exit_code"]) == (2, "UsageError", 2)
+    assert "No such option: --nmae" in error["message"]
+
+
+@pytest.mark.parametrize("arguments", [("-v", "stack"), ("stack", "--debug")])
+def test_debug_may_follow_the_command(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given: list[bool] = []
+    monkeypatch.setattr(main, "set_debug", lambda *, enabled: given.append(enabled))
+    monkeypatch.setattr(sys, "argv", ["srm", *arguments, "status", "--home", str(tmp_path)])
+
+    with pytest.raises(SystemExit):
+        main.main()
+
+    assert given == [True]
+
+
+def test_an_interrupt_is_exit_code_130_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = typer.Typer(rich_markup_mode=None)
+
+    @app.command()
+    def show() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["srm"])
+    with pytest.raises(SystemExit) as end:
+        run_cli(app)
+
+    assert (end.value.code, *capsys.readouterr()) == (130, "", "")

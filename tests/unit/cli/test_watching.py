@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 from srm.cli import watching
 from srm.cli.main import app
-from srm.cli.watching import Looked, WatchCommand, WatchOption, beats, show
+from srm.cli.tree import CliCommand
+from srm.cli.watching import Looked, WatchOption, beats, show
 from srm.errors import ConfigError, SrmError, UnavailableError
 
 
@@ -173,7 +174,7 @@ def test_the_interval_may_be_left_out(
 ) -> None:
     program, got = typer.Typer(), list[object]()
 
-    @program.command(cls=WatchCommand)
+    @program.command(cls=CliCommand)
     def look(which: Annotated[str, typer.Argument()] = "none", watch: WatchOption = None) -> None:
         got.extend((which, watch))
 

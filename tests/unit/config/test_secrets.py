@@ -172,7 +172,7 @@ def test_an_error_about_a_token_or_an_option_does_not_repeat_it():
         read_security("P", token)
     said.append(refused.value)
     with pytest.raises(UsageError) as unusable:
-        find_target(FLOW, options)
+        find_target(FLOW.source, FLOW.target, options)
     said.append(unusable.value)
 
     assert not [error for error in said if PLANTED in str(error)]

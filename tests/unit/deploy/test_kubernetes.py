@@ -15,8 +15,7 @@ import typer
 import yaml
 from tests.unit.deploy.queries import DASHBOARD, DEPLOY, RULES
 
-from srm.cli.flows.service import app as service
-from srm.cli.main import app
+from srm.cli.main import app, service
 
 CHART = DEPLOY / "helm" / "srm"
 PROJECT = DEPLOY.parent

@@ -52,7 +52,7 @@ def test_a_command_finds_the_order_in_its_environment_on_its_input_and_in_a_file
 import json, os, sys
 seen = dict(
     arguments=sys.argv[1:],
-    environ={{k: v for k, v in os.environ.items() if k.startswith("SRM_")}},
+    environ={{k: v for k, v in os.environ.items() if k.startswith("SRM_") and k != "SRM_TIMEOUT"}},
     stdin=json.load(sys.stdin),
     file=json.load(open(os.environ["SRM_ORDER_FILE"])),
 )

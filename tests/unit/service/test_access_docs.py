@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fastapi.testclient import TestClient
 
-from srm.cli.flows.service import app as program
+from srm.cli.commands import SERVICE
 from srm.config.keys.access_keys import ACCESS_KEYS, REMOTE_KEYS
 
 PAGE = Path("docs/service.md").read_text("utf-8")
@@ -31,6 +31,5 @@ def test_every_action_and_command_is_listed(client: TestClient) -> None:
 
     assert len(actions) == 3
     assert not [path for path in actions if f"`{path}`" not in PAGE]
-    for command in program.registered_commands:
-        assert command.callback is not None
-        assert f"srm-service {command.callback.__name__}" in PAGE
+    for command in SERVICE:
+        assert f"srm-service {command}" in PAGE

@@ -8,16 +8,14 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from srm.cli.console import ConfigOption, FlowsOption, JsonOption, emit
-from srm.cli.flows.for_flows import counts, cut, for_each_flow, raise_group_errors
+from srm.cli import completing
+from srm.cli.console import ConfigOption, FlowsOption, JsonOption
+from srm.cli.flows.for_flows import counts, cut, for_each_flow, raise_group_errors, require_groups
 from srm.domain.text.amount import amount
 from srm.engine import emission
 from srm.engine.groups.checkpoints import CheckpointSummary
+from srm.engine.ports import FlowContext
 from srm.pages.tables import Listing
-
-app = typer.Typer(
-    help="Checkpoints: where groups continue on the other cluster.", no_args_is_help=True
-)
 
 GroupsOption = Annotated[
     list[str] | None,
@@ -25,6 +23,7 @@ GroupsOption = Annotated[
         "--group",
         "-g",
         help="Consumer group, may be given several times; without it all selected groups.",
+        autocompletion=completing.groups,
     ),
 ]
 DryRunOption = Annotated[
@@ -34,12 +33,6 @@ DryRunOption = Annotated[
 _COLOURS = {"translated": "green", "not-selected": "dim"}
 
 
-@app.callback()
-def checkpoints_group() -> None:
-    """Checkpoints: where groups continue on the other cluster."""
-
-
-@app.command("emit")
 def emit_command(
     *,
     config: ConfigOption = None,
@@ -48,16 +41,19 @@ def emit_command(
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Translate committed offsets, forward and reverse, and write the checkpoints that changed."""
+    """Translate committed offsets, forward and reverse, and write the checkpoints that changed.
+
+    Exit code 3 where neither cluster of a flow has a named group.
+    """
+
+    def call(context: FlowContext) -> CheckpointSummary:
+        require_groups(context, group)
+        return emission.emit(context, group or None, dry_run=dry_run)
+
     results = for_each_flow(
-        config,
-        flow,
-        "translating committed offsets",
-        lambda context: emission.emit(context, group or None, dry_run=dry_run),
-        span="checkpoints.emit",
+        config, flow, "translating committed offsets", call, span="checkpoints.emit"
     )
-    emit(results.values, as_json, lambda console: _render(console, results.values))
-    results.raise_failures()
+    results.emit(as_json, lambda console: _render(console, results.values))
     raise_group_errors({g: why for one in results.values for g, why in one.errors.items()})
 
 

@@ -13,11 +13,6 @@ from srm.config.loader import read_settings
 from srm.errors import UsageError
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to ``srm config``."""
-    app.command("client")(client)
-
-
 def client(
     *,
     config: ConfigOption = None,

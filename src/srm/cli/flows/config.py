@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from srm.cli import completing
 from srm.cli.console import ConfigOption, JsonOption, emit
 from srm.config.hierarchy import Candidate, Resolved, resolve_client
 from srm.config.keys.client_keys import CLIENT_KEYS
@@ -24,11 +25,16 @@ from srm.errors import ConfigError, UsageError
 from srm.kafka.wire.auth.security import read_security
 from srm.pages.tables import Listing
 
-app = typer.Typer(no_args_is_help=True, help="Check the properties file and explain its values.")
-
 _FlowToExplain = Annotated[
     Flow | None,
-    typer.Option("--flow", "-f", metavar="A->B", parser=Flow.parse, help="Only for this flow."),
+    typer.Option(
+        "--flow",
+        "-f",
+        metavar="A:B",
+        parser=Flow.parse,
+        help="Only for this flow.",
+        autocompletion=completing.flows,
+    ),
 ]
 
 
@@ -59,7 +65,6 @@ class Explanation:
     trace: tuple[Candidate, ...]
 
 
-@app.command()
 def check(
     *,
     config: ConfigOption = None,
@@ -75,7 +80,6 @@ def check(
     emit(report, as_json, lambda console: _show_report(console, report, resolved))
 
 
-@app.command()
 def explain(
     *,
     key: Annotated[str, typer.Argument(help="A key or client setting, without prefix.")],

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
-from typer.core import TyperCommand
 
-from srm import patience
-from srm.cli.console import JsonOption, TimeoutOption, emit, run_cli, set_debug, set_timeout
+from srm.cli import completing
+from srm.cli.console import JsonOption, emit
 from srm.cli.flows.control_target import ConnectionOptions, Target, find_target
-from srm.cli.interrupts import end_soon_after_interrupt
 from srm.clock import now_ms
 from srm.domain.names import internal_topics
 from srm.domain.names.filters import split_patterns
-from srm.domain.names.topics import Flow
 from srm.engine.control import control_lists
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.control.control_lists import ChangeSummary, ListChange, ListName, ListPair
@@ -32,17 +29,6 @@ from srm.errors import UsageError
 from srm.wiring import open_cluster
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_\-]+(?:\\?\.[A-Za-z0-9_\-]+)*")
-_HELP = {"help_option_names": ["-h", "--help"]}
-
-app = typer.Typer(
-    name="srm-control",
-    help="Choose what replication flows copy, and export translated offsets.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings=_HELP,
-)
-
 _Config = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE", help="Properties file of srm, or client settings."),
@@ -66,47 +52,29 @@ _ProducerProps = Annotated[
 _ConsumerProps = Annotated[
     list[str] | None, typer.Option("--consumer-props", metavar="K=V", help="Setting of consumers.")
 ]
-_Source = Annotated[str, typer.Option("--source", metavar="ALIAS", help="Source of the flow.")]
-_TargetAlias = Annotated[str, typer.Option("--target", metavar="ALIAS", help="Its target.")]
+_Source = Annotated[
+    str | None,
+    typer.Option(
+        "--source",
+        metavar="ALIAS",
+        help="Source of the flow; without it that of the one enabled flow.",
+        autocompletion=completing.clusters,
+    ),
+]
+_TargetAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--target", metavar="ALIAS", help="Its target.", autocompletion=completing.clusters
+    ),
+]
 
 
-class _ListCommand(TyperCommand):
-    """Takes a list with blanks after its commas (``--add topic1, topic2``) as one value."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        joined: list[str] = []
-        for arg in args:
-            if joined and joined[-1].endswith(",") and not arg.startswith("-"):
-                joined[-1] += arg
-            else:
-                joined.append(arg)
-        return super().parse_args(ctx, joined)
-
-
-@app.callback()
-def root(
-    context: typer.Context,
-    *,
-    config: _Config = None,
-    bootstrap_servers: _Bootstrap = None,
-    props: _Props = None,
-    debug: Annotated[
-        bool, typer.Option("--debug", envvar="SRM_DEBUG", help="Show stack traces.")
-    ] = False,
-    timeout: TimeoutOption = patience.DEFAULT_S,
-) -> None:
-    """Choose what replication flows copy, and export translated offsets."""
-    set_debug(enabled=debug)
-    set_timeout(context, timeout)
-    context.obj = ConnectionOptions(config, bootstrap_servers, tuple(props or ()))
-
-
-def _list_command(name: ListName, what: str) -> None:
+def _list_command(name: ListName, what: str) -> Callable[..., None]:
     def command(
         context: typer.Context,
         *,
-        source: _Source,
-        target: _TargetAlias,
+        source: _Source = None,
+        target: _TargetAlias = None,
         add: Annotated[
             list[str] | None, typer.Option("--add", metavar="X,Y", help="Allow these.")
         ] = None,
@@ -141,28 +109,27 @@ def _list_command(name: ListName, what: str) -> None:
             tuple(producer_props or ()),
             tuple(consumer_props or ()),
         )
-        found = find_target(Flow.parse(f"{source}->{target}"), options.over(context.obj))
+        found = find_target(source, target, options.over(ConnectionOptions(*context.obj)))
         _run_list(name, found, changes, show=show, as_json=as_json)
 
     command.__doc__ = what
-    app.command(name, cls=_ListCommand)(command)
+    return command
 
 
-_list_command("topics", "Which topics of the source are copied; denied ones never are.")
-_list_command("groups", "Which consumer groups of the source can continue on the target.")
-_list_command(
+topics = _list_command("topics", "Which topics of the source are copied; denied ones never are.")
+groups = _list_command("groups", "Which consumer groups of the source can continue on the target.")
+reverse_checkpointed_topics = _list_command(
     "reverse-checkpointed-topics",
     "Remote topics whose progress is carried back: --source BACKUP --target PRIMARY --add "
     "PRIMARY.TOPIC.",
 )
 
 
-@app.command()
 def offsets(
     context: typer.Context,
     *,
-    source: _Source,
-    target: _TargetAlias,
+    source: _Source = None,
+    target: _TargetAlias = None,
     export: Annotated[
         bool, typer.Option("--export", help="Print CSV for kafka-consumer-groups --from-file.")
     ] = False,
@@ -170,8 +137,11 @@ def offsets(
         str | None,
         typer.Option("--group", metavar="GROUP", help="Only this group (no group column then)."),
     ] = None,
-    to: Annotated[
-        Path | None, typer.Option("--to", metavar="FILE", help="Write to a file, not to stdout.")
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", "--to", metavar="FILE", help="Write to this file, not to stdout."
+        ),
     ] = None,
     config: _Config = None,
     bootstrap_servers: _Bootstrap = None,
@@ -184,17 +154,17 @@ def offsets(
     options = ConnectionOptions(
         config, bootstrap_servers, tuple(props or ()), (), tuple(consumer_props or ())
     )
-    found = find_target(Flow.parse(f"{source}->{target}"), options.over(context.obj))
-    with open_cluster(found.config, target) as cluster:
+    found = find_target(source, target, options.over(ConnectionOptions(*context.obj)))
+    with open_cluster(found.config, found.flow.target) as cluster:
         chosen = offsets_export.checkpoints(cluster, found.flow, group, found.separator)
     text = offsets_export.to_csv(chosen, with_group=group is None)
-    if to is None:
+    if output is None:
         sys.stdout.write(text)
         return
     try:
-        to.write_text(text, "utf-8")
+        output.write_text(text, "utf-8")
     except OSError as error:
-        raise UsageError(f"{to} cannot be written ({error.strerror})") from None
+        raise UsageError(f"{output} cannot be written ({error.strerror})") from None
 
 
 def _split(texts: Iterable[str] | None) -> tuple[str, ...]:
@@ -272,13 +242,3 @@ def _replica_names(found: Target, patterns: Sequence[str]) -> Iterator[str]:
             f"{pattern} is not a remote topic of {primary} on {backup}: with the separator "
             f"'{found.separator}' the remote topic of {topic} is {prefix}{topic}"
         )
-
-
-def main() -> None:
-    """Entry point of the ``srm-control`` program."""
-    end_soon_after_interrupt()
-    run_cli(app)
-
-
-if __name__ == "__main__":
-    main()

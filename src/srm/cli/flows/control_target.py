@@ -67,8 +67,10 @@ class Target:
         return self.config.flow(self.flow).policy.separator
 
 
-def find_target(flow: Flow, options: ConnectionOptions) -> Target:
+def find_target(source: str | None, target: str | None, options: ConnectionOptions) -> Target:
     """Find out how to reach the flow's target.
+
+    Where an end is not named, it is the one enabled flow that has the other end.
 
     From the properties file, with the options on top; from ``--bootstrap-servers`` alone where no
     file is named and none that knows the flow is found. A named file without ``clusters`` holds
@@ -76,8 +78,11 @@ def find_target(flow: Flow, options: ConnectionOptions) -> Target:
 
     Raises:
         ConfigError: the file or an option cannot be used, or the file does not know the flow.
-        UsageError: neither a file nor an address is there.
+        UsageError: neither a file nor an address is there, or the flow is not clear.
     """
+    flow = (
+        Flow.parse(f"{source}->{target}") if source and target else _only(source, target, options)
+    )
     overrides = _overrides(flow, options)
     file = _file(options)
     lines = read_properties(file) if file is not None else ()
@@ -95,6 +100,22 @@ def find_target(flow: Flow, options: ConnectionOptions) -> Target:
     path = str(file) if own else "command line"
     config = target_only(flow, with_overrides(own, overrides), path)
     return Target(config, flow, configured=False)
+
+
+def _only(source: str | None, target: str | None, options: ConnectionOptions) -> Flow:
+    """Return the one enabled flow with the named end."""
+    config = load_config(options.config)
+    fitting = [
+        flow
+        for flow in config.flows
+        if source in {None, flow.source} and target in {None, flow.target}
+    ]
+    if len(fitting) != 1:
+        enabled = ", ".join(map(str, config.flows)) or "none"
+        raise UsageError(
+            f"the flow is not clear: {config.path} enables {enabled}", "name --source and --target"
+        )
+    return fitting[0]
 
 
 def _file(options: ConnectionOptions) -> Path | None:

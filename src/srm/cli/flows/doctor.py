@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final, Literal, cast
 
 import confluent_kafka
-import typer
 from rich.console import Console
 from rich.markup import escape
 
@@ -78,11 +77,6 @@ class _Checks(list[Check]):
             self.failures.append(error)
 
 
-def register(app: typer.Typer) -> None:
-    """Add ``srm doctor``."""
-    app.command()(doctor)
-
-
 def doctor(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Check this host, the configuration and each cluster; nothing is written.
 
@@ -91,8 +85,6 @@ def doctor(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
     Exit code 0 only without problems, else that of the first one: 6 for a cluster that is
     unavailable, 9 for a missing right.
-
-    Example: srm doctor --config srm.properties
     """
     checks = _Checks()
     checks.extend(_host())

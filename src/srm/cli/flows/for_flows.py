@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from rich.console import Console
-from rich.status import Status
 
 from srm import telemetry
+from srm.cli.console import emit
 from srm.config.loader import load_config
 from srm.domain.names.topics import Flow
-from srm.domain.text.amount import amount
-from srm.engine.ports import FlowContext
-from srm.errors import SrmError, UnavailableError, UsageError
+from srm.domain.text.amount import amount, some
+from srm.errors import NotFoundError, SrmError, UnavailableError, UsageError
 from srm.wiring import open_flow
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from srm.engine.ports import FlowContext
 
 T = TypeVar("T")
 
@@ -31,6 +36,22 @@ class FlowResults(Generic[T]):
     values: list[T] = field(default_factory=list)
     failures: list[tuple[Flow, SrmError]] = field(default_factory=list)
 
+    def emit(self, as_json: bool, render: Callable[[Console], None]) -> None:  # noqa: FBT001 -- as the option gives it
+        """Print what went well, if anything did, then raise what went wrong.
+
+        Raises:
+            SrmError: of the first flow's kind, naming all.
+        """
+        if self.values or not self.failures:
+            emit(self.values, as_json, render)
+        self.raise_failures()
+
+    def report_failures(self) -> None:
+        """Print what went wrong on stderr, where something else is the result, and forget it."""
+        for flow, error in self.failures:
+            sys.stderr.write(f"{flow}: {' '.join(str(error).split())}\n")
+        self.failures.clear()
+
     def raise_failures(self) -> None:
         """Raise what went wrong, once everything else was shown.
 
@@ -39,8 +60,9 @@ class FlowResults(Generic[T]):
         """
         if not self.failures:
             return
-        text = "; ".join(f"{flow}: {error}" for flow, error in self.failures)
-        raise type(self.failures[0][1])(text)
+        text = "; ".join(f"{flow}: {error.what or error}" for flow, error in self.failures)
+        first = self.failures[0][1]
+        raise type(first)(text, first.action)
 
 
 def for_each_flow(
@@ -127,6 +149,24 @@ def raise_group_errors(errors: Mapping[str, str]) -> None:
     if errors:
         text = "; ".join(f"{group}: {reason}" for group, reason in sorted(errors.items()))
         raise UnavailableError(f"{amount(len(errors), 'group')} left out: {text}")
+
+
+def require_groups(context: FlowContext, groups: Collection[str] | None) -> None:
+    """Make sure that a cluster of the flow has each named group.
+
+    Raises:
+        NotFoundError: neither has some of them.
+    """
+    missing = set(groups or ())
+    for cluster in (context.source, context.target):
+        try:
+            found = cluster.groups(missing) if missing else {}
+        except UnavailableError:
+            return  # it may have them
+        missing -= {name for name, group in found.items() if group.state != "dead"}
+    if missing:
+        where = f"{context.source.alias} or {context.target.alias}"
+        raise NotFoundError(f"no group {some(sorted(missing))} on {where}")
 
 
 def cut(rows: Sequence[T], console: Console) -> Sequence[T]:

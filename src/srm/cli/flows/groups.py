@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 
-from srm.cli.console import ConfigOption, FlowsOption, JsonOption, emit
+from srm.cli.console import ConfigOption, FlowsOption, JsonOption
 from srm.cli.flows.checkpoints import DryRunOption, GroupsOption
-from srm.cli.flows.for_flows import counts, cut, for_each_flow, raise_group_errors
+from srm.cli.flows.for_flows import counts, cut, for_each_flow, raise_group_errors, require_groups
 from srm.domain.text.amount import amount
 from srm.engine.groups import group_sync
 from srm.engine.groups.group_sync import GroupSyncSummary
+from srm.engine.ports import FlowContext
 from srm.pages.tables import Listing
-
-app = typer.Typer(help="Offsets of consumer groups on the target.", no_args_is_help=True)
 
 _COLOURS = {"write": "green", "unchanged": "dim", "failed": "red", "not-written": "red"}
 
 
-@app.callback()
-def groups_group() -> None:
-    """Offsets of consumer groups on the target."""
-
-
-@app.command()
 def sync(
     *,
     config: ConfigOption = None,
@@ -33,16 +25,17 @@ def sync(
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write translated offsets for groups that are idle on the target; never over a consumer's."""
-    results = for_each_flow(
-        config,
-        flow,
-        "comparing offsets of groups",
-        lambda context: group_sync.sync(context, group or None, dry_run=dry_run),
-        span="groups.sync",
-    )
-    emit(results.values, as_json, lambda console: _render(console, results.values))
-    results.raise_failures()
+    """Write translated offsets for groups that are idle on the target; never over a consumer's.
+
+    Exit code 3 where neither cluster of a flow has a named group.
+    """
+
+    def call(context: FlowContext) -> GroupSyncSummary:
+        require_groups(context, group)
+        return group_sync.sync(context, group or None, dry_run=dry_run)
+
+    results = for_each_flow(config, flow, "comparing offsets of groups", call, span="groups.sync")
+    results.emit(as_json, lambda console: _render(console, results.values))
     raise_group_errors({g: why for one in results.values for g, why in _errors(one).items()})
 
 

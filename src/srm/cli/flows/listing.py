@@ -39,16 +39,6 @@ class FlowGroups:
     groups: tuple[ListedGroup, ...]
 
 
-def register_topics(app: typer.Typer) -> None:
-    """Add ``srm topics list``."""
-    app.command("list")(topics)
-
-
-def register_groups(app: typer.Typer) -> None:
-    """Add ``srm groups list``."""
-    app.command("list")(groups)
-
-
 def topics(
     *,
     config: ConfigOption = None,
@@ -62,8 +52,6 @@ def topics(
     """List the topics of a flow: partitions, copy, state, and why a topic is not selected.
 
     If the source does not answer, the copies on the target are listed.
-
-    Example: srm topics list --flow 'P->B' --remote
     """
 
     def call(context: FlowContext) -> FlowTopics:
@@ -87,8 +75,6 @@ def groups(
     """List the groups of a flow: members, offsets on the target, age of the last checkpoint.
 
     If the source does not answer, the groups with checkpoints are listed.
-
-    Example: srm groups list --flow 'P->B' --selected
     """
 
     def call(context: FlowContext) -> FlowGroups:

@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from srm import telemetry
+from srm.cli import completing
 from srm.cli.console import ConfigOption, FlowsOption, JsonOption, emit
-from srm.cli.watching import Looked, WatchCommand, WatchOption, show
+from srm.cli.watching import Looked, WatchOption, show
 from srm.clock import now_ms
 from srm.config.loader import load_config
 from srm.config.model import Config
@@ -32,11 +33,6 @@ from srm.wiring import open_cluster, open_flow
 
 _Pick = Callable[[tuple[WindowMetric, ...]], tuple[WindowMetric, ...]]
 
-app = typer.Typer(
-    help="Windowed metrics: byte rate, replication and checkpoint latency, record lag.",
-    no_args_is_help=True,
-)
-
 MasterOption = Annotated[
     str | None, typer.Option(help="Spark master; without it two cores of this machine.")
 ]
@@ -46,7 +42,6 @@ RemoteOption = Annotated[
 ]
 
 
-@app.command()
 def aggregate(
     *,
     config: ConfigOption = None,
@@ -98,8 +93,8 @@ def _in_spark(
     config: Config, flows: Iterable[Flow], spec: WindowSpec, master: str | None, remote: str | None
 ) -> dict[Flow, AggregationSummary]:
     # Importing Spark takes longer than most other commands run.
-    from srm.spark.jobs.aggregation import aggregate as aggregate_flow  # noqa: PLC0415
-    from srm.spark.session import file_settings, spark_session  # noqa: PLC0415
+    from srm.spark.jobs.aggregation import aggregate as aggregate_flow
+    from srm.spark.session import file_settings, spark_session
 
     done: dict[Flow, AggregationSummary] = {}
     conf = file_settings(config.spark, master)
@@ -115,13 +110,15 @@ def _in_spark(
     return done
 
 
-@app.command(name="show", cls=WatchCommand)
 def show_windows(
     *,
     config: ConfigOption = None,
     flow: FlowsOption = None,
     topic: Annotated[
-        str | None, typer.Option("--topic", "-t", help="Only this source topic.")
+        str | None,
+        typer.Option(
+            "--topic", "-t", help="Only this source topic.", autocompletion=completing.topics
+        ),
     ] = None,
     total: Annotated[
         bool, typer.Option("--total", help="All stored windows together, up to two hours.")

@@ -18,16 +18,6 @@ from srm.domain.names.filters import split_patterns
 from srm.errors import UsageError
 
 
-def register_init(app: typer.Typer) -> None:
-    """Add ``srm init``."""
-    app.command()(init)
-
-
-def register_import(app: typer.Typer) -> None:
-    """Add ``srm config import``."""
-    app.command("import")(import_file)
-
-
 def init(
     *,
     output: Annotated[
@@ -62,8 +52,6 @@ def init(
     """Write a commented srm.properties after five questions; with --yes from options alone.
 
     Secrets are written as references to environment variables.
-
-    Example: srm init --yes --bootstrap-servers P=kafka-p:9092 --bootstrap-servers B=kafka-b:9092
     """
     if output.exists():
         raise UsageError(f"{output} exists: name another file with --output")
@@ -107,8 +95,6 @@ def import_file(
     Takes MirrorSourceConnector, MirrorCheckpointConnector and MirrorHeartbeatConnector as JSON, one
     or a list, and KafkaMirrorMaker2 (v1, v1beta2) as YAML or JSON. Comments list what has no
     meaning here. Without --output nothing is written.
-
-    Example: srm config import source.json checkpoint.json --output srm.properties
     """
     documents = [document for file in files for document in _read(file)]
     text = render(sections_of(documents, ", ".join(map(str, files))), str(output or files[0]))

@@ -19,7 +19,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from srm.cli.console import ConfigOption, FlowsOption, JsonOption
+from srm.cli.console import ConfigOption, FlowsOption, JsonOption, write_document
 from srm.config.loader import load_config
 from srm.domain.text.documents import encode
 from srm.replication.driver.progress import FlowProgress
@@ -167,11 +167,6 @@ def _reasons(progress: FlowProgress) -> Iterator[Text]:
         yield Text(f"{progress.flow}: {more} more have stopped, see srm status", style="red")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("replicate")(replicate)
-
-
 def replicate(
     *,
     config: ConfigOption = None,
@@ -187,8 +182,8 @@ def replicate(
     Exit code 0 after SIGTERM or Ctrl-C; 4 when other replicators have taken over all flows.
     """
     # Importing Spark takes longer than most other commands run.
-    from srm.spark.replication.program import run_program  # noqa: PLC0415
-    from srm.spark.replication.replicator import Replicator  # noqa: PLC0415
+    from srm.spark.replication.program import run_program
+    from srm.spark.replication.replicator import Replicator
 
     resolved = load_config(config)
     replicator = Replicator(resolved, flow or resolved.flows, master=master)
@@ -262,5 +257,5 @@ def _write_json(lines: list[FlowLine]) -> None:
     for line in lines:
         flat = {**asdict(line.progress), **asdict(line)}
         del flat["progress"]
-        sys.stdout.write(encode(flat).decode() + "\n")
+        write_document(encode(flat).decode() + "\n")
     sys.stdout.flush()

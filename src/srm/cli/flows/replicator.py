@@ -21,16 +21,11 @@ from srm.errors import UnavailableError, UsageError
 from srm.pages.tables import Listing
 from srm.wiring import open_state_topics
 
-app = typer.Typer(
-    help="Stop or restart the replicator, whichever host it runs on.", no_args_is_help=True
-)
-
 WaitOption = Annotated[
     float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for it.")
 ]
 
 
-@app.command()
 def stop(
     *,
     config: ConfigOption = None,
@@ -49,7 +44,6 @@ def stop(
     _require(answers, f"the replicator has not ended within {wait:g} s; the request stays in force")
 
 
-@app.command()
 def restart(
     *,
     config: ConfigOption = None,

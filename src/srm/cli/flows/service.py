@@ -6,43 +6,27 @@ import gc
 import getpass
 import logging
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 import uvicorn
 
 from srm import logs
-from srm.cli.console import ConfigOption, run_cli
 from srm.config.loader import load_config
 from srm.errors import UsageError
 from srm.service.access.users import line
 from srm.service.serving import server_config
 
-app = typer.Typer(add_completion=False)
 
-
-@app.callback(invoke_without_command=True)
-def serve(
-    context: typer.Context,
-    *,
-    config: ConfigOption = None,
-    host: Annotated[
-        str | None, typer.Option(help="Address to listen on; default: service.host.")
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port; default: service.port.")
-    ] = None,
-) -> None:
-    """Serve REST API, metrics and pages of the flows in the properties file until stopped."""
-    if context.invoked_subcommand is not None:
-        return
+def serve(config: Path | None, host: str | None, port: int | None) -> None:
+    """Serve until stopped."""
     logs.set_up(logging.INFO)
     server = uvicorn.Server(server_config(load_config(config), host, port))
     gc.freeze()  # what is loaded stays: each look would have it searched for garbage again
     server.run()
 
 
-@app.command()
 def password(
     name: Annotated[str, typer.Argument(metavar="USER", help="Name of the user.")],
     *,
@@ -64,8 +48,3 @@ def _twice(name: str) -> str:
     if getpass.getpass("once more: ") != given:
         raise UsageError("the two are not the same; nothing was written")
     return given
-
-
-def main() -> None:
-    """Run the program."""
-    run_cli(app)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -12,14 +12,16 @@ from rich.text import Text
 
 from srm.cli.console import ConfigOption, FlowsOption, JsonOption
 from srm.cli.flows.for_flows import counts, cut, for_each_flow
-from srm.cli.watching import Looked, WatchCommand, WatchOption, show
+from srm.cli.watching import Looked, WatchOption, show
 from srm.domain.text.amount import ago, amount
-from srm.domain.text.reason import Reason
-from srm.engine.status.health import Health, State, document, flow_health, topic_health
-from srm.engine.status.loss_forecast import Standing
-from srm.engine.status.observing import flow_status
-from srm.engine.status.status import FlowStatus
 from srm.pages.tables import Listing, moment
+
+if TYPE_CHECKING:
+    from srm.domain.text.reason import Reason
+    from srm.engine.ports import FlowContext
+    from srm.engine.status.health import Health, State
+    from srm.engine.status.loss_forecast import Standing
+    from srm.engine.status.status import FlowStatus
 
 _COLOURS = {
     "caught-up": "green",
@@ -43,11 +45,6 @@ _UNKNOWN = 5
 """Lines about what the forecast could not know that are shown."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add ``srm status``."""
-    app.command(cls=WatchCommand)(status)
-
-
 def status(
     *,
     config: ConfigOption = None,
@@ -63,14 +60,26 @@ def status(
     Copied and remaining are offsets: those of markers count, too (each claim of a slot writes one).
     """
 
+    def read(context: FlowContext) -> FlowStatus:
+        # What reads a status takes as long to import as a cluster to answer: that is first.
+        from srm.engine.status.observing import flow_status
+
+        return flow_status(context)
+
     def look() -> Looked:
         results = for_each_flow(
-            *(config, flow, "looking at both clusters", flow_status),
+            *(config, flow, "looking at both clusters", read),
             quietly=watch is not None,
             partial=True,
         )
+        if not results.values:
+            results.raise_failures()
+        from srm.engine.status.health import document
+
         return Looked(
-            [document(found) for found in results.values] if as_json else results.values,
+            [{**document(found), "flow": str(found.flow)} for found in results.values]
+            if as_json
+            else results.values,
             lambda console: _render(console, results.values),
             results.raise_failures,
         )
@@ -79,6 +88,8 @@ def status(
 
 
 def _render(console: Console, flows: list[FlowStatus]) -> None:
+    from srm.engine.status.health import flow_health
+
     for number, flow in enumerate(flows):
         if number:
             console.print()
@@ -163,6 +174,8 @@ def _as_of(flow: FlowStatus) -> str:
 
 
 def _topics(flow: FlowStatus, console: Console) -> Table:
+    from srm.engine.status.health import topic_health
+
     table = Listing()
     table.add_column(f"topic on {flow.flow.source}")
     table.add_column(f"on {flow.flow.target}")

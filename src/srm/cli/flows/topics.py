@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from srm.cli import completing
 from srm.cli.console import ConfigOption, FlowOption, FlowsOption, JsonOption, emit
 from srm.cli.flows.checkpoints import DryRunOption
 from srm.cli.flows.for_flows import for_each_flow
@@ -21,8 +22,6 @@ from srm.engine.flows.operator import operator
 from srm.engine.ports import FlowContext
 from srm.pages.tables import Listing
 
-app = typer.Typer(help="Remote topics on the target.", no_args_is_help=True)
-
 
 @dataclass(frozen=True)
 class FlowTopicSync:
@@ -33,12 +32,6 @@ class FlowTopicSync:
     plan: TopicSyncPlan
 
 
-@app.callback()
-def topics_group() -> None:
-    """Remote topics on the target."""
-
-
-@app.command()
 def sync(
     *,
     config: ConfigOption = None,
@@ -53,18 +46,20 @@ def sync(
         return FlowTopicSync(context.config.flow, dry_run, plan)
 
     results = for_each_flow(config, flow, "comparing topics", call, span="topics.sync")
-    emit(results.values, as_json, lambda console: _render(console, results.values))
-    results.raise_failures()
+    results.emit(as_json, lambda console: _render(console, results.values))
 
 
-@app.command()
 def append(
     *,
     config: ConfigOption = None,
     flow: FlowOption,
     topic: Annotated[
         list[str],
-        typer.Option(metavar="TOPIC", help="A topic of the source, may be given several times."),
+        typer.Option(
+            metavar="TOPIC",
+            help="A topic of the source, may be given several times.",
+            autocompletion=completing.topics,
+        ),
     ],
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from srm.cli import completing
 from srm.cli.console import ConfigOption, FlowOption, JsonOption, emit
 from srm.config.loader import load_config
 from srm.domain.names.topics import TopicPartition
@@ -16,25 +17,31 @@ from srm.engine.groups.translate import translate as translate_offset
 from srm.wiring import open_flow
 
 
-def register(app: typer.Typer) -> None:
-    """Add ``srm translate``."""
-    app.command()(translate)
-
-
 def translate(
     *,
     config: ConfigOption = None,
     flow: FlowOption,
-    topic: Annotated[str, typer.Option("--topic", "-t", help="Topic, as named on its cluster.")],
+    topic: Annotated[
+        str,
+        typer.Option(
+            "--topic",
+            "-t",
+            help="Topic, as named on its cluster.",
+            autocompletion=completing.topics,
+        ),
+    ],
     partition: Annotated[int, typer.Option("--partition", "-p", min=0, help="Partition.")] = 0,
-    offset: Annotated[int, typer.Option("--offset", "-o", min=0, help="Next offset to read.")],
+    offset: Annotated[int, typer.Option("--offset", min=0, help="Next offset to read.")],
     reverse: Annotated[
         bool,
         typer.Option("--reverse", help="From the remote topic back to the source."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Translate one offset through the exact map of a flow."""
+    """Translate one offset through the exact map of a flow.
+
+    Exit code 0 also where the offset has no counterpart, 3 where the topic or partition is missing.
+    """
     with open_flow(load_config(config), flow) as context:
         found = translate_offset(context, TopicPartition(topic, partition), offset, reverse=reverse)
     emit(found, as_json, lambda console: _render(console, found))

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from srm import telemetry
+from srm.cli import completing
 from srm.cli.console import ConfigOption, FlowOption, JsonOption, emit, open_console
 from srm.cli.flows.metrics import MasterOption
 from srm.config.loader import load_config
@@ -33,11 +34,6 @@ _STYLES: dict[Outcome, str] = {
 }
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("verify")(verify)
-
-
 def verify(
     *,
     flow: FlowOption,
@@ -45,7 +41,10 @@ def verify(
     topic: Annotated[
         list[str] | None,
         typer.Option(
-            "--topic", "-t", help="Source topic, may be given several times; without it all."
+            "--topic",
+            "-t",
+            help="Source topic, may be given several times; without it all.",
+            autocompletion=completing.topics,
         ),
     ] = None,
     max_records: Annotated[
@@ -81,8 +80,8 @@ def verify(
 
         def comparer() -> Comparer:
             # Importing Spark takes longer than most other commands run.
-            from srm.spark.jobs.verification import BothClusters, SparkComparer  # noqa: PLC0415
-            from srm.spark.session import file_settings, spark_session  # noqa: PLC0415
+            from srm.spark.jobs.verification import BothClusters, SparkComparer
+            from srm.spark.session import file_settings, spark_session
 
             clusters = BothClusters.of(resolved, flow)
             status.update("starting Spark")

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from srm.cli.console import ConfigOption, FlowsOption, JsonOption
 from srm.cli.flows.for_flows import for_each_flow
-from srm.cli.watching import Looked, WatchCommand, WatchOption, show
+from srm.cli.watching import Looked, WatchOption, show
 from srm.engine.why import Kind, Why, WhyStep, ask, in_order, not_found
 from srm.pages.tables import Listing
 
@@ -25,11 +25,6 @@ class KindChoice(StrEnum):
 
     TOPIC = "topic"
     GROUP = "group"
-
-
-def register(app: typer.Typer) -> None:
-    """Add ``srm why``."""
-    app.command(cls=WatchCommand)(why)
 
 
 def why(
@@ -47,7 +42,8 @@ def why(
     """Say why a topic is (not) copied, or a group (not) translated and able to move.
 
     Shows the whole chain of list, filter, state and right, and the next action. Nothing is
-    written. Exit code 0 for every answer, 3 where neither cluster has such a topic or group.
+    written. Exit code 0 for every answer, also where clusters of another flow do not answer; 3
+    where neither cluster has such a topic or group.
     """
     kinds: tuple[Kind, ...] = ("topic", "group") if kind is None else (kind.value,)
 
@@ -64,6 +60,8 @@ def why(
         known = in_order(answer for answer in asked if answer.known)
         if not known and not results.failures:
             raise not_found(name, asked)
+        if known:
+            results.report_failures()
         return Looked(known, lambda console: _render(console, known), results.raise_failures)
 
     show(look, watch, as_json=as_json)

@@ -17,11 +17,6 @@ from srm.errors import ConflictError
 from srm.pages.drills import drill_view, history_view
 
 
-def register(app: typer.Typer) -> None:
-    """Add ``srm failover drill``."""
-    app.command()(drill)
-
-
 def drill(
     *,
     topics: Annotated[list[str] | None, option("topics")] = None,

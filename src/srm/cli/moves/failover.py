@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from srm import telemetry
+from srm.cli import completing
 from srm.cli.console import ConfigOption, JsonOption, emit, open_console
 from srm.cli.moves.failover_options import option, with_settings
 from srm.cli.moves.failover_view import shown
@@ -27,30 +28,26 @@ from srm.errors import ConflictError, UsageError
 from srm.pages.moves import plan_view, report_view
 from srm.wiring import open_move, open_records
 
-app = typer.Typer(
-    help="Move consumer groups and producers to the other cluster, and back.",
-    no_args_is_help=True,
-)
-
 SourceOption = Annotated[str | None, option("source")]
 TargetOption = Annotated[str | None, option("target")]
-MoveArgument = Annotated[str, typer.Argument(metavar="MOVE_ID")]
+MoveArgument = Annotated[str, typer.Argument(metavar="MOVE_ID", autocompletion=completing.moves)]
 _ROWS: Final = 100
 """Rows of a table that are shown before a move begins; 'srm failover plan' shows all."""
 
 
-@app.command()
 @with_settings
 def plan(
     settings: Mapping[str, Any], *, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show what a move would do; nothing is written anywhere."""
+    """Show what a move would do; nothing is written anywhere.
+
+    Exit code 0 where the move can begin, 4 where something blocks it.
+    """
     with _open_move(config, settings) as (context, request):
         planned = moves.plan(context, request, dry_run=True)
-    emit(planned, as_json, lambda console: console.print(plan_view(planned)))
+    _show_plan(planned, as_json=as_json)
 
 
-@app.command()
 @with_settings
 def run(
     settings: Mapping[str, Any],
@@ -73,8 +70,9 @@ def run(
 
     It takes effect when the step that runs is done; a second Ctrl-C interrupts at once.
 
-    Exit code 0 only where nothing was lost, skipped or read again and all groups resumed. Records
-    written to the source later are found by srm failover report.
+    Exit code 0 only where nothing was lost, skipped or read again and all groups resumed; 4 where
+    something blocks it, also with --dry-run. Records written to the source later are found by srm
+    failover report.
     """
     with _open_move(config, settings) as (context, request):
         move_id = move_id or moves.new_move_id(context, request)
@@ -83,7 +81,7 @@ def run(
                 planned = moves.plan(context, request, move_id, dry_run=dry_run)
                 of_plan.note(groups=len(planned.groups), blocking=len(planned.blocking))
             if dry_run:
-                emit(planned, as_json, lambda console: console.print(plan_view(planned)))
+                _show_plan(planned, as_json=as_json)
                 return
             progress = open_console(stderr=True)
             progress.print(plan_view(planned, _ROWS))
@@ -111,7 +109,6 @@ def run(
         raise ConflictError(f"move {result.move_id} is not clean: {'; '.join(result.problems)}")
 
 
-@app.command()
 def release(
     move_id: MoveArgument,
     *,
@@ -124,6 +121,17 @@ def release(
     with open_for(move_id, config, source, target) as context:
         progress = moves.release(context, move_id)
     emit(progress, as_json, lambda console: console.print(f"{move_id}: {progress.step}"))
+
+
+def _show_plan(planned: MovePlan, *, as_json: bool) -> None:
+    """Show a plan.
+
+    Raises:
+        ConflictError: something blocks the move.
+    """
+    emit(planned, as_json, lambda console: console.print(plan_view(planned)))
+    if planned.blocking:
+        raise ConflictError(f"move {planned.move_id} is blocked: {'; '.join(planned.blocking)}")
 
 
 def _span(name: str, request: MoveRequest, move_id: str) -> AbstractContextManager[telemetry.Notes]:

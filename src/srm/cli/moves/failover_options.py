@@ -5,28 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, Concatenate, Final, ParamSpec
+from typing import Annotated, Any, Concatenate, Final, Literal, ParamSpec
 
 import typer
 
+from srm.cli import completing
 from srm.domain.moves.records.request import FORM, SETTINGS
 from srm.domain.moves.records.setting import MoveSetting
 
 _P = ParamSpec("_P")
 _TYPES: Final = {"switch": bool, "seconds": float, "names": list[str] | None}
 _UNNAMED: Final = {"names": None, "text": None, "list": ""}
+_COMPLETIONS: Final = {
+    "source": completing.clusters,
+    "target": completing.clusters,
+    "topics": completing.topics,
+    "groups": completing.groups,
+}
 
 
 def option(name: str) -> Any:
     """Return the option of a setting, as an annotation of a parameter."""
     setting = FORM[name]
-    choices = "|".join(value for value in setting.choices if value)
-    metavars = {"seconds": "SECONDS", "list": "LIST", "choice": choices}
+    metavars = {"seconds": "SECONDS", "list": "LIST"}
     several = " May be given several times." if setting.kind == "names" else ""
     return typer.Option(
         *(name for name in (setting.option, setting.letter) if name),
         metavar=metavars.get(setting.kind),
         help=f"{description(setting)}{several}",
+        autocompletion=_COMPLETIONS.get(name),
     )
 
 
@@ -54,5 +61,10 @@ def with_settings(command: Callable[Concatenate[dict[str, Any], _P], None]) -> C
 
 def _parameter(setting: MoveSetting) -> Parameter:
     default = _UNNAMED.get(setting.kind, setting.default)
-    annotation: Any = Annotated[_TYPES.get(setting.kind, str), option(setting.name)]
+    if default == "":
+        default = None
+    of: Any = _TYPES.get(setting.kind, str)
+    if setting.kind == "choice":
+        of = Literal[tuple(value for value in setting.choices if value)] | None
+    annotation: Any = Annotated[of, option(setting.name)]
     return Parameter(setting.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

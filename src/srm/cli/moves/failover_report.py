@@ -6,14 +6,19 @@ import sys
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from typer.core import TyperGroup
 
-from srm.cli.console import ConfigOption, JsonOption, emit
-from srm.cli.moves.failover import open_for, open_pair
+from srm.cli import completing
+from srm.cli.console import ConfigOption, JsonOption, emit, write_document
+from srm.cli.moves.failover import (
+    SourceOption,
+    TargetOption,
+    open_for,
+    open_pair,
+)
 from srm.config.keys.report_key import read_public_key
 from srm.config.loader import find_config, load_config
 from srm.domain.moves.report.evidence import EarlierRevision
@@ -22,7 +27,7 @@ from srm.domain.moves.report.signature import Signed, short
 from srm.engine import moves
 from srm.engine.moves import MoveContext, MoveStore
 from srm.errors import ConfigError, IntegrityError, NotFoundError, SrmError, UsageError
-from srm.pages.folder import export_report, signature_file, write_file
+from srm.pages.folder import export_report, signature_file
 from srm.pages.html import report_page
 from srm.pages.moves import report_view
 from srm.pages.reports import (
@@ -37,8 +42,6 @@ from srm.pages.reports import (
 if TYPE_CHECKING:
     from srm.domain.moves.report.signing_keys import PublicKey
 
-_SHOW: Final = "show"
-
 
 class ReportFormat(StrEnum):
     """Format of a shown report; ``json`` is the stored and signed bytes."""
@@ -49,28 +52,10 @@ class ReportFormat(StrEnum):
     MARKDOWN = "markdown"
 
 
-class _ShowsByDefault(TyperGroup):
-    """Takes an argument that is not a command as the move to show."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in {*self.commands, *ctx.help_option_names}:
-            args = [_SHOW, *args]
-        return super().parse_args(ctx, args)
-
-
-app = typer.Typer(
-    cls=_ShowsByDefault,
-    no_args_is_help=True,
-    help="Show, list, export or check reports of moves; report MOVE_ID is short for show.",
-)
-
-SourceOption = Annotated[str | None, typer.Option(help="Cluster the clients left.")]
-TargetOption = Annotated[str | None, typer.Option(help="Cluster the clients went to.")]
-
-
-@app.command(_SHOW)
 def show(
-    move_id: Annotated[str | None, typer.Argument(metavar="MOVE_ID")] = None,
+    move_id: Annotated[
+        str | None, typer.Argument(metavar="MOVE_ID", autocompletion=completing.moves)
+    ] = None,
     *,
     list_: Annotated[
         bool, typer.Option("--list", help="List the reports of all moves between two clusters.")
@@ -79,16 +64,14 @@ def show(
         ReportFormat,
         typer.Option("--format", help="How to print it; json are the bytes that are signed."),
     ] = ReportFormat.TEXT,
-    export: Annotated[
+    output: Annotated[
         Path | None,
         typer.Option(
-            "--export",
+            "--output",
+            "-o",
             metavar="DIR",
             help="Write JSON, page and signature there, of one move or with --list of all.",
         ),
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Also write the page.")
     ] = None,
     config: ConfigOption = None,
     source: SourceOption = None,
@@ -103,18 +86,15 @@ def show(
         raise UsageError("name one move, or give --list: srm failover report MOVE_ID")
     if move_id is None:
         with open_pair(config, source, target, only_look=True) as context:
-            _list(moves.kept_reports(context), export, as_json)
+            _list(moves.kept_reports(context), output, as_json)
         return
     with open_for(move_id, config, source, target) as context:
         kept = _look_again(context, move_id)
-    if export is not None:
-        _say_files(export_report(kept, report_page(kept), export))
-    if html is not None:
-        write_file(html, report_page(kept).encode())
+    if output is not None:
+        _say_files(export_report(kept, report_page(kept), output))
     _print(kept, ReportFormat.JSON if as_json else format_)
 
 
-@app.command()
 def verify(
     reports: Annotated[
         list[str],
@@ -164,10 +144,10 @@ def _look_again(context: MoveContext, move_id: str) -> KeptReport:
     return moves.kept_report(context, move_id)
 
 
-def _list(reports: tuple[KeptReport, ...], export: Path | None, as_json: bool) -> None:  # noqa: FBT001 -- as the option gives it
-    if export is not None:
+def _list(reports: tuple[KeptReport, ...], output: Path | None, as_json: bool) -> None:  # noqa: FBT001 -- as the option gives it
+    if output is not None:
         for kept in reports:
-            _say_files(export_report(kept, report_page(kept), export))
+            _say_files(export_report(kept, report_page(kept), output))
 
     def render(console: Console) -> None:
         if reports:
@@ -192,7 +172,7 @@ def _print(kept: KeptReport, wanted: ReportFormat) -> None:
         emit(kept.report, False, lambda console: _render(console, kept))  # noqa: FBT003 -- text
     elif wanted is ReportFormat.JSON:
         # Not a byte more: what is redirected to a file can be checked as it is.
-        sys.stdout.write(kept.signed.document.decode() + ("\n" if sys.stdout.isatty() else ""))
+        write_document(kept.signed.document.decode() + ("\n" if sys.stdout.isatty() else ""))
     else:
         sys.stdout.write(texts[wanted]())
 

@@ -9,10 +9,11 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
+from srm.cli import completing
 from srm.cli.console import ConfigOption, JsonOption
 from srm.cli.moves.failover import SourceOption, TargetOption, open_for, open_pair
 from srm.cli.moves.failover_view import MoveView
-from srm.cli.watching import Looked, WatchCommand, WatchOption, show
+from srm.cli.watching import Looked, WatchOption, show
 from srm.domain.moves.gate.gate import SyncStatus
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.progress import MoveProgress, MoveStep
@@ -31,13 +32,10 @@ _NOT_WAITING: Final[Mapping[MoveStep, str]] = {
 }
 
 
-def register(app: typer.Typer) -> None:
-    """Add ``srm failover status``."""
-    app.command(cls=WatchCommand)(status)
-
-
 def status(
-    move_id: Annotated[str | None, typer.Argument(metavar="MOVE_ID")] = None,
+    move_id: Annotated[
+        str | None, typer.Argument(metavar="MOVE_ID", autocompletion=completing.moves)
+    ] = None,
     *,
     config: ConfigOption = None,
     source: SourceOption = None,

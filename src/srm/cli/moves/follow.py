@@ -26,11 +26,6 @@ from srm.kafka.cluster import KafkaCluster
 _LOOK_TIMEOUT_S: Final = 5.0
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("follow")(follow)
-
-
 def follow(
     command: Annotated[
         list[str],

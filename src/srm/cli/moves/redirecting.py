@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from srm.cli import completing
 from srm.cli.console import ConfigOption, JsonOption, emit
 from srm.cli.moves.failover import (
     MoveArgument,
@@ -21,12 +22,6 @@ from srm.engine.moves import MoveStore
 from srm.engine.moves.control.fence import lift_fence
 from srm.errors import UnavailableError
 from srm.wiring import open_cluster
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``srm failover``."""
-    app.command()(redirect)
-    app.command()(unfence)
 
 
 def redirect(
@@ -56,7 +51,12 @@ def redirect(
 
 
 def unfence(
-    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="Alias of the cluster.")],
+    cluster: Annotated[
+        str,
+        typer.Argument(
+            metavar="CLUSTER", help="Alias of the cluster.", autocompletion=completing.clusters
+        ),
+    ],
     *,
     topic: Annotated[
         list[str] | None,
@@ -64,6 +64,7 @@ def unfence(
             "--topic",
             "-t",
             help="Topic, several times; all that srm has fenced there by default.",
+            autocompletion=completing.topics,
         ),
     ] = None,
     config: ConfigOption = None,

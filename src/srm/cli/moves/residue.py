@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from srm.cli.console import ConfigOption, FlowOption, JsonOption, choose, emit
+from srm.cli import completing
+from srm.cli.console import ConfigOption, FlowOption, JsonOption, emit, write_document
 from srm.cli.flows.for_flows import cut
 from srm.cli.moves.source_return import showing
 from srm.config.loader import load_config
@@ -23,20 +23,20 @@ from srm.pages.residue_files import Format, ResidueFiles
 from srm.pages.tables import Listing, moment
 from srm.wiring import open_return
 
-app = typer.Typer(
-    help="Records that only the returned source of a paused flow has.", no_args_is_help=True
-)
-
 TopicsOption = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", help="Source topic, several times; all of them by default."),
+    typer.Option(
+        "--topic",
+        "-t",
+        help="Source topic, several times; all of them by default.",
+        autocompletion=completing.topics,
+    ),
 ]
 PartitionOption = Annotated[
     int | None, typer.Option("--partition", "-p", min=0, help="One partition only.")
 ]
 
 
-@app.command("list")
 def list_ranges(
     *,
     config: ConfigOption = None,
@@ -50,12 +50,14 @@ def list_ranges(
     emit(ranges, as_json, lambda console: _render(console, ranges))
 
 
-@app.command()
 def show(
     *,
     config: ConfigOption = None,
     flow: FlowOption,
-    topic: Annotated[str, typer.Option("--topic", "-t", help="Source topic.")],
+    topic: Annotated[
+        str,
+        typer.Option("--topic", "-t", help="Source topic.", autocompletion=completing.topics),
+    ],
     partition: PartitionOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Records to print.")] = 100,
     as_json: JsonOption = False,
@@ -85,7 +87,6 @@ def show(
         console.print(f"No record of {topic} is on the source alone.")
 
 
-@app.command()
 def export(
     *,
     config: ConfigOption = None,
@@ -93,10 +94,10 @@ def export(
     topic: TopicsOption = None,
     partition: PartitionOption = None,
     file_format: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="jsonl or parquet.")
+        Format, typer.Option("--format", help="JSON lines or Parquet.")
     ] = "jsonl",
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="Directory, made if missing.")
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Directory, made if missing.")
     ],
     as_json: JsonOption = False,
 ) -> None:
@@ -105,12 +106,11 @@ def export(
     Columns: topic, partition, offset, time, key, value, headers. JSON lines hold bytes that are
     not UTF-8 as base64 under key_base64 and value_base64; Parquet holds bytes.
     """
-    kind = choose("--format", file_format, get_args(Format))
     done = 0
     with open_return(load_config(config), flow) as (context, logs), showing() as tell:
         ranges = residue_ranges(context, logs, topic or (), partition, tell)
         total = sum(one.records for one in ranges)
-        with ResidueFiles(out, kind) as files:
+        with ResidueFiles(output, file_format) as files:
 
             def take(_: ResidueRange, records: Sequence[ResidueRecord]) -> bool:
                 nonlocal done
@@ -125,7 +125,8 @@ def export(
         written,
         as_json,
         lambda console: console.print(
-            f"{amount(done, 'record')} in {amount(len(files.paths), 'file')} in {escape(str(out))}"
+            f"{amount(done, 'record')} in {amount(len(files.paths), 'file')} in "
+            f"{escape(str(output))}"
         ),
     )
 
@@ -133,7 +134,7 @@ def export(
 def _print(console: Console, record: ResidueRecord, *, as_json: bool) -> None:
     row = json_row(record)
     if as_json:
-        sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+        write_document(json.dumps(row, ensure_ascii=False) + "\n")
         return
     place = f"[bold]{row['topic']}-{row['partition']}[/bold] {row['offset']}"
     parts = [f"{place}  {moment(record.timestamp)}"]

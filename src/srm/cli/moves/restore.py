@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from srm.cli import completing
 from srm.cli.console import (
     ConfigOption,
     JsonOption,
@@ -43,7 +44,10 @@ ToOption = Annotated[
 TopicOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--topic", "-t", help="Original topic, several times; all that have a copy by default."
+        "--topic",
+        "-t",
+        help="Original topic, several times; all that have a copy by default.",
+        autocompletion=completing.topics,
     ),
 ]
 
@@ -64,11 +68,6 @@ class RestoreOutcome:
     done: Restored | None
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("restore")(restore)
-
-
 def restore(
     *,
     holds_copies: FromOption,
@@ -87,8 +86,8 @@ def restore(
     planned move. An interrupted restore continues with the next run.
     """
     # Importing Spark takes longer than most other commands run.
-    from srm.spark.replication.program import run_program  # noqa: PLC0415
-    from srm.spark.replication.restore import open_restore  # noqa: PLC0415
+    from srm.spark.replication.program import run_program
+    from srm.spark.replication.restore import open_restore
 
     def run(replicator: Replicator) -> None:
         shown = replication_view(replicator.progress, as_json=False)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, get_args
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
+from srm.cli import completing
 from srm.cli.console import (
     ConfigOption,
     FlowOption,
     JsonOption,
     YesOption,
-    choose,
     emit,
     open_console,
     require_terminal,
@@ -39,14 +39,14 @@ from srm.errors import GateClosedError
 from srm.pages.tables import Listing, moment
 from srm.wiring import open_return
 
-app = typer.Typer(
-    help="Inspect the recovered source of a paused flow, and resume the flow.",
-    no_args_is_help=True,
-)
-
 
 def _choice_option(choice: str, means: str) -> object:
-    return typer.Option(f"--{choice}", metavar="TOPIC", help=f"{means}; several times.")
+    return typer.Option(
+        f"--{choice}",
+        metavar="TOPIC",
+        help=f"{means}; several times.",
+        autocompletion=completing.topics,
+    )
 
 
 MergeOption = Annotated[
@@ -61,16 +61,11 @@ DiscardOption = Annotated[
     _choice_option("discard", "Leave it on the source; groups that go back skip it"),
 ]
 DefaultOption = Annotated[
-    str | None,
-    typer.Option(
-        "--default",
-        metavar="CHOICE",
-        help="merge, keep or discard: for all other topics except rebuilt or missing ones.",
-    ),
+    Choice | None,
+    typer.Option("--default", help="For all other topics except rebuilt or missing ones."),
 ]
 
 
-@app.command()
 def status(*, config: ConfigOption = None, flow: FlowOption, as_json: JsonOption = False) -> None:
     """Show the shape of the return, and what the source holds that the target does not.
 
@@ -82,7 +77,6 @@ def status(*, config: ConfigOption = None, flow: FlowOption, as_json: JsonOption
     emit(found, as_json, lambda console: render_found(console, found))
 
 
-@app.command()
 def settle(
     *,
     config: ConfigOption = None,
@@ -105,7 +99,6 @@ def settle(
     Exit code 5 where a topic is undecided, or something cannot be settled yet.
     """
     named = read_choices(merge or (), keep or (), discard or ())
-    chosen = None if default is None else choose("--default", default, get_args(Choice))
     by = operator()
     with open_return(load_config(config), flow) as (context, logs), showing() as show:
         if pause_in_force(context) is None:
@@ -116,10 +109,10 @@ def settle(
             )
             return
         if dry_run:
-            done = plan_return(context, logs, named, chosen, by, show)
+            done = plan_return(context, logs, named, default, by, show)
         else:
             approve = _approval(ask=not yes, as_json=as_json, show=show)
-            done = settle_return(context, logs, named, chosen, by, show, approve)
+            done = settle_return(context, logs, named, default, by, show, approve)
     emit(done, as_json, lambda console: render_settled(console, done))
     if dry_run and done.settlement.blocked:
         raise GateClosedError(f"not settled: {'; '.join(done.settlement.blocked)}")

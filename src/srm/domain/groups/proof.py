@@ -23,7 +23,8 @@ from srm.domain.groups.translation import Direction, PartitionFacts
 from srm.domain.names.record_headers import PROVENANCE_HEADER, SOURCE_OFFSETS_HEADER, Provenance
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Translated
-from srm.domain.verification.comparison import ComparedRecord, Headers, differing_fields
+from srm.domain.verification.compared_record import ComparedRecord, Headers
+from srm.domain.verification.comparison import differing_fields
 from srm.errors import NotLoadedError
 
 ProofState = Literal["proven", "unproven", "disproved"]

@@ -48,14 +48,18 @@ class Flow:
 
     @classmethod
     def parse(cls, text: str) -> Flow:
-        """Parse ``A->B``.
+        """Parse ``A->B`` or ``A:B``; a shell takes ``>`` as a redirection.
 
         Raises:
-            UsageError: the text is not two different aliases joined by ``->``.
+            UsageError: the text is not two different aliases joined by ``->`` or ``:``.
         """
-        source, arrow, target = (part.strip() for part in text.partition("->"))
-        if not arrow or not _ALIAS.fullmatch(source) or not _ALIAS.fullmatch(target):
-            raise UsageError(f"flow {text!r} is not of the form SOURCE->TARGET, e.g. 'P->B'")
+        joint = "->" if "->" in text else ":"
+        source, found, target = (part.strip() for part in text.partition(joint))
+        if not found or not _ALIAS.fullmatch(source) or not _ALIAS.fullmatch(target):
+            raise UsageError(
+                f"flow {text!r} is not of the form SOURCE->TARGET",
+                "write 'P->B' with its quotes, as > redirects in a shell, or P:B",
+            )
         if source == target:
             raise UsageError(f"flow {text!r} has the same cluster on both sides")
         return cls(source, target)

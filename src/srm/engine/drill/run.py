@@ -29,7 +29,8 @@ from srm.domain.moves.records.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.recovery.drill import LEASE_MS, Drill, DrillGroup, superfluous
-from srm.domain.verification.comparison import ComparedRecord, differing_fields
+from srm.domain.verification.compared_record import ComparedRecord
+from srm.domain.verification.comparison import differing_fields
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.compacted import STAMPED, ensure_compacted
 from srm.engine.drill.leftovers import (

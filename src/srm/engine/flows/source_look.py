@@ -15,7 +15,7 @@ from srm.domain.flow_state.replication_records import AT_REST
 from srm.domain.moves.records.forecast import PartitionKnown
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Position
-from srm.domain.verification.comparison import ComparedRecord
+from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.cluster_ports import Place, TopicDescription
 from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import SrmError

@@ -18,7 +18,7 @@ from srm.engine.groups.partition_facts import (
     starts_of,
 )
 from srm.engine.ports import FlowContext, MapReader
-from srm.errors import UnavailableError, UsageError
+from srm.errors import NotFoundError, UnavailableError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ def translate(
     P->B) uses the opposite flow's map, as the flow's reverse checkpoints do.
 
     Raises:
+        NotFoundError: the cluster of the partition does not have it.
         UsageError: the offset or partition is negative.
         UnavailableError: the cluster that holds the map does not answer.
     """
@@ -104,6 +105,8 @@ def _answer(
         maps, direction, (places[0], upstream), (places[1], downstream), sides[1].alias
     )
     found = translation.translate(facts, offset)
+    if found.state != "translated" and not unread:
+        _require(sides[0], places[0])
     return TranslatedOffset(
         flow,
         sides[0].alias,
@@ -117,6 +120,16 @@ def _answer(
         found.total_skipped,
         "; ".join(part for part in (found.reason, unread, unseen) if part),
     )
+
+
+def _require(cluster: Cluster, partition: TopicPartition) -> None:
+    there = cluster.partition_counts().get(partition.topic)
+    if there is None:
+        raise NotFoundError(f"cluster {cluster.alias} has no topic {partition.topic}")
+    if partition.partition >= there:
+        raise NotFoundError(
+            f"cluster {cluster.alias} has no partition {partition}: {partition.topic} has {there}"
+        )
 
 
 def _starts(cluster: Cluster, partition: TopicPartition) -> tuple[Starts, str]:

@@ -118,7 +118,7 @@ def flow_findings(found: FlowStatus) -> Iterator[Finding]:
         return
     yield from down
     if not down and not found.topics and not found.source_error:
-        yield _no_topic(found.flow)
+        yield _no_topic(found)
         return
     flow = found.flow
     if found.source_error:
@@ -154,9 +154,13 @@ def _not_copied(found: FlowStatus) -> Iterator[Finding]:
         yield Finding("replicator", reason)
 
 
-def _no_topic(flow: Flow) -> Finding:
+def _no_topic(found: FlowStatus) -> Finding:
+    flow = found.flow
     ends = f"--source {flow.source} --target {flow.target}"
     action = f"srm-control topics {ends} --add 'TOPIC'"
+    if found.selects:
+        text = f"{some(found.selects)} matches no topic of {flow.source}"
+        return Finding("no-topic", Reason(text, f"create one there, or {action}"))
     return Finding("no-topic", Reason("no topic is selected", action))
 
 
@@ -201,7 +205,7 @@ def hints(
         )
     if not found.source_error:
         wanted = {"off", "replicator"} if found.topics else {"off", "no-topic"}
-        conditions = (*_not_copied(found), *(() if found.topics else (_no_topic(flow),)))
+        conditions = (*_not_copied(found), *(() if found.topics else (_no_topic(found),)))
         yield from (one.reason for one in conditions if one.id in wanted)
         yield from _group_hints(config, found, outcomes)
     elif found.pause is None:

@@ -100,7 +100,7 @@ class FlowStatus:
     ``standing`` is the forecast if the source died now, None for a paused flow. ``pause`` explains
     why nothing is copied. With ``source_error`` the source is unavailable; all values are from the
     target then, and the lag is as of ``heard_ms``, when the source last answered a slot (epoch
-    milliseconds, 0 if never or unknown).
+    milliseconds, 0 if never or unknown). ``selects`` are the patterns of topics.
     """
 
     flow: Flow
@@ -117,6 +117,7 @@ class FlowStatus:
     source_error: str = ""
     pause: Pause | None = None
     heard_ms: int = 0
+    selects: tuple[str, ...] = ()
 
     @property
     def idle(self) -> str:
@@ -159,6 +160,7 @@ def status_of(facts: FlowFacts) -> tuple[FlowStatus, dict[str, tuple[PartitionVi
         source_error=facts.source.error,
         pause=read_pause(facts.commands),
         heard_ms=max((report.source_heard_ms for report in maps.reports), default=0),
+        selects=config.topics,
     )
     described = sorted(facts.source.topics.items())
     reported = {name: tuple(_partitions(topic, facts)) for name, topic in described}

@@ -19,7 +19,6 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.admin import TopicDescription as TopicDescriptionAnswer
 
-from srm.domain.offset_map.map_records import topic_id_bytes, topic_id_text
 from srm.engine.cluster_ports import TopicDescription, TopicSpec
 from srm.errors import NotFoundError, SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients, answer_of
@@ -50,6 +49,9 @@ def names(clients: Clients) -> dict[str, int]:
 
 def _topic_id(printed: object) -> str:
     """Kafka's own spelling of a topic id: the client prints base64 that is not safe in names."""
+    # Maps import numpy: a command that cannot reach a cluster is spared that.
+    from srm.domain.offset_map.map_records import topic_id_bytes, topic_id_text  # noqa: PLC0415
+
     return topic_id_text(topic_id_bytes(str(printed)))
 
 

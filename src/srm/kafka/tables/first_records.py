@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from srm.domain.names.topics import TopicPartition
-from srm.domain.verification.comparison import ComparedRecord
+from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.cluster_ports import Place
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients

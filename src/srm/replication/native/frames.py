@@ -1,6 +1,6 @@
 """Records of fetched batches as frames, and pairs of equal ones: what ``frames.c`` does.
 
-A frame is the content of a record as :func:`srm.domain.verification.comparison.frame` writes it.
+A frame is the content of a record, as :func:`.compared_record.frame` writes it.
 """
 
 from __future__ import annotations

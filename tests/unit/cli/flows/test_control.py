@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from srm.cli import main
 from srm.cli.flows import control
 from srm.config.model import Config
 from srm.domain.groups.mm2_records import Checkpoint
@@ -76,7 +77,7 @@ def run(
     def type_in(line: str) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["srm-control", *line.split()])
         with pytest.raises(SystemExit) as ended:
-            control.main()
+            main.control_main()
         printed = capsys.readouterr()
         return Outcome(int(ended.value.code or 0), printed.out, printed.err)
 
@@ -290,13 +291,20 @@ class TestConnection:
         assert outcome.err.count("\n") == 1
 
     @pytest.mark.parametrize("missing", ["--source", "--target"])
-    def test_both_clusters_have_to_be_named(self, run: Run, missing: str) -> None:
+    def test_an_end_that_is_not_named_is_that_of_the_one_enabled_flow(
+        self, run: Run, missing: str
+    ) -> None:
         given = {"--source": "P", "--target": "B"}
         del given[missing]
         outcome = run("topics --list " + " ".join(f"{k} {v}" for k, v in given.items()))
 
+        assert outcome.code == 0
+
+    def test_several_enabled_flows_have_to_be_named(self, run: Run) -> None:
+        outcome = run("topics --list")
+
         assert outcome.code == 2
-        assert missing in outcome.err
+        assert "name --source and --target" in outcome.err
 
     def test_an_unreachable_target_is_exit_code_6(
         self, run: Run, world: dict[str, FakeCluster]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import typer
 
-from srm.cli.flows.control import app
+from srm.cli.main import control
 
 PAGE = (Path(__file__).parents[4] / "docs" / "operate.md").read_text("utf-8")
-COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS = typer.main.get_command(control).commands  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))

@@ -17,7 +17,7 @@ from srm.config.model import Config
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.engine.ports import FlowContext
-from srm.errors import SrmError, UnavailableError, UsageError
+from srm.errors import NotFoundError, SrmError, UnavailableError, UsageError
 from srm_lab.testing.clock import FakeClock
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.fake_maps import FakeMapReader
@@ -86,10 +86,7 @@ def test_without_a_flow_all_enabled_ones_are_done_as_text_and_as_json(
 
     assert (text.exit_code, data.exit_code) == (0, 0), text.output + data.output
     assert "B->P" in text.stdout
-    assert [one["flow"] for one in json.loads(data.stdout)] == [
-        {"source": "B", "target": "P"},
-        {"source": "P", "target": "B"},
-    ]
+    assert [one["flow"] for one in json.loads(data.stdout)] == ["B->P", "P->B"]
     assert not down
 
 
@@ -123,13 +120,35 @@ def test_names_with_brackets_are_shown_as_they_are(config: Path, down: set[Flow]
 
 
 def test_translate_prints_both_places(config: Path, down: set[Flow]) -> None:
-    result = run("translate", "-c", str(config), "-f", "P->B", "-t", "Payments", "-o", "4")
+    result = run("translate", "-c", str(config), "-f", "P->B", "-t", "Payments", "--offset", "4")
 
     assert result.exit_code == 0
     assert result.stdout.split("->") == [
         "P Payments-0 offset 4  ",
         "  B P.Payments-0 offset 4\n",
     ]
+    assert not down
+
+
+@pytest.mark.parametrize("command", [["checkpoints", "emit"], ["groups", "sync"]])
+def test_a_named_group_that_no_cluster_has_is_not_found(
+    config: Path, down: set[Flow], command: list[str]
+) -> None:
+    result = run(*command, "-c", str(config), "-f", "P:B", "-g", "none", "-g", GROUP)
+
+    assert isinstance(result.exception, NotFoundError)
+    assert "no group none on P or B" in str(result.exception)
+    assert result.stdout == ""
+    assert not down
+
+
+@pytest.mark.parametrize("where", [("-t", "None"), ("-t", "Payments", "-p", "7")])
+def test_a_topic_or_partition_that_does_not_exist_is_not_found(
+    config: Path, down: set[Flow], where: tuple[str, ...]
+) -> None:
+    result = run("translate", "-c", str(config), "-f", "P:B", *where, "--offset", "4")
+
+    assert isinstance(result.exception, NotFoundError)
     assert not down
 
 

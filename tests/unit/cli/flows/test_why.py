@@ -116,9 +116,9 @@ def test_a_name_that_is_a_topic_and_a_group_is_answered_as_both(
 def test_without_a_flow_all_that_know_the_name_are_asked(flow: RunningFlow, config: Path) -> None:
     shown = json.loads(run(config, "P.Topic", "--json").output)
 
-    assert [(answer["flow"]["source"], answer["subject"]) for answer in shown] == [
-        ("B", "P.Topic"),
-        ("P", "Topic"),
+    assert [(answer["flow"], answer["subject"]) for answer in shown] == [
+        ("B->P", "P.Topic"),
+        ("P->B", "Topic"),
     ]
     assert flow.p.alias == "P"
 
@@ -140,6 +140,28 @@ def test_a_target_that_does_not_answer_is_an_error_and_not_a_name_that_is_unknow
     result = run(config, "Topic", "-f", "P->B")
 
     assert isinstance(result.exception, UnavailableError)
+
+
+def test_a_reason_is_an_answer_even_where_another_flow_does_not_answer(
+    flow: RunningFlow, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = for_flows.open_flow
+
+    @contextmanager
+    def open_flow(config: Config, flow: Flow, **access: object) -> Iterator[FlowContext]:
+        if flow == Flow("B", "P"):
+            raise UnavailableError("cluster P does not answer")
+        with opened(config, flow, **access) as context:  # type: ignore[arg-type]
+            yield context
+
+    monkeypatch.setattr(for_flows, "open_flow", open_flow)
+
+    shown = run(config, "Topic", "--json")
+
+    assert shown.exit_code == 0
+    assert [answer["subject"] for answer in json.loads(shown.stdout)] == ["Topic"]
+    assert shown.stderr == "B->P: cluster P does not answer\n"
+    assert flow.p.alias == "P"
 
 
 @pytest.mark.parametrize(

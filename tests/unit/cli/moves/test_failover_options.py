@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from srm.cli.main import app
 from srm.cli.moves import failover
 from srm.domain.moves.records.request import SETTINGS, MoveRequest
-from srm.errors import UsageError
+from srm.errors import ConflictError, UsageError
 
 GIVEN = {
     "operation": "failback",
@@ -89,4 +89,21 @@ def test_a_value_out_of_its_bounds_is_refused_before_any_cluster_is_opened(
     assert "wait_seconds (--timeout) of the move is 0.5: give 1 to 21600 seconds" in str(
         refused.exception
     )
+    assert requests == []
+
+
+@pytest.mark.parametrize("command", [["plan"], ["run", "--dry-run", "--move-id", "m1"]])
+def test_a_blocked_plan_is_exit_code_4(
+    command: list[str], requests: list[MoveRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = SimpleNamespace(move_id="m1", blocking=("B has no topic P.Payments",), groups=())
+    monkeypatch.setattr(failover, "open_move", lambda *_, **__: nullcontext(SimpleNamespace()))
+    monkeypatch.setattr(failover.moves, "plan", lambda *_, **__: planned)
+    monkeypatch.setattr(failover, "plan_view", lambda _: "the plan")
+
+    blocked = CliRunner().invoke(app, ["failover", *command])
+
+    assert blocked.stdout == "the plan\n"
+    assert isinstance(blocked.exception, ConflictError)
+    assert str(blocked.exception) == "move m1 is blocked: B has no topic P.Payments"
     assert requests == []

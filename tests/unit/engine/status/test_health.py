@@ -46,6 +46,11 @@ def test_a_flow_that_copies_everything_runs_and_says_nothing() -> None:
         ),
         (replace(WELL, topics=()), "IDLE", "no topic is selected"),
         (
+            replace(WELL, topics=(), selects=("Payments.*", "Refunds")),
+            "IDLE",
+            "Payments.*, Refunds matches no topic of P",
+        ),
+        (
             replace(WELL, topics=(), source_error="no answer"),
             "DEGRADED",
             "P does not answer: no answer",

@@ -7,6 +7,7 @@ import signal
 import pytest
 from typer.testing import CliRunner
 
+from srm.cli.main import app
 from srm_lab.cli import stack
 
 
@@ -25,7 +26,7 @@ def test_sigterm_while_it_starts_ends_it_as_ctrl_c_does(monkeypatch: pytest.Monk
 
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the tests outlive it in any case
     try:
-        assert CliRunner().invoke(stack.app, ["up"]).exit_code != 0
+        assert CliRunner().invoke(app, ["stack", "up"]).exit_code != 0
     finally:
         signal.signal(signal.SIGTERM, before)
     assert ended == [KeyboardInterrupt]

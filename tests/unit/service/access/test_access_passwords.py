@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.seconds import Seconds
 from typer.testing import CliRunner
 
-from srm.cli.flows.service import app as program
+from srm.cli.main import service as program
 from srm.config.service import AccessSettings
 from srm.errors import ConfigError, UsageError
 from srm.service.access.operator_actions import Actions

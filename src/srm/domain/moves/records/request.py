@@ -47,7 +47,6 @@ class MoveRequest:
         MoveSetting(
             "Operation. Both take the same steps. Of two clusters a failover leaves the first, a "
             "failback the second; From and To cluster, where you set them, decide instead.",
-            letter="-o",
         ),
     ]
     source: Annotated[

@@ -1,0 +1,117 @@
+"""Completion of values: flows from the configuration, names and move ids from the clusters.
+
+A cluster has two seconds. Whatever goes wrong, there is just nothing to complete.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from srm.config.model import Config
+    from srm.engine.cluster_ports import Cluster
+
+LIMIT_S: Final = 2.0
+
+
+def flows(ctx: typer.Context) -> list[str]:
+    """Return the enabled flows, all possible ones where none is enabled."""
+    found: list[str] = []
+    with suppress(Exception):
+        config = _config(ctx)
+        for flow in config.flows or tuple(config.flow_configs):
+            found += [f"{flow.source}:{flow.target}", str(flow)]
+    return found
+
+
+def clusters(ctx: typer.Context) -> list[str]:
+    """Return the aliases of the clusters."""
+    with suppress(Exception):
+        return list(_config(ctx).clusters)
+    return []
+
+
+def topics(ctx: typer.Context) -> list[str]:
+    """Return the topics of the flow's clusters that are not internal."""
+    return _everywhere(ctx, lambda cluster: filter(_is_ordinary, cluster.topics()))
+
+
+def groups(ctx: typer.Context) -> list[str]:
+    """Return the consumer groups of the flow's clusters."""
+    return _everywhere(ctx, lambda cluster: cluster.groups())
+
+
+def moves(ctx: typer.Context) -> list[str]:
+    """Return the ids of moves, the newest first."""
+    from srm.cli.moves.failover import open_pair
+    from srm.engine.moves import MoveStore
+
+    def read() -> list[str]:
+        given = (ctx.params.get(name) for name in ("config", "source", "target"))
+        with open_pair(*given, only_look=True) as context:
+            stored = MoveStore(context).moves()
+        return [plan.move_id for plan, _ in reversed(stored)]
+
+    return _in_time([read])
+
+
+def _is_ordinary(topic: str) -> bool:
+    return not topic.startswith("__") and not topic.endswith(".internal")
+
+
+def _config(ctx: typer.Context) -> Config:
+    from srm.config.loader import load_config
+
+    return load_config(ctx.params.get("config"))
+
+
+def _everywhere(ctx: typer.Context, names: Callable[[Cluster], Iterable[str]]) -> list[str]:
+    """Return the names that the clusters of the flow have, of all clusters without a flow."""
+    from srm.wiring import open_cluster
+
+    def reading(config: Config, alias: str) -> Callable[[], list[str]]:
+        def read() -> list[str]:
+            with open_cluster(config, alias, LIMIT_S) as cluster:
+                return list(names(cluster))
+
+        return read
+
+    with suppress(Exception):
+        config = _config(ctx)
+        return _in_time([reading(config, alias) for alias in _aliases(ctx, config)])
+    return []
+
+
+def _aliases(ctx: typer.Context, config: Config) -> Iterable[str]:
+    from srm.domain.names.topics import Flow
+
+    given: Any = ctx.params.get("flow") or ()
+    found = given if isinstance(given, list | tuple) else [given]
+    flows = [one if isinstance(one, Flow) else Flow.parse(one) for one in found]
+    return {alias for flow in flows for alias in (flow.source, flow.target)} or config.clusters
+
+
+def _in_time(reads: list[Callable[[], list[str]]]) -> list[str]:
+    """Return what the reads find that end in time; a dead cluster takes nothing from the others."""
+    found: list[list[str]] = [[] for _ in reads]
+
+    def run(place: int, read: Callable[[], list[str]]) -> None:
+        with suppress(Exception):
+            found[place] = read()
+
+    threads = [
+        threading.Thread(target=run, args=numbered, daemon=True) for numbered in enumerate(reads)
+    ]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + LIMIT_S
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return list(dict.fromkeys(chain(*found)))
