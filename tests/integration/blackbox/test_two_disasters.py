@@ -68,7 +68,8 @@ def give_up(stage: Stage, number: int, primary: KafkaBroker, groups: list[str]) 
         client.kill()
     choices = ("--mode", "unplanned", "--yes")
     with stage.run(f"worst{number}", stage.p, *choices, groups=groups) as move:
-        move.await_gone()
+        code, printed = move.ended()  # no member is left to wait for
+        assert code == 0, printed
         stage.start(stage.b)
         return move.report()
 
@@ -82,6 +83,12 @@ def settle(stage: Stage, flow: Flow, choice: str) -> str:
         code, printed = srm(stage, *given, choice)
     assert code == 0, printed
     return choice
+
+
+def read_twice(reader: Client, acked: set[str]) -> int:
+    """Count repetitions; the transaction that died with its producer is not committed."""
+    read = [event.id for event in reader.events if event.kind == "processed"]
+    return sum(n - 1 for one, n in Counter(read).items() if one in acked)
 
 
 def become_idle(stage: Stage) -> None:
@@ -149,6 +156,7 @@ def test_after_each_of_two_disasters_the_counts_agree_with_the_reports(
             )
         stage.stop(*stage.readers)
     for reader in stage.readers:
-        lost, twice = lost_and_twice(reader, stage.acked)
+        lost, _ = lost_and_twice(reader, stage.acked)
+        twice = read_twice(reader, {event.id for event in stage.acked})
         assert len(lost) <= left, (reader.name, len(lost), left)
         assert twice <= repeated[reader.group], (reader.name, twice, repeated)
