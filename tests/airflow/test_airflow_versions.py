@@ -9,8 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from tests.cases import needs_all_cases
 
-pytestmark = [pytest.mark.airflow, pytest.mark.timeout(1800)]
+pytestmark = [needs_all_cases, pytest.mark.airflow, pytest.mark.timeout(1800)]
 
 PROJECT = Path(__file__).resolve().parents[2]
 NEEDED = (

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from tests.airflow.celery_stack import CeleryAirflow, celery_airflow
 from tests.airflow.copies import COPIED, Site, copied_site
+from tests.cases import needs_all_cases
 from tests.waiting import eventually
 
 from srm.domain.names.topics import TopicPartition
 from srm_lab.stack.kafka import KafkaBroker
 
-pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.timeout(2400)]
+pytestmark = [needs_all_cases, pytest.mark.airflow, pytest.mark.kafka, pytest.mark.timeout(2400)]
 
 
 @contextmanager

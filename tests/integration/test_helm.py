@@ -13,11 +13,12 @@ from typing import Any, Final
 
 import pytest
 import yaml
+from tests.cases import needs_all_cases
 from tests.debian import program
 
 from srm_lab.stack.jars import cache_folder
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(3600)]
+pytestmark = [needs_all_cases, pytest.mark.integration, pytest.mark.timeout(3600)]
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 CHART: Final = DEPLOY / "helm" / "srm"
