@@ -78,7 +78,7 @@ from srm_airflow.approval import APPROVAL_KEY, MoveApprovalOperator
 from srm_airflow.compat import DownstreamTasksSkipped
 from srm_airflow.move_form import form
 from srm_airflow.operators import MoveWaitOperator
-from srm_airflow.reasons import reason_in, reason_kept
+from srm_airflow.outcome import reason_in, reason_kept
 from srm_airflow.rest import AirflowRest
 from srm_airflow.settings import config_path, dag_id, load, pairs
 

@@ -27,7 +27,7 @@ def build_dags(config_path: str | Path, prefix: str = "srm") -> dict[str, DAG]:
     Raises:
         ConfigError: the file is missing, cannot be used, or enables no flow.
     """
-    from srm_airflow.building import build  # noqa: PLC0415 - the list of providers imports this
+    from srm_airflow.bundle import build  # noqa: PLC0415 - the list of providers imports this
 
     return build(Path(config_path).absolute(), prefix)
 

@@ -18,7 +18,7 @@ from srm.config.model import FlowConfig
 from srm.config.values import NEVER
 from srm.domain.names.topics import Flow
 from srm.errors import SrmError
-from srm_airflow.reasons import reason_of
+from srm_airflow.outcome import reason_of
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 
 from srm_airflow.alerts import Patience, tell
 from srm_airflow.compat import AirflowFailException, AirflowSkipException, TaskParked, park
-from srm_airflow.reasons import reason_kept
+from srm_airflow.outcome import reason_kept
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -24,14 +24,12 @@ from srm.spark.replication.application import Application
 from srm.spark.replication.supervisor import ReplicatorSupervisor, lost_error, requester
 from srm_airflow.compat import AirflowFailException, conf
 from srm_airflow.connections import given_to_processes
-from srm_airflow.move_watch import MoveWatch
-from srm_airflow.outcome import engine_errors
-from srm_airflow.reasons import reason_kept
+from srm_airflow.outcome import engine_errors, reason_kept
 from srm_airflow.replicator_trigger import ReplicatorTrigger, flows_state
 from srm_airflow.rest import PROGRESS_KEY
 from srm_airflow.settings import SPARK_CONNECTION, spark_job
-from srm_airflow.spark_submit import submit_hook
-from srm_airflow.triggers import MoveWaitTrigger
+from srm_airflow.spark_jobs import submit_hook
+from srm_airflow.triggers import MoveWaitTrigger, MoveWatch
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook

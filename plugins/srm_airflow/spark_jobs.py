@@ -1,4 +1,4 @@
-"""Spark jobs of bounded length: on a warm Spark Connect server where there is one."""
+"""Spark applications by an Airflow connection; jobs may use a warm Spark Connect server."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
+from srm.config.loader import load_config
 from srm.spark import REMOTE
+from srm.spark.submission import DEPLOY_MODE, submission
 from srm_airflow.compat import AirflowException, AirflowNotFoundException
 from srm_airflow.connections import given_to_processes
 from srm_airflow.settings import SPARK_CONNECTION, config_path
-from srm_airflow.spark_submit import submit_hook
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -27,6 +30,7 @@ CONNECT_CONNECTION: Final = "srm_spark_connect"
 """Airflow connection of type ``spark_connect`` that names a Spark Connect server; optional."""
 
 _END_S: Final = 10.0
+_CONFIG: Final = "--config"
 
 
 class SparkJobOperator(SparkSubmitOperator):
@@ -34,7 +38,7 @@ class SparkJobOperator(SparkSubmitOperator):
 
     With a connection ``srm_spark_connect`` to a Spark Connect server the job is a child process
     that uses it, which takes seconds. Otherwise spark-submit starts an application by the
-    connection ``srm_spark`` and the properties file (:mod:`srm_airflow.spark_submit`).
+    connection ``srm_spark`` and the properties file (:mod:`srm_airflow.spark_jobs`).
     """
 
     def __init__(self, *, conn_id: str = SPARK_CONNECTION, **kwargs: Any) -> None:
@@ -94,3 +98,33 @@ def connect_url() -> str | None:
         return str(SparkConnectHook(CONNECT_CONNECTION).get_connection_url())
     except AirflowNotFoundException:
         return None
+
+
+def submit_hook(conn_id: str, name: str, arguments: Sequence[str]) -> SparkSubmitHook:
+    """Return the provider's hook for a program of ours.
+
+    Args:
+        conn_id: Airflow connection of type ``spark``: master, deploy mode, queue, namespace.
+        name: the application's name.
+        arguments: the program's; ``--config FILE`` among them names the properties file.
+
+    Raises:
+        ConfigError: the file cannot be used, or lacks what the master needs.
+    """
+    # Without the provider of Kubernetes the hook raises NameError for each k8s:// connection. It
+    # needs that client only to delete the pod of a cleared job.
+    vars(spark_submit).setdefault("kube_client", object())
+    place = SparkSubmitHook(conn_id=conn_id)._connection  # noqa: SLF001 - no public question
+    words = [str(word) for word in arguments]
+    config = words[words.index(_CONFIG) + 1] if _CONFIG in words else None
+    spark = {} if config is None else load_config(config).spark
+    given = submission(spark, place["master"], place["deploy_mode"], config, words)
+    return SparkSubmitHook(
+        conf=dict(given.conf),
+        conn_id=conn_id,
+        files=given.files,
+        archives=given.archives,
+        name=name,
+        application_args=list(given.arguments),
+        deploy_mode=place["deploy_mode"] or spark.get(DEPLOY_MODE),
+    )

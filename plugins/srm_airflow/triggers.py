@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack
 from typing import Any, Final
 
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
 from srm.domain.moves.gate.gate import SyncStatus
+from srm.engine import moves
+from srm.engine.moves.control.move_records import MoveContext
 from srm.errors import SrmError
 from srm.pages.moves import progress_line, progress_summary, reasons_text
 from srm_airflow.alerts import FIELDS, Patience, tell
-from srm_airflow.move_watch import MoveWatch
+from srm_airflow.engine_calls import opened_move
 from srm_airflow.rest import AirflowRest
 
 PUBLISH_EVERY_S: Final = 1.0
@@ -153,3 +157,34 @@ def _tell(rest: AirflowRest, task: tuple[str, int], progress: Mapping[str, Any],
     rest.set_progress(*task, progress)
     if note:
         rest.set_note(note)
+
+
+class MoveWatch:
+    """Looks at one move; opened by the first look, so the constructor does no I/O.
+
+    A look may still be under way in its thread when the trigger is cancelled: closing waits for it.
+    """
+
+    def __init__(self, config_path: str, move_id: str, source: str, target: str) -> None:
+        self._where = (source, target, config_path)
+        self._move_id = move_id
+        self._lock = threading.Lock()
+        self._stack = ExitStack()
+        self._context: MoveContext | None = None
+
+    def poll(self) -> SyncStatus:
+        """Look once, in bounded time.
+
+        Raises:
+            SrmError: a cluster does not answer, or the move is not one that waits.
+        """
+        with self._lock:
+            if self._context is None:
+                self._context = self._stack.enter_context(opened_move(*self._where))
+            return moves.wait_status(self._context, self._move_id)
+
+    def close(self) -> None:
+        """Close all clients."""
+        with self._lock:
+            self._context = None
+            self._stack.close()

@@ -18,8 +18,8 @@ from srm.engine import moves as engine
 from srm.engine.groups.checkpoints import emit
 from srm.wiring import open_flow, open_move
 from srm_airflow import moves
-from srm_airflow.move_watch import MoveWatch
 from srm_airflow.settings import config_path
+from srm_airflow.triggers import MoveWatch
 from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [

@@ -5,7 +5,6 @@ python -m srm.cli.docs
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,7 +56,7 @@ def _section(command: Any, context: typer.Context, level: int) -> Iterator[str]:
 
 def _body(command: Any, context: typer.Context) -> Iterator[str]:
     """Return help, arguments and options of a command, without those that all commands share."""
-    yield f"{_unwrap(command.help)}\n"
+    yield _unwrap(command.help)
     parameters = [p for p in command.get_params(context) if _SHARED.isdisjoint(p.opts)]
     own = [p for p in parameters if not _is_setting(p, context)]
     records = filter(None, (help_row(parameter, context) for parameter in own))
@@ -67,18 +66,17 @@ def _body(command: Any, context: typer.Context) -> Iterator[str]:
         missing = [f"`{e.option}`" for e in FORM.values() if e.option and e.option not in taken]
         but = f", without {', '.join(missing)}" if missing else ""
         options.append(f"* The [{_SETTINGS}](#{_SETTINGS.replace(' ', '-')}){but}.")
-    if options:
-        yield "\n".join(options) + "\n"
+    yield from options
     if examples := getattr(command, "examples", ()):
-        yield "```\n" + "\n".join(examples) + "\n```\n"
+        yield f"* Example: {'; '.join(f'`{example}`' for example in examples)}"
+    yield ""
     if command.epilog:
         yield f"{_unwrap(command.epilog)}\n"
 
 
 def _unwrap(text: str | None) -> str:
-    """Return the paragraphs of a text, each on one line."""
-    paragraphs = inspect.cleandoc(text or "").split("\n\n")
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    """Return a text on one line."""
+    return " ".join((text or "").split())
 
 
 def _is_setting(parameter: Any, context: typer.Context) -> bool:
