@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from typer.testing import CliRunner
 
 from srm import wiring
-from srm.cli.flows.control import app as control_app
 from srm.cli.main import app
+from srm.cli.main import control as control_app
 from srm.errors import SrmError
 from srm.kafka.admin.clients import Clients
 from srm_lab.stack.ports import free_port
@@ -31,7 +31,7 @@ _MOVE: Final = "srm-failover-1"
 _CONTROL: Final = ("--source", "P", "--target", "B")
 READERS: Final[dict[str, tuple[str, ...]]] = {
     "verify": ("-f", "P->B"),
-    "translate": ("-f", "P->B", "-t", "Payments", "-o", "1"),
+    "translate": ("-f", "P->B", "-t", "Payments", "--offset", "1"),
     "status": (),
     "doctor": (),
     "why": ("Payments",),
@@ -59,7 +59,7 @@ READERS: Final[dict[str, tuple[str, ...]]] = {
     "return settle": ("-f", "P->B", "--default", "keep", "--dry-run"),
     "residue list": ("-f", "P->B"),
     "residue show": ("-f", "P->B", "-t", "Payments"),
-    "residue export": ("-f", "P->B", "--out", "residue.jsonl"),
+    "residue export": ("-f", "P->B", "--output", "residue"),
     "srm-control topics": (*_CONTROL, "--list"),
     "srm-control groups": (*_CONTROL, "--list"),
     "srm-control reverse-checkpointed-topics": (*_CONTROL, "--list"),
@@ -75,6 +75,7 @@ OTHERS: Final = {
     "replicate": "waits for its clusters",
     "follow": "waits for its clusters",
     "init": "writes a file",
+    "completion": "prints a script",
     "config import": "reads a file",
     "config check": "reads a file",
     "config explain": "reads a file",
@@ -189,6 +190,26 @@ def test_ctrl_c_ends_a_command_that_waits_in_a_call_of_a_client_library(silent_p
     assert process.stdout is not None
     assert process.stdout.readline() == "waiting\n"
     _assert_interrupted(process)
+
+
+def test_ctrl_c_lets_the_step_of_a_move_end_and_its_hold_be_released() -> None:
+    process = _start(
+        "-c",
+        "import time\n"
+        "from srm.cli.interrupts import end_soon_after_interrupt\n"
+        "from srm.cli.moves.failover import _interrupts_between_steps\n"
+        "end_soon_after_interrupt()\n"
+        "with _interrupts_between_steps() as interrupted:\n"
+        "    print('step', flush=True)\n"
+        "    interrupted.wait(60)\n"
+        "    time.sleep(1.5)\n"
+        "    print('released', flush=True)\n",
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "step\n"
+    process.send_signal(signal.SIGINT)
+    said, errors = process.communicate(timeout=60)
+    assert (process.returncode, said) == (0, "released\n"), errors
 
 
 def _start(*arguments: str) -> subprocess.Popen[str]:

@@ -16,6 +16,7 @@ import typer
 from srm import telemetry
 from srm.cli import completing
 from srm.cli.console import ConfigOption, JsonOption, emit, open_console
+from srm.cli.interrupts import tidying_up
 from srm.cli.moves.failover_options import option, with_settings
 from srm.cli.moves.failover_view import shown
 from srm.config.loader import load_config
@@ -160,11 +161,12 @@ def _interrupts_between_steps() -> Iterator[threading.Event]:
         interrupted.set()
         signal.signal(signal.SIGINT, before)
 
-    before = signal.signal(signal.SIGINT, first)
-    try:
-        yield interrupted
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with tidying_up():
+        before = signal.signal(signal.SIGINT, first)
+        try:
+            yield interrupted
+        finally:
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
