@@ -166,14 +166,18 @@ def lift_late_fence(context: MoveContext, plan: MovePlan) -> None:
     source = _source_of(context, plan)
     if plan.fence != "acl" or source is None:
         return
-    try:
-        later = InForce.read(context, plan).later
+
+    def make(now: InForce) -> None:
         lift_fence(
             source,
             context.now_ms(),
-            lambda f: f.move_id == plan.move_id and topic_subject(f.topic) in later,
+            lambda f: f.move_id == plan.move_id and topic_subject(f.topic) in now.later,
             since_ms=0,
         )
+
+    try:
+        if InForce.read(context, plan).later:
+            _fence_for_later(context, bring_about(context, plan, make))
     except SrmError as error:
         log.warning("fences of move %s on %s are unknown: %s", plan.move_id, source.alias, error)
 

@@ -289,6 +289,40 @@ def test_a_rule_of_a_killed_late_process_is_lifted_when_its_move_is_run_again(
     assert not denied(world)
 
 
+def test_a_rule_that_a_later_move_relies_on_stays_when_the_killed_move_is_run_again(
+    world, monkeypatch
+):
+    context = held(world)
+    deny = world.p.deny_writes
+
+    def late(topics) -> None:
+        monkeypatch.setattr(world.p, "deny_writes", deny)
+        back_on_p(world)
+        deny(topics)
+        raise Killed
+
+    monkeypatch.setattr(world.p, "deny_writes", late)
+    with pytest.raises(Killed):
+        moves.wait_status(context, "m1")
+    later = world.context()
+    for group in ("near", "far"):
+        world.start(group, "P", {"Payments": 100})
+    moves.plan(later, FENCED, "m3")
+    moves.hold(later, "m3")
+    world.obey("near", "far")
+    for _ in range(4):
+        world.passing()
+        moves.wait_status(later, "m3")
+    moves.apply(later, "m3")
+    moves.go(later, "m3")
+    assert denied(world)
+
+    with suppress(ConflictError):
+        moves.verify(world.context(), "m1")
+
+    assert denied(world)
+
+
 def test_a_late_process_lifts_its_rule_where_a_later_move_has_a_record_of_its_own(
     world, monkeypatch
 ):
