@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from srm.config.keys.keys import find_key
 from srm.config.new_file import Section
+from srm.config.secrets import shown
 from srm.errors import ConfigError
 
 _KINDS: Final = ("MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector")
@@ -43,7 +44,8 @@ class _Imported:
             if text not in known.quiet:
                 self.left[f"{prefix}.{key}"] = known.doc
         elif lines.setdefault(key, text) != text:
-            self.notes.append(f"{prefix}.{key}: two values, {lines[key]} is used, not {text}")
+            used, other = shown(key, lines[key]), shown(key, text)
+            self.notes.append(f"{prefix}.{key}: two values, {used} is used, not {other}")
 
 
 def sections_of(documents: Iterable[Mapping[str, Any]], origin: str) -> list[Section]:
