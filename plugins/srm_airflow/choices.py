@@ -18,6 +18,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 from srm.config.model import Config
 from srm.domain.names.topics import Flow
 from srm.errors import SrmError
+from srm_airflow.settings import dag_id
 
 if TYPE_CHECKING:
     from srm.engine.ports import FlowContext
@@ -68,7 +69,7 @@ def note(context: FlowContext) -> None:
 
 def variable_of(flow: Flow) -> str:
     """Return the variable of Airflow with the choices of a flow."""
-    return f"srm_choices_{flow.source}_to_{flow.target}"
+    return dag_id(f"choices_{flow.source}_to_{flow.target}")
 
 
 def _read_variable(flow: Flow) -> Choices:

@@ -16,18 +16,18 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowRuntimeError
 
 from srm import telemetry
-from srm.config.providers import CONNECTIONS_VARIABLE
 from srm.engine.flows.supervision import StateTopics
 from srm.errors import UnavailableError
 from srm.pages.moves import progress_line, progress_summary, reasons_text
 from srm.spark.replication.application import Application
 from srm.spark.replication.supervisor import ReplicatorSupervisor, lost_error, requester
+from srm.spark.submission import is_cluster_mode
 from srm_airflow.compat import AirflowFailException, conf
 from srm_airflow.connections import given_to_processes
 from srm_airflow.outcome import engine_errors, reason_kept
 from srm_airflow.replicator_trigger import ReplicatorTrigger, flows_state
 from srm_airflow.rest import PROGRESS_KEY
-from srm_airflow.settings import SPARK_CONNECTION, spark_job
+from srm_airflow.settings import SPARK_CONNECTION, dag_id, spark_job
 from srm_airflow.spark_jobs import submit_hook
 from srm_airflow.triggers import MoveWaitTrigger, MoveWatch
 
@@ -131,7 +131,7 @@ class ReplicationOperator(BaseOperator):
     def on_kill(self) -> None:
         """End the application, on whichever host it runs."""
         if self._supervisor is not None:
-            self._supervisor.kill(requester("srm_replication"))
+            self._supervisor.kill(requester(dag_id("replication")))
 
     def _topics(self) -> AbstractContextManager[StateTopics]:
         return flows_state(self.config_path, self.flows)
@@ -147,21 +147,17 @@ class ReplicationOperator(BaseOperator):
 
 
 def _check_driver_outlives_task(hook: SparkSubmitHook) -> None:
-    """Refuse a place for the driver where it cannot stay, or cannot log in.
+    """Refuse a place for the driver where it cannot stay.
 
     Raises:
         AirflowFailException: with what to do instead.
     """
-    in_cluster = hook._connection["deploy_mode"] == "cluster"  # noqa: SLF001 - no other access
+    place = hook._connection  # noqa: SLF001 - no other access
+    in_cluster = is_cluster_mode(place["master"], place["deploy_mode"] or "client")
     if not in_cluster and os.environ.get("AIRFLOW_IS_K8S_EXECUTOR_POD"):
         raise AirflowFailException(
             "the replicator would end with the pod of this task: set the deploy mode of the Spark "
             "connection to cluster, or run this task with another executor"
-        )
-    if in_cluster and CONNECTIONS_VARIABLE in os.environ:
-        raise AirflowFailException(
-            "a driver in cluster mode cannot read connections of Airflow: give it logins by "
-            "${file:PATH:KEY} or ${directory:PATH:FILE} in the properties file"
         )
 
 

@@ -20,7 +20,7 @@ from srm_airflow.compat import (
 logger = logging.getLogger(__name__)
 
 REASON_KEY: Final = "reason"
-STEPS: Final = ("release", "plan", "approve", "hold", "wait", "apply_and_go", "verify")
+REASON_STEPS: Final = ("release", "plan", "approve", "hold", "wait", "apply_and_go", "verify")
 """Tasks that leave reasons; that of the first one counts: who may still be held comes first."""
 
 
@@ -53,11 +53,11 @@ def reason_kept(context: Mapping[str, Any]) -> Iterator[None]:
     except (AirflowSkipException, DownstreamTasksSkipped):
         raise
     except (SrmError, AirflowException) as error:
-        _keep(context, reason_of(error))
+        _keep_reason(context, reason_of(error))
         raise
 
 
-def _keep(context: Mapping[str, Any], reason: str) -> None:
+def _keep_reason(context: Mapping[str, Any], reason: str) -> None:
     try:
         context["ti"].xcom_push(key=REASON_KEY, value=reason)
     except Exception as error:  # noqa: BLE001 - the error that is under way is the one to see
@@ -75,7 +75,7 @@ def reason_in(ti: Any) -> str:
 
     A step that was killed, or marked as failed, leaves none.
     """
-    for step in STEPS:
+    for step in REASON_STEPS:
         if found := ti.xcom_pull(task_ids=step, key=REASON_KEY):
             return str(found)
     return ""

@@ -19,6 +19,7 @@ from srm.errors import SrmError
 from srm.spark.replication.application import Application
 from srm.spark.replication.supervisor import LOOK_EVERY_S, progress, requester
 from srm_airflow.rest import AirflowRest
+from srm_airflow.settings import dag_id
 
 
 def flows_state(config_path: str, flows: Sequence[str]) -> AbstractContextManager[StateTopics]:
@@ -106,7 +107,7 @@ class ReplicatorTrigger(BaseTrigger):
     def _request_end(self) -> None:
         try:
             with flows_state(self.config_path, self.flows) as topics:
-                by = requester("srm_replication")
+                by = requester(dag_id("replication"))
                 driver_requests.request_end(topics, "restart", by, now_ms())
         except SrmError as error:
             self.log.warning("The request to end the replicator was not written: %s", error)

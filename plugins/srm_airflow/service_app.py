@@ -22,8 +22,9 @@ from srm.service.app import create_app
 from srm.service.federation.federation_setup import join
 from srm.service.views.responses import answer_errors, problem
 from srm.service.views.views import Views
+from srm_airflow.settings import dag_id
 
-_DAG: Final = DagDetails(id="srm_replication")
+_DAG: Final = DagDetails(id=dag_id("replication"))
 _lock = threading.Lock()
 _made: list[FastAPI] = []
 

@@ -87,7 +87,9 @@ def dag_id(name: str) -> str:
 def checkpoints_asset(flow: Flow) -> Asset:
     """Return the asset that each emission of checkpoints of a flow updates."""
     topic = internal_topics.checkpoints(flow.source)
-    return Asset(name=f"{dag_id('checkpoints')} {flow}", uri=f"kafka://{flow.target}/{topic}")
+    # The address of an asset is unique: two configurations may have clusters of the same alias.
+    host = flow.target if prefix() == "srm" else f"{prefix()}.{flow.target}"
+    return Asset(name=f"{dag_id('checkpoints')} {flow}", uri=f"kafka://{host}/{topic}")
 
 
 def schedule_of(intervals: Iterable[timedelta], shortest: timedelta = SHORTEST_INTERVAL) -> Any:

@@ -15,8 +15,10 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from srm.config.loader import load_config
+from srm.config.providers import CONNECTIONS_VARIABLE
+from srm.errors import ConfigError
 from srm.spark import REMOTE
-from srm.spark.submission import DEPLOY_MODE, submission
+from srm.spark.submission import DEPLOY_MODE, is_cluster_mode, submission
 from srm_airflow.compat import AirflowException, AirflowNotFoundException
 from srm_airflow.connections import given_to_processes
 from srm_airflow.settings import SPARK_CONNECTION, config_path
@@ -38,7 +40,7 @@ class SparkJobOperator(SparkSubmitOperator):
 
     With a connection ``srm_spark_connect`` to a Spark Connect server the job is a child process
     that uses it, which takes seconds. Otherwise spark-submit starts an application by the
-    connection ``srm_spark`` and the properties file (:mod:`srm_airflow.spark_jobs`).
+    connection ``srm_spark`` and the properties file (:func:`submit_hook`).
     """
 
     def __init__(self, *, conn_id: str = SPARK_CONNECTION, **kwargs: Any) -> None:
@@ -109,7 +111,8 @@ def submit_hook(conn_id: str, name: str, arguments: Sequence[str]) -> SparkSubmi
         arguments: the program's; ``--config FILE`` among them names the properties file.
 
     Raises:
-        ConfigError: the file cannot be used, or lacks what the master needs.
+        ConfigError: the file cannot be used, lacks what the master needs, or its driver cannot
+            log in.
     """
     # Without the provider of Kubernetes the hook raises NameError for each k8s:// connection. It
     # needs that client only to delete the pod of a cleared job.
@@ -119,6 +122,12 @@ def submit_hook(conn_id: str, name: str, arguments: Sequence[str]) -> SparkSubmi
     config = words[words.index(_CONFIG) + 1] if _CONFIG in words else None
     spark = {} if config is None else load_config(config).spark
     given = submission(spark, place["master"], place["deploy_mode"], config, words)
+    mode = place["deploy_mode"] or spark.get(DEPLOY_MODE)
+    if is_cluster_mode(place["master"], mode or "client") and CONNECTIONS_VARIABLE in os.environ:
+        raise ConfigError(
+            "a driver in cluster mode cannot read connections of Airflow",
+            "give it logins by ${file:PATH:KEY} or ${directory:PATH:FILE} in the properties file",
+        )
     return SparkSubmitHook(
         conf=dict(given.conf),
         conn_id=conn_id,
@@ -126,5 +135,5 @@ def submit_hook(conn_id: str, name: str, arguments: Sequence[str]) -> SparkSubmi
         archives=given.archives,
         name=name,
         application_args=list(given.arguments),
-        deploy_mode=place["deploy_mode"] or spark.get(DEPLOY_MODE),
+        deploy_mode=mode,
     )

@@ -18,6 +18,7 @@ from srm_airflow import operators, settings
 from srm_airflow.compat import AirflowFailException
 from srm_airflow.connections import given_to_processes, read_connection
 from srm_airflow.operators import ReplicationOperator
+from srm_airflow.spark_jobs import SparkJobOperator
 
 pytestmark = pytest.mark.airflow
 
@@ -99,8 +100,21 @@ def test_a_driver_on_another_host_is_refused_as_it_would_have_no_logins(
     monkeypatch.setenv("AIRFLOW_CONN_SRM_SPARK", json.dumps(connection))
     task = ReplicationOperator(task_id="replicator", flows=["P->B"], config_path=str(file))
 
-    with given_to_processes(file), pytest.raises(AirflowFailException, match="cluster mode"):
-        task._command()
+    job = SparkJobOperator(task_id="job", name="job", application_args=["--config", str(file)])
+
+    for submit in (task._command, job._get_hook):
+        with given_to_processes(file), pytest.raises(ConfigError, match="cluster mode"):
+            submit()
+
+
+@pytest.mark.parametrize("module", ["replicator_trigger", "triggers", "service_app", "operators"])
+def test_each_process_of_airflow_can_read_connections(module: str) -> None:
+    """A triggerer imports triggers alone, an API server the service."""
+    program = (
+        f"import srm_airflow.{module}, sys; from srm.config import providers;"
+        "sys.exit(providers.read_given_connection in providers._default_connections)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_a_driver_that_would_end_with_the_pod_of_its_task_is_refused(

@@ -18,7 +18,7 @@ from airflow.timetables.simple import ContinuousTimetable
 
 from srm.domain.moves.records.progress import STEPS
 from srm.domain.moves.records.request import FORM, MoveRequest
-from srm_airflow import reasons
+from srm_airflow import outcome
 from srm_airflow.alerts import alert_failure
 from srm_airflow.moves import FORM_ONLY
 from srm_airflow.settings import config_path
@@ -305,7 +305,7 @@ def test_the_tasks_of_a_move_are_its_steps_and_each_of_them_can_leave_a_reason(b
 
     tasks = [task.task_id for task in dag.topological_sort() if task.task_id not in beside]
     assert [step for task in tasks for step in task.split("_and_")] == [s.name for s in STEPS]
-    assert set(reasons.STEPS) == {*dag.task_ids} - {"report", "residue"}
+    assert set(outcome.REASON_STEPS) == {*dag.task_ids} - {"report", "residue"}
 
 
 def test_few_tasks_stand_between_hold_and_go_and_release_covers_all_of_them(bag: Any) -> None:
