@@ -16,7 +16,8 @@
     |-- UnavailableError        a cluster or service does not answer; retry  exit 6   HTTP 503
     |   `-- GivenUpError        an unplanned move has abandoned the cluster  exit 6   HTTP 503
     |-- AuthorizationError      a right is missing                           exit 9   HTTP 403
-    `-- StackError              the embedded stack cannot start or run       exit 10  HTTP 500
+    |-- StackError              the embedded stack cannot start or run       exit 10  HTTP 500
+    `-- StoppedError            a signal or a request ended it too early     exit 130 HTTP 500
 
 A message is one line: what happened, where, and what to do. The last part is also a separate value
 for programs. Only the class determines the exit code, the HTTP status and the retry by Airflow.
@@ -163,3 +164,9 @@ class StackError(SrmError):
     """The embedded stack cannot start or run."""
 
     exit_code = 10
+
+
+class StoppedError(SrmError):
+    """A signal or a request ended a command before it had done all."""
+
+    exit_code = INTERRUPTED

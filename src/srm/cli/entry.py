@@ -26,5 +26,5 @@ def _run(name: str) -> NoReturn:
     try:
         getattr(import_module("srm.cli.main"), name)()
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(130)  # srm.errors.INTERRUPTED, of which not even the import may be interrupted
     raise AssertionError("a program ends itself")

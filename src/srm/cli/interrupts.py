@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-EXIT_CODE: Final = 130
+from srm.errors import INTERRUPTED
+
 _GRACE_S: Final = 0.7
 _SHOW_CURSOR: Final = "\x1b[?25h"
 _tidying = threading.Event()
@@ -56,4 +57,4 @@ def _is_unhandled() -> bool:
 def _end() -> None:
     if sys.stderr.isatty():
         os.write(2, _SHOW_CURSOR.encode())
-    os._exit(EXIT_CODE)
+    os._exit(INTERRUPTED)

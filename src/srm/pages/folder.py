@@ -34,10 +34,10 @@ def export_report(kept: KeptReport, page: str, folder: Path) -> tuple[Path, ...]
     wanted = {json.with_suffix(".html"): page.encode(), json: kept.signed.document}
     if kept.signed.signature is not None:
         wanted = {signature_file(json): kept.signed.signature.value() + b"\n", **wanted}
-    return tuple(sorted(file for file, content in wanted.items() if write_file(file, content)))
+    return tuple(sorted(file for file, content in wanted.items() if _write_file(file, content)))
 
 
-def write_file(file: Path, content: bytes) -> bool:
+def _write_file(file: Path, content: bytes) -> bool:
     """Write a file atomically; return False if it exists with this content.
 
     Raises:

@@ -7,21 +7,19 @@ from collections.abc import Mapping
 from srm.config.model import RedirectSettings
 from srm.domain.moves.routing.redirects import RedirectKind
 from srm.engine.ports import Caller
+from srm.redirect.command import Command
+from srm.redirect.webhook import Webhook
 
 
 def callers(settings: RedirectSettings) -> Mapping[RedirectKind, Caller]:
     """Return the redirectors with complete settings."""
     found: dict[RedirectKind, Caller] = {}
     if settings.webhook_url and settings.webhook_secret:
-        from srm.redirect.webhook import Webhook  # noqa: PLC0415 -- imports httpx
-
         found["webhook"] = Webhook(
             settings.webhook_url.reveal(),
             settings.webhook_secret.reveal(),
             settings.webhook_timeout.total_seconds(),
         )
     if settings.command:
-        from srm.redirect.command import Command  # noqa: PLC0415 -- as seldom needed
-
         found["command"] = Command(settings.command, settings.command_timeout.total_seconds())
     return found

@@ -7,9 +7,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Final
 
-from srm.extras import library
-
-cramjam = library("cramjam", "spark")
+import cramjam
 
 GZIP: Final = 1
 SNAPPY: Final = 2

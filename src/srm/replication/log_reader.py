@@ -124,15 +124,16 @@ class LogReader:
     def _first_from(self, offset: int, fetched: FetchedPartition) -> BatchHeader | None:
         """Return the first batch that ends at an offset or later.
 
-        Compaction leaves a log's last batch. So an empty answer before the high watermark
+        Compaction leaves a log's last batch. So an empty answer before the end of what may be read
         says nothing: tiered storage did not answer the broker in time.
         """
+        end = fetched.last_stable_offset if self.read_committed else fetched.high_watermark
         found = (b for b in batches(fetched.records, legacy.convert) if b.last_offset >= offset)
         first = next(found, None)
-        if first is None and offset < fetched.high_watermark:
+        if first is None and offset < end:
             raise UnavailableError(
                 f"{self.partition}: the leader sent nothing from offset {offset}, though its log "
-                f"ends at {fetched.high_watermark}: retrying"
+                f"ends at {end}: retrying"
             )
         return first
 

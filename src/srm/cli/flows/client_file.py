@@ -10,7 +10,8 @@ import typer
 from srm.cli.console import ConfigOption
 from srm.config.client_file import client_file
 from srm.config.loader import read_settings
-from srm.errors import UsageError
+from srm.disk import write_atomically
+from srm.errors import StackError, UsageError
 
 
 def client(
@@ -31,11 +32,9 @@ def client(
         typer.echo(text, nl=False)
         return
     try:
-        # Only the owner may read it, from the start: it may hold what was given with --set.
-        output.touch(mode=0o600)
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{output}: cannot be written ({error.strerror})") from None
+        write_atomically(output, text.encode())  # only its owner may read it
+    except StackError as error:
+        raise UsageError(str(error)) from None
     typer.echo(f"{output}: written; name it with clusters= or $SRM_CLIENT_CONFIG")
 
 

@@ -80,9 +80,9 @@ def for_each_flow(
     Args:
         config: the properties file, None to look for it.
         flows: flows by name.
-            doing: progress text for a terminal.
-            call: the engine call.
-            quietly: show no progress, where something else is shown on the terminal.
+        doing: progress text for a terminal.
+        call: the engine call.
+        quietly: show no progress, where something else is shown on the terminal.
         span: what a trace shows it as; without it only the name of what is done.
         partial: show what one cluster of a flow knows where the other does not answer.
 

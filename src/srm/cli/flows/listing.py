@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from srm.cli.console import ConfigOption, FlowsOption, JsonOption, emit
+from srm.cli.console import ConfigOption, FlowsOption, JsonOption
 from srm.cli.flows.for_flows import cut, for_each_flow
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import ago
@@ -61,8 +61,7 @@ def topics(
         return FlowTopics(context.config.flow, tuple(wanted))
 
     results = for_each_flow(config, flow, "listing topics", call, partial=True)
-    emit(results.values, as_json, lambda console: _render_topics(console, results.values))
-    results.raise_failures()
+    results.emit(as_json, lambda console: _render_topics(console, results.values))
 
 
 def groups(
@@ -82,8 +81,7 @@ def groups(
         return FlowGroups(context.config.flow, tuple(found))
 
     results = for_each_flow(config, flow, "listing groups", call, partial=True)
-    emit(results.values, as_json, lambda console: _render_groups(console, results.values))
-    results.raise_failures()
+    results.emit(as_json, lambda console: _render_groups(console, results.values))
 
 
 def _render_topics(console: Console, flows: Sequence[FlowTopics]) -> None:

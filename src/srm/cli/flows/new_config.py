@@ -21,7 +21,8 @@ from srm.errors import UsageError
 def init(
     *,
     output: Annotated[
-        Path, typer.Option("--output", metavar="FILE", help="File to write; it must not exist.")
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", help="File to write; it must not exist."),
     ] = Path(DEFAULT_FILE),
     clusters: Annotated[
         str, typer.Option("--clusters", metavar="A,B", help="Aliases of the clusters.")
@@ -86,7 +87,9 @@ def import_file(
     *,
     output: Annotated[
         Path | None,
-        typer.Option("--output", metavar="FILE", help="Write to this new file, not to stdout."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write to this new file, not to stdout."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

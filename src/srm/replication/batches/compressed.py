@@ -11,10 +11,11 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+import cramjam
+
 from srm.errors import IntegrityError
-from srm.extras import MissingExtraError
 from srm.replication.batches.batch import HEADER_SIZE
-from srm.replication.codecs import LZ4, SNAPPY, ZSTD, compress_snappy, cramjam, snappy_blocks
+from srm.replication.codecs import LZ4, SNAPPY, ZSTD, compress_snappy, snappy_blocks
 
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_AT: Final = 8
@@ -75,8 +76,6 @@ def open_into(batch: memoryview, room: memoryview) -> int:
     room[_CODEC_AT] &= ~_CODEC_BITS & 0xFF
     try:
         size = codec.decompress_into(batch[HEADER_SIZE:], room[HEADER_SIZE:])
-    except MissingExtraError:
-        raise
     except Exception as error:  # each codec has its own
         raise IntegrityError(f"records cannot be decompressed: {error!r}") from error
     _LENGTH.pack_into(room, _LENGTH_AT, HEADER_SIZE + size - _NOT_COUNTED)

@@ -8,14 +8,13 @@ import signal
 import threading
 from typing import Final
 
-from srm.errors import SrmError
+from srm.errors import INTERRUPTED, StoppedError
 from srm.signals import on_signals
 from srm.spark.replication.replicator import Replicator
 
 logger = logging.getLogger(__name__)
 
 STOP_S: Final = 5.0
-INTERRUPTED: Final = 1
 
 
 def run_program(replicator: Replicator, *, until_caught_up: bool = False) -> None:
@@ -24,8 +23,8 @@ def run_program(replicator: Replicator, *, until_caught_up: bool = False) -> Non
     Everything may be killed at any time, so what has not ended by then is not waited for.
 
     Raises:
-        SrmError: as :meth:`Replicator.run`, or because a signal or a request to end came before it
-            had caught up.
+        SrmError: as :meth:`Replicator.run`.
+        StoppedError: a signal or a request to end came before it had caught up.
     """
     signalled = False
 
@@ -43,4 +42,4 @@ def run_program(replicator: Replicator, *, until_caught_up: bool = False) -> Non
     on_signals(signal.SIGTERM, signal.SIGINT, call=end)
     replicator.run(until_caught_up=until_caught_up)
     if until_caught_up and (signalled or replicator.asked_to_end):
-        raise SrmError("stopped by a signal or on request before everything was copied")
+        raise StoppedError("stopped by a signal or on request before everything was copied")

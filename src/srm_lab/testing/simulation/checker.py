@@ -29,7 +29,6 @@ from srm_lab.testing.simulation.state import StateCluster
 if TYPE_CHECKING:
     from srm_lab.testing.simulation.world import SimulatedWorld
 
-_UNCLEAR = {"source cut", "source compacted", "source trimmed", "target trimmed"}
 _MAP_LOSSES = ("map lost", "block lost", "last block lost", "index lost")
 
 Content = tuple[int, bytes | None, bytes | None]
