@@ -53,7 +53,7 @@ async def report(dag_id: str, run_id: str, request: Request) -> HTMLResponse:
 
 
 async def _get(api: httpx.AsyncClient, path: str, query: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what Airflow answers; None where there is no such thing."""
+    """Return what Airflow answers; None where it has nothing there."""
     answer = await api.get(path, params=query)
     if answer.status_code == httpx.codes.NOT_FOUND:
         return None
