@@ -81,7 +81,7 @@ def _silent(ends: Mapping[str, ClusterClients]) -> dict[str, str | SrmError]:
     limit.known.update(zip((keys[alias] for alias in left), found, strict=True))
     wrong = {alias: limit.known[key] for alias, key in keys.items()}
     return {
-        alias: f"{error} ({alias}.bootstrap.servers = {keys[alias][1]}); --timeout 30 waits longer"
+        alias: f"{error} ({alias}.bootstrap.servers = {keys[alias][1]})"
         if error.retriable
         else error
         for alias, error in wrong.items()

@@ -73,7 +73,7 @@ class _Checks(list[Check]):
         try:
             self.extend(check())
         except SrmError as error:
-            self.note(name, "problem", error.what, error.action)
+            self.note(name, "problem", error.what.removeprefix(f"{name}, "), error.action)
             self.failures.append(error)
 
 
