@@ -73,7 +73,7 @@ def test_a_call_that_used_its_time_is_repeated_with_a_new_client(
     clients = Clients("P", props, props, props, timeout_s=240)
     used: list[AdminClient] = []
     passed: list[float] = []
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + sum(passed))
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + sum(passed), sleep=passed.append)
     monkeypatch.setattr("srm.kafka.admin.clients.time", clock)
 
     def request(limit_s: float) -> int:

@@ -270,6 +270,6 @@ def test_the_command_names_the_first_difference_and_ends_with_exit_code_8(
 
     assert ended.returncode == 8, ended.stderr
     (line,) = [line for line in ended.stderr.splitlines() if f"{topic}-1 source offset" in line]
-    assert line.endswith("value")
+    assert json.loads(line)["error"]["message"].endswith("value")
     outcomes = [p["outcome"] for p in json.loads(ended.stdout)["partitions"]]
     assert outcomes == ["equal", "different"]

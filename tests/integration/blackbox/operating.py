@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,7 +16,7 @@ from tests.waiting import eventually
 from typer.testing import CliRunner
 
 from srm.cli.main import app
-from srm.errors import UnavailableError
+from srm.errors import ConflictError, UnavailableError
 
 _GONE = {"gone", "verified", "reported"}
 _NOT_HELD = {"planned", "released", None}
@@ -36,9 +35,14 @@ class Operator:
         printed: list[str] = []
 
         def answered() -> bool:
-            with suppress(UnavailableError):
-                printed.append(CliRunner().invoke(app, command, catch_exceptions=False).stdout)
-            return bool(printed)
+            done = CliRunner().invoke(app, command)
+            if isinstance(done.exception, UnavailableError):
+                return False
+            # A plan that is blocked is printed before it is an error.
+            if done.exception and not (isinstance(done.exception, ConflictError) and done.stdout):
+                raise done.exception
+            printed.append(done.stdout)
+            return True
 
         eventually(answered, "the clusters answer")
         return json.loads(printed[0])
