@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from tests.conftest import BrokerFactory
 from tests.integration.blackbox.programs import compile_clients
 from tests.integration.blackbox.stage import Stage
 
@@ -16,6 +17,12 @@ from srm_lab.stack.kafka import KafkaBroker
 def java_clients(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Class path of the Java clients."""
     return compile_clients(tmp_path_factory.mktemp("java-clients"))
+
+
+@pytest.fixture
+def primary(broker_factory: BrokerFactory) -> KafkaBroker:
+    """A cluster that may die: only one test uses it."""
+    return broker_factory("P")
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from tests.cases import cases
-from tests.conftest import BrokerFactory
 from tests.integration.blackbox.programs import Client
 from tests.integration.blackbox.stage import Stage
 from tests.integration.blackbox.test_worst_day import (
@@ -32,12 +31,6 @@ from srm.domain.names.topics import Flow
 from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
-
-
-@pytest.fixture
-def primary(broker_factory: BrokerFactory) -> KafkaBroker:
-    """A cluster that may die: only this test uses it."""
-    return broker_factory("P")
 
 
 @pytest.fixture

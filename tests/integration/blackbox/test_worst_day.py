@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import BrokerFactory
 from tests.integration.blackbox.audit import Event
 from tests.integration.blackbox.programs import Client, Start, java, python
 from tests.integration.blackbox.stage import Stage
@@ -38,12 +37,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
 
 LOST = ("--grace-lost", "2")
-
-
-@pytest.fixture
-def primary(broker_factory: BrokerFactory) -> KafkaBroker:
-    """A cluster that may die: nobody else uses it."""
-    return broker_factory("P")
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 
@@ -262,14 +263,12 @@ def test_a_process_that_wakes_up_after_the_failback_closes_no_topic_on_the_activ
     assert (denied(world), any(recorded(world).values())) == (False, False)
 
 
-@pytest.mark.parametrize("again", ["plan", "go", "verify", "release"])
-def test_a_rule_of_a_killed_late_process_is_lifted_when_its_move_is_run_again(
-    world, monkeypatch, again
-):
+def kill_after_a_late_rule(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kill a process of m1 that sets its rule on P when all clients are back there."""
     context = held(world)
     deny = world.p.deny_writes
 
-    def late(topics) -> None:
+    def late(topics: Collection[str]) -> None:
         monkeypatch.setattr(world.p, "deny_writes", deny)
         back_on_p(world)
         deny(topics)
@@ -278,6 +277,13 @@ def test_a_rule_of_a_killed_late_process_is_lifted_when_its_move_is_run_again(
     monkeypatch.setattr(world.p, "deny_writes", late)
     with pytest.raises(Killed):
         moves.wait_status(context, "m1")
+
+
+@pytest.mark.parametrize("again", ["plan", "go", "verify", "release"])
+def test_a_rule_of_a_killed_late_process_is_lifted_when_its_move_is_run_again(
+    world, monkeypatch, again
+):
+    kill_after_a_late_rule(world, monkeypatch)
     assert denied(world)
 
     with suppress(ConflictError):
@@ -292,18 +298,7 @@ def test_a_rule_of_a_killed_late_process_is_lifted_when_its_move_is_run_again(
 def test_a_rule_that_a_later_move_relies_on_stays_when_the_killed_move_is_run_again(
     world, monkeypatch
 ):
-    context = held(world)
-    deny = world.p.deny_writes
-
-    def late(topics) -> None:
-        monkeypatch.setattr(world.p, "deny_writes", deny)
-        back_on_p(world)
-        deny(topics)
-        raise Killed
-
-    monkeypatch.setattr(world.p, "deny_writes", late)
-    with pytest.raises(Killed):
-        moves.wait_status(context, "m1")
+    kill_after_a_late_rule(world, monkeypatch)
     later = world.context()
     for group in ("near", "far"):
         world.start(group, "P", {"Payments": 100})
