@@ -39,16 +39,13 @@ def missing_extra(error: ModuleNotFoundError) -> MissingExtraError | None:
         return None
     names = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
     in_lab = any(name.startswith("srm_lab.") for name in names)
-    return _missing(library, "lab" if in_lab else _EXTRA_OF[library])
-
-
-def _missing(library: str, extra: Extra) -> MissingExtraError:
+    extra = "lab" if in_lab else _EXTRA_OF[library]
     return MissingExtraError(
         f"this needs {library}, which is not installed", f"pip install '{DISTRIBUTION}[{extra}]'"
     )
 
 
-def require(name: str, extra: Extra) -> ModuleType:
+def require(name: str) -> ModuleType:
     """Import a module of an extra.
 
     Raises:
@@ -57,10 +54,7 @@ def require(name: str, extra: Extra) -> ModuleType:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        library = name.partition(".")[0]
-        if (error.name or "").partition(".")[0] != library:
-            raise
-        raise _missing(library, extra) from None
+        raise missing_extra(error) or error from None
 
 
 class library:  # noqa: N801 - it is used as a module
@@ -68,15 +62,14 @@ class library:  # noqa: N801 - it is used as a module
 
     Args:
         name: of the module.
-        extra: that installs it.
     """
 
-    def __init__(self, name: str, extra: Extra) -> None:
-        self._name, self._extra = name, extra
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("__"):  # what copies and inspects objects looks for those
             raise AttributeError(attribute)
-        value = getattr(require(self._name, self._extra), attribute)
+        value = getattr(require(self._name), attribute)
         setattr(self, attribute, value)
         return value

@@ -6,12 +6,15 @@ import json
 
 import pytest
 
+from srm import extras
 from srm.extras import MissingExtraError, library, require
 
 
-def test_a_missing_library_says_which_extra_installs_it() -> None:
+def test_a_missing_library_says_which_extra_installs_it(monkeypatch) -> None:
+    monkeypatch.setitem(extras._EXTRA_OF, "no_such_library", "service")
+
     with pytest.raises(MissingExtraError) as raised:
-        require("no_such_library.inside", "service")
+        require("no_such_library.inside")
 
     assert str(raised.value) == (
         "this needs no_such_library, which is not installed; pip install 'kafka-srm[service]'"
@@ -19,12 +22,13 @@ def test_a_missing_library_says_which_extra_installs_it() -> None:
     assert raised.value.exit_code == 2
 
 
-def test_a_library_is_imported_when_a_name_of_it_is_used() -> None:
-    missing = library("no_such_library", "parquet")
+def test_a_library_is_imported_when_a_name_of_it_is_used(monkeypatch) -> None:
+    monkeypatch.setitem(extras._EXTRA_OF, "no_such_library", "parquet")
+    missing = library("no_such_library")
 
     with pytest.raises(MissingExtraError, match=r"\[parquet\]"):
         missing.anything()
-    assert library("json", "lab").dumps is json.dumps
+    assert library("json").dumps is json.dumps
 
 
 def test_what_a_library_itself_lacks_is_not_hidden(tmp_path, monkeypatch) -> None:
@@ -32,4 +36,4 @@ def test_what_a_library_itself_lacks_is_not_hidden(tmp_path, monkeypatch) -> Non
     monkeypatch.syspath_prepend(str(tmp_path))
 
     with pytest.raises(ModuleNotFoundError, match="no_such_library"):
-        require("half_installed", "lab")
+        require("half_installed")

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import jinja2
     import jinja2.meta as jinja2_meta
 else:
-    jinja2 = library("jinja2", "service")
-    jinja2_meta = library("jinja2.meta", "service")
+    jinja2 = library("jinja2")
+    jinja2_meta = library("jinja2.meta")
 
 _OPEN: Final = "{{"
 _JAVA_PROPERTIES: Final = "{{ java | properties }}\n"

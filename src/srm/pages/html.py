@@ -17,7 +17,7 @@ from srm.pages.timeline import move_timeline
 if TYPE_CHECKING:
     import jinja2
 else:
-    jinja2 = library("jinja2", "service")
+    jinja2 = library("jinja2")
 
 SHOWN_PARTITIONS: Final = 3_000
 """Rows of offsets on one page; beyond that it shows only deviations from the plan."""

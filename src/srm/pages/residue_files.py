@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 else:
-    pa = library("pyarrow", "parquet")
-    pq = library("pyarrow.parquet", "parquet")
+    pa = library("pyarrow")
+    pq = library("pyarrow.parquet")
 
 Format = Literal["jsonl", "parquet"]
 _SUFFIX: Final = ".part"

@@ -12,7 +12,7 @@ except ModuleNotFoundError:  # the base install: commands check a few batches
         """Compute it natively; only the data plane continues from another value."""
         library = native_library()
         if library is None or value:
-            return int(require("crc32c", "spark").crc32c(data, value))
+            return int(require("crc32c").crc32c(data, value))
         return library.crc32c(memoryview(data))
 
 

@@ -13,8 +13,8 @@ from srm.errors import IntegrityError
 from srm.extras import MissingExtraError, library
 from srm.replication.batches.batch import seal
 
-default_records = library("aiokafka.record.default_records", "spark")
-legacy_records = library("aiokafka.record.legacy_records", "spark")
+default_records = library("aiokafka.record.default_records")
+legacy_records = library("aiokafka.record.legacy_records")
 
 _NO_LIMIT: Final = 2**31 - 1
 _NO_TIMESTAMP: Final = -1

@@ -19,7 +19,7 @@ from srm.replication.batches.batch import BatchHeader, correct_checksum, header_
 from srm.replication.batches.records import records_in
 from srm.replication.ports import DecodedRecord, Header
 
-default_records = library("aiokafka.record.default_records", "spark")
+default_records = library("aiokafka.record.default_records")
 
 NO_LIMIT: Final = 2**31 - 1
 _TIMESTAMPS: Final = struct.Struct(">qq")

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ed25519
 else:
-    exceptions = library("cryptography.exceptions", "service")
-    serialization = library("cryptography.hazmat.primitives.serialization", "service")
-    ed25519 = library("cryptography.hazmat.primitives.asymmetric.ed25519", "service")
+    exceptions = library("cryptography.exceptions")
+    serialization = library("cryptography.hazmat.primitives.serialization")
+    ed25519 = library("cryptography.hazmat.primitives.asymmetric.ed25519")
 
 _MAKE: Final = "make one with: openssl genpkey -algorithm ed25519 -out FILE"
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
     from cryptography.hazmat.primitives.serialization import pkcs12
 else:
-    serialization = library("cryptography.hazmat.primitives.serialization", "service")
-    pkcs12 = library("cryptography.hazmat.primitives.serialization.pkcs12", "service")
+    serialization = library("cryptography.hazmat.primitives.serialization")
+    pkcs12 = library("cryptography.hazmat.primitives.serialization.pkcs12")
 
 
 def load_store(context: ssl.SSLContext, store: bytes, password: str) -> None:
