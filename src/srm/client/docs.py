@@ -30,22 +30,22 @@ _SECTION: Final = re.compile(r"^(Args|Raises|Returns|Yields):$")
 
 def render() -> str:
     """Return the page."""
-    return "\n".join([_HEAD, *(line for name in srm.client.__all__ for line in _section(name))])
+    lines = [line for name in srm.client.__all__ for line in _section(name)]
+    return "\n".join([_HEAD, *lines, ""])
 
 
 def _section(name: str) -> Iterator[str]:
     """Return the lines of one class: description, arguments, methods."""
     found = getattr(srm.client, name)
     yield f"## {name}"
-    if not issubclass(found, BaseException):
-        yield f"`{name}{_arguments(found)}`\n"
-    yield from _lines(inspect.getdoc(found) or "")
+    called = "" if issubclass(found, BaseException) else f"`{name}{_arguments(found)}`: "
+    first, *rest = _lines(inspect.getdoc(found) or "")
+    yield from (f"{called}{first}", *rest)
     yield from (
         f"* `{method}{_arguments(call)}`: {next(iter(_lines(inspect.getdoc(call) or '')))}"
         for method, call in vars(found).items()
         if inspect.isfunction(call) and not method.startswith("_") and call.__doc__
     )
-    yield ""
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -38,38 +38,21 @@ _HEAD: Final = """\
 
 <!-- Written by `python -m srm.config.docs`; change the tables in src/srm/config instead. -->
 
-srm reads one properties file in the syntax of MirrorMaker 2 and Streams Replication Manager. It
-takes every key of MirrorMaker 2, Kafka Connect and the Kafka clients (4.3.1), and warns of those
-that have no meaning here. Commands look for the file at `--config FILE`, then `$SRM_CONFIG`, then
-`./srm.properties`.
-
-```properties
-clusters = P, B
-P.bootstrap.servers = primary:9092
-B.bootstrap.servers = backup:9092
-P->B.enabled = true
-B->P.enabled = true
-topics = Payments.*
-groups = .*
-reverse.checkpointing.enabled = true
-```
+srm reads one properties file in the syntax of MirrorMaker 2 and Streams Replication Manager. It takes every key of MirrorMaker 2, Kafka
+Connect and the Kafka clients (4.3.1), and warns of those that have no meaning here. Commands look for the file at `--config FILE`, then
+`$SRM_CONFIG`, then `./srm.properties`. The [README](../README.md#see-it-work) has an example.
 
 - `srm config check` reads the file and reports what is wrong with it. It connects to nothing.
-- A key that has no meaning here is a warning. One more warning lists all unknown keys, without
-  their values. The replicator logs the same warnings when it starts; every other program logs how
-  many keys are unknown.
-- A misspelt key is an error that names the right one: a letter too many, missing, wrong or
-  misplaced, other separators or capitals, or the last word left out. So is a cluster's alias that
-  is misspelt in the same way.
+- A key that has no meaning here is a warning. One more warning lists all unknown keys, without their values. The replicator logs the same
+  warnings when it starts; every other program logs how many keys are unknown.
+- A misspelt key is an error that names the right one: a letter too many, missing, wrong or misplaced, other separators or capitals, or the
+  last word left out. So is a cluster's alias that is misspelt in the same way.
 - `srm config check --strict` takes every unknown key for an error.
-- `srm config explain KEY --flow 'P->B'` shows a value, the line that decided it and the lines that
-  were overruled.
+- `srm config explain KEY --flow 'P->B'` shows a value, the line that decided it and the lines that were overruled.
 
 ## Precedence
 
-From weak to strong:
-
-| level | written as | reaches |
+| level, from weak to strong | written as | reaches |
 |---|---|---|
 | default | | everything |
 | global | `tasks.max` | everything |
@@ -78,28 +61,20 @@ From weak to strong:
 | cluster | `B.tasks.max` | the flows that target B; for client settings: all clients of B |
 | replication | `P->B.tasks.max` | the flow P->B |
 
-Within one level the more specific line wins (`B.consumer.fetch.min.bytes` over
-`B.fetch.min.bytes`), then the later one. `A->B = true` is short for `A->B.enabled = true`.
+Within one level the more specific line wins (`B.consumer.fetch.min.bytes` over `B.fetch.min.bytes`), then the later one. `A->B = true` is
+short for `A->B.enabled = true`. Lists are separated by commas; each entry of a list of patterns is a name or a regular expression that has
+to match the whole name. Intervals are seconds; fractions are taken.
 
-Values kept elsewhere are written as for Kafka: `${file:/etc/secret.properties:key}`,
-`${directory:/run/secrets:name}`, `${env:NAME}`, each after
-`config.providers = file, directory, env`. In Airflow also `${airflow:CONNECTION:FIELD}`, after
-`config.providers = airflow`. `P.airflow.connection = kafka_p` takes `bootstrap.servers`,
-`security.*`, `sasl.*` and `ssl.*` of cluster P from the extra of a connection of type `kafka`, and
-later lines override it ([Airflow](airflow.md#credentials)).
-
-Lists are separated by commas; each entry of a list of patterns is a name or a regular expression
-that has to match the whole name. Intervals are seconds; fractions are taken.
-
+Values kept elsewhere are written as for Kafka: `${file:/etc/secret.properties:key}`, `${directory:/run/secrets:name}`, `${env:NAME}`, each
+after `config.providers = file, directory, env`. Logins may come from [connections of Airflow](airflow.md#credentials).
 What differs from MirrorMaker 2 is in [migrate](migrate-from-mm2.md#what-differs).
-"""
+"""  # noqa: E501
 
 _SPARK: Final = """\
 ## Spark's settings
 
-Keys `spark.*` without a prefix are Spark's own, by Spark's names. `srm replicate`, the jobs in
-`spark_jobs/` and the DAGs' spark-submit use them ([running](running.md#which-spark)). Settings of a
-spark-submit by hand win. A local Spark takes no files, archives and Python from them.
+Keys `spark.*` without a prefix are Spark's own, by Spark's names. `srm replicate`, the jobs in `spark_jobs/` and the DAGs' spark-submit use
+them ([running](running.md#which-spark)). Settings of a spark-submit by hand win. A local Spark takes no files, archives and Python from them.
 
 | key | effect |
 |---|---|
@@ -109,22 +84,25 @@ spark-submit by hand win. A local Spark takes no files, archives and Python from
 | `spark.pyspark.python` | Python of the executors; a relative path is one in an archive |
 | `spark.master` | master of commands without `--master`; in DAGs the connection decides |
 | `spark.submit.deployMode` | deploy mode of DAGs whose connection has none |
-"""
+"""  # noqa: E501
 
 _CLIENTS_HEAD: Final = """\
 ## Client settings
 
-Written without a prefix for all clients of all clusters, with `consumer.`, `producer.` (or
-`producer.override.`) or `admin.` for one kind, with `A.` for one cluster, and with
-`A->B.consumer.` (consumer on the source), `A->B.producer.` (producer on the target) or
-`A->B.admin.` (both) for one flow. `A->B.source.consumer.` and `A->B.target.producer.` name the side
-as well. Names of the Java clients and of librdkafka are taken.
+Names of the Java clients and of librdkafka are taken.
 
-In a replication, records are fetched with the consumer settings of the source, and copies, map,
-positions and heartbeats are written with the producer settings of the target; `admin.` settings are
-for what only administrators may do. So each may log in as a user of its own (docs/security.md), and
-brokers see each `client.id` (`srm` where none is set) in their request logs, quotas and metrics.
-"""
+| written as | reaches |
+|---|---|
+| `A.KEY`, without a prefix `KEY` | all clients of cluster A, of all clusters |
+| `consumer.KEY`, `producer.KEY` (or `producer.override.KEY`), `admin.KEY` | one kind of client |
+| `A->B.consumer.KEY`, `A->B.source.consumer.KEY` | consumers of one flow, on the source |
+| `A->B.producer.KEY`, `A->B.target.producer.KEY` | producers of one flow, on the target |
+| `A->B.admin.KEY` | both sides of one flow |
+
+In a replication, records are fetched with the consumer settings of the source, and copies, map, positions and heartbeats are written with the
+producer settings of the target; `admin.` settings are for what only administrators may do. So each may log in as a [user of its
+own](security.md#users-of-their-own), and brokers see each `client.id` (`srm` where none is set) in their request logs, quotas and metrics.
+"""  # noqa: E501
 
 
 def render() -> str:
@@ -166,15 +144,17 @@ def _other_names(key: ConfigKey) -> str:
 
 
 def _table_of_ignored(keys: Iterable[ConfigKey]) -> Iterable[str]:
-    yield "| why | from | keys |"
-    yield "|---|---|---|"
-    grouped: dict[tuple[str, str], list[str]] = {}
+    yield "| why | keys |"
+    yield "|---|---|"
+    grouped: dict[str, dict[str, list[str]]] = {}
     for key in keys:
         name = f"`{key.name}*`" if key in IGNORED_PREFIXES else f"`{key.name}`"
         quiet = f" (no warning for `{', '.join(key.quiet)}`)" if key.quiet else ""
-        grouped.setdefault((_ORIGINS[key.origin], _cell(key.doc)), []).append(f"{name}{quiet}")
-    for (origin, doc), names in grouped.items():
-        yield f"| {doc} | {origin} | {', '.join(names)} |"
+        origins = grouped.setdefault(_cell(key.doc), {})
+        origins.setdefault(_ORIGINS[key.origin], []).append(f"{name}{quiet}")
+    for doc, origins in grouped.items():
+        names = (f"{origin}: {', '.join(found)}" for origin, found in origins.items())
+        yield f"| {doc} | {'; '.join(names)} |"
 
 
 def _client_tables() -> Iterable[str]:
@@ -184,8 +164,8 @@ def _client_tables() -> Iterable[str]:
     for key in keys:
         if key.librdkafka is not None and key.librdkafka != key.name:
             yield f"| `{key.name}` | `{key.librdkafka}` | {key.users} |"
-    for name in TRANSLATED:
-        yield f"| `{name}` | the settings that say the same | all |"
+    translated = ", ".join(f"`{name}`" for name in TRANSLATED)
+    yield f"| {translated} | settings of the same meaning | all |"
     yield ""
     yield "These pass under their own name:\n"
     for users in ("all", "consumer", "producer"):

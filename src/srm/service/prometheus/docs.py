@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 from srm.generating import write
 from srm.service.prometheus.metric_table import METRICS, Subject
@@ -14,13 +14,6 @@ from srm.service.prometheus.metric_table import METRICS, Subject
 DEFAULT_PATH: Final = Path("docs/monitoring.md")
 _BEGIN: Final = "<!-- Metrics: written by `python -m srm.service.prometheus.docs` -->"
 _END: Final = "<!-- End of the metrics -->"
-_TITLES: Final[Mapping[Subject, str]] = {
-    "flow": "Flows",
-    "topic": "Topics",
-    "group": "Consumer groups",
-    "move": "Moves and drills",
-    "service": "The service",
-}
 
 
 def with_tables(page: str) -> str:
@@ -31,15 +24,14 @@ def with_tables(page: str) -> str:
 
 
 def _tables() -> Iterator[str]:
-    for subject, title in _TITLES.items():
-        yield f"#### {title}\n"
-        yield "| metric | labels | meaning |"
-        yield "|---|---|---|"
+    yield "| metric | labels | meaning |"
+    yield "|---|---|---|"
+    for subject in get_args(Subject):
         for metric in METRICS.values():
             if metric.subject == subject:
                 labels = ", ".join(f"`{label}`" for label in metric.labels)
                 yield f"| `{metric.name}` | {labels} | {metric.meaning} |"
-        yield ""
+    yield ""
 
 
 def main(arguments: list[str]) -> None:
