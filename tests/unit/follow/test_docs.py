@@ -40,14 +40,15 @@ OPTIONS = {option for parameter in FOLLOW.params for option in parameter.opts if
 
 OTHERS = {
     *("--bootstrap-server", "--include"),  # the console consumer's
-    *("--init", "--no-cache-dir", "--no-install-recommends", "--spring"),
+    "--init",  # Docker's
 }
 """Options of other programs on the page."""
 
 
-def block(language: str) -> str:
-    [found] = re.findall(rf"^```{re.escape(language)}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-    return str(found)
+def example(name: str) -> str:
+    """Return an example that the page links to."""
+    assert f"](../examples/follow/{name})" in PAGE
+    return (ROOT / "examples" / "follow" / name).read_text("utf-8")
 
 
 def accepted(arguments: list[str]) -> None:
@@ -83,7 +84,7 @@ def test_every_event_is_in_the_table() -> None:
 
 
 def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
-    text = block("ini")
+    text = example("audit.service")
     [line] = re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE)
     command = shlex.split(line)
     accepted(command)
@@ -105,19 +106,19 @@ def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
 
 
 def test_the_entry_point_of_the_image_is_a_command_that_works() -> None:
-    parts = dict(re.findall(r"^(ENTRYPOINT|CMD) (.*)$", block("dockerfile"), re.MULTILINE))
+    parts = dict(re.findall(r"^(ENTRYPOINT|CMD) (.*)$", example("Dockerfile"), re.MULTILINE))
     accepted([*json.loads(parts["ENTRYPOINT"]), *json.loads(parts["CMD"])])
 
 
 def test_the_manifest_of_kubernetes_is_whole(tmp_path: Path) -> None:
-    pod = yaml.safe_load(block("yaml"))["spec"]["template"]["spec"]
+    pod = yaml.safe_load(example("deployment.yaml"))["spec"]["template"]["spec"]
     [container] = pod["containers"]
     accepted(container["command"])
     assert {m["name"] for m in container["volumeMounts"]} == {v["name"] for v in pod["volumes"]}
     [grace] = [part for part in container["command"] if part.startswith("--grace=")]
     assert pod["terminationGracePeriodSeconds"] > float(grace.partition("=")[2])
     values = Values(config_in(tmp_path), GROUP, "B", "me")
-    rendered = Template("page", block("yaml+jinja"), tmp_path / "x").render(values)
+    rendered = Template("page", example("application.yaml.in"), tmp_path / "x").render(values)
     found = yaml.safe_load(rendered)
     assert found["spring"]["kafka"]["bootstrap-servers"] == "b1:9092"
     assert found["audit"]["topics"] == ["Payments", "P.Payments"]
