@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -72,8 +73,7 @@ def render(results: Sequence[Result], plots: Sequence[str]) -> str:
             ("goal", "wanted", "measured", ""), [goal_row(verdict) for verdict in verdicts(results)]
         ),
         "## Copying\n",
-        _plot(plots, "cpu"),
-        _plot(plots, "rate"),
+        _plot(plots, "cpu", "rate"),
         _section(results, ("copy", "socket-copy"), _COPY),
         "## Latency\n",
         _plot(plots, "latency"),
@@ -118,8 +118,18 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def _section(
     results: Sequence[Result], methods: Sequence[str], columns: Sequence[tuple[str, Cell]]
 ) -> str:
-    rows = [[cell(r) for _, cell in columns] for r in results if r.method in methods]
+    """Return a table with a row for each case; its cells have the figures of all engines."""
+    measured = [r for r in results if r.method in methods]
+    rows = []
+    for _, case in groupby(measured, key=lambda r: r.case):
+        first, *others = list(case)
+        cells = [[cell(r) for _, cell in columns[1:]] for r in (first, *others)]
+        rows.append([columns[0][1](first), *map(_joined, zip(*cells, strict=True))])
     return table([head for head, _ in columns], rows) if rows else "Not measured.\n"
+
+
+def _joined(figures: Sequence[str]) -> str:
+    return " / ".join(figure or "-" for figure in figures) if len(figures) > 1 else figures[0]
 
 
 def _fleet(results: Sequence[Result]) -> str:
@@ -246,5 +256,6 @@ def _plots(results: Sequence[Result]) -> list[Bars]:
     ]
 
 
-def _plot(plots: Sequence[str], name: str) -> str:
-    return f"![{name}](benchmarks/{name}.svg)\n" if name in plots else ""
+def _plot(plots: Sequence[str], *names: str) -> str:
+    shown = [f"![{name}](benchmarks/{name}.svg)\n" for name in names if name in plots]
+    return "".join(shown)

@@ -58,10 +58,11 @@ def test_alerts_ask_only_for_what_is_told() -> None:
     assert asked <= METRICS.keys()
 
 
-def test_each_alert_says_what_to_do_and_has_a_section_in_the_documentation() -> None:
-    sections = set(re.findall(r"^### (Srm\w+)$", MONITORING.read_text("utf-8"), re.MULTILINE))
+def test_each_alert_says_what_to_do_and_has_a_row_in_the_documentation() -> None:
+    rows = re.findall(r'^\| <a id="(\w+)"></a>(Srm\w+) \| \w', MONITORING.read_text(), re.MULTILINE)
 
-    assert sections == {rule["alert"] for rule in alerts()}
+    assert {name for _, name in rows} == {rule["alert"] for rule in alerts()}
+    assert all(anchor == name.lower() for anchor, name in rows)
     for rule in alerts():
         notes = rule["annotations"]
         assert all((notes["summary"], notes["action"])), rule["alert"]
