@@ -21,8 +21,8 @@ from typing import Literal
 from srm.domain.flow_state.replication_records import AssignedPartition, PartitionStatus
 from srm.domain.offset_map.map_records import CopyId
 from srm.domain.offset_map.offset_ranges import both_ends
-from srm.domain.text import json_records
 from srm.domain.text.amount import amount
+from srm.domain.text.json_records import JsonRecord
 
 KEY_PREFIX = b"notes:"
 
@@ -33,7 +33,7 @@ no range: the copy begins after the foreign records in the remote topic."""
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionNotes:
+class PartitionNotes(JsonRecord):
     """Notes of one slot about one partition; ranges are source offsets, [from, to).
 
     ``lost`` counts all offsets that can never be copied, ``ranges`` the ranges they are in.
@@ -49,6 +49,7 @@ class PartitionNotes:
     ``over`` are shortened decisions: ``slot`` of the decision, and its new end.
     """
 
+    KIND = "notes of a partition"
     slot: str
     topic: str
     partition: int
@@ -177,19 +178,6 @@ class PartitionNotes:
     def key(self) -> bytes:
         """Encode the record key."""
         return KEY_PREFIX + f"{self.slot}:{self.topic}-{self.partition}".encode()
-
-    def value(self) -> bytes:
-        """Encode the record value."""
-        return json_records.encode(self)
-
-    @classmethod
-    def decode(cls, value: bytes) -> PartitionNotes:
-        """Decode a record value.
-
-        Raises:
-            IntegrityError: the value is not a slot's notes.
-        """
-        return json_records.decode(cls, "notes of a partition", value)
 
 
 def in_force(notes: Iterable[PartitionNotes]) -> tuple[PartitionNotes, ...]:

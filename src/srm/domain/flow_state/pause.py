@@ -15,20 +15,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from srm.domain.text import json_records
+from srm.domain.text.json_records import JsonRecord
 from srm.errors import IntegrityError
 
 PAUSE_KEY: Final = b"pause"
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(JsonRecord):
     """Reason why a flow is not copied; ``by`` and ``reason`` are informational.
 
     ``request`` is a unique id. ``move_id`` is the move that requested it, empty for an operator.
     ``time_ms`` is the writer's epoch time. ``joined`` are other moves that rely on it.
     """
 
+    KIND = "pause"
     request: str
     by: str
     reason: str
@@ -52,20 +53,6 @@ class Pause:
         if self.move_id != move_id:
             return replace(self, joined=joined)
         return replace(self, move_id=joined[0], joined=joined[1:]) if joined else None
-
-    def value(self) -> bytes:
-        """Encode the record value."""
-        return json_records.encode(self)
-
-    @classmethod
-    def decode(cls, value: bytes) -> Pause:
-        """Decode a record value.
-
-        Raises:
-            IntegrityError: the value is not a pause.
-        """
-        found = json_records.decode(cls, "pause", value)
-        return replace(found, joined=tuple(found.joined))
 
 
 def read_pause(records: Mapping[bytes, bytes]) -> Pause | None:

@@ -20,15 +20,14 @@ So a slot follows its commands without reading the reports of other slots.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, Literal, get_args
 
 from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.domain.offset_map.map_records import CopyId, MapEnd
 from srm.domain.offset_map.offset_map import Position
-from srm.domain.text import json_records
-from srm.domain.text.json_records import decoding
+from srm.domain.text.json_records import JsonRecord, decoding
 from srm.errors import message
 
 DRIVER_KEY = b"driver"
@@ -159,7 +158,7 @@ def _topics_of(assigned: AssignedPartition) -> tuple[str, str, str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class DriverHeartbeat:
+class DriverHeartbeat(JsonRecord):
     """Heartbeat of the replicator application; ``pid`` and ``host`` are informational.
 
     ``started_after`` is the id of the request in force at startup. The application obeys any other.
@@ -170,6 +169,7 @@ class DriverHeartbeat:
     ``flows`` are all flows of the application, also those whose clusters do not answer yet.
     """
 
+    KIND = "driver heartbeat"
     driver: str
     application_id: str
     host: str
@@ -182,23 +182,9 @@ class DriverHeartbeat:
     stopped_flow: str = ""
     flows: tuple[str, ...] = ()
 
-    def value(self) -> bytes:
-        """Encode the record value."""
-        return json_records.encode(self)
-
-    @classmethod
-    def decode(cls, value: bytes) -> DriverHeartbeat:
-        """Decode a record value.
-
-        Raises:
-            IntegrityError: the value is not a driver heartbeat.
-        """
-        found = json_records.decode(cls, "driver heartbeat", value)
-        return replace(found, flows=tuple(found.flows))
-
 
 @dataclass(frozen=True, slots=True)
-class DriverRequest:
+class DriverRequest(JsonRecord):
     """Request to end the application of a flow; applications started before it obey.
 
     The order in the log decides, not the clocks. An application remembers the ``request`` (a unique
@@ -206,27 +192,15 @@ class DriverRequest:
     until a "restart" request or a manual start. ``by`` is informational.
     """
 
+    KIND = "driver request"
     request: str
     action: Action
     by: str
     time_ms: int
 
-    def value(self) -> bytes:
-        """Encode the record value."""
-        return json_records.encode(self)
-
-    @classmethod
-    def decode(cls, value: bytes) -> DriverRequest:
-        """Decode a record value.
-
-        Raises:
-            IntegrityError: the value is not a request that this version knows.
-        """
-        found = json_records.decode(cls, "driver request", value)
-        with decoding("driver request", value):
-            if found.action not in get_args(Action):
-                raise ValueError(found.action)
-            return found
+    def __post_init__(self) -> None:
+        if self.action not in get_args(Action):
+            raise ValueError(self.action)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +252,7 @@ class SlotReport:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionStatus:
+class PartitionStatus(JsonRecord):
     """State of one partition; a stopped one has a reason and, after a loss, the lost range.
 
     ``reason`` includes the action. ``action`` is empty if unknown or in records of old versions.
@@ -286,6 +260,7 @@ class PartitionStatus:
     last time of progress, through all retries since, by any slot.
     """
 
+    KIND = "status"
     topic: str
     partition: int
     state: State
@@ -308,16 +283,3 @@ class PartitionStatus:
     def key(self) -> bytes:
         """Encode the record key."""
         return STATUS_PREFIX + f"{self.topic}-{self.partition}".encode()
-
-    def value(self) -> bytes:
-        """Encode the record value."""
-        return json_records.encode(self)
-
-    @classmethod
-    def decode(cls, value: bytes) -> PartitionStatus:
-        """Decode a record value.
-
-        Raises:
-            IntegrityError: the value is not a status.
-        """
-        return json_records.decode(cls, "status", value)

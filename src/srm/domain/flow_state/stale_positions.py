@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from srm.domain.flow_state.replication_records import PartitionPosition
 from srm.domain.flow_state.reported_positions import newest_position
 from srm.domain.offset_map.map_records import CopyId
-from srm.domain.text import json_records
+from srm.domain.text.json_records import JsonRecord
 
 COPIED_PREFIX = b"copied:"
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class CopiedTopic:
+class CopiedTopic(JsonRecord):
     """A topic that a flow copies or has copied, and that may have records in the state topics.
 
     It is written before and deleted after all those records, so a driver knows which topics to look
@@ -29,6 +29,7 @@ class CopiedTopic:
     another cluster.
     """
 
+    KIND = "copied topic"
     topic: str
     topic_id: str
     target_topic: str
@@ -39,19 +40,6 @@ class CopiedTopic:
     def key(self) -> bytes:
         """Encode the record key."""
         return COPIED_PREFIX + f"{self.topic_id}:{self.target_topic_id}".encode()
-
-    def value(self) -> bytes:
-        """Encode the record value."""
-        return json_records.encode(self)
-
-    @classmethod
-    def decode(cls, value: bytes) -> CopiedTopic:
-        """Decode a record value.
-
-        Raises:
-            IntegrityError: the value is not a copied topic.
-        """
-        return json_records.decode(cls, "copied topic", value)
 
 
 @dataclass(frozen=True, slots=True)

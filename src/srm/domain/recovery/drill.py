@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 from srm.domain.moves.records.forecast import Forecast
 from srm.domain.names.filters import SHADOW_PREFIX
 from srm.domain.names.topics import Flow
-from srm.domain.text.documents import decode, encode, read_json
+from srm.domain.text.documents import Document, decode, read_json
 from srm.errors import IntegrityError, UsageError
 
 DRILL_KEY: Final = b"drill:"
@@ -48,7 +48,7 @@ class DrillGroup:
 
 
 @dataclass(frozen=True)
-class Drill:
+class Drill(Document):
     """One drill; ``flow`` as ``A->B``, times in epoch milliseconds.
 
     ``shadowed`` are groups that may have shadows on the target.
@@ -57,6 +57,7 @@ class Drill:
     ``beat`` counts up while it runs; ``place`` is where ``pid`` is valid.
     """
 
+    KIND = "stored drill"
     drill_id: str
     flow: str
     state: DrillState
@@ -102,19 +103,15 @@ class Drill:
         """Return the key of its record."""
         return DRILL_KEY + self.drill_id.encode()
 
-    def value(self) -> bytes:
-        """Encode as JSON."""
-        return encode(self)
-
     @classmethod
-    def decode(cls, value: bytes) -> Drill:
+    def decode(cls, value: bytes) -> Self:
         """Decode what :meth:`value` wrote.
 
         Raises:
             IntegrityError: the bytes are not such a record.
         """
-        found = decode(Drill, "stored drill", value)
-        read_json("stored drill", value)
+        found = decode(cls, cls.KIND, value)
+        read_json(cls.KIND, value)
         try:
             Flow.parse(found.flow)
         except UsageError as error:

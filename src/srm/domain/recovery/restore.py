@@ -17,7 +17,7 @@ position of ``restore.B->P``, that of P->B, and a :class:`RestoreRecord`, which 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from srm.domain.flow_state.pause import Pause
@@ -25,7 +25,7 @@ from srm.domain.names.filters import NameFilter, ReplicationRules, should_replic
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.offset_map.runs import Runs
-from srm.domain.text import json_records
+from srm.domain.text.json_records import JsonRecord
 
 RESTORE_KEY: Final = b"restore"
 SLOT: Final = "restore"
@@ -35,7 +35,7 @@ TopicState = Literal["missing", "empty", "begun", "restored", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreRecord:
+class RestoreRecord(JsonRecord):
     """Key ``restore`` in the commands of ``restore.B->P``: P is being restored.
 
     ``pauses`` are the ids of its pause of P->B, before and after the restore has renewed it. Under
@@ -43,6 +43,7 @@ class RestoreRecord:
     name.
     """
 
+    KIND = "restore record"
     pauses: tuple[str, ...]
     topics: Mapping[str, str]
     by: str
@@ -51,20 +52,6 @@ class RestoreRecord:
     def is_for(self, pause: Pause | None) -> bool:
         """Return True if it is for this pause; None means the last pause."""
         return pause is None or pause.request in self.pauses
-
-    def value(self) -> bytes:
-        """Encode the record value."""
-        return json_records.encode(self)
-
-    @classmethod
-    def decode(cls, value: bytes) -> RestoreRecord:
-        """Decode a record value.
-
-        Raises:
-            IntegrityError: the value is not such a record.
-        """
-        found = json_records.decode(cls, "restore record", value)
-        return replace(found, pauses=tuple(found.pauses))
 
 
 def restore_flow(forward: Flow) -> Flow:

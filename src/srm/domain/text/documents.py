@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -49,6 +49,26 @@ def decode(of: type[_D], kind: str, value: bytes) -> _D:
         return adapter(of).validate_json(value)
     except ValidationError as error:
         raise IntegrityError(f"{kind} is damaged: {error.errors()[0]['msg']}") from error
+
+
+class Document:
+    """A dataclass stored as a document; ``KIND`` is its name in messages."""
+
+    __slots__ = ()
+    KIND: ClassVar[str]
+
+    def value(self) -> bytes:
+        """Encode as JSON."""
+        return encode(self)
+
+    @classmethod
+    def decode(cls, value: bytes) -> Self:
+        """Decode the output of :meth:`value`.
+
+        Raises:
+            IntegrityError: the value is not such a document.
+        """
+        return decode(cls, cls.KIND, value)
 
 
 def read_json(kind: str, text: bytes) -> Any:

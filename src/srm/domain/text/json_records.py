@@ -7,11 +7,9 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
-from typing import Any, TypeVar
+from typing import ClassVar, Self
 
 from srm.errors import IntegrityError
-
-_R = TypeVar("_R")
 
 
 @contextmanager
@@ -23,23 +21,26 @@ def decoding(kind: str, value: bytes) -> Iterator[None]:
         raise IntegrityError(f"{kind} {value[:60]!r} is damaged: {error!r}") from error
 
 
-def encode(record: Any) -> bytes:
-    """Encode all fields of a dataclass."""
-    return json.dumps(asdict(record), separators=(",", ":")).encode()
+class JsonRecord:
+    """A dataclass stored as a JSON object; ``KIND`` is its name in messages."""
 
+    __slots__ = ()
+    KIND: ClassVar[str]
 
-def decode(record: type[_R], kind: str, value: bytes) -> _R:
-    """Decode a dataclass; ignore fields of newer versions.
+    def value(self) -> bytes:
+        """Encode all fields as the value of a record."""
+        fields_of_self = asdict(self)  # type: ignore[call-overload]
+        return json.dumps(fields_of_self, separators=(",", ":")).encode()
 
-    Args:
-        record: the dataclass.
-        kind: its name in messages.
-        value: as :func:`encode` wrote it.
+    @classmethod
+    def decode(cls, value: bytes) -> Self:
+        """Decode the output of :meth:`value`; ignore fields of newer versions.
 
-    Raises:
-        IntegrityError: the value is not such a record.
-    """
-    with decoding(kind, value):
-        names = {field.name for field in fields(record)}  # type: ignore[arg-type]
-        known = {name: found for name, found in json.loads(value).items() if name in names}
-        return record(**known)
+        Raises:
+            IntegrityError: the value is not such a record.
+        """
+        with decoding(cls.KIND, value):
+            names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+            known = {name: found for name, found in json.loads(value).items() if name in names}
+            lists = {name: tuple(some) for name, some in known.items() if isinstance(some, list)}
+            return cls(**known | lists)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from srm.domain.names.topics import Flow
-from srm.domain.text import json_records
+from srm.domain.text.json_records import JsonRecord, decoding
 from srm.domain.verification.proven import NO_PAIR, Proven
 from srm.domain.verification.verification_plan import RangePlan
 from srm.errors import IntegrityError, SrmError, UnavailableError
@@ -74,7 +74,7 @@ class RangeResult:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionVerification:
+class PartitionVerification(JsonRecord):
     """Verification result for one partition, about the records in both offset ranges.
 
     ``earlier_records`` were proven equal before, the last at ``earlier_ms``, and not read again.
@@ -134,10 +134,6 @@ class PartitionVerification:
         """Encode the record key."""
         return f"{self.topic}-{self.partition}".encode()
 
-    def value(self) -> bytes:
-        """Encode the record value."""
-        return json_records.encode(self)
-
     @classmethod
     def decode(cls, value: bytes) -> PartitionVerification:
         """Decode a record value.
@@ -145,7 +141,7 @@ class PartitionVerification:
         Raises:
             IntegrityError: the value is not a verification result.
         """
-        with json_records.decoding("verification record", value):
+        with decoding("verification record", value):
             names = {entry.name for entry in fields(cls)}
             raw: dict[str, Any] = {k: v for k, v in json.loads(value).items() if k in names}
             entry = raw["difference"]

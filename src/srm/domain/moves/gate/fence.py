@@ -6,20 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from srm.domain.text.documents import decode, encode
+from srm.domain.text.documents import Document, decode
 from srm.errors import IntegrityError
 
 _PREFIX: Final = b"fence:"
 
 
 @dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(Document):
     """One fenced topic, in ``srm-moves.internal`` of its cluster under ``fence:<topic>``.
 
     The record is written before the deny ACL, so a later run can lift a fence that a crash has
     left. ``lifted_ms`` is when the fence was lifted, 0 before.
     """
 
+    KIND = "fence"
     topic: str
     move_id: str
     set_ms: int
@@ -33,10 +34,6 @@ class Fence:
     def key(self) -> bytes:
         """Encode the record key."""
         return _PREFIX + self.topic.encode()
-
-    def value(self) -> bytes:
-        """Encode the record value."""
-        return encode(self)
 
 
 def fences_in(

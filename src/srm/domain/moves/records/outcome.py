@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count, takewhile
 from typing import Final, Literal
 
-from srm.domain.text.documents import decode, encode
+from srm.domain.text.documents import Document
 
 Choice = Literal["merge", "keep", "discard"]
 """Treatment of a topic's residue: *merge* copies it. *keep* leaves it on the source, where groups
@@ -61,7 +61,7 @@ class GroupOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Document):
     """Findings at the return of a flow's source, and the choices by topic.
 
     ``source_return``: kind of the return.
@@ -69,6 +69,7 @@ class Outcome:
     ``unread``: partitions and groups that could not be read, with the reason; not counted here.
     """
 
+    KIND = "stored outcome of a disaster"
     move_id: str
     flow: str
     source_return: str
@@ -95,20 +96,11 @@ class Outcome:
 
     def to_records(self) -> dict[bytes, bytes | None]:
         """Encode as JSON, split into records of bounded size; the first part is written last."""
-        text = encode(self)
+        text = self.value()
         cuts = [text[start : start + _LARGEST] for start in range(0, len(text), _LARGEST)]
         # A tombstone follows the last part, because an earlier outcome may be longer.
         parts = zip(_names(self.move_id), (*cuts, None), strict=False)
         return {name.encode(): part for name, part in reversed([*parts])}
-
-    @classmethod
-    def decode(cls, value: bytes) -> Outcome:
-        """Decode the result of :func:`stored_outcome`.
-
-        Raises:
-            IntegrityError: the value is not an outcome.
-        """
-        return decode(Outcome, "stored outcome of a disaster", value)
 
 
 def stored_outcome(documents: Mapping[str, bytes], move_id: str) -> bytes | None:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 from srm.domain.moves.records.forecast import Forecast
 from srm.domain.moves.records.positions import PartitionMove, PositionState
@@ -15,7 +15,7 @@ from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.redirects import ROUTING_ALONE, FenceKind, RedirectKind
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount
-from srm.domain.text.documents import decode, encode
+from srm.domain.text.documents import Document, decode
 from srm.errors import message
 
 
@@ -44,7 +44,7 @@ class GroupPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class MovePlan:
+class MovePlan(Document):
     """Plan of a move, computed once and shown before its start.
 
     ``blocking``: reasons that waiting cannot remove; the move does not start while one remains.
@@ -55,6 +55,7 @@ class MovePlan:
     ``homes``: clusters whose clients without a route go to the target.
     """
 
+    KIND = "stored move plan"
     move_id: str
     created_ms: int
     request: MoveRequest
@@ -97,13 +98,9 @@ class MovePlan:
             f"{amount(lag, 'record')} still to read, {again} read again, {skipped} skipped"
         )
 
-    def value(self) -> bytes:
-        """Encode as JSON."""
-        return encode(self)
-
     @classmethod
     @lru_cache(maxsize=4)
-    def decode(cls, value: bytes) -> MovePlan:
+    def decode(cls, value: bytes) -> Self:
         """Decode the output of :meth:`value`.
 
         Cached: each step reads its plan several times, and a plan of many groups is large.
@@ -111,7 +108,7 @@ class MovePlan:
         Raises:
             IntegrityError: the value is not a plan.
         """
-        return decode(MovePlan, "stored move plan", value)
+        return decode(cls, cls.KIND, value)
 
 
 _REMEDIES: Mapping[PositionState, str] = {

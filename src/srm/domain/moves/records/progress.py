@@ -11,7 +11,7 @@ from srm.domain.moves.records.forecast import Forecast
 from srm.domain.moves.routing.redirects import Call
 from srm.domain.moves.routing.routes import topic_subject
 from srm.domain.text.amount import few, some
-from srm.domain.text.documents import decode, encode
+from srm.domain.text.documents import Document
 
 # planned -> holding -> held -> applied -> going -> gone -> verified -> reported
 #               \________\_________\________\-> released -> holding (the next attempt)
@@ -189,7 +189,7 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitNote:
+class WaitNote(Document):
     """Short note of the waiting process, in ``srm-moves.internal`` on the target.
 
     For operators, and for the process that takes over. Its loss only causes a delay.
@@ -198,6 +198,7 @@ class WaitNote:
     ``still``: fingerprint of marks that were unchanged for long enough, else empty.
     """
 
+    KIND = "stored note of a waiting move"
     move_id: str
     attempt: int
     time_ms: int
@@ -220,22 +221,9 @@ class WaitNote:
         still, sample = seen.fingerprint if rested else "", next(iter(seen.samples), None)
         return cls(progress.move_id, progress.attempt, now_ms, waits, sample, still)
 
-    def value(self) -> bytes:
-        """Encode as JSON."""
-        return encode(self)
-
-    @classmethod
-    def decode(cls, value: bytes) -> WaitNote:
-        """Decode the output of :meth:`value`.
-
-        Raises:
-            IntegrityError: the value is not a note.
-        """
-        return decode(WaitNote, "stored note of a waiting move", value)
-
 
 @dataclass(frozen=True)
-class MoveProgress:
+class MoveProgress(Document):
     """State of one move; of several records the one of the highest rank is the state.
 
     In an attempt a later step has the higher rank: released after going, gone after released. The
@@ -260,6 +248,7 @@ class MoveProgress:
     ``superseded``: later move that already led clients when go was decided, by subject.
     """
 
+    KIND = "stored progress of a move"
     move_id: str
     revision: int = 0
     step: MoveStep = "planned"
@@ -323,16 +312,3 @@ class MoveProgress:
     def noting(self, **changes: Any) -> MoveProgress:
         """Return the next revision at the same step."""
         return replace(self, revision=self.revision + 1, **changes)
-
-    def value(self) -> bytes:
-        """Encode as JSON."""
-        return encode(self)
-
-    @classmethod
-    def decode(cls, value: bytes) -> MoveProgress:
-        """Decode the output of :meth:`value`.
-
-        Raises:
-            IntegrityError: the value is not the progress of a move.
-        """
-        return decode(MoveProgress, "stored progress of a move", value)

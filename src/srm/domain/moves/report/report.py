@@ -24,7 +24,7 @@ from srm.domain.moves.report.evidence import (
 )
 from srm.domain.moves.routing.redirects import missing_confirmations
 from srm.domain.text.amount import amount, some
-from srm.domain.text.documents import adapter, decode, encode
+from srm.domain.text.documents import Document, adapter, encode
 
 SCHEMA: Final = "srm.move-report/1"
 """Version of the fields, raised when a field changes its meaning or is removed."""
@@ -66,7 +66,7 @@ class GroupReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoveReport:
+class MoveReport(Document):
     """Report of one move; docs/formats.md explains each field.
 
     ``revision``: raised when the report changes; ``previous`` lists the earlier ones.
@@ -89,6 +89,7 @@ class MoveReport:
     ``fingerprint``: digest of the settings of the plan.
     """
 
+    KIND = "stored move report"
     schema: Literal["srm.move-report/1"] = SCHEMA
     move_id: str
     revision: int = 0
@@ -137,15 +138,6 @@ class MoveReport:
         """Encode as JSON, indented unless it is too large."""
         rows = sum(len(group.partitions) for group in self.groups.values())
         return encode(self, indent=None if rows > _READABLE else 2)
-
-    @classmethod
-    def decode(cls, value: bytes) -> MoveReport:
-        """Decode the output of :meth:`value`.
-
-        Raises:
-            IntegrityError: the value is not a report.
-        """
-        return decode(MoveReport, "stored move report", value)
 
 
 def report_schema() -> dict[str, Any]:

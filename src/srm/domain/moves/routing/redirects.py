@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import BeforeValidator
 
-from srm.domain.text.documents import adapter, encode
+from srm.domain.text.documents import Document, adapter
 from srm.errors import UsageError
 
 RedirectKind = Literal["routing", "webhook", "command", "manual"]
@@ -92,7 +92,7 @@ class ClusterAddress:
 
 
 @dataclass(frozen=True, slots=True)
-class RedirectOrder:
+class RedirectOrder(Document):
     """Order to a webhook or a command; its JSON is a documented, versioned format.
 
     ``key``: the same in every repetition of an order.
@@ -104,6 +104,7 @@ class RedirectOrder:
     ``members``: members of the groups on the source at planning, as ``client id@host``.
     """
 
+    KIND = "order"
     key: str
     order: int
     step: CallStep
@@ -118,10 +119,6 @@ class RedirectOrder:
     replicas: Mapping[str, str] = field(default_factory=dict)
     members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     version: int = ORDER_VERSION
-
-    def value(self) -> bytes:
-        """Encode as JSON."""
-        return encode(self)
 
 
 def order_schema() -> dict[str, Any]:
