@@ -223,12 +223,10 @@ def open_pair(
 ) -> Iterator[MoveContext]:
     """Open the two named clusters, or the only two there are.
 
-    Args:
-        config: the properties file, where it is named.
-        source: the cluster that clients leave, where it is named.
-        target: the cluster that clients go to, where it is named.
-        unplanned: the source is abandoned: it is never connected to.
-        only_look: open only the records of moves; an unreachable cluster costs seconds.
+    ``source``: the cluster that clients leave, where it is named.
+    ``target``: the cluster that clients go to, where it is named.
+    ``unplanned``: the source is abandoned: it is never connected to.
+    ``only_look``: open only the records of moves; an unreachable cluster costs seconds.
 
     Raises:
         UsageError: there are more than two, and none is named.
@@ -247,11 +245,7 @@ def open_pair(
 def open_for(
     move_id: str, config: Path | None, source: str | None, target: str | None
 ) -> Iterator[MoveContext]:
-    """Open the clusters of a move in its direction; an abandoned one is not contacted.
-
-    Raises:
-        NotFoundError: the move does not exist.
-    """
+    """Open the clusters of a move in its direction; an abandoned one is not contacted."""
     with open_pair(config, source, target, only_look=True) as context:
         request = MoveStore(context).plan(move_id).request
     pair = config, request.source, request.target

@@ -82,15 +82,9 @@ class PartitionNotes(JsonRecord):
     ) -> PartitionNotes:
         """Note a decision about source offsets [from, to).
 
-        Args:
-            decision: the decision.
-            request: unique id of this decision.
-            partition: topic, partition and topic id.
-            offsets: the range.
-            why: text for operators, with the name of the user.
-            now_ms: epoch milliseconds.
-            target_next: of a ``cut``, the end of the copy.
-            epoch: leader epoch of the last batch before the range's end.
+        ``why``: text for operators, with the name of the user.
+        ``target_next``: of a ``cut``, the end of the copy.
+        ``epoch``: leader epoch of the last batch before the range's end.
         """
         topic, number, topic_id = partition
         noted = cls(f"{decision}-{request}", topic, number, topic_id)

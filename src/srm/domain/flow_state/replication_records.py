@@ -136,11 +136,7 @@ class Assignment:
 
     @classmethod
     def decode(cls, value: bytes) -> Assignment:
-        """Decode a record value.
-
-        Raises:
-            IntegrityError: the value is not an assignment.
-        """
+        """Decode a record value."""
         with decoding("assignment", value):
             raw = json.loads(value)
             partitions = tuple(

@@ -45,8 +45,7 @@ class ReplicationState:
     def statuses_of(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, PartitionStatus]:
         """Return the statuses of the partitions of some topics, with notes of slots.
 
-        Args:
-            topic_ids: current id of each topic by its name; notes about former ids are left out.
+        ``topic_ids``: current id of each topic by its name; notes about former ids are left out.
         """
         found = {
             TopicPartition(status.topic, status.partition): status

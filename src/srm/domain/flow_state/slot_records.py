@@ -72,10 +72,8 @@ _LEFT = "left-"
 def next_incarnation(seen: Iterable[Incarnation], now_ms: int) -> Incarnation:
     """Return the incarnation of a starting process, larger than all found in the log.
 
-    Args:
-        seen: incarnations found in the log.
-        now_ms: epoch milliseconds, the smallest number to use. A lost log names no incarnation, and
-            records of the previous process may still arrive.
+    ``now_ms``: epoch milliseconds, the smallest number to use. A lost log names no incarnation, and
+    records of the previous process may still arrive.
     """
     number = max(max((known.number for known in seen), default=0) + 1, now_ms)
     return Incarnation(number, secrets.token_hex(4))

@@ -58,12 +58,9 @@ def is_superseded(
 ) -> bool:
     """Return True if a position that no process writes any more can be deleted.
 
-    Args:
-        entry: the position.
-        live: positions that live processes report, by copy.
-        gone: deleted topics.
-        successors: the same as ``live``, by partition number and target topic id. A re-created
-            topic continues after the records of its former self on the target.
+    ``live``: positions that live processes report, by copy.
+    ``successors``: the same as ``live``, by partition number and target topic id. A re-created
+    topic continues after the records of its former self on the target.
     """
     topic_id, number, target_id = entry.copy_id
     if target_id in gone.target:

@@ -105,11 +105,7 @@ class Drill(Document):
 
     @classmethod
     def decode(cls, value: bytes) -> Self:
-        """Decode what :meth:`value` wrote.
-
-        Raises:
-            IntegrityError: the bytes are not such a record.
-        """
+        """Decode what :meth:`value` wrote."""
         found = decode(cls, cls.KIND, value)
         read_json(cls.KIND, value)
         try:

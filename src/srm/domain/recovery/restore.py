@@ -69,12 +69,6 @@ def copies_of(
 
     Heartbeats are left out, as they are written again. So are topics that the source has from a
     third cluster: the flow from there starts from the beginning, too.
-
-    Args:
-        topics: names on the flow's target.
-        forward: the flow.
-        chosen: filter of its topics.
-        clusters: aliases of all clusters.
     """
     policy, source = forward.policy, forward.flow.source
     found = {}
@@ -187,10 +181,8 @@ class TopicRestore:
 def plan_topic(facts: RestoreFacts, source: str, target: str) -> TopicRestore:
     """Plan the restore of one topic.
 
-    Args:
-        facts: state of the topic.
-        source: alias of the cluster with the copy.
-        target: alias of the rebuilt cluster.
+    ``source``: alias of the cluster with the copy.
+    ``target``: alias of the rebuilt cluster.
     """
     left = sum(each.offsets_left for each in facts.partitions)
 

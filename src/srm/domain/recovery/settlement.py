@@ -82,10 +82,7 @@ def plan_settlement(
 ) -> Settlement:
     """Decide about each topic.
 
-    Args:
-        found: inspection of the source.
-        named: choices by topic.
-        default: choice for all other topics with a residue, except rebuilt or missing ones.
+    ``default``: choice for all other topics with a residue, except rebuilt or missing ones.
 
     Raises:
         NotFoundError: a named topic does not belong to the flow.
@@ -182,15 +179,7 @@ def _blocks(found: SourceReturn, rows: Collection[TopicDecision]) -> Iterable[st
 def decisions(
     found: SourceReturn, settlement: Settlement, request: str, by: str, now_ms: int
 ) -> tuple[PartitionNotes, ...]:
-    """Return the notes that execute a settlement.
-
-    Args:
-        found: inspection of the source.
-        settlement: decisions about it.
-        request: a unique id.
-        by: name of the operator, informational.
-        now_ms: epoch milliseconds.
-    """
+    """Return the notes that execute a settlement."""
     flow, choices = Flow.parse(found.flow), settlement.choices
     notes: list[PartitionNotes] = []
     for topic in found.topics:

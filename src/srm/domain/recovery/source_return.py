@@ -182,11 +182,9 @@ def topic_shape(
 ) -> tuple[Shape, str]:
     """Compare the current topic of a name with those copied under that name.
 
-    Args:
-        topic: the name.
-        now: id of the current topic, None if there is none.
-        known: copied topics that the flow has noted, of any name.
-        copied_ids: ids of the source topics with a known position.
+    ``now``: id of the current topic, None if there is none.
+    ``known``: copied topics that the flow has noted, of any name.
+    ``copied_ids``: ids of the source topics with a known position.
 
     Returns:
         The shape, never ``shorter``, and the evidence.
@@ -228,11 +226,7 @@ def topic_return(
 def describe(shape: Shape, source: str, was: str, now: str) -> str:
     """Describe a return in one sentence.
 
-    Args:
-        shape: of the flow.
-        source: alias of the source.
-        was: Kafka's id of the cluster when topics were copied, empty if unknown.
-        now: its current id.
+    ``was``: Kafka's id of the cluster when topics were copied, empty if unknown.
     """
     cluster = "the same cluster" if was in ("", now) else f"cluster {now}, formerly {was},"
     return {

@@ -29,11 +29,7 @@ RUNNING_HERE: Final[set[str]] = set()
 
 
 def read_drills(target: Cluster, flow: str | None = None) -> tuple[Drill, ...]:
-    """Return the drills that a target has records of, of all flows or one, oldest first.
-
-    Raises:
-        SrmError: the target does not answer.
-    """
+    """Return the drills that a target has records of, of all flows or one, oldest first."""
     return tuple(one for one, _ in _list_drills(target) if flow in {None, one.flow})
 
 
@@ -50,11 +46,7 @@ def _list_drills(target: Cluster) -> list[tuple[Drill, int]]:
 
 
 def remove_leftovers(target: Cluster, now_ms: int) -> tuple[Drill, ...]:
-    """Remove the leftovers of drills that no longer run; return the drills that do run.
-
-    Raises:
-        SrmError: the target does not answer, or refuses the removal.
-    """
+    """Remove the leftovers of drills that no longer run; return the drills that do run."""
     alive: list[Drill] = []
     for drill, heard_ms in _list_drills(target):
         if drill.state != "running":
@@ -82,7 +74,6 @@ def remove_shadows(target: Cluster, drill: Drill) -> None:
 
     Raises:
         GroupActiveError: a member does not leave.
-        SrmError: the target does not answer.
     """
     if drill.shadows:
         _delete(target, drill.shadows.values())
@@ -106,11 +97,7 @@ def _delete(target: Cluster, groups: Collection[str]) -> None:
 
 
 def write_drill(target: Cluster, *drills: Drill, forget: Iterable[Drill] = ()) -> None:
-    """Write the records of drills, and delete those of others.
-
-    Raises:
-        SrmError: the target refuses the write.
-    """
+    """Write the records of drills, and delete those of others."""
     records: dict[bytes, bytes | None] = {one.key(): None for one in forget}
     records |= {one.key(): one.value() for one in drills}
     target.compacted_topic(internal_topics.MOVES).write(records)

@@ -83,11 +83,7 @@ def run_drill(
 ) -> Drill:
     """Rehearse a failover of groups; without ``groups`` and ``topics``, of all that it would move.
 
-    Args:
-        context: both flows between the clusters; the source has to answer.
-        topics: original names; empty for all.
-        groups: the groups to rehearse.
-        show: called with the name of each step.
+    ``topics``: original names; empty for all.
 
     Returns:
         The result, also stored on the target.

@@ -15,10 +15,8 @@ def away_cluster(alias: str, why: str | SrmError = "") -> Cluster:
     An unplanned move uses it as its source. Its decisions and duration are then the same for a dead
     cluster, one that hangs and one that still runs.
 
-    Args:
-        alias: its alias.
-        why: message of the GivenUpError, by default that the move has abandoned the cluster; or
-            the error itself, where waiting does not cure it.
+    ``why``: message of the GivenUpError, by default that the move has abandoned the cluster; or the
+    error itself, where waiting does not cure it.
     """
     return cast("Cluster", _Away(alias, why))
 

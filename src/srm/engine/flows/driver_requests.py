@@ -77,18 +77,8 @@ def ask(
     Flows without any driver so far get no request. Neither do flows whose target does not answer;
     their application may read it from another flow. The call is safe to repeat.
 
-    Args:
-        topics: state topics of the flows.
-        action: "stop", or "restart" to let supervision start another application.
-        by: name of the requester, for display.
-        now_ms: epoch milliseconds.
-        wait_s: seconds after which the answers are returned as they are.
-        show: called with the answers after each poll.
-        clock: monotonic seconds.
-        pause: sleeps for a number of seconds.
-
-    Raises:
-        SrmError: no target answers, or one refuses the record.
+    ``action``: "stop", or "restart" to let supervision start another application.
+    ``wait_s``: seconds after which the answers are returned as they are.
     """
     found, began = look(topics), clock()
     signs = {flow: one for flow, one in found.items() if isinstance(one, FlowSigns)}

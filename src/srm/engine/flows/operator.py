@@ -12,8 +12,7 @@ def operator(host: str = "") -> str:
 
     A user in a container may have no name; that must not stop an operation.
 
-    Args:
-        host: this machine's name, if known.
+    ``host``: this machine's name, if known.
     """
     try:
         user = getpass.getuser()

@@ -26,10 +26,7 @@ def raw_metrics_spec(config: FlowConfig) -> TopicSpec:
 def tell(context: FlowContext, teller: str, values: Collection[bytes]) -> bool:
     """Write raw records; a failure is logged and not raised.
 
-    Args:
-        context: the flow.
-        teller: key of the records, the name of the component that measured.
-        values: encoded records.
+    ``teller``: key of the records, the name of the component that measured.
 
     Returns:
         Whether records were written; False for an empty collection.

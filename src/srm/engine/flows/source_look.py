@@ -104,11 +104,7 @@ def partitions_with_leader(topic: TopicDescription) -> list[TopicPartition]:
 
 
 def topics_of_source(context: FlowContext) -> dict[str, TopicDescription]:
-    """Return the topics that the flow copies.
-
-    Raises:
-        SrmError: the source does not answer.
-    """
+    """Return the topics that the flow copies."""
     found = context.source.topics()
     return {name: found[name] for name in context.config.select(found)}
 
@@ -117,9 +113,6 @@ def topics_by_copies(context: FlowContext) -> dict[str, TopicDescription]:
     """Return the selected topics by their copies on the target, for an unavailable source.
 
     Topics whose copies are not created yet are missing.
-
-    Raises:
-        SrmError: the target does not answer.
     """
     policy, flow = context.config.policy, context.config.flow
     found: dict[str, TopicDescription] = {}
@@ -135,13 +128,7 @@ def look_at_source(
 ) -> SourceLook:
     """Query the log end offsets of the source.
 
-    Args:
-        context: the flow.
-        topics: the topics that it copies.
-        maps: their positions, read before the call.
-
-    Raises:
-        SrmError: the source does not answer.
+    ``maps``: their positions, read before the call.
     """
     time_ms = context.now_ms()
     ends, starts = bounds(context, partitions_of(topics, sorted(topics)), maps)

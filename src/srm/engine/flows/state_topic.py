@@ -27,12 +27,7 @@ class StateTable(Protocol):
 
 
 class StateTopic:
-    """Reads both partitions of the state topic (implements :class:`StateTable`).
-
-    Args:
-        target: the flow's target.
-        source: alias of the flow's source.
-    """
+    """Reads both partitions of the state topic (implements :class:`StateTable`)."""
 
     def __init__(self, target: Cluster, source: str) -> None:
         topic = internal_topics.replication(source)

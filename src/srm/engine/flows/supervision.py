@@ -152,11 +152,7 @@ def topic_on(target: Cluster, flow: Flow) -> StateTable:
 
 
 def pause_in_force(context: FlowContext) -> Pause | None:
-    """Return the pause of a flow, None where it is not paused.
-
-    Raises:
-        SrmError: the target does not answer.
-    """
+    """Return the pause of a flow, None where it is not paused."""
     return read_pause(state_topic(context).read_commands())
 
 
@@ -210,10 +206,8 @@ class Watch:
     names all flows of its application, so one new heartbeat is enough for all of them. A flow whose
     target does not answer proves nothing, as the driver cannot write there either.
 
-    Args:
-        began: start of the watch. All times are monotonic seconds.
-        flows: the state of each flow.
-        driver: id of the supervised driver, if known.
+    ``began``: start of the watch. All times are monotonic seconds.
+    ``driver``: id of the supervised driver, if known.
     """
 
     began: float

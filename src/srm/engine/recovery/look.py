@@ -50,12 +50,8 @@ class ReturnedLogs(Protocol):
 
         Nothing is written. The result is final as long as no producer writes to the copies.
 
-        Args:
-            partitions: source partitions, without a target topic id where there is no copy.
-            show: called with the number of partitions that are done.
-
-        Raises:
-            SrmError: a cluster does not answer.
+        ``partitions``: source partitions, without a target topic id where there is no copy.
+        ``show``: called with the number of partitions that are done.
         """
         ...
 
@@ -67,13 +63,8 @@ class ReturnedLogs(Protocol):
     ) -> None:
         """Pass the records of ranges that the flow would copy to ``visit``, without markers.
 
-        Args:
-            wanted: the ranges.
-            visit: called with the index of a range and some records; False ends that range.
-            at_once: number of ranges read concurrently; each is read in order.
-
-        Raises:
-            SrmError: a partition cannot be read.
+        ``visit``: called with the index of a range and some records; False ends that range.
+        ``at_once``: number of ranges read concurrently; each is read in order.
         """
         ...
 
@@ -90,16 +81,11 @@ def look_at_source(
 
     Nothing is written. While the flow is not paused, the residue is what is still to be copied.
 
-    Args:
-        context: the flow.
-        logs: both logs.
-        show: called with progress texts.
-        only: source topics to look at; empty for all of the flow.
-        groups: also find what groups had read.
+    ``only``: source topics to look at; empty for all of the flow.
+    ``groups``: also find what groups had read.
 
     Raises:
         NotFoundError: the flow does not copy a topic of ``only``.
-        SrmError: a cluster does not answer.
     """
     show("topics of both clusters")
     known = RestoreState.read(context.target, context.config.flow)
@@ -140,11 +126,7 @@ def count(
     show: Show,
     left_out: Mapping[AssignedPartition, Sequence[tuple[int, int]]] = MappingProxyType({}),
 ) -> Sequence[Counting]:
-    """Count the records of ranges, without the offsets of ``left_out``; return the counts.
-
-    Raises:
-        SrmError: a partition cannot be read.
-    """
+    """Count the records of ranges, without the offsets of ``left_out``; return the counts."""
     done, all_of_it = 0, sum(one.size for _, one in wanted)
     lasts = [one.start for _, one in wanted]
 

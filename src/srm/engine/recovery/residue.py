@@ -59,7 +59,6 @@ def residue_ranges(
 
     Raises:
         NotFoundError: the flow does not copy a topic.
-        SrmError: a cluster does not answer.
     """
     undecided: list[ResidueRange] = []
     if pause_in_force(context) is not None:
@@ -98,11 +97,7 @@ def read_residue(
     ranges: Sequence[ResidueRange],
     visit: Callable[[ResidueRange, Sequence[ResidueRecord]], bool],
 ) -> None:
-    """Pass the records of ranges to ``visit`` in order, until it returns False.
-
-    Raises:
-        SrmError: a partition cannot be read.
-    """
+    """Pass the records of ranges to ``visit`` in order, until it returns False."""
     reads_on = True
 
     def take(index: int, records: Sequence[DecodedRecord]) -> bool:

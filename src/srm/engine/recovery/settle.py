@@ -55,7 +55,6 @@ def plan_return(
 
     Raises:
         NotFoundError: the flow does not copy a named topic.
-        SrmError: a cluster does not answer.
     """
     found = look_at_source(context, logs, show)
     settlement = plan_settlement(found, named, default)
@@ -81,20 +80,13 @@ def settle_return(
     The copies to decide on are sealed and looked at again. After that no record in flight from a
     slot of before the disaster can arrive. Merged copies need no final end.
 
-    Args:
-        context: the flow.
-        logs: both logs.
-        named: choices by topic.
-        default: the choice for all other topics, but not for rebuilt or missing ones.
-        by: name of the operator, for display.
-        show: called with progress texts.
-        approve: called before a decision is written; False: nothing is decided.
+    ``default``: the choice for all other topics, but not for rebuilt or missing ones.
+    ``approve``: called before a decision is written; False: nothing is decided.
 
     Raises:
         GateClosedError: something is undecided, or cannot be settled; the message says what.
         ConflictError: another process has paused or settled the flow in the meantime.
         NotFoundError: the flow does not copy a named topic.
-        SrmError: a cluster does not answer.
     """
     switch = _switch(context)
     before = pause_in_force(context)
@@ -171,11 +163,7 @@ def _copies(context: FlowContext, notes: Iterable[PartitionNotes]) -> set[TopicP
 
 
 def _seal(context: FlowContext, copies: Collection[TopicPartition], show: Show) -> None:
-    """Fence slots that may still write to copies.
-
-    Raises:
-        UnavailableError: a copy cannot be sealed.
-    """
+    """Fence slots that may still write to copies."""
     target = context.config.flow.target
     show(f"sealing {len(copies):,} partitions of {target}")
     failed = _switch(context).seal(copies)

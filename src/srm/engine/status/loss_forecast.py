@@ -64,12 +64,7 @@ def read_known(context: FlowContext, also: Collection[str] = ()) -> Outlook:
 
     It makes no request per group, so it stays cheap with thousands of groups.
 
-    Args:
-        context: the flow.
-        also: more topics whose positions are read, such as heartbeats, which do not move.
-
-    Raises:
-        SrmError: the target does not answer.
+    ``also``: more topics whose positions are read, such as heartbeats, which do not move.
     """
     flow = context.config.flow
     return read_outlook(
@@ -83,10 +78,7 @@ def read_known(context: FlowContext, also: Collection[str] = ()) -> Outlook:
 def standing_of(context: FlowContext, known: Outlook, source: SourceLook | None) -> Standing:
     """Forecast the loss of a flow's source from what was read; pure but for the clock.
 
-    Args:
-        context: the flow.
-        known: the state read from the target.
-        source: the log end offsets of the source, None where it does not answer.
+    ``source``: the log end offsets of the source, None where it does not answer.
     """
     now_ms = context.now_ms() if source is None else source.time_ms  # the forecast is as of then
     forecast = known.forecast(now_ms, source)

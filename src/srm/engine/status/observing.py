@@ -80,11 +80,7 @@ def flow_status(context: FlowContext) -> FlowStatus:
 
 
 def read_standing(context: FlowContext) -> Standing:
-    """Forecast the loss of a flow's source, with the last proof of its checkpoints.
-
-    Raises:
-        SrmError: the target does not answer, or refuses a read that the forecast needs.
-    """
+    """Forecast the loss of a flow's source, with the last proof of its checkpoints."""
     state = observe(context)
     if state.standing is None:
         raise UnavailableError(state.status.errors["forecast"])
@@ -92,11 +88,7 @@ def read_standing(context: FlowContext) -> Standing:
 
 
 def observe(context: FlowContext) -> FlowState:
-    """Look at a flow once; if its source does not answer, by the state on the target alone.
-
-    Raises:
-        SrmError: the target does not answer.
-    """
+    """Look at a flow once; if its source does not answer, by the state on the target alone."""
     return _look(context, with_groups=False)
 
 

@@ -39,16 +39,11 @@ def tell_silence(
 ) -> tuple[Silence | None, list[bytes]]:
     """Write the lag of a flow that no slot copies, as raw metrics with 0 copied records.
 
-    Args:
-        context: the flow.
-        told_ms: end of the last reported lag, None if unknown. The new lag covers the time since
-            then, or since the replicator stopped; a gap would look like a time without lag.
+    ``told_ms``: end of the last reported lag, None if unknown. The new lag covers the time since
+    then, or since the replicator stopped; a gap would look like a time without lag.
 
     Returns:
         The lag, None for a flow that is copied or switched off, and the written records.
-
-    Raises:
-        SrmError: the target does not answer.
     """
     view = observe(context)
     if not is_silent(view):

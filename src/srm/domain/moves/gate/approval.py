@@ -62,9 +62,5 @@ def encode_approvals(approvals: Iterable[Approval]) -> bytes:
 
 
 def decode_approvals(value: bytes) -> tuple[Approval, ...]:
-    """Decode the output of :func:`encode_approvals`.
-
-    Raises:
-        IntegrityError: the value does not hold approvals.
-    """
+    """Decode the output of :func:`encode_approvals`."""
     return decode(tuple[Approval, ...], "stored approval of a move", value)

@@ -19,11 +19,8 @@ def asks_at_hold(
 ) -> Iterator[str]:
     """Yield a task for each client that must still be stopped on the source.
 
-    Args:
-        request: of the move.
-        address: bootstrap servers of the target.
-        members: members that the hold cannot reach, as ``client id@host``, by group.
-        writers: number of producers that follow no route, by topic; 0 if it is not known.
+    ``members``: members that the hold cannot reach, as ``client id@host``, by group.
+    ``writers``: number of producers that follow no route, by topic; 0 if it is not known.
     """
     later = f"prepare {_settings(request, address)}, do not start there yet"
     for group, some in sorted(members.items()):
@@ -49,11 +46,8 @@ def asks_at_go(
 ) -> Iterator[str]:
     """Yield a task for each group or topic whose clients must still be started on the target.
 
-    Args:
-        request: of the move.
-        address: bootstrap servers of the target.
-        absent: groups without members on the target, with their members in the plan.
-        residue: number of records written to the source after go, by topic.
+    ``absent``: groups without members on the target, with their members in the plan.
+    ``residue``: number of records written to the source after go, by topic.
     """
     there = _settings(request, address)
     for group, before in sorted(absent.items()):

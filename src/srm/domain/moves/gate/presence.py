@@ -146,13 +146,7 @@ def unknown_writers(topic: str, writers: Writers, presence: Presence) -> int:
 
 
 def unheld_producers(topics: Collection[str], generation: int, presence: Presence) -> Iterator[str]:
-    """Yield a reason for each announced producer that has not stopped for the hold.
-
-    Args:
-        topics: the topics that move.
-        generation: of the hold.
-        presence: the announced clients.
-    """
+    """Yield a reason for each announced producer that has not stopped for the hold."""
     for topic in topics:
         for one in presence.not_held(topic_subject(topic), generation):
             host = f" on {one.ack.host}" if one.ack.host else ""

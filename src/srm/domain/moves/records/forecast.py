@@ -51,9 +51,7 @@ def with_held_back(known: PartitionKnown, end: int) -> PartitionKnown:
 
     Some were acknowledged to other producers, and consumers without read_committed had seen them.
 
-    Args:
-        known: the partition.
-        end: log end offset on the source, 0 if nothing was held back.
+    ``end``: log end offset on the source, 0 if nothing was held back.
     """
     at = known.position
     if at is None or end <= at.source_end:
@@ -198,11 +196,8 @@ def forecast_topics(
 ) -> tuple[TopicForecast, ...]:
     """Forecast the loss of each topic, by name.
 
-    Args:
-        known: all partitions.
-        now_ms: epoch milliseconds.
-        growth: growth of all topics on the source at its last answer, in offsets per second. It
-            includes a burst that has just begun and is not yet in the copy.
+    ``growth``: growth of all topics on the source at its last answer, in offsets per second. It
+    includes a burst that has just begun and is not yet in the copy.
     """
     by_topic: dict[str, list[PartitionKnown]] = {}
     for one in known:

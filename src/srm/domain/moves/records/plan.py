@@ -104,9 +104,6 @@ class MovePlan(Document):
         """Decode the output of :meth:`value`.
 
         Cached: each step reads its plan several times, and a plan of many groups is large.
-
-        Raises:
-            IntegrityError: the value is not a plan.
         """
         return decode(cls, cls.KIND, value)
 

@@ -154,11 +154,9 @@ class Observation:
     ) -> Observation:
         """Return the observation after one more look.
 
-        Args:
-            clock: seconds of the monotonic clock.
-            marks: offsets that must stay unchanged, by routing subject.
-            sample: epoch milliseconds, and the source offsets still to be copied.
-            settled: topics whose followers had all stopped when the log ends were read.
+        ``marks``: offsets that must stay unchanged, by routing subject.
+        ``sample``: epoch milliseconds, and the source offsets still to be copied.
+        ``settled``: topics whose followers had all stopped when the log ends were read.
         """
         moved = dict(self.moved)
         for subject, offsets in marks.items():

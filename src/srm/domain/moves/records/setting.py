@@ -86,11 +86,7 @@ settings_of: Final[Callable[[Any], tuple[MoveSetting, ...]]] = cache(_settings)
 
 
 def require_bounds(of: Any) -> None:
-    """Check the bounds of a dataclass of settings.
-
-    Raises:
-        UsageError: a number is out of bounds.
-    """
+    """Check the bounds of a dataclass of settings."""
     for setting in settings_of(type(of)):
         value, (lowest, highest) = getattr(of, setting.name), setting.bounds
         if setting.kind == "seconds" and not lowest <= value <= highest:

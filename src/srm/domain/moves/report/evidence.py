@@ -155,8 +155,7 @@ def partition_reports(group: GroupPlan, progress: MoveProgress) -> tuple[Partiti
 def call_reports(calls: Mapping[str, Call]) -> tuple[CallReport, ...]:
     """Return the results of a move's calls, the oldest first.
 
-    Args:
-        calls: from the progress of a move, by attempt, step and redirector.
+    ``calls``: from the progress of a move, by attempt, step and redirector.
     """
     found = []
     for key, call in calls.items():
@@ -173,11 +172,10 @@ def followers_of(
 ) -> tuple[Follower, ...]:
     """Return the progress of each client that acknowledged the routes of one attempt.
 
-    Args:
-        target: messages on the target about this attempt.
-        source: messages on the source about it.
-        redirector: the writer of the routes.
-        hold_stamp_ms: timestamp of the hold, by the clock that stamps the target's records.
+    ``target``: messages on the target about this attempt.
+    ``source``: messages on the source about it.
+    ``redirector``: the writer of the routes.
+    ``hold_stamp_ms``: timestamp of the hold, by the clock that stamps the target's records.
     """
     found: dict[tuple[str, str], Follower] = {}
     for ack, _ in source:
@@ -203,11 +201,10 @@ def members_of(
 ) -> list[Follower]:
     """Return the members that a broker names and that sent no message.
 
-    Args:
-        group_subject: ``group:<group>``.
-        members: ``client id@host`` on the target.
-        known: clients that sent a message.
-        redirector: the possible redirector of members that follow no route.
+    ``group_subject``: ``group:<group>``.
+    ``members``: ``client id@host`` on the target.
+    ``known``: clients that sent a message.
+    ``redirector``: the possible redirector of members that follow no route.
     """
     said = {one.client for one in known if one.subject == group_subject}
     named = sorted({tuple(member.rpartition("@")[::2]) for member in members})

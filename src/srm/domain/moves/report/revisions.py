@@ -24,11 +24,7 @@ class KeptReport:
 
     @classmethod
     def decode(cls, value: bytes) -> KeptReport:
-        """Decode the value of a record, or an exported file.
-
-        Raises:
-            IntegrityError: the value is not a report.
-        """
+        """Decode the value of a record, or an exported file."""
         signed = Signed.decode(value)
         return cls(MoveReport.decode(signed.document), signed)
 
@@ -62,11 +58,8 @@ def next_revision(
     versions of the programs. Signing an unsigned report does not create a revision. A revision that
     was changed after it was signed contributes nothing, and the next one names it as a problem.
 
-    Args:
-        kept: the newest stored revision, None before the first one.
-        report: the present report.
-        now_ms: epoch milliseconds.
-        key: signing key, None if there is none.
+    ``kept``: the newest stored revision, None before the first one.
+    ``key``: signing key, None if there is none.
     """
     if kept is None:
         return KeptReport.made(replace(report, revision=1, written_ms=now_ms), key)

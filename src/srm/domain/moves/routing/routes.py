@@ -234,11 +234,7 @@ def is_ack(key: bytes) -> bool:
 
 
 def decode_route(key: bytes, value: bytes) -> Route:
-    """Decode a route.
-
-    Raises:
-        IntegrityError: the value is not a route.
-    """
+    """Decode a route."""
     try:
         key.decode()
         return adapter(Route).validate_json(value)

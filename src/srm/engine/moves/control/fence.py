@@ -41,15 +41,9 @@ def set_fence(
 ) -> None:
     """Deny all writes to topics of a cluster; safe to repeat.
 
-    Args:
-        cluster: the cluster.
-        topics: topics to fence.
-        move_id: the move that fences them.
-        now_ms: the time, for the record.
-        allowed: returns the topics that may still be fenced, while the record is written.
+    ``allowed``: returns the topics that may still be fenced, while the record is written.
 
     Raises:
-        UnavailableError: the cluster does not answer.
         AuthorizationError: srm is not authorized to change ACLs there.
         ConfigError: the cluster has no authorizer.
     """
@@ -77,18 +71,13 @@ def lift_fence(
 ) -> tuple[str, ...]:
     """Allow writes again to topics that srm has fenced on a cluster; safe to repeat.
 
-    Args:
-        cluster: the cluster.
-        now_ms: the time, for the record.
-        wanted: selects fences.
-        since_ms: also check fences lifted since then: a late process may have set their rule
-            again. Default: now.
+    ``since_ms``: also check fences lifted since then: a late process may have set their rule again.
+    Default: now.
 
     Returns:
         The topics.
 
     Raises:
-        UnavailableError: the cluster does not answer.
         AuthorizationError: srm is not authorized to change ACLs there.
     """
     since_ms = now_ms if since_ms is None else since_ms
@@ -121,11 +110,7 @@ def fence_source(context: MoveContext, plan: MovePlan) -> None:
 
 
 def keep_fence(context: MoveContext, plan: MovePlan) -> None:
-    """Fence the topics whose clients follow this move, and lift its fences of other topics.
-
-    Raises:
-        UnavailableError: the source does not answer.
-    """
+    """Fence the topics whose clients follow this move, and lift its fences of other topics."""
     topics = _there(context, plan)
 
     def ours(now: InForce) -> set[str]:
@@ -183,11 +168,7 @@ def lift_late_fence(context: MoveContext, plan: MovePlan) -> None:
 
 
 def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> None:
-    """Refuse to continue a move that has ended and whose clients follow a later one.
-
-    Raises:
-        ConflictError: the move is superseded.
-    """
+    """Refuse to continue a move that has ended and whose clients follow a later one."""
     if progress.is_decided and (later := InForce.read(context, plan).moves):
         lift_late_fence(context, plan)
         ended = datetime.fromtimestamp(max(progress.times_ms.values()) / 1000, UTC)
@@ -198,11 +179,7 @@ def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgres
 
 
 def lift_source(context: MoveContext, plan: MovePlan) -> None:
-    """Lift the fences of a move on its source.
-
-    Raises:
-        UnavailableError: the source does not answer.
-    """
+    """Lift the fences of a move on its source."""
     lift_fence(context.source, context.now_ms(), lambda fence: fence.move_id == plan.move_id)
 
 

@@ -103,11 +103,7 @@ class MoveStore:
         self._context = context
 
     def load(self, move_id: str) -> tuple[MovePlan, MoveProgress]:
-        """Return the plan and the progress of a move.
-
-        Raises:
-            NotFoundError: no cluster has a move of that id.
-        """
+        """Return the plan and the progress of a move."""
         tables = self._tables()
         plan = newest_plan(tables, move_id)
         if plan is None:
@@ -118,11 +114,7 @@ class MoveStore:
         return plan, furthest(tables, move_id)
 
     def plan(self, move_id: str) -> MovePlan:
-        """Return a plan.
-
-        Raises:
-            NotFoundError: no cluster has a move of that id.
-        """
+        """Return a plan."""
         return self.load(move_id)[0]
 
     def find_plan(self, move_id: str) -> MovePlan | None:
@@ -185,11 +177,7 @@ def newest_plan(tables: Iterable[ControlTables], move_id: str) -> MovePlan | Non
 
 
 def read_both(context: MoveContext, read: Callable[[Cluster], _T]) -> list[_T]:
-    """Read target and source concurrently; one of them may be unavailable.
-
-    Raises:
-        UnavailableError: neither cluster answers.
-    """
+    """Read target and source concurrently; one of them may be unavailable."""
     found: list[_T] = []
     missing: list[UnavailableError] = []
     with ThreadPoolExecutor(2, thread_name_prefix="srm-moves") as pool:

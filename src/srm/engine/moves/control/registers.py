@@ -124,7 +124,6 @@ class Registers:
 
         Raises:
             FencedError: another process has opened the writer.
-            UnavailableError: the cluster is unavailable.
         """
         self.require(side)
         records = self._tables[side].over(change)
@@ -191,9 +190,6 @@ def level(context: MoveContext) -> None:
 
     A cluster that was lost has missed the moves since then. Without them its clients, and the next
     move that reads it alone, follow outdated routes.
-
-    Raises:
-        UnavailableError: a cluster does not answer.
     """
     ensure_topics(context)
     with Registers(context) as registers:
@@ -203,13 +199,7 @@ def level(context: MoveContext) -> None:
 def record(context: MoveContext, change: ControlChange, *, tolerate_source: bool = False) -> None:
     """Write the same change to both clusters, the target first.
 
-    Args:
-        context: the clusters.
-        change: what to write.
-        tolerate_source: an unavailable source may get it later.
-
-    Raises:
-        UnavailableError: a required cluster is unavailable.
+    ``tolerate_source``: an unavailable source may get it later.
     """
     with Registers(context) as registers:
 

@@ -133,11 +133,7 @@ class InForce:
 
     @classmethod
     def read(cls, context: MoveContext, plan: MovePlan) -> Self:
-        """Read the current state; one cluster is enough.
-
-        Raises:
-            UnavailableError: neither cluster answers.
-        """
+        """Read the current state; one cluster is enough."""
         progress = MoveStore(context).progress(plan.move_id)
         history = read_both(
             context,

@@ -60,13 +60,7 @@ def read_last_places(
 ) -> LastPlaces:
     """Read the newer of checkpoint and settled own write of each group and partition.
 
-    Args:
-        context: the flows; only the target is queried.
-        on_target: topics of the target, read before.
-        topics: wanted topics, by their names on the target.
-
-    Raises:
-        SrmError: the target does not answer.
+    ``topics``: wanted topics, by their names on the target.
     """
     target, config = context.target, context.forward.config
     wanted = frozenset(topics)

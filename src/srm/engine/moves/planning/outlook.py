@@ -114,10 +114,8 @@ class Outlook:
     def forecast(self, now_ms: int, source: SourceLook | None = None) -> Forecast:
         """Forecast the records that are lost or read again.
 
-        Args:
-            now_ms: epoch milliseconds.
-            source: the ends of the source's logs, queried with the positions of this look; None
-                if the source was not queried or does not answer.
+        ``source``: the ends of the source's logs, queried with the positions of this look; None if
+        the source was not queried or does not answer.
         """
         partitions = tuple(self._partition_facts(source))
         growth = sum(report.source_growth for report in self.facts.maps.reports)
@@ -225,16 +223,11 @@ def read_outlook(
 ) -> Outlook:
     """Take one look at the target, for all that the request names.
 
-    Args:
-        context: the flows; the source is never queried.
-        request: the move.
-        chosen: topics and groups that move, if an earlier look chose them.
-        with_groups: see :func:`.read_target`.
-        also: topics whose positions are wanted too, though they do not move.
+    ``chosen``: topics and groups that move, if an earlier look chose them.
+    ``also``: topics whose positions are wanted too, though they do not move.
 
     Raises:
         NotFoundError: a named topic is copied neither way.
-        SrmError: the target does not answer.
     """
     on_target = context.target.topics()
     topics = topics_to_move(context, request, on_target) if chosen is None else chosen.topics

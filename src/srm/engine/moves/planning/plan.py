@@ -70,12 +70,9 @@ def plan(
 ) -> MovePlan:
     """Plan a move and store the plan under its id; the first step, safe to repeat.
 
-    Args:
-        context: both flows between the clusters of the request.
-        request: what to move.
-        move_id: id to plan under. The same id again replaces the plan; if the move has continued
-            since, the stored plan is returned.
-        dry_run: only compute; nothing is written to either cluster.
+    ``move_id``: id to plan under. The same id again replaces the plan; if the move has continued
+    since, the stored plan is returned.
+    ``dry_run``: only compute; nothing is written to either cluster.
 
     Raises:
         UsageError: the request contradicts itself or the flow.
@@ -152,11 +149,7 @@ class Findings:
         return tuple(each.text for each in self.found if not each.blocks)
 
     def require_none(self, move_id: str) -> None:
-        """Refuse to start a move that is blocked.
-
-        Raises:
-            ConflictError: a condition blocks it.
-        """
+        """Refuse to start a move that is blocked."""
         if self.blocking:
             texts = few([each.text for each in self.blocking])
             raise ConflictError(f"move {move_id} cannot start: {'; '.join(texts)}")
@@ -170,7 +163,6 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
     Raises:
         UsageError: a topic was named by the name of its copy.
         NotFoundError: a named topic or group does not exist.
-        SrmError: a cluster does not answer.
     """
     seen = findings(context, request, move_id)
     facts, now_ms = seen.facts, context.now_ms()
@@ -196,16 +188,11 @@ def findings(
 ) -> Findings:
     """Look at what moves, and list the conditions that block the move or deserve a warning.
 
-    Args:
-        context: both flows between the clusters of the request.
-        request: the move.
-        move_id: its id.
-        chosen: topics and groups that an earlier look chose.
+    ``chosen``: topics and groups that an earlier look chose.
 
     Raises:
         UsageError: a topic was named by the name of its copy.
         NotFoundError: a named topic or group does not exist.
-        SrmError: a cluster does not answer.
     """
     if request.is_unplanned:
         return _after_loss(context, request, move_id, chosen)
@@ -328,11 +315,7 @@ def _slot_records(records: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 
 
 def prove_groups(context: MoveContext, request: MoveRequest, facts: MoveFacts) -> Verdicts:
-    """Return the verdicts on the translations of all groups; disproved ones are checked twice.
-
-    Raises:
-        SrmError: a cluster does not answer.
-    """
+    """Return the verdicts on the translations of all groups; disproved ones are checked twice."""
     verdicts = _judge(context, facts, facts.groups)
     suspects = {where for where, found in verdicts.items() if found.state == "disproved"}
     if suspects:
@@ -376,12 +359,6 @@ def written_together(
     """Check that transactions seen on the source write only topics that move.
 
     A producer whose topics are on two clusters can no longer write them in one transaction.
-
-    Args:
-        source: the cluster that producers leave.
-        request: the move.
-        topics: the topics that move.
-        replicated: the topics that could move.
     """
     seen = source.transactional_topics()
     if seen is None:

@@ -47,9 +47,6 @@ def unsettled_problems(flow: FlowContext) -> Iterator[Finding]:
     """Yield a problem if the target returned from a disaster and is not yet settled.
 
     Only a planned move checks this: the pause is on the source, which an unplanned one never reads.
-
-    Raises:
-        SrmError: the source does not answer.
     """
     back = flow.config.flow.reverse
     pause = read_pause(topic_on(flow.source, back).read_commands())
@@ -173,9 +170,7 @@ def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Finding]:
 
     Partitions that resume by themselves, for example when they have a leader, are left out.
 
-    Args:
-        facts: the look.
-        down: why the flow's replicator is down, None if it runs.
+    ``down``: why the flow's replicator is down, None if it runs.
     """
     replication = facts.replication()
     accept = facts.request.accept_open_transactions

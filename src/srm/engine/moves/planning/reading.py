@@ -50,9 +50,6 @@ def read_facts(
     Order matters. Members before commits: a group seen without members no longer commits. Maps
     before logs: records written in between count as not copied, never the reverse. A group that
     srm is not authorized to read gets its own error; the others are still read.
-
-    Raises:
-        SrmError: a cluster does not answer.
     """
     if request.is_unplanned:
         pairs = topic_pairs(context, topics)
@@ -75,19 +72,9 @@ def read_target(
 ) -> MoveFacts:
     """Take one look at the target alone, for a lost source.
 
-    Args:
-        context: the flows; the source is never queried.
-        request: the move.
-        topics: original topics that move.
-        groups: groups that move.
-        known: the last known positions of groups.
-        routing: the routes, if they were read before.
-        also: topics whose positions are wanted too, though they do not move.
-        with_groups: also describe the groups on the target, one request each. Otherwise only
-            groups without a last known position have their commits read there.
-
-    Raises:
-        SrmError: the target does not answer.
+    ``also``: topics whose positions are wanted too, though they do not move.
+    ``with_groups``: also describe the groups on the target, one request each. Otherwise only groups
+    without a last known position have their commits read there.
     """
     target, pairs = context.target, topic_pairs(context, topics)
     queried = sorted(group for group in groups if with_groups or not known.places.get(group))
@@ -140,11 +127,7 @@ def _wanted_after_loss(
 def _read_both(
     context: MoveContext, request: MoveRequest, topics: tuple[str, ...], groups: Collection[str]
 ) -> MoveFacts:
-    """Take one look at both clusters.
-
-    Raises:
-        SrmError: a cluster does not answer.
-    """
+    """Take one look at both clusters."""
     source, target = context.source, context.target
     pairs = topic_pairs(context, topics)
     source_groups, target_groups = source.groups(groups), target.groups(groups)

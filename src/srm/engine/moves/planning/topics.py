@@ -46,9 +46,6 @@ def movable(context: FlowContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the original topics and the groups that a move along a flow may name, in order.
 
     Groups of both sides count: their current side depends on earlier moves.
-
-    Raises:
-        SrmError: a cluster does not answer.
     """
     config = context.config
     wanted = group_filter(config.groups, config.groups_exclude)
@@ -60,11 +57,7 @@ def movable(context: FlowContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def require_original(topic: str, policy: DefaultReplicationPolicy, flow: Flow) -> None:
-    """Refuse the name of a copy.
-
-    Raises:
-        UsageError: the topic is a copy.
-    """
+    """Refuse the name of a copy."""
     if policy.topic_source(topic) in {flow.source, flow.target}:
         raise UsageError(
             f"topic {topic!r} is a copy: name the original, {policy.upstream_topic(topic)!r}; "
@@ -79,15 +72,9 @@ def topics_to_move(
 
     If the source is lost, these are the topics with a copy on the target.
 
-    Args:
-        context: both flows between the clusters of the request.
-        request: the move.
-        on_target: topics of the target, read before.
-
     Raises:
         UsageError: a topic was named by the name of its copy.
         NotFoundError: a named topic does not exist.
-        SrmError: a cluster does not answer.
     """
     forward, reverse = context.forward.config, context.reverse.config
     policy, flow = forward.policy, forward.flow
@@ -125,7 +112,6 @@ def groups_on_source(
     Raises:
         UsageError: a named group commits no offsets.
         NotFoundError: a named group does not exist.
-        SrmError: the source does not answer.
     """
     source = context.source
     if request.groups:

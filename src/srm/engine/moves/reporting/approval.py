@@ -25,10 +25,6 @@ def approve(context: MoveContext, move_id: str, approval: Approval) -> tuple[App
 
     Returns:
         All approvals of the move, the oldest first.
-
-    Raises:
-        NotFoundError: the move does not exist.
-        UnavailableError: the target does not answer.
     """
     with Registers(context) as registers:
 

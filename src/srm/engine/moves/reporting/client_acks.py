@@ -57,11 +57,7 @@ class Arrival:
 class Arrivals:
     """One look at the routing topics of both clusters; an unavailable source is skipped.
 
-    Args:
-        context: the clusters.
-        plan: the move.
-        progress: its progress.
-        ask_clock: write a record to read the broker's clock.
+    ``ask_clock``: write a record to read the broker's clock.
     """
 
     def __init__(

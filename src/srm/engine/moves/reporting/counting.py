@@ -33,10 +33,7 @@ def written_between(offset_map: OffsetMap, start: int, end: int) -> int:
 class TargetRecords:
     """Records between offsets of the target's topics; maps are loaded on first use.
 
-    Args:
-        context: the move's clusters.
-        plan: the move.
-        offsets: all offsets that counts will start or end at, by name of the target's partition.
+    ``offsets``: all offsets that counts will start or end at, by name of the target's partition.
     """
 
     def __init__(

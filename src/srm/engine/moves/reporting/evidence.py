@@ -35,9 +35,6 @@ def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) ->
 
     The report becomes the next revision, signed if a key is configured. If nothing has changed, no
     writer is opened and no step is fenced.
-
-    Raises:
-        UnavailableError: the target does not answer.
     """
     known = read_both(context, ControlTables.read_moves)
     seen = not progress.residue_over or _find_report(known, plan.move_id) is None

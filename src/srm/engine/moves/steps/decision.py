@@ -48,7 +48,6 @@ def go(context: MoveContext, move_id: str) -> MoveProgress:
     repeated call only finishes the rest.
 
     Raises:
-        NotFoundError: the move does not exist.
         GateClosedError: a group is not synchronised, or the hold would not last; clients stay
             where they are.
         ConflictError: it was decided, and its clients follow a later move.
@@ -217,13 +216,9 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
     target stay. The ledger marks them as srm's own, so the next move or group offset sync replaces
     them. The flow that an unplanned move has paused resumes.
 
-    Args:
-        context: both flows between the clusters of the move.
-        move_id: the move.
-        why: the reason; without it, what the move was last waiting for.
+    ``why``: the reason; without it, what the move was last waiting for.
 
     Raises:
-        NotFoundError: the move does not exist.
         ConflictError: clients are already redirected to the target, or the target is unavailable
             and may have decided so.
         UnavailableError: it is released, but a redirector has not confirmed that, or a fence is

@@ -32,13 +32,7 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: Outlook) -> MovePro
 
     Safe to repeat. After a crash the flow stays paused: hold again, or release.
 
-    Args:
-        context: the flows; the source is never queried.
-        plan: the move.
-        before: the look that found no blocking condition.
-
-    Raises:
-        SrmError: the target does not answer.
+    ``before``: the look that found no blocking condition.
     """
     # RTO counts from here, by the clock that stamps clients' acknowledgements.
     begun_ms = context.now_ms()
@@ -86,7 +80,6 @@ def renew_pause(context: MoveContext, plan: MovePlan) -> None:
     Raises:
         ConflictError: the flow is not paused, or this move does not rely on the pause.
         FencedError: the pause has changed since it was read.
-        SrmError: the target does not answer.
     """
     pause = pause_in_force(context.forward)
     if pause is None or plan.move_id not in pause.moves:
@@ -101,11 +94,7 @@ def renew_pause(context: MoveContext, plan: MovePlan) -> None:
 
 
 def resume_flow(context: MoveContext, plan: MovePlan) -> None:
-    """Resume the flow that this move has paused, if no other move relies on the pause.
-
-    Raises:
-        SrmError: the target does not answer.
-    """
+    """Resume the flow that this move has paused, if no other move relies on the pause."""
     pause = pause_in_force(context.forward)
     if pause is not None and plan.move_id in pause.moves:
         _switch(context).leave(plan.move_id)

@@ -245,10 +245,6 @@ def _readers(plan: MovePlan, seen: Observation, clock: float) -> Iterator[str]:
 
 
 def require(reasons: tuple[str, ...], plan: MovePlan, what: str) -> None:
-    """Raise if there are reasons against a step.
-
-    Raises:
-        GateClosedError: with the reasons.
-    """
+    """Raise if there are reasons against a step."""
     if reasons:
         raise GateClosedError(f"move {plan.move_id}: {what} yet: {'; '.join(few(reasons))}")

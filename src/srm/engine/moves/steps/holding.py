@@ -38,10 +38,8 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
     its source: it reads and writes only the target.
 
     Raises:
-        NotFoundError: the move does not exist.
         ConflictError: something blocks it, settings changed since the plan, or a redirector has not
             confirmed the hold, which may be released or held again.
-        UnavailableError: a required cluster does not answer.
     """
     plan, progress = MoveStore(context).load(move_id)
     if progress.is_decided:
@@ -126,11 +124,7 @@ def renew(
 
 
 def renew_now(context: MoveContext, plan: MovePlan) -> None:
-    """Renew the hold of a move in its own transaction; an unavailable source gets it later.
-
-    Raises:
-        UnavailableError: the target does not answer.
-    """
+    """Renew the hold of a move in its own transaction; an unavailable source gets it later."""
     with Registers(context) as registers:
         registers.run(
             f"renewal of move {plan.move_id}",

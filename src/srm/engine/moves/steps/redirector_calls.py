@@ -56,11 +56,8 @@ def call_redirectors(
     A hold stops at the first failure; for other steps all are called. An unplanned move sends only
     its go.
 
-    Args:
-        context: the clusters.
-        plan: of the move.
-        again_after_ms: skip a redirector that has failed more recently than that.
-        meanwhile: called periodically during a long call, to renew the hold.
+    ``again_after_ms``: skip a redirector that has failed more recently than that.
+    ``meanwhile``: called periodically during a long call, to renew the hold.
 
     Returns:
         A message for each redirector that has not confirmed.

@@ -21,11 +21,7 @@ class ResidueWatch:
 
 
 def report(context: MoveContext, move_id: str) -> MoveReport:
-    """Compute the report of a move at its present step and store it.
-
-    Raises:
-        NotFoundError: the move does not exist.
-    """
+    """Compute the report of a move at its present step and store it."""
     plan, progress = MoveStore(context).load(move_id)
     if progress.step in {"gone", "verified"}:
         progress = progress.at("reported", context.now_ms())
@@ -41,7 +37,6 @@ def watch_residue(context: MoveContext, move_id: str) -> ResidueWatch:
     approval, the outcome of a disaster.
 
     Raises:
-        NotFoundError: the move does not exist.
         ConflictError: its clients have not been sent to the target.
     """
     plan, progress = MoveStore(context).load(move_id)

@@ -60,7 +60,6 @@ def carry_out(
     caller's context manager ``around``.
 
     Raises:
-        NotFoundError: the move does not exist.
         ConflictError: something blocks it.
         GateClosedError: it was not synchronised within its time limit; clients were released.
     """
@@ -84,7 +83,6 @@ def apply_and_go(context: MoveContext, move_id: str, around: Around = _alone) ->
     at most twice the longest quiet time, plus a few looks.
 
     Raises:
-        NotFoundError: the move does not exist.
         GateClosedError: the gate does not open; clients stay where they are.
         ConflictError: the offsets read back differ from those written.
     """

@@ -95,7 +95,6 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
     decided move is ready.
 
     Raises:
-        NotFoundError: the move does not exist.
         ConflictError: it was released, so it no longer holds clients.
     """
     store = MoveStore(context)
@@ -122,11 +121,7 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
 
 
 def status(context: MoveContext, move_id: str) -> SyncStatus:
-    """Return the status of a move; nothing is written, the hold is not renewed.
-
-    Raises:
-        NotFoundError: the move does not exist.
-    """
+    """Return the status of a move; nothing is written, the hold is not renewed."""
     plan, progress = MoveStore(context).load(move_id)
     if progress.is_decided:
         return open_gate(plan)
@@ -141,7 +136,6 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
     A decided move is not changed.
 
     Raises:
-        NotFoundError: the move does not exist.
         GateClosedError: it is not synchronised; nothing was written.
         ConflictError: the offsets read back differ from those written, or the hold is over.
     """
@@ -236,14 +230,7 @@ def apply_positions(
     another process decides the move concurrently, its offsets count. A group that follows a later
     move is skipped. The ledger marks late writes as srm's own, so the next sync replaces them.
 
-    Args:
-        context: the clusters.
-        plan: of the move, whose id the ledger gets.
-        attempt: its attempt.
-        positions: by group; positions without an offset to write are left out.
-
-    Raises:
-        SrmError: the target does not answer.
+    ``positions``: by group; positions without an offset to write are left out.
     """
     rows = {
         group: [(p.target, p.resume, p.target_committed) for p in some if p.resume is not None]

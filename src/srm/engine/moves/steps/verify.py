@@ -68,7 +68,6 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
     ``timed_out``; the findings are stored.
 
     Raises:
-        NotFoundError: the move does not exist.
         ConflictError: its clients have not been sent to the target.
     """
     plan, progress = MoveStore(context).load(move_id)
