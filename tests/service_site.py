@@ -31,13 +31,18 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.recovery.drill import Drill, DrillGroup
 from srm.domain.text.reason import set_key
 from srm.engine.cluster_ports import TopicDescription
-from srm.engine.flows.replicator_status import DriverStatus, SlotStatus
+from srm.engine.flows.supervision import DriverStatus, SlotStatus
 from srm.engine.groups.checkpoints import emit
 from srm.engine.moves.planning.facts import Away, MoveFacts, TopicPair
 from srm.engine.moves.planning.outlook import Outlook
-from srm.engine.status.loss_forecast import Standing
 from srm.engine.status.observing import FlowState, observe
-from srm.engine.status.status import FlowStatus, PartitionState, PartitionView, TopicStatus
+from srm.engine.status.status import (
+    FlowStatus,
+    PartitionState,
+    PartitionView,
+    Standing,
+    TopicStatus,
+)
 from srm.service.views.snapshots import FlowLook, MoveLook, TargetLook
 from srm.service.views.views import Views
 from srm_lab.testing.flows import flow_config

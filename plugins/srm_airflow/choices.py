@@ -55,7 +55,7 @@ def read_choices(config: Config, clusters: Sequence[str]) -> Choices:
 
 def note(context: FlowContext) -> None:
     """Note what a flow has to offer; what fails is logged, the forms show what they did before."""
-    from srm.engine.moves.planning.topics import movable  # noqa: PLC0415 - not for parsing
+    from srm.engine.moves.planning.reading import movable  # noqa: PLC0415 - not for parsing
 
     flow = context.config.flow
     try:

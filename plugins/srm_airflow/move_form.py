@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from airflow.sdk import Param
 
-from srm.domain.moves.records.request import FORM, ends
-from srm.domain.moves.records.setting import SECTIONS, MoveSetting
+from srm.domain.moves.records.request import FORM, SECTIONS, MoveSetting, ends
 from srm_airflow.choices import Choices
 
 _LIST: Final = {"type": ["array", "null"], "items": {"type": "string"}}

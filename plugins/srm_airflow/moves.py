@@ -14,8 +14,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from srm import telemetry
-from srm.domain.moves.records.request import MoveRequest, RunSettings, ends, run_move_id
-from srm.domain.moves.records.setting import read, settings_of
+from srm.domain.moves.records.request import (
+    MoveRequest,
+    RunSettings,
+    ends,
+    read,
+    run_move_id,
+    settings_of,
+)
 from srm.engine import moves
 from srm.engine.moves.control.move_records import MoveContext
 from srm.errors import ConflictError, NotFoundError

@@ -23,8 +23,7 @@ from srm.kafka.wire.auth.security_probe import refusals_of
 
 if TYPE_CHECKING:
     from srm.engine.flows.supervision import StateTopics
-    from srm.engine.moves.control.move_records import MoveContext
-    from srm.engine.moves.control.report_signing import Notary
+    from srm.engine.moves.control.move_records import MoveContext, Notary
     from srm.engine.ports import FlowContext
     from srm.replication.takeover.copy_end import WalkedLogs
 
@@ -209,7 +208,7 @@ def open_records(config: Config, source: str, target: str) -> Iterator[MoveConte
 
 def notary(config: Config) -> Notary:
     """Return the signer of move reports, with the software versions they name."""
-    from srm.engine.moves.control.report_signing import Notary
+    from srm.engine.moves.control.move_records import Notary
 
     versions = {
         "srm": __version__,

@@ -33,7 +33,7 @@ from srm.domain.offset_map.map_records import MAP_PARTITIONS, MapBlock, map_part
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.engine.cluster_ports import Cluster, TopicSpec
 from srm.engine.control.compacted import ensure_compacted
-from srm.engine.moves.control.control import read_routes
+from srm.engine.moves.control.move_records import read_routes
 from srm.wiring import open_cluster
 from srm_lab.stack.kafka import KafkaBroker
 

@@ -29,7 +29,7 @@ from srm.domain.names.topics import Flow
 from srm.engine import moves
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.moves import MoveContext, MoveRequest
-from srm.engine.moves.control.control import ControlChange
+from srm.engine.moves.control.move_records import ControlChange
 from srm.engine.moves.control.registers import SIDES, Registers
 from srm.errors import ConflictError, GateClosedError
 from srm.kafka.state.state_log import KafkaStateLog

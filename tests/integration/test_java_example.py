@@ -16,8 +16,7 @@ from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain.moves.routing.routes import Ack, Route, acks_of
 from srm.domain.names import internal_topics
-from srm.engine.moves.control.control import ControlChange
-from srm.engine.moves.control.move_records import ensure_topics
+from srm.engine.moves.control.move_records import ControlChange, ensure_topics
 from srm.engine.moves.control.registers import SIDES, Registers
 from srm_lab.stack.jars import kafka_class_path
 from srm_lab.stack.java import find_java

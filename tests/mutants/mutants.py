@@ -456,7 +456,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "a late hold pauses for good",
         "a hold of a move that was decided and settled ends its pause",
-        (("srm.engine.moves.steps.flow_pause:_leave_if_late", _always(None)),),
+        (("srm.engine.moves.steps.holding:_leave_if_late", _always(None)),),
         killer="tests/unit/engine/moves/test_unplanned_together.py",
     ),
     Mutant(

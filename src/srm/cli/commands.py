@@ -240,13 +240,13 @@ SRM: Final[Mapping[str, Entry]] = {
             "srm failover status failover-1a2b3c --watch",
         ),
         redirect=_moves(
-            "redirecting:redirect",
+            "failover:redirect",
             "Call the redirectors that have not confirmed what is in force for the clients of a "
             "move.",
             "srm failover redirect failover-1a2b3c",
         ),
         unfence=_moves(
-            "redirecting:unfence",
+            "failover:unfence",
             "Let everybody write again to topics that moves with fence = acl have closed on a "
             "cluster.",
             "srm failover unfence P --topic Payments",
@@ -289,17 +289,17 @@ SRM: Final[Mapping[str, Entry]] = {
     "residue": _group(
         "Records that only the returned source of a paused flow has.",
         list=_moves(
-            "residue:list_ranges",
+            "source_return:list_ranges",
             "List the ranges: those to be decided while the flow is paused, and what was left.",
             "srm residue list --flow P:B",
         ),
         show=_moves(
-            "residue:show",
+            "source_return:show",
             "Print records, oldest offset first: what is UTF-8 as text, other bytes in base64.",
             "srm residue show --flow P:B --topic Payments --limit 10",
         ),
         export=_moves(
-            "residue:export",
+            "source_return:export",
             "Write records to files, one for each partition; an existing file is complete.",
             "srm residue export --flow P:B --format parquet --output residue",
         ),

@@ -15,7 +15,7 @@ from typing import Any, Final
 import typer
 
 from srm.cli.main import app
-from srm.cli.moves.failover_options import description
+from srm.cli.moves.failover import description
 from srm.cli.tree import help_row
 from srm.domain.moves.records.request import FORM
 from srm.generating import write

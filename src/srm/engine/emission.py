@@ -7,8 +7,8 @@ from collections.abc import Collection
 from srm.engine.drill.leftovers import try_to_remove_leftovers
 from srm.engine.groups import checkpoints
 from srm.engine.groups.checkpoints import CheckpointSummary
+from srm.engine.moves.control.registers import try_to_level
 from srm.engine.ports import FlowContext
-from srm.engine.recovery.missed import try_to_level
 
 
 def emit(

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Final, Literal, Self
 
-from srm.domain.recovery.residue import ResidueRecord, json_row
+from srm.domain.recovery.source_return import ResidueRecord, json_row
 from srm.errors import UsageError
 from srm.extras import library
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.unit.domain.recovery.test_residue import bytes_of
 
-from srm.domain.recovery.residue import ResidueRecord
+from srm.domain.recovery.source_return import ResidueRecord
 from srm.errors import UsageError
 from srm.pages.residue_files import ResidueFiles
 

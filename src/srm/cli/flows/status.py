@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from srm.domain.text.reason import Reason
     from srm.engine.ports import FlowContext
     from srm.engine.status.health import Health, State
-    from srm.engine.status.loss_forecast import Standing
-    from srm.engine.status.status import FlowStatus
+    from srm.engine.status.status import FlowStatus, Standing
 
 _COLOURS = {
     "caught-up": "green",

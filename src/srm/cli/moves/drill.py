@@ -9,8 +9,7 @@ import typer
 from srm import telemetry
 from srm.cli.console import ConfigOption, JsonOption, emit, open_console
 from srm.cli.interrupts import tidying_up
-from srm.cli.moves.failover import SourceOption, TargetOption, open_pair
-from srm.cli.moves.failover_options import option
+from srm.cli.moves.failover import SourceOption, TargetOption, open_pair, option
 from srm.engine.drill.leftovers import read_drills
 from srm.engine.drill.run import run_drill
 from srm.errors import ConflictError

@@ -2,32 +2,104 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Concatenate, Final, Literal, ParamSpec
 
 import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
 
 from srm import telemetry
 from srm.cli import completing
 from srm.cli.console import ConfigOption, JsonOption, emit, open_console
 from srm.cli.interrupts import tidying_up
-from srm.cli.moves.failover_options import option, with_settings
-from srm.cli.moves.failover_view import shown
+from srm.clock import now_ms
 from srm.config.loader import load_config
 from srm.domain.moves.records.plan import MovePlan
-from srm.domain.moves.records.request import MoveRequest, ends
+from srm.domain.moves.records.progress import RUN_STEPS
+from srm.domain.moves.records.request import FORM, SETTINGS, MoveRequest, MoveSetting, ends
 from srm.engine import moves
 from srm.engine.flows.operator import operator
-from srm.engine.moves import MoveContext, MoveStore
-from srm.errors import ConflictError, UsageError
-from srm.pages.moves import plan_view, report_view
-from srm.wiring import open_move, open_records
+from srm.engine.moves import MoveContext, MoveStore, RunEvent
+from srm.engine.moves.control.fence import lift_fence
+from srm.errors import ConflictError, UnavailableError, UsageError
+from srm.pages.moves import (
+    plan_view,
+    progress_line,
+    reasons_text,
+    report_view,
+    sync_view,
+    verify_line,
+    verify_view,
+)
+from srm.wiring import open_cluster, open_move, open_records
+
+_P = ParamSpec("_P")
+_TYPES: Final = {"switch": bool, "seconds": float, "names": list[str] | None}
+_UNNAMED: Final = {"names": None, "text": None, "list": ""}
+_COMPLETIONS: Final = {
+    "source": completing.clusters,
+    "target": completing.clusters,
+    "topics": completing.topics,
+    "groups": completing.groups,
+}
+
+
+def option(name: str) -> Any:
+    """Return the option of a setting, as an annotation of a parameter."""
+    setting = FORM[name]
+    metavars = {"seconds": "SECONDS", "list": "LIST"}
+    several = " May be given several times." if setting.kind == "names" else ""
+    return typer.Option(
+        *(name for name in (setting.option, setting.letter) if name),
+        metavar=metavars.get(setting.kind),
+        help=f"{description(setting)}{several}",
+        autocompletion=_COMPLETIONS.get(name),
+    )
+
+
+def description(setting: MoveSetting) -> str:
+    """Return the meaning of a setting with those of its choices."""
+    meanings = "; ".join(text for value, text in setting.meanings.items() if value)
+    return f"{setting.text} {meanings}." if meanings else setting.text
+
+
+def with_settings(command: Callable[Concatenate[dict[str, Any], _P], None]) -> Callable[_P, None]:
+    """Give a command each setting of a move as an option, and hand it those by name first."""
+
+    @wraps(command)
+    def run(*args: _P.args, **given: _P.kwargs) -> None:
+        wanted = {setting.name: given.pop(setting.name) for setting in SETTINGS}
+        command(
+            {name: value for name, value in wanted.items() if value is not None}, *args, **given
+        )
+
+    _, *own = signature(command, eval_str=True).parameters.values()
+    declared = Signature([*map(_parameter, SETTINGS), *own])
+    setattr(run, "__signature__", declared)  # noqa: B010 -- unknown to mypy
+    return run
+
+
+def _parameter(setting: MoveSetting) -> Parameter:
+    default = _UNNAMED.get(setting.kind, setting.default)
+    if default == "":
+        default = None
+    of: Any = _TYPES.get(setting.kind, str)
+    if setting.kind == "choice":
+        of = Literal[tuple(value for value in setting.choices if value)] | None
+    annotation: Any = Annotated[of, option(setting.name)]
+    return Parameter(setting.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
 
 SourceOption = Annotated[str | None, option("source")]
 TargetOption = Annotated[str | None, option("target")]
@@ -251,3 +323,156 @@ def open_for(
     pair = config, request.source, request.target
     with open_pair(*pair, unplanned=request.is_unplanned) as context:
         yield context
+
+
+_FIGURES: Final = re.compile(r"(?<![\w.-])\d[\d,.]*(?![\w-])")
+"""Numbers that are words of their own: those in names (``Payments-0``) say who is meant."""
+
+
+@contextmanager
+def shown(plan: MovePlan, console: Console) -> Iterator[Callable[[RunEvent], None]]:
+    """Yield the function that shows each event: a redrawn view, or lines without a terminal."""
+    if not console.is_terminal:
+        yield MoveLines(plan, console).show
+        return
+    view = MoveView(plan)
+    with Live(view, console=console, refresh_per_second=8) as live:
+
+        def show(event: RunEvent) -> None:
+            view.event = event
+            live.refresh()
+
+        yield show
+
+
+class MoveLines:
+    """A running move in a file: a line when its step changes, or what it waits for.
+
+    Changed numbers alone give no line, as the move is polled twice a second.
+    """
+
+    def __init__(self, plan: MovePlan, console: Console) -> None:
+        self._plan = plan
+        self._console = console
+        self._told: tuple[str, ...] = ()
+
+    def show(self, event: RunEvent) -> None:
+        """Print the line of an event, unless it says what the one before it said."""
+        news = tuple(_FIGURES.sub("", text) for text in (event.step, *_reasons(event)))
+        if news == self._told:
+            return
+        self._told = news
+        self._console.print(Text(f"{self._plan.move_id}  {_line(event)}"), soft_wrap=True)
+
+
+def _reasons(event: RunEvent) -> Iterator[str]:
+    """Yield the reasons an event waits, as far as its line has them."""
+    if event.sync is not None:
+        yield from map(reasons_text, (event.sync.blocking, event.sync.asks))
+    if event.verify is not None:
+        yield from map(reasons_text, (event.verify.waiting, event.verify.asks))
+
+
+def _line(event: RunEvent) -> str:
+    if event.sync is not None:
+        return f"{event.step}: {progress_line(event.sync)}"
+    if event.verify is not None:
+        return f"{event.step}: {verify_line(event.verify)}"
+    return event.step
+
+
+class MoveView:
+    """A running move: its steps, its groups, and what it waits for."""
+
+    def __init__(self, plan: MovePlan, event: RunEvent | None = None) -> None:
+        self._plan = plan
+        self.event = event or RunEvent("hold")
+
+    def __rich__(self) -> RenderableType:
+        parts: list[RenderableType] = [self._steps()]
+        if self.event.sync is not None:
+            parts.append(sync_view(self.event.sync))
+        if self.event.verify is not None:
+            parts.append(verify_view(self.event.verify))
+        return Group(*parts)
+
+    def _steps(self) -> Text:
+        line, steps = Text(f"{self._plan.move_id}  "), tuple(step.name for step in RUN_STEPS)
+        now = steps.index(self.event.step)
+        for index, step in enumerate(steps):
+            style = "green" if index < now else "bold cyan" if index == now else "dim"
+            line.append(f"{step}", style=style)
+            line.append(" > " if step != steps[-1] else "", style="dim")
+        return line
+
+
+def redirect(
+    move_id: MoveArgument,
+    *,
+    config: ConfigOption = None,
+    source: SourceOption = None,
+    target: TargetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Call the redirectors that have not confirmed what is in force for the clients of a move."""
+    with open_for(move_id, config, source, target) as context:
+        planned = MoveStore(context).plan(move_id)
+        missing = moves.call_redirectors(context, planned)
+        calls = MoveStore(context).progress(move_id).calls
+    emit(
+        dict(calls),
+        as_json,
+        lambda console: console.print(
+            *(f"{key}: {call.state}, {call.said}" for key, call in sorted(calls.items())),
+            sep="\n",
+            markup=False,
+        ),
+    )
+    if missing:
+        raise UnavailableError(f"move {move_id}: {'; '.join(missing)}")
+
+
+def unfence(
+    cluster: Annotated[
+        str,
+        typer.Argument(
+            metavar="CLUSTER", help="Alias of the cluster.", autocompletion=completing.clusters
+        ),
+    ],
+    *,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            "-t",
+            help="Topic, several times; all that srm has fenced there by default.",
+            autocompletion=completing.topics,
+        ),
+    ] = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let everybody write again to topics that moves with fence = acl have closed on a cluster.
+
+    Rules that srm did not set stay as they are.
+    """
+    lifted = _unfence(config, cluster, frozenset(topic or ()))
+    emit(
+        lifted,
+        as_json,
+        lambda console: console.print(
+            f"{cluster}: writes are allowed again to {', '.join(lifted)}"
+            if lifted
+            else f"{cluster}: nothing is fenced"
+        ),
+    )
+
+
+def _unfence(config: Path | None, alias: str, topics: frozenset[str]) -> tuple[str, ...]:
+    with open_cluster(load_config(config), alias) as cluster:
+        return lift_fence(
+            cluster,
+            now_ms(),
+            lambda fence: not topics or fence.topic in topics,
+            since_ms=0 if topics else None,
+        )

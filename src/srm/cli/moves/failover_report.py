@@ -40,7 +40,7 @@ from srm.pages.reports import (
 )
 
 if TYPE_CHECKING:
-    from srm.domain.moves.report.signing_keys import PublicKey
+    from srm.domain.moves.report.signature import PublicKey
 
 
 class ReportFormat(StrEnum):

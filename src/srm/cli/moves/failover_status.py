@@ -11,8 +11,7 @@ from rich.console import Console
 
 from srm.cli import completing
 from srm.cli.console import ConfigOption, JsonOption
-from srm.cli.moves.failover import SourceOption, TargetOption, open_for, open_pair
-from srm.cli.moves.failover_view import MoveView
+from srm.cli.moves.failover import MoveView, SourceOption, TargetOption, open_for, open_pair
 from srm.cli.watching import Looked, WatchOption, show
 from srm.domain.moves.gate.gate import SyncStatus
 from srm.domain.moves.records.plan import MovePlan

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from srm.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
-    from srm.domain.moves.report.signing_keys import PublicKey, SigningKey
+    from srm.domain.moves.report.signature import PublicKey, SigningKey
 
 _LOCATION: Final = "report.signing.key.location"
 
@@ -32,7 +32,7 @@ class ReportKey:
         """
         if self.file is None:
             return None
-        from srm.domain.moves.report.signing_keys import SigningKey  # noqa: PLC0415 -- see above
+        from srm.domain.moves.report.signature import SigningKey  # noqa: PLC0415 -- see above
 
         try:
             return SigningKey.read(self.file.read_bytes(), self.password)
@@ -48,7 +48,7 @@ def read_public_key(file: Path) -> PublicKey:
     Raises:
         UsageError: the file cannot be read, or holds no public key of Ed25519.
     """
-    from srm.domain.moves.report.signing_keys import PublicKey  # noqa: PLC0415 -- see above
+    from srm.domain.moves.report.signature import PublicKey  # noqa: PLC0415 -- see above
 
     try:
         return PublicKey.read(file.read_bytes())

@@ -1,16 +1,23 @@
-"""Choice of the newest position of a partition, the one rule for all readers of slot reports.
+"""Choice of the newest position of a partition, and of stale ones that the driver may delete.
 
 Several processes report a partition that moved to another slot or whose slot restarted. The order
 in which reports arrive does not identify the owner.
+
+A slot writes the last position of a leaving partition once. Reports of its former process stay, too
+(:mod:`srm.domain.flow_state.slot_records`), as the partition's next owner begins there. They are
+stale once a live process reports a position that readers prefer. The new owner can do so only after
+it has read the old position.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport
 from srm.domain.offset_map.map_records import CopyId
+from srm.domain.text.json_records import JsonRecord
 
 
 def positions_by_copy(reports: Iterable[SlotReport]) -> dict[CopyId, list[PartitionPosition]]:
@@ -49,3 +56,61 @@ def _distance(entry: PartitionPosition) -> tuple[int, int, int]:
 
 def _claim_order(entry: PartitionPosition) -> tuple[int, int, int, int]:
     return entry.producer_epoch, *_distance(entry)
+
+
+COPIED_PREFIX = b"copied:"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CopiedTopic(JsonRecord):
+    """A topic that a flow copies or has copied, and that may have records in the state topics.
+
+    It is written before and deleted after all those records, so a driver knows which topics to look
+    for. It has names, too, as brokers hide topics that srm may not see. ``source_cluster`` and
+    ``target_cluster`` are Kafka's cluster ids: a topic is not gone because an address leads to
+    another cluster.
+    """
+
+    KIND = "copied topic"
+    topic: str
+    topic_id: str
+    target_topic: str
+    target_topic_id: str
+    source_cluster: str
+    target_cluster: str
+
+    def key(self) -> bytes:
+        """Encode the record key."""
+        return COPIED_PREFIX + f"{self.topic_id}:{self.target_topic_id}".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class GoneTopics:
+    """Ids of deleted topics, of each side."""
+
+    source: frozenset[str] = frozenset()
+    target: frozenset[str] = frozenset()
+
+
+def is_superseded(
+    entry: PartitionPosition,
+    live: Mapping[CopyId, Collection[PartitionPosition]],
+    gone: GoneTopics,
+    successors: Mapping[tuple[int, str], Iterable[PartitionPosition]],
+) -> bool:
+    """Return True if a position that no process writes any more can be deleted.
+
+    ``live``: positions that live processes report, by copy.
+    ``successors``: the same as ``live``, by partition number and target topic id. A re-created
+    topic continues after the records of its former self on the target.
+    """
+    topic_id, number, target_id = entry.copy_id
+    if target_id in gone.target:
+        return True
+    if topic_id in gone.source:
+        return any(
+            other.topic_id != topic_id and other.producer_id >= 0
+            for other in successors.get((number, target_id), ())
+        )
+    told = live.get(entry.copy_id, ())
+    return bool(told) and newest_position([*told, entry]) is not entry

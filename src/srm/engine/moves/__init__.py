@@ -24,15 +24,19 @@ if TYPE_CHECKING:
     from srm.domain.moves.report.report import MoveReport
     from srm.engine.moves.control.move_records import MoveContext, MoveStore
     from srm.engine.moves.planning.plan import new_move_id, plan
-    from srm.engine.moves.reporting.approval import approve
-    from srm.engine.moves.reporting.evidence import kept_outcome, kept_report, kept_reports
+    from srm.engine.moves.reporting.evidence import approve, kept_outcome, kept_report, kept_reports
     from srm.engine.moves.steps.decision import go, release
     from srm.engine.moves.steps.holding import hold
     from srm.engine.moves.steps.redirector_calls import call_redirectors
-    from srm.engine.moves.steps.report import ResidueWatch, report, watch_residue
     from srm.engine.moves.steps.run import RunEvent, apply_and_go, carry_out
     from srm.engine.moves.steps.steps import apply, status, wait_status
-    from srm.engine.moves.steps.verify import VerifyStatus, verify
+    from srm.engine.moves.steps.verify import (
+        ResidueWatch,
+        VerifyStatus,
+        report,
+        verify,
+        watch_residue,
+    )
 
 __all__ = [
     "Approval",
@@ -75,15 +79,18 @@ _HOMES: Final = {
     "domain.moves.report.report": ("MoveReport",),
     "engine.moves.control.move_records": ("MoveContext", "MoveStore"),
     "engine.moves.planning.plan": ("new_move_id", "plan"),
-    "engine.moves.reporting.approval": ("approve",),
-    "engine.moves.reporting.evidence": ("kept_outcome", "kept_report", "kept_reports"),
+    "engine.moves.reporting.evidence": ("approve", "kept_outcome", "kept_report", "kept_reports"),
     "engine.moves.steps.decision": ("go", "release"),
     "engine.moves.steps.holding": ("hold",),
     "engine.moves.steps.redirector_calls": ("call_redirectors",),
-    "engine.moves.steps.report": ("ResidueWatch", "report", "watch_residue"),
     "engine.moves.steps.run": ("RunEvent", "apply_and_go", "carry_out"),
     "engine.moves.steps.steps": ("apply", "status", "wait_status"),
-    "engine.moves.steps.verify": ("VerifyStatus", "verify"),
+    "engine.moves.steps.verify": (
+        "VerifyStatus",
+        "report",
+        "verify",
+        "watch_residue",
+    ),
 }
 """Names by module: each is imported on first use, as a status needs few of them."""
 

@@ -28,8 +28,7 @@ from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount, some
 from srm.domain.text.documents import encode
 from srm.domain.text.reason import Reason
-from srm.engine.flows.replicator_status import down_reasons
-from srm.engine.flows.supervision import FlowSigns
+from srm.engine.flows.supervision import FlowSigns, down_reasons
 from srm.engine.status.status import FlowStatus, TopicState, TopicStatus
 
 NO_CHECKPOINT: Final = "no checkpoint: auto.offset.reset would decide"

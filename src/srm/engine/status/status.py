@@ -11,26 +11,36 @@ from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.pause import Pause, read_pause
 from srm.domain.flow_state.replication_records import AT_REST, PartitionStatus
 from srm.domain.flow_state.replication_records import State as ReportedState
+from srm.domain.groups.proof_records import FlowProof
+from srm.domain.moves.records.forecast import Forecast
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_ranges import both_ends
 from srm.domain.text.amount import some
 from srm.engine.cluster_ports import TopicDescription
-from srm.engine.flows.replicator_status import (
+from srm.engine.flows.source_look import SourceLook
+from srm.engine.flows.supervision import (
     DriverStatus,
     SlotStatus,
     down_reasons,
     driver_status,
     slot_statuses,
 )
-from srm.engine.flows.source_look import SourceLook
 from srm.engine.ports import FlowMaps
-from srm.engine.status.loss_forecast import Standing
 
 PartitionState = ReportedState | Literal["unknown"]
 """State of a partition; ``unknown`` if no slot has ever reported it."""
 GOING_ON: Final[frozenset[PartitionState]] = frozenset({"claiming", "copying"})
 IN_TROUBLE: Final[frozenset[PartitionState]] = AT_REST
 TopicState = Literal["copying", "caught-up", "waiting", "stopped", "not-created"]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The current forecast of a flow; ``line`` is its text for operators."""
+
+    line: str
+    forecast: Forecast
+    proof: FlowProof | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from srm.domain.flow_state.anomalies import begin_of_copy, in_force
 from srm.domain.flow_state.liveness_thresholds import is_silent
 from srm.domain.text.amount import ago, amount, some
-from srm.engine.flows.replicator_status import SEE_LOG, down_reasons
+from srm.engine.flows.supervision import SEE_LOG, down_reasons
 from srm.engine.groups.checkpoints import selection_of
 from srm.engine.status.status import GOING_ON, PartitionState, PartitionView
 from srm.engine.why.answer import WhyStep

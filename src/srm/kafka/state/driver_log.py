@@ -18,7 +18,7 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from srm.domain.flow_state.replication_records import COMMANDS, STATE_PARTITIONS
-from srm.domain.flow_state.stale_positions import CopiedTopic
+from srm.domain.flow_state.reported_positions import CopiedTopic
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.map_index import decode_index_key, is_index_key

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from srm.domain.flow_state.replication_records import COMMANDS
-from srm.domain.flow_state.stale_positions import CopiedTopic, GoneTopics
+from srm.domain.flow_state.reported_positions import CopiedTopic, GoneTopics
 from srm.replication.driver.discovery import Discovered
 from srm.replication.driver.state_book import Key, StateBook
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import STATE_PARTITIONS, AssignedPartition
-from srm.domain.flow_state.stale_positions import CopiedTopic, GoneTopics
+from srm.domain.flow_state.reported_positions import CopiedTopic, GoneTopics
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS

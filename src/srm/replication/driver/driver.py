@@ -23,7 +23,7 @@ from srm.domain.flow_state.replication_records import (
     DriverHeartbeat,
     DriverRequest,
 )
-from srm.domain.flow_state.stale_positions import CopiedTopic, GoneTopics
+from srm.domain.flow_state.reported_positions import CopiedTopic, GoneTopics
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError, FencedError, IntegrityError, SrmError, UnavailableError

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from srm.domain.flow_state.stale_positions import CopiedTopic
+from srm.domain.flow_state.reported_positions import CopiedTopic
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from typing import Final
 
 from srm.domain.flow_state.pause import PAUSE_KEY, Pause, read_pause
 from srm.domain.flow_state.replication_records import ASSIGNMENT_PREFIX, Assignment, PartitionStatus
+from srm.domain.flow_state.reported_positions import COPIED_PREFIX, CopiedTopic
 from srm.domain.flow_state.slot_records import PositionGroup, SlotHeartbeat
-from srm.domain.flow_state.stale_positions import COPIED_PREFIX, CopiedTopic
 from srm.replication.driver.assignment import Assigned, assign, rebalance, relative_weights
 from srm.replication.driver.assignment_book import AssignmentBook
 from srm.replication.driver.cleaning import Cleaning

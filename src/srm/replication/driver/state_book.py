@@ -15,12 +15,12 @@ from srm.domain.flow_state.replication_records import (
     PartitionPosition,
     PartitionStatus,
 )
+from srm.domain.flow_state.reported_positions import CopiedTopic, GoneTopics, is_superseded
 from srm.domain.flow_state.slot_records import (
     PositionGroup,
     SlotHeartbeat,
     decode_slot_record,
 )
-from srm.domain.flow_state.stale_positions import CopiedTopic, GoneTopics, is_superseded
 from srm.domain.offset_map.map_records import CopyId
 from srm.replication.driver.driver_log import LogRecord
 

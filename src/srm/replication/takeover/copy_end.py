@@ -19,8 +19,7 @@ from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.offset_map.offset_ranges import OffsetRange
-from srm.domain.recovery.residue import Wanted
-from srm.domain.recovery.source_return import CopyEnd
+from srm.domain.recovery.source_return import CopyEnd, Wanted
 from srm.errors import IntegrityError, SrmError, UnavailableError
 from srm.replication.batches import legacy
 from srm.replication.batches.aborted import AbortedTransactions

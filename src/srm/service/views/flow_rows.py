@@ -13,9 +13,8 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.reason import Reason
 from srm.engine.moves.planning.outlook import Outlook
 from srm.engine.status.health import NO_CHECKPOINT, group_proof, topic_health
-from srm.engine.status.loss_forecast import Standing
 from srm.engine.status.observing import FlowState
-from srm.engine.status.status import GOING_ON, PartitionView
+from srm.engine.status.status import GOING_ON, PartitionView, Standing
 from srm.engine.why import is_fresh
 from srm.service.views.documents import (
     CheckpointRow,

@@ -22,8 +22,12 @@ from srm.engine.cluster_ports import Cluster
 from srm.engine.control import control_lists
 from srm.engine.drill.leftovers import read_drills
 from srm.engine.flows.cluster_absence import away_cluster
-from srm.engine.moves.control.control import ControlTables, decode_or_none, read_report
-from srm.engine.moves.control.move_records import furthest
+from srm.engine.moves.control.move_records import (
+    ControlTables,
+    decode_or_none,
+    furthest,
+    read_report,
+)
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
 from srm.engine.status.observing import observe

@@ -22,7 +22,7 @@ from srm.domain.flow_state.replication_records import (
     STATE_PARTITIONS,
     Assignment,
 )
-from srm.domain.flow_state.stale_positions import CopiedTopic
+from srm.domain.flow_state.reported_positions import CopiedTopic
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import TopicDescription

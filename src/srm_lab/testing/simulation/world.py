@@ -18,8 +18,12 @@ from srm.domain.flow_state.replication_records import (
     PartitionPosition,
 )
 from srm.domain.flow_state.replication_state import ReplicationState, decode_state
-from srm.domain.flow_state.reported_positions import newest_position, positions_by_copy
-from srm.domain.flow_state.stale_positions import CopiedTopic, GoneTopics
+from srm.domain.flow_state.reported_positions import (
+    CopiedTopic,
+    GoneTopics,
+    newest_position,
+    positions_by_copy,
+)
 from srm.domain.names import internal_topics
 from srm.errors import FencedError, SrmError, UnavailableError
 from srm.kafka.state.slot_state import KafkaStartReader

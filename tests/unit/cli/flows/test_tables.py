@@ -13,7 +13,7 @@ from tests.unit.cli.filled import filled, long
 
 from srm.cli.console import open_console
 from srm.cli.flows import checkpoints, groups, metrics, replicator, status, topics, verify, why
-from srm.cli.moves import failover_status, residue, restore, source_return
+from srm.cli.moves import failover_status, restore, source_return
 from srm.domain.metrics.metrics import WindowMetric
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.progress import MoveProgress
@@ -26,7 +26,7 @@ from srm.domain.verification.verification import VerificationSummary
 from srm.engine.flows.driver_requests import DriverAnswer
 from srm.engine.groups.checkpoints import CheckpointSummary
 from srm.engine.groups.group_sync import GroupSyncSummary
-from srm.engine.recovery.residue import ResidueRange
+from srm.engine.recovery.look import ResidueRange
 from srm.engine.status.status import FlowStatus
 from srm.engine.why import Why
 from srm.pages.drills import drill_view, history_view
@@ -94,7 +94,7 @@ VIEWS: Final[Mapping[str, tuple[Render, tuple[str, ...]]]] = {
         ("application", "host"),
     ),
     "residue list": (
-        lambda console: residue._render(console, (filled(ResidueRange),)),
+        lambda console: source_return._render(console, (filled(ResidueRange),)),
         ("topic", "note"),
     ),
     "restore --dry-run": (

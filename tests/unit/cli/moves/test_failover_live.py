@@ -7,8 +7,8 @@ from typing import get_args
 
 from rich.console import Console
 
+from srm.cli.moves.failover import shown
 from srm.cli.moves.failover_status import at_rest
-from srm.cli.moves.failover_view import shown
 from srm.domain.moves.gate.gate import SyncStatus
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.progress import HELD, MoveProgress, MoveStep

@@ -20,7 +20,7 @@ from srm.domain.flow_state.replication_records import (
     Incarnation,
     PartitionStatus,
 )
-from srm.domain.flow_state.stale_positions import CopiedTopic
+from srm.domain.flow_state.reported_positions import CopiedTopic
 from srm.domain.offset_map.map_records import topic_id_text
 from srm.errors import IntegrityError
 

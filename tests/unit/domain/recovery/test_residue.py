@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.recovery.residue import Counting, ResidueRecord, json_row
+from srm.domain.recovery.source_return import Counting, ResidueRecord, json_row
 
 bytes_or_none = st.none() | st.binary(max_size=20) | st.text(max_size=9).map(str.encode)
 

@@ -18,7 +18,7 @@ from srm.domain.flow_state.replication_records import (
     PartitionStatus,
     SlotReport,
 )
-from srm.domain.flow_state.stale_positions import CopiedTopic
+from srm.domain.flow_state.reported_positions import CopiedTopic
 from srm.domain.groups.ledger import LedgerEntry
 from srm.domain.moves.records.outcome import GroupOutcome, Outcome, PartitionOutcome
 from srm.domain.moves.records.plan import MovePlan
@@ -28,17 +28,15 @@ from srm.domain.moves.routing.routes import ERA, Route, topic_subject
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Position
-from srm.domain.recovery.residue import ResidueRecord, Wanted
 from srm.domain.recovery.restore import RESTORE_KEY, RestoreRecord, restore_flow
-from srm.domain.recovery.source_return import CopyEnd
+from srm.domain.recovery.source_return import CopyEnd, ResidueRecord, Wanted
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.flows.supervision import pause_in_force
 from srm.engine.moves import MoveContext, kept_outcome
-from srm.engine.moves.control.control import read_routes
+from srm.engine.moves.control.move_records import read_routes
 from srm.engine.ports import FlowContext
-from srm.engine.recovery.look import look_at_source
-from srm.engine.recovery.residue import read_residue, residue_ranges
+from srm.engine.recovery.look import look_at_source, read_residue, residue_ranges
 from srm.engine.recovery.settle import plan_return, settle_return, store_outcome
 from srm.errors import (
     AuthorizationError,

@@ -10,8 +10,7 @@ from srm.domain.flow_state.pause import Pause
 from srm.domain.flow_state.replication_records import DriverHeartbeat
 from srm.domain.names.topics import Flow
 from srm.domain.text.reason import Reason
-from srm.engine.flows.replicator_status import DriverStatus, SlotStatus
-from srm.engine.flows.supervision import FlowSigns
+from srm.engine.flows.supervision import DriverStatus, FlowSigns, SlotStatus
 from srm.engine.status.health import document, flow_health, signs_health, topic_health
 from srm.engine.status.status import FlowStatus, TopicState, TopicStatus
 

@@ -16,7 +16,7 @@ from srm.domain.flow_state.replication_records import (
     PartitionPosition,
     PartitionStatus,
 )
-from srm.domain.flow_state.stale_positions import CopiedTopic, GoneTopics
+from srm.domain.flow_state.reported_positions import CopiedTopic, GoneTopics
 from srm.domain.offset_map.map_records import topic_id_text
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.cluster_ports import TopicDescription

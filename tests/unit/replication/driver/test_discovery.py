@@ -9,7 +9,7 @@ import pytest
 
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import STATE_PARTITIONS
-from srm.domain.flow_state.stale_positions import CopiedTopic, GoneTopics
+from srm.domain.flow_state.reported_positions import CopiedTopic, GoneTopics
 from srm.domain.groups.ledger import LedgerEntry
 from srm.domain.groups.mm2_records import Checkpoint, TopicIds
 from srm.domain.names.topics import Flow, TopicPartition

@@ -25,8 +25,7 @@ from srm.domain.flow_state.replication_records import (
     PartitionPosition,
     SlotReport,
 )
-from srm.domain.flow_state.reported_positions import newest_position
-from srm.domain.flow_state.stale_positions import GoneTopics, is_superseded
+from srm.domain.flow_state.reported_positions import GoneTopics, is_superseded, newest_position
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, map_partition

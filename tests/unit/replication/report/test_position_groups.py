@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from srm.domain.flow_state.replication_records import REPORTS, Incarnation, PartitionPosition
 from srm.domain.flow_state.replication_state import decode_state
-from srm.domain.flow_state.reported_positions import newest_position, positions_by_copy
+from srm.domain.flow_state.reported_positions import GoneTopics, newest_position, positions_by_copy
 from srm.domain.flow_state.slot_records import (
     GROUP_SIZE,
     PositionGroup,
@@ -17,7 +17,6 @@ from srm.domain.flow_state.slot_records import (
     decode_slot_record,
     next_incarnation,
 )
-from srm.domain.flow_state.stale_positions import GoneTopics
 from srm.domain.offset_map.map_records import topic_id_text
 from srm.domain.offset_map.offset_map import Position
 from srm.replication.driver.driver_log import LogRecord

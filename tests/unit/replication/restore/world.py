@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from srm.config.restoring import restoring
 from srm.domain.flow_state.pause import PAUSE_KEY, Pause, read_pause
 from srm.domain.flow_state.replication_records import COMMANDS, STATE_PARTITIONS, AssignedPartition
+from srm.domain.flow_state.reported_positions import CopiedTopic
 from srm.domain.flow_state.slot_records import next_incarnation
-from srm.domain.flow_state.stale_positions import CopiedTopic
 from srm.domain.groups.mm2_records import Checkpoint, TopicIds
 from srm.domain.names import internal_topics
 from srm.domain.names.policy import RestoringPolicy

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.replication.mapping.map_world import ASSIGNED
 
 from srm.domain.flow_state.replication_records import PartitionPosition
-from srm.domain.flow_state.reported_positions import newest_position
-from srm.domain.flow_state.stale_positions import GoneTopics, is_superseded
+from srm.domain.flow_state.reported_positions import GoneTopics, is_superseded, newest_position
 from srm.domain.offset_map.map_reach import NO_BLOCKS
 from srm.domain.offset_map.map_rebuild import RebuiltMap
 from srm.domain.offset_map.offset_map import Position, Translated

@@ -14,7 +14,7 @@ from tests.unit.service.views.test_series import window
 
 from srm.domain.metrics.metrics import Statistics, WindowMetric
 from srm.domain.names.topics import Flow
-from srm.engine.flows.replicator_status import DriverStatus
+from srm.engine.flows.supervision import DriverStatus
 from srm.engine.table_ports import Stamped
 from srm.service.app import create_app
 from srm.service.pages.airflow import move_ids, run_pattern

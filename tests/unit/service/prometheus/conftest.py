@@ -12,7 +12,7 @@ from tests.unit.service.prometheus.moves import released_move, reported_move, ru
 
 from srm.domain.groups.proof_records import FlowProof
 from srm.domain.recovery.drill import Drill, DrillGroup
-from srm.engine.flows.replicator_status import DriverStatus
+from srm.engine.flows.supervision import DriverStatus
 from srm.service.views.series import Figures, Measured
 from srm.service.views.views import Views
 

@@ -19,7 +19,7 @@ from srm.domain.names.topics import Flow
 from srm.engine import moves
 from srm.engine.control import control_lists
 from srm.engine.drill.leftovers import read_drills
-from srm.engine.moves.control.control import ControlTables
+from srm.engine.moves.control.move_records import ControlTables
 from srm.service.shutdown import end_all
 from srm.service.views import watching
 from srm.service.views.flow_rows import summary

@@ -9,7 +9,7 @@ Writes count up to the high watermark: an open transaction stops the last stable
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from srm.domain.flow_state.liveness_thresholds import is_silent
@@ -18,11 +18,97 @@ from srm.domain.groups.translation import UNFINISHED
 from srm.domain.moves.records.plan import MovePlan, position_problem
 from srm.domain.moves.records.positions import PartitionMove
 from srm.domain.moves.records.progress import HELD, MoveProgress
-from srm.domain.moves.records.replication import ReplicationFacts
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.routes import Route, group_subject, topic_subject
 from srm.domain.names.topics import TopicPartition
+from srm.domain.names.transactions import OpenTransaction
 from srm.domain.text.amount import ago, amount
+from srm.domain.text.reason import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationFacts:
+    """Replication state of one partition of an original topic from the source to the target.
+
+    ``source_next``: None if no position is known.
+    ``log_end``: present high watermark on the source.
+    ``stopped``, ``action``: reason why the partition is stopped, and the remedy.
+    ``stable_end``: last stable offset; ``transactions`` hold back the records from there on.
+    ``hidden``: reason why srm may not see ``transactions``, which are empty then.
+    ``damage``: reason why the offset map cannot be used.
+    ``lost``: source offsets still in the log that were noted as never copied.
+    """
+
+    topic: str
+    partition: int
+    source_next: int | None
+    log_start: int
+    log_end: int
+    stopped: str | None = None
+    stable_end: int | None = None
+    transactions: tuple[OpenTransaction, ...] = ()
+    hidden: str = ""
+    damage: str = ""
+    lost: int = 0
+    action: str = ""
+
+    @property
+    def name(self) -> str:
+        """Topic and partition, for messages."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def copied_to(self) -> int:
+        """Source offset up to which it is copied."""
+        return self.log_start if self.source_next is None else self.source_next
+
+    @property
+    def remaining(self) -> int:
+        """Source offsets still to be copied, including transaction markers."""
+        return max(0, self.log_end - self.copied_to)
+
+    @property
+    def held_back(self) -> int:
+        """Part of ``remaining`` that open transactions hold back."""
+        end = self.log_end if self.stable_end is None else self.stable_end
+        return max(0, self.log_end - max(end, self.copied_to))
+
+    @property
+    def halt_reason(self) -> Reason | None:
+        """Reason why it stays uncopied until an operator acts; None if it is or will be copied."""
+        if self.stopped is None or not self.remaining or self.damage:
+            return None
+        return Reason(f"replication of {self.name} is stopped: {self.stopped}", self.action)
+
+    def missing(self, target: str) -> Iterator[tuple[str, int]]:
+        """Yield the gaps of the target with upper bounds of their records."""
+        if self.remaining:
+            why = f", {self.held_back} held back by open transactions" if self.held_back else ""
+            lacking = f"{self.name}: {amount(self.remaining, 'record')} missing on {target}"
+            yield f"{lacking} from offset {self.copied_to} on{why}", self.remaining
+        if self.lost:
+            lost = f"{self.name}: {amount(self.lost, 'record')} never copied to {target}, as noted"
+            yield lost, self.lost
+
+    def transaction_reasons(self, source: str) -> Iterator[str]:
+        """Yield the transactions that hold it back, with the command that ends them."""
+        held = f"{amount(self.held_back, 'record')} of {self.name} on {source} cannot be copied"
+        accept = (
+            "or move without them: --accept-open-transactions (in the form: "
+            "accept_open_transactions)"
+        )
+        for each in self.transactions:
+            yield (
+                f"{held}: a transaction is open from offset {each.first_offset} on ({each.owner}): "
+                f"end it, on {source} with {each.command!r}, {accept}"
+            )
+        if not self.transactions:
+            why = f" ({self.hidden})" if self.hidden else ""
+            yield (
+                f"{held}: a transaction is open from offset {self.stable_end} on, its owner is not "
+                f"visible{why}: find it with 'kafka-transactions.sh --bootstrap-server HOST:PORT "
+                f"find-hanging' on {source}, {accept}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,3 +414,57 @@ def _group_sync(group: GroupFacts, facts: GateFacts) -> GroupSync:
         applied=all(position.is_applied for position in group.positions),
         remaining=sum(position.remaining for position in group.positions),
     )
+
+
+def asks_at_hold(
+    request: MoveRequest,
+    address: str,
+    members: Mapping[str, Sequence[str]],
+    writers: Mapping[str, int],
+) -> Iterator[str]:
+    """Yield a task for each client that must still be stopped on the source.
+
+    ``members``: members that the hold cannot reach, as ``client id@host``, by group.
+    ``writers``: number of producers that follow no route, by topic; 0 if it is not known.
+    """
+    later = f"prepare {_settings(request, address)}, do not start there yet"
+    for group, some in sorted(members.items()):
+        for member in some:
+            client, _, host = member.rpartition("@")
+            yield (
+                f"stop client {client or member} of group {group} on host {host or '?'}, which "
+                f"reads {request.source}; {later}"
+            )
+    for topic, count in sorted(writers.items()):
+        yield (
+            f"stop {amount(count, 'producer')} of topic {topic} on {request.source}; {later}"
+            if count
+            else f"stop all producers of topic {topic} on {request.source}; {later}"
+        )
+
+
+def asks_at_go(
+    request: MoveRequest,
+    address: str,
+    absent: Mapping[str, Sequence[str]],
+    residue: Mapping[str, int],
+) -> Iterator[str]:
+    """Yield a task for each group or topic whose clients must still be started on the target.
+
+    ``absent``: groups without members on the target, with their members in the plan.
+    ``residue``: number of records written to the source after go, by topic.
+    """
+    there = _settings(request, address)
+    for group, before in sorted(absent.items()):
+        who = f" ({', '.join(before)})" if before else ""
+        yield f"start group {group}{who} with {there}"
+    for topic, count in sorted(residue.items()):
+        if count:
+            yield (
+                f"{amount(count, 'record')} of topic {topic} {'was' if count == 1 else 'were'} "
+                f"written to {request.source} after go: start their producers with {there}"
+            )
+
+
+def _settings(request: MoveRequest, address: str) -> str:
+    return f"bootstrap.servers={address or '?'} (cluster {request.target})"

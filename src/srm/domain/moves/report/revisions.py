@@ -12,7 +12,7 @@ from srm.domain.moves.report.signature import Signed
 from srm.errors import IntegrityError
 
 if TYPE_CHECKING:
-    from srm.domain.moves.report.signing_keys import SigningKey
+    from srm.domain.moves.report.signature import SigningKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from srm.domain.moves.gate.fence import Fence, fences_in
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.progress import MoveProgress
 from srm.domain.moves.routing.routes import topic_subject
 from srm.domain.names import internal_topics
+from srm.domain.text.documents import Document, decode
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_records import CONTROL_ID, until_not_fenced
 from srm.engine.moves.control.move_records import MoveContext, MoveStore
@@ -27,6 +27,53 @@ from srm.engine.moves.control.routes import InForce, between_same, bring_about
 from srm.errors import ConflictError, IntegrityError, SrmError
 
 log = logging.getLogger(__name__)
+
+
+_PREFIX: Final = b"fence:"
+
+
+@dataclass(frozen=True, slots=True)
+class Fence(Document):
+    """One fenced topic, in ``srm-moves.internal`` of its cluster under ``fence:<topic>``.
+
+    The record is written before the deny ACL, so a later run can lift a fence that a crash has
+    left. ``lifted_ms`` is when the fence was lifted, 0 before.
+    """
+
+    KIND = "fence"
+    topic: str
+    move_id: str
+    set_ms: int
+    lifted_ms: int = 0
+
+    @property
+    def stands(self) -> bool:
+        """Return whether writes may still be denied because of it."""
+        return not self.lifted_ms
+
+    def key(self) -> bytes:
+        """Encode the record key."""
+        return _PREFIX + self.topic.encode()
+
+
+def fences_in(
+    records: Mapping[bytes, bytes], damaged: Callable[[IntegrityError], None]
+) -> dict[str, Fence]:
+    """Decode the fences among the records of one cluster's moves topic, by topic.
+
+    An unreadable record is passed to ``damaged``: it must not stop other moves.
+    """
+    found = {}
+    for key, value in records.items():
+        if key.startswith(_PREFIX):
+            try:
+                fence = decode(Fence, f"record {key.decode(errors='replace')} of a fence", value)
+            except IntegrityError as error:
+                damaged(error)
+                continue
+            found[fence.topic] = fence
+    return found
+
 
 _JUST_NOW_MS: Final = 600_000
 """A rule that is back within this time after its lifting was set by a late process of srm."""

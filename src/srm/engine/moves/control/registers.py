@@ -20,12 +20,22 @@ from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_records import CONTROL_ID, until_not_fenced
 from srm.engine.flows.cluster_absence import loudness
-from srm.engine.moves.control.control import ControlChange, ControlTables
-from srm.engine.moves.control.move_records import MoveContext, ensure_topics, furthest, newest_plan
+from srm.engine.moves.control.move_records import (
+    ControlChange,
+    ControlTables,
+    MoveContext,
+    as_move,
+    ensure_topics,
+    furthest,
+    newest_plan,
+    read_routes,
+)
+from srm.engine.ports import FlowContext
 from srm.engine.table_ports import ControlWriter
-from srm.errors import FencedError, UnavailableError
+from srm.errors import FencedError, SrmError, UnavailableError
 
 log = logging.getLogger(__name__)
+
 
 Side = Literal["target", "source"]
 SIDES: tuple[Side, ...] = ("target", "source")
@@ -211,3 +221,25 @@ def record(context: MoveContext, change: ControlChange, *, tolerate_source: bool
                 registers.write("source", change)
 
         registers.run("writing the state of a move", write)
+
+
+def try_to_level(context: FlowContext) -> None:
+    """Write the routes and moves that a cluster of a flow lacks to it; a failure is logged.
+
+    Writers are opened, which fences steps of moves, only if something is to be written.
+    """
+    sides = context.target, context.source
+    try:
+        target, source = (_routes(cluster) for cluster in sides)
+        if target == source:
+            return
+        tables = [ControlTables.read(cluster) for cluster in sides]
+        aliases = frozenset(cluster.alias for cluster in sides)
+        if any(one.lacks(other, aliases).routes for one, other in (tables, reversed(tables))):
+            level(as_move(context))
+    except SrmError as error:
+        log.warning("%s: the routes of both clusters: %s", context.config.flow, error)
+
+
+def _routes(cluster: Cluster) -> dict[str, Route]:
+    return read_routes(cluster, cluster.compacted_topic(internal_topics.ROUTING).read_history())

@@ -22,8 +22,13 @@ from srm.domain.moves.routing.routes import (
 )
 from srm.domain.names import internal_topics
 from srm.engine.flows.cluster_absence import loudness
-from srm.engine.moves.control.control import read_acks, read_routes
-from srm.engine.moves.control.move_records import MoveContext, MoveStore, read_both
+from srm.engine.moves.control.move_records import (
+    MoveContext,
+    MoveStore,
+    read_acks,
+    read_both,
+    read_routes,
+)
 from srm.engine.table_ports import Stamped
 from srm.errors import UnavailableError
 

@@ -17,7 +17,7 @@ from srm.domain.groups.translation import (
     Translation,
     translate,
 )
-from srm.domain.moves.gate.gate import GroupFacts
+from srm.domain.moves.gate.gate import GroupFacts, ReplicationFacts
 from srm.domain.moves.gate.presence import ProducerPresence
 from srm.domain.moves.records.plan import GroupPlan
 from srm.domain.moves.records.positions import (
@@ -26,7 +26,6 @@ from srm.domain.moves.records.positions import (
     PartitionMove,
     partition_move,
 )
-from srm.domain.moves.records.replication import ReplicationFacts
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.routes import group_subject, topic_subject
 from srm.domain.names.topics import TopicPartition

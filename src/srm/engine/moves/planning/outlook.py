@@ -31,9 +31,13 @@ from srm.engine.flows.source_look import MOST_READ, SourceLook, times_of
 from srm.engine.moves.control.move_records import MoveContext
 from srm.engine.moves.control.routes import RoutingTables
 from srm.engine.moves.planning.facts import Away, MoveFacts
-from srm.engine.moves.planning.last_places import read_last_places
-from srm.engine.moves.planning.reading import read_target
-from srm.engine.moves.planning.topics import MoveScope, groups_after_loss, topics_to_move
+from srm.engine.moves.planning.reading import (
+    MoveScope,
+    groups_after_loss,
+    read_last_places,
+    read_target,
+    topics_to_move,
+)
 from srm.engine.ports import FlowMaps
 from srm.errors import AuthorizationError, SrmError
 

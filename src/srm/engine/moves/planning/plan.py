@@ -21,12 +21,11 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import few, some
 from srm.domain.text.reason import Reason
 from srm.engine.cluster_ports import Cluster
-from srm.engine.flows.replicator_status import down_reasons, driver_status, slot_statuses
-from srm.engine.flows.supervision import state_topic
+from srm.engine.flows.supervision import down_reasons, driver_status, slot_statuses, state_topic
 from srm.engine.groups.proving import prove
-from srm.engine.moves.control.control import ControlChange
 from srm.engine.moves.control.fence import require_in_force
 from srm.engine.moves.control.move_records import (
+    ControlChange,
     MoveContext,
     MoveStore,
     config_fingerprint,
@@ -50,9 +49,14 @@ from srm.engine.moves.planning.problems import (
     topic_problems,
     unsettled_problems,
 )
-from srm.engine.moves.planning.reading import read_facts
+from srm.engine.moves.planning.reading import (
+    MoveScope,
+    groups_on_source,
+    originals,
+    read_facts,
+    topics_to_move,
+)
 from srm.engine.moves.planning.surroundings import surroundings
-from srm.engine.moves.planning.topics import MoveScope, groups_on_source, originals, topics_to_move
 from srm.errors import ConflictError, UsageError
 
 _REPLACEABLE: Final = frozenset({"planned", "released"})

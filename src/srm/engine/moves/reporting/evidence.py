@@ -1,10 +1,17 @@
-"""Report of a move with all its evidence, stored as a chain of signed revisions."""
+"""Report of a move with its approvals and evidence, stored as a chain of signed revisions."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 
+from srm.domain.moves.gate.approval import (
+    Approval,
+    approval_key,
+    decode_approvals,
+    encode_approvals,
+    join_approvals,
+)
 from srm.domain.moves.records.outcome import Outcome, stored_outcome
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.progress import MoveProgress
@@ -14,16 +21,17 @@ from srm.domain.moves.report.revisions import KeptReport, newest, next_revision,
 from srm.domain.moves.routing.routes import group_subject
 from srm.engine.cluster_ports import Cluster
 from srm.engine.flows.cluster_absence import loudness
-from srm.engine.moves.control.control import (
+from srm.engine.moves.control.move_records import (
     ControlChange,
     ControlTables,
+    MoveContext,
     decode_or_none,
+    newest_plan,
+    read_both,
     read_report,
 )
-from srm.engine.moves.control.move_records import MoveContext, newest_plan, read_both
 from srm.engine.moves.control.registers import SIDES, Registers
 from srm.engine.moves.control.routes import subjects
-from srm.engine.moves.reporting.approval import approvals_in
 from srm.engine.moves.reporting.client_acks import Arrivals
 from srm.errors import NotFoundError, SrmError
 
@@ -187,3 +195,39 @@ def _ids(clusters: Iterable[Cluster]) -> Iterator[tuple[str, str]]:
             yield cluster.alias, cluster.cluster_id()
         except SrmError as error:  # the report is complete without it
             log.log(loudness(error), "the id of cluster %s is not known: %s", cluster.alias, error)
+
+
+def approve(context: MoveContext, move_id: str, approval: Approval) -> tuple[Approval, ...]:
+    """Store an approval with the plan that it approves; the report of the move names it.
+
+    Call it after the plan is stored and before the move holds clients. Repeated with the same
+    approval it changes nothing. An unavailable source gets it later.
+
+    Returns:
+        All approvals of the move, the oldest first.
+    """
+    with Registers(context) as registers:
+
+        def write() -> tuple[Approval, ...]:
+            registers.require("target")
+            if registers.plan(move_id) is None:
+                raise NotFoundError(f"move {move_id!r} is not known: plan it, then approve it")
+            tables = [registers.tables(side) for side in SIDES]
+            known = join_approvals(approvals_in(tables, move_id), (approval,))
+            change = ControlChange(documents={approval_key(move_id): encode_approvals(known)})
+            registers.write("target", change)
+            registers.write_if_there("source", change)
+            return known
+
+        return registers.run(f"approval of move {move_id}", write)
+
+
+def approvals_in(tables: Iterable[ControlTables], move_id: str) -> tuple[Approval, ...]:
+    """Return the approvals of a move that any of the tables has, the oldest first.
+
+    Damaged records are skipped and logged: they stop neither a move nor a report.
+    """
+    key = approval_key(move_id)
+    return join_approvals(
+        *(decode_or_none(table.documents.get(key), decode_approvals) or () for table in tables)
+    )

@@ -15,7 +15,6 @@ from srm.domain.moves.records.progress import HELD, MoveProgress
 from srm.domain.moves.routing.routes import CLOCK_KEY, Route
 from srm.domain.names import internal_topics
 from srm.domain.text.amount import some
-from srm.engine.moves.control.control import ControlChange, ControlTables
 from srm.engine.moves.control.fence import (
     fence_if_possible,
     keep_fence,
@@ -25,12 +24,16 @@ from srm.engine.moves.control.fence import (
     release_fence,
     require_in_force,
 )
-from srm.engine.moves.control.move_records import MoveContext, MoveStore
+from srm.engine.moves.control.move_records import (
+    ControlChange,
+    ControlTables,
+    MoveContext,
+    MoveStore,
+)
 from srm.engine.moves.control.registers import SIDES, Registers, Side, record
 from srm.engine.moves.control.routes import InForce, subjects
-from srm.engine.moves.steps.flow_pause import renew_pause, resume_flow
 from srm.engine.moves.steps.gate_reading import Look, by_name, commits_of, patient_look, require
-from srm.engine.moves.steps.holding import attempt_of, renew
+from srm.engine.moves.steps.holding import attempt_of, renew, renew_pause, resume_flow
 from srm.engine.moves.steps.redirect import LEASE_MS, ROUTING, Attempt
 from srm.engine.moves.steps.redirector_calls import call_redirectors
 from srm.engine.table_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from srm.domain.groups.group_sync import IDLE
-from srm.domain.moves.gate.asks import asks_at_hold
-from srm.domain.moves.gate.gate import GateFacts, SyncStatus, decide
+from srm.domain.moves.gate.gate import GateFacts, SyncStatus, asks_at_hold, decide
 from srm.domain.moves.gate.presence import (
     Presence,
     Writers,

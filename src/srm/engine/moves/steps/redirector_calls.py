@@ -28,8 +28,7 @@ from srm.domain.moves.routing.redirects import (
     step_in_force,
     to_call,
 )
-from srm.engine.moves.control.control import ControlChange
-from srm.engine.moves.control.move_records import MoveContext, MoveStore
+from srm.engine.moves.control.move_records import ControlChange, MoveContext, MoveStore
 from srm.engine.moves.control.registers import SIDES, Registers
 from srm.engine.moves.control.routes import InForce, between_same, bring_about
 from srm.engine.moves.steps.redirect import LEASE_MS

@@ -18,9 +18,8 @@ from srm.domain.text.amount import few
 from srm.engine.moves.control.move_records import MoveContext, MoveStore
 from srm.engine.moves.steps.decision import go, release
 from srm.engine.moves.steps.holding import hold
-from srm.engine.moves.steps.report import report
 from srm.engine.moves.steps.steps import apply, wait_status
-from srm.engine.moves.steps.verify import VerifyStatus, verify
+from srm.engine.moves.steps.verify import VerifyStatus, report, verify
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Verification after go: groups that work on the target, and writes to the source."""
+"""Verification and report after go: groups that work on the target, and writes to the source."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
-from srm.domain.moves.gate.asks import asks_at_go
+from srm.domain.moves.gate.gate import asks_at_go
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.progress import GroupResume, MoveProgress, Straggler
-from srm.domain.moves.report.report import residue_until_ms
+from srm.domain.moves.report.report import MoveReport, residue_until_ms
 from srm.domain.moves.routing.routes import group_subject
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_wanted import Wanted
 from srm.engine.flows.cluster_absence import loudness
 from srm.engine.groups.checkpoints import of_all, per_group, read_ledger
-from srm.engine.moves.control.control import ControlChange
 from srm.engine.moves.control.fence import lift_late_fence
-from srm.engine.moves.control.move_records import MoveContext, MoveStore
+from srm.engine.moves.control.move_records import ControlChange, MoveContext, MoveStore
 from srm.engine.moves.control.registers import record
 from srm.engine.moves.planning.facts import topic_pairs
 from srm.engine.moves.planning.reading import partitions
-from srm.engine.moves.reporting.client_acks import Arrivals
-from srm.engine.moves.reporting.counting import TargetRecords, written_between
+from srm.engine.moves.reporting.client_acks import Arrivals, TargetRecords, written_between
+from srm.engine.moves.reporting.evidence import keep_report
 from srm.engine.moves.steps.gate_reading import address_of_target, by_name
 from srm.engine.moves.steps.redirect import LEASE_MS
 from srm.engine.moves.steps.redirector_calls import call_redirectors
@@ -31,6 +30,7 @@ from srm.engine.ports import FlowMaps
 from srm.errors import ConflictError, UnavailableError
 
 log = logging.getLogger(__name__)
+
 
 _FIRST_RECORD_MS: Final = 10_000
 """Wait for a group with members to process a record: twice the default of
@@ -324,3 +324,45 @@ def _residue(
         count = written_between(maps.get(tp), starts.get(str(tp), 0), end)
         residue[tp.topic] = residue.get(tp.topic, 0) + count
     return residue
+
+
+@dataclass(frozen=True, slots=True)
+class ResidueWatch:
+    """Result of one look for residue; ``over``: the watch is finished."""
+
+    report: MoveReport
+    over: bool
+
+
+def report(context: MoveContext, move_id: str) -> MoveReport:
+    """Compute the report of a move at its present step and store it."""
+    plan, progress = MoveStore(context).load(move_id)
+    if progress.step in {"gone", "verified"}:
+        progress = progress.at("reported", context.now_ms())
+    return keep_report(context, plan, progress)
+
+
+def watch_residue(context: MoveContext, move_id: str) -> ResidueWatch:
+    """Look once for writes and reads on the source after go, and update the report.
+
+    Groups that had not yet processed records when the report was made are looked at again. Repeat
+    until ``over``: the time of the request has passed, or another move has held or redirected the
+    producers, so later residue is not this move's. After that only other news is stored: an
+    approval, the outcome of a disaster.
+
+    Raises:
+        ConflictError: its clients have not been sent to the target.
+    """
+    plan, progress = MoveStore(context).load(move_id)
+    if not progress.is_decided:
+        raise ConflictError(
+            f"move {move_id} is at step {progress.step}; residue exists only after go"
+        )
+    if not progress.residue_over:
+        open_groups = [
+            group
+            for group in plan.group_names
+            if not progress.resumed.get(group, GroupResume()).has_settled
+        ]
+        progress = look_for_stragglers(context, plan, observe(context, plan, progress, open_groups))
+    return ResidueWatch(keep_report(context, plan, progress), progress.residue_over)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from srm.domain.moves.routing.routes import Route, group_subject, home_route, merge, topic_subject
-from srm.engine.moves.control.control import read_routes
+from srm.engine.moves.control.move_records import read_routes
 from srm.errors import AuthorizationError, SrmError
 from srm_lab.testing.fake_consumer import FakeConsumer, Reset
 from srm_lab.testing.simulation.moves.sites import TOPIC, Sites

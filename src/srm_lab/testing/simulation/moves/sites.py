@@ -20,14 +20,13 @@ from srm.domain.flow_state.replication_records import (
     PartitionStatus,
     SlotReport,
 )
+from srm.domain.flow_state.reported_positions import CopiedTopic
 from srm.domain.flow_state.slot_records import PositionGroup, SlotHeartbeat
-from srm.domain.flow_state.stale_positions import CopiedTopic
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_wanted import WantedOffsets
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
-from srm.domain.recovery.residue import ResidueRecord, Wanted
-from srm.domain.recovery.source_return import CopyEnd
+from srm.domain.recovery.source_return import CopyEnd, ResidueRecord, Wanted
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.control.control_topics import create_control_topics

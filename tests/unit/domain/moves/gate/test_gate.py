@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.moves.gate.gate import GateFacts, GroupFacts, decide, eta_seconds
+from srm.domain.moves.gate.gate import GateFacts, GroupFacts, ReplicationFacts, decide, eta_seconds
 from srm.domain.moves.records.positions import PartitionMove
-from srm.domain.moves.records.replication import ReplicationFacts
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.routes import Route
 from srm.domain.names.topics import TopicPartition

@@ -6,8 +6,15 @@ import math
 
 import pytest
 
-from srm.domain.moves.records.request import FORM, SETTINGS, MoveRequest, RunSettings
-from srm.domain.moves.records.setting import SECTIONS, MoveSetting, read
+from srm.domain.moves.records.request import (
+    FORM,
+    SECTIONS,
+    SETTINGS,
+    MoveRequest,
+    MoveSetting,
+    RunSettings,
+    read,
+)
 from srm.errors import UsageError
 
 MOVE = {"operation": "failover", "source": "P", "target": "B"}

@@ -12,7 +12,7 @@ from srm.domain.moves.records.forecast import Forecast, GroupForecast, TopicFore
 from srm.domain.moves.records.outcome import GroupOutcome, Outcome, PartitionOutcome
 from srm.domain.moves.report.evidence import CallReport, EarlierRevision, Follower, PartitionReport
 from srm.domain.moves.report.report import GroupReport, MoveReport
-from srm.domain.moves.report.signing_keys import SigningKey
+from srm.domain.moves.report.signature import SigningKey
 
 SEED = bytes(range(32))
 

@@ -21,8 +21,7 @@ from tests.unit.domain.moves.report.reporting import REPORT, SEED, reports, sign
 
 from srm.domain.moves.report.report import MoveReport
 from srm.domain.moves.report.revisions import KeptReport
-from srm.domain.moves.report.signature import Signature, Signed
-from srm.domain.moves.report.signing_keys import PublicKey, SigningKey
+from srm.domain.moves.report.signature import PublicKey, Signature, Signed, SigningKey
 from srm.errors import IntegrityError, NotFoundError, SrmError, UsageError
 
 KEY = signing_key()

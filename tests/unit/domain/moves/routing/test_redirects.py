@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.moves.gate.asks import asks_at_go, asks_at_hold
+from srm.domain.moves.gate.gate import asks_at_go, asks_at_hold
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.redirects import (
     KINDS,

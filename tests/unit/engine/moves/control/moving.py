@@ -16,7 +16,7 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.engine import moves
 from srm.engine.moves import MoveContext, MoveRequest
-from srm.engine.moves.control.control import read_routes
+from srm.engine.moves.control.move_records import read_routes
 from srm.engine.ports import FlowContext
 from srm_lab.testing.clock import FakeClock
 from srm_lab.testing.fake_cluster import FakeCluster

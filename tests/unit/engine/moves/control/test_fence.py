@@ -10,11 +10,10 @@ import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, Killed, World
 from tests.unit.engine.moves.giving_up import Disaster
 
-from srm.domain.moves.gate.fence import fences_in
 from srm.domain.moves.routing.routes import Ack
 from srm.engine import moves
 from srm.engine.moves import MoveContext
-from srm.engine.moves.control.fence import lift_fence, lift_target, set_fence
+from srm.engine.moves.control.fence import fences_in, lift_fence, lift_target, set_fence
 from srm.engine.moves.control.move_records import MoveStore, ensure_topics
 from srm.errors import AuthorizationError, ConflictError, GateClosedError, UnavailableError
 

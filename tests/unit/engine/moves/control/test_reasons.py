@@ -12,7 +12,7 @@ from srm.domain.moves.gate.gate import SyncStatus
 from srm.domain.moves.records.progress import MoveProgress, Observation, WaitNote
 from srm.engine import moves
 from srm.engine.moves import MoveContext, MoveStore, wait_status
-from srm.engine.moves.control.control import ControlTables
+from srm.engine.moves.control.move_records import ControlTables
 from srm.engine.moves.steps.gate_reading import require
 from srm.errors import GateClosedError
 

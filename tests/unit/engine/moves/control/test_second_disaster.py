@@ -16,7 +16,7 @@ from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.moves import MoveContext, MoveRequest
 from srm.engine.moves.control.move_records import ensure_topics
 from srm.engine.moves.control.routes import homes_to_move
-from srm.engine.status.loss_forecast import read_known
+from srm.engine.status.observing import read_known
 from srm.errors import UnavailableError, UsageError
 from srm_lab.testing.fake_switch import FakeSwitch
 

@@ -14,10 +14,10 @@ from tests.unit.engine.moves.giving_up import Disaster
 from tests.unit.engine.moves.test_gone import acknowledge, gone
 
 from srm.domain.moves.report.revisions import KeptReport, chain_break
-from srm.domain.moves.report.signing_keys import SigningKey
+from srm.domain.moves.report.signature import SigningKey
 from srm.engine import moves
 from srm.engine.moves import Approval, MoveContext, MoveStore
-from srm.engine.moves.control.report_signing import Notary
+from srm.engine.moves.control.move_records import Notary
 from srm.engine.moves.reporting.evidence import keep_report
 from srm.errors import ConfigError, NotFoundError, UnavailableError
 

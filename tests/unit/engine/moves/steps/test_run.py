@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from tests.unit.engine.moves.control.moving import REQUEST, World, held
 
-from srm.cli.moves.failover_view import MoveView
+from srm.cli.moves.failover import MoveView
 from srm.engine import moves
 from srm.engine.moves import MoveReport, RunEvent
 from srm.engine.moves.control.move_records import MoveStore
