@@ -280,13 +280,17 @@ def _facts(outlook: Outlook, at: int, *, groups: bool) -> MoveFacts:
     copies = [TopicPartition(name, n) for name in there for n in range(3)]
     places = {
         name: {
-            place: LastPlace(88_900 + place.partition, 88_000 + place.partition)
+            place: LastPlace(
+                88_900 + place.partition, 88_000 + place.partition, time_ms=at - 9 * _S
+            )
             for place in copies[: 3 * (number + 1)]
         }
         for number, name in enumerate(("billing", "fraud", EVIL) if groups else ())
     }
     if groups:
-        places["fraud"][TopicPartition("P.orders", 3)] = LastPlace(89_500, 88_600)
+        places["fraud"][TopicPartition("P.orders", 3)] = LastPlace(
+            89_500, 88_600, time_ms=at - 9 * _S
+        )
     names = (*places, "never-seen") if groups else ()
     log = LogRange(0, 90_000, 90_000)
     return replace(
@@ -294,7 +298,7 @@ def _facts(outlook: Outlook, at: int, *, groups: bool) -> MoveFacts:
         topics=topics,
         groups=tuple(sorted(names)),
         pairs=tuple(TopicPair(topic, f"P.{topic}", topic, "forward") for topic in topics),
-        source=Away("P", places, dict.fromkeys(places, at - 9 * _S)),
+        source=Away("P", places, outlook.proof),
         target=replace(outlook.facts.target, topics=there, logs=dict.fromkeys(copies, log)),
     )
 

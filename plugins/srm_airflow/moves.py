@@ -253,11 +253,11 @@ def watch_residue(
     if planned is None or planned[DRY_RUN] or (answer and not answer["approved"]):
         return report(planned, answer, reason)
     with _open(planned, "residue") as context:
-        watch = moves.watch_residue(context, planned["move_id"])
+        found = moves.watch_residue(context, planned["move_id"])
         page = _page(context, planned["move_id"])
-    logger.info("%s", report_line(watch.report))
-    note = report_note(watch.report, "" if watch.report.ok else reason())
-    return Reported(report_summary(watch.report), note, page, watch.over)
+    logger.info("%s", report_line(found))
+    note = report_note(found, "" if found.ok else reason())
+    return Reported(report_summary(found), note, page, found.residue_over)
 
 
 def require_startable(planned: Mapping[str, Any]) -> None:

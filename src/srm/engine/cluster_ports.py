@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeVar
 
 from srm.config.model import ClientKind
 from srm.domain.names.topics import TopicPartition
-from srm.domain.names.transactions import OpenTransaction
+from srm.domain.names.transactions import ActiveProducer, OpenTransaction
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.table_ports import TablePort
 from srm.errors import SrmError
@@ -69,22 +69,6 @@ class GroupDescription:
 
 Place = tuple[TopicPartition, int]
 """A partition and an offset."""
-
-
-@dataclass(frozen=True, slots=True)
-class ActiveProducer:
-    """An idempotent or transactional producer that a partition's leader tracks (KIP-664).
-
-    The leader drops it ``producer.id.expiration.ms`` (a day) after its last record, and does not
-    track producers without idempotence. ``last_timestamp_ms`` is the timestamp of its last batch,
-    by the producer's clock, or the broker's where the topic has LogAppendTime.
-    """
-
-    partition: TopicPartition
-    producer_id: int
-    producer_epoch: int
-    last_timestamp_ms: int
-    last_sequence: int
 
 
 class TopicPort(Protocol):

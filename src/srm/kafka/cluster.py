@@ -8,10 +8,9 @@ from typing import Self
 
 from srm.config.model import ClientKind
 from srm.domain.names.topics import TopicPartition
-from srm.domain.names.transactions import OpenTransaction
+from srm.domain.names.transactions import ActiveProducer, OpenTransaction
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.cluster_ports import (
-    ActiveProducer,
     ByGroup,
     GroupDescription,
     Place,

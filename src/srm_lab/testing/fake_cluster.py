@@ -11,10 +11,9 @@ from collections.abc import Callable, Collection, Mapping
 
 from srm.config.model import ClientKind
 from srm.domain.names.topics import TopicPartition
-from srm.domain.names.transactions import OpenTransaction
+from srm.domain.names.transactions import ActiveProducer, OpenTransaction
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.cluster_ports import (
-    ActiveProducer,
     ByGroup,
     GroupDescription,
     GroupKind,

@@ -6,8 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from srm.domain.names.topics import TopicPartition
-from srm.domain.names.transactions import OpenTransaction
-from srm.engine.cluster_ports import ActiveProducer
+from srm.domain.names.transactions import ActiveProducer, OpenTransaction
 from srm.kafka.admin.transaction_log import largest
 
 

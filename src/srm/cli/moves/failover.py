@@ -160,10 +160,7 @@ def run(
             progress.print(plan_view(planned, _ROWS))
             with _span("move.approve", request, move_id):
                 _approve(context, planned, yes=yes)
-            with (
-                _interrupts_between_steps() as interrupted,
-                shown(planned, progress) as show_event,
-            ):
+            with _interrupts_between_steps() as interrupted, shown(planned, progress) as show_event:
 
                 def show(event: moves.RunEvent) -> None:
                     show_event(event)
@@ -325,6 +322,78 @@ def open_for(
         yield context
 
 
+def redirect(
+    move_id: MoveArgument,
+    *,
+    config: ConfigOption = None,
+    source: SourceOption = None,
+    target: TargetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Call the redirectors that have not confirmed what is in force for the clients of a move."""
+    with open_for(move_id, config, source, target) as context:
+        planned = MoveStore(context).plan(move_id)
+        missing = moves.call_redirectors(context, planned)
+        calls = MoveStore(context).progress(move_id).calls
+    emit(
+        dict(calls),
+        as_json,
+        lambda console: console.print(
+            *(f"{key}: {call.state}, {call.said}" for key, call in sorted(calls.items())),
+            sep="\n",
+            markup=False,
+        ),
+    )
+    if missing:
+        raise UnavailableError(f"move {move_id}: {'; '.join(missing)}")
+
+
+def unfence(
+    cluster: Annotated[
+        str,
+        typer.Argument(
+            metavar="CLUSTER", help="Alias of the cluster.", autocompletion=completing.clusters
+        ),
+    ],
+    *,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            "-t",
+            help="Topic, several times; all that srm has fenced there by default.",
+            autocompletion=completing.topics,
+        ),
+    ] = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let everybody write again to topics that moves with fence = acl have closed on a cluster.
+
+    Rules that srm did not set stay as they are.
+    """
+    lifted = _unfence(config, cluster, frozenset(topic or ()))
+    emit(
+        lifted,
+        as_json,
+        lambda console: console.print(
+            f"{cluster}: writes are allowed again to {', '.join(lifted)}"
+            if lifted
+            else f"{cluster}: nothing is fenced"
+        ),
+    )
+
+
+def _unfence(config: Path | None, alias: str, topics: frozenset[str]) -> tuple[str, ...]:
+    with open_cluster(load_config(config), alias) as cluster:
+        return lift_fence(
+            cluster,
+            now_ms(),
+            lambda fence: not topics or fence.topic in topics,
+            since_ms=0 if topics else None,
+        )
+
+
 _FIGURES: Final = re.compile(r"(?<![\w.-])\d[\d,.]*(?![\w-])")
 """Numbers that are words of their own: those in names (``Payments-0``) say who is meant."""
 
@@ -404,75 +473,3 @@ class MoveView:
             line.append(f"{step}", style=style)
             line.append(" > " if step != steps[-1] else "", style="dim")
         return line
-
-
-def redirect(
-    move_id: MoveArgument,
-    *,
-    config: ConfigOption = None,
-    source: SourceOption = None,
-    target: TargetOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Call the redirectors that have not confirmed what is in force for the clients of a move."""
-    with open_for(move_id, config, source, target) as context:
-        planned = MoveStore(context).plan(move_id)
-        missing = moves.call_redirectors(context, planned)
-        calls = MoveStore(context).progress(move_id).calls
-    emit(
-        dict(calls),
-        as_json,
-        lambda console: console.print(
-            *(f"{key}: {call.state}, {call.said}" for key, call in sorted(calls.items())),
-            sep="\n",
-            markup=False,
-        ),
-    )
-    if missing:
-        raise UnavailableError(f"move {move_id}: {'; '.join(missing)}")
-
-
-def unfence(
-    cluster: Annotated[
-        str,
-        typer.Argument(
-            metavar="CLUSTER", help="Alias of the cluster.", autocompletion=completing.clusters
-        ),
-    ],
-    *,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topic",
-            "-t",
-            help="Topic, several times; all that srm has fenced there by default.",
-            autocompletion=completing.topics,
-        ),
-    ] = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Let everybody write again to topics that moves with fence = acl have closed on a cluster.
-
-    Rules that srm did not set stay as they are.
-    """
-    lifted = _unfence(config, cluster, frozenset(topic or ()))
-    emit(
-        lifted,
-        as_json,
-        lambda console: console.print(
-            f"{cluster}: writes are allowed again to {', '.join(lifted)}"
-            if lifted
-            else f"{cluster}: nothing is fenced"
-        ),
-    )
-
-
-def _unfence(config: Path | None, alias: str, topics: frozenset[str]) -> tuple[str, ...]:
-    with open_cluster(load_config(config), alias) as cluster:
-        return lift_fence(
-            cluster,
-            now_ms(),
-            lambda fence: not topics or fence.topic in topics,
-            since_ms=0 if topics else None,
-        )

@@ -6,41 +6,26 @@ import sys
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from srm.cli import completing
 from srm.cli.console import ConfigOption, JsonOption, emit, write_document
-from srm.cli.moves.failover import (
-    SourceOption,
-    TargetOption,
-    open_for,
-    open_pair,
-)
+from srm.cli.moves.failover import SourceOption, TargetOption, open_for, open_pair
 from srm.config.keys.report_key import read_public_key
 from srm.config.loader import find_config, load_config
 from srm.domain.moves.report.evidence import EarlierRevision
 from srm.domain.moves.report.revisions import KeptReport, chain_break
-from srm.domain.moves.report.signature import Signed, short
+from srm.domain.moves.report.signature import PublicKey, Signed, short
 from srm.engine import moves
 from srm.engine.moves import MoveContext, MoveStore
 from srm.errors import ConfigError, IntegrityError, NotFoundError, SrmError, UsageError
 from srm.pages.folder import export_report, signature_file
 from srm.pages.html import report_page
 from srm.pages.moves import report_view
-from srm.pages.reports import (
-    list_row,
-    list_view,
-    report_markdown,
-    result_text,
-    signature_text,
-    utc,
-)
-
-if TYPE_CHECKING:
-    from srm.domain.moves.report.signature import PublicKey
+from srm.pages.reports import list_row, list_view, report_markdown, result_text, signature_text, utc
 
 
 class ReportFormat(StrEnum):

@@ -1,4 +1,4 @@
-"""``srm failover status``: the moves there are, or how far one is and what it waits for."""
+"""``srm failover status``: list the moves, or show one that runs or waits."""
 
 from __future__ import annotations
 

@@ -267,8 +267,7 @@ def show(
     config: ConfigOption = None,
     flow: FlowOption,
     topic: Annotated[
-        str,
-        typer.Option("--topic", "-t", help="Source topic.", autocompletion=completing.topics),
+        str, typer.Option("--topic", "-t", help="Source topic.", autocompletion=completing.topics)
     ],
     partition: PartitionOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Records to print.")] = 100,

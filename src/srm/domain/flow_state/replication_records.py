@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final, Literal, get_args
 
 from srm.domain.offset_map.lineage import UNKNOWN, Lineage
@@ -35,6 +36,8 @@ REQUEST_KEY = b"request"
 ASSIGNMENT_PREFIX = b"assignment:"
 SLOT_PREFIX = b"slot:"
 STATUS_PREFIX = b"status:"
+
+_TOPICS: Final = attrgetter("topic", "topic_id", "target_topic", "target_topic_id")
 
 COMMANDS = 0
 """Partition of driver records and of requests to the driver."""
@@ -126,7 +129,7 @@ class Assignment:
                 "target_topic_id": first.target_topic_id,
                 "partitions": [first.partition, *(p.partition for p in rest)],
             }
-            for _, (first, *rest) in groupby(self.partitions, _topics_of)
+            for _, (first, *rest) in groupby(self.partitions, _TOPICS)
         ]
         value: dict[str, Any] = {"slot": self.slot, "generation": self.generation}
         value["topics"] = topics
@@ -147,10 +150,6 @@ class Assignment:
             meant = raw.get("incarnation")
             incarnation = None if meant is None else Incarnation.parse(meant)
             return cls(raw["slot"], raw["generation"], partitions, incarnation)
-
-
-def _topics_of(assigned: AssignedPartition) -> tuple[str, str, str, str]:
-    return assigned.topic, assigned.topic_id, assigned.target_topic, assigned.target_topic_id
 
 
 @dataclass(frozen=True, slots=True)

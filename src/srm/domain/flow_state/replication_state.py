@@ -18,11 +18,7 @@ from srm.domain.flow_state.replication_records import (
     SlotReport,
 )
 from srm.domain.flow_state.reported_positions import COPIED_PREFIX, CopiedTopic
-from srm.domain.flow_state.slot_records import (
-    PositionGroup,
-    SlotHeartbeat,
-    decode_slot_record,
-)
+from srm.domain.flow_state.slot_records import PositionGroup, SlotHeartbeat, decode_slot_record
 from srm.domain.names.topics import TopicPartition
 from srm.errors import IntegrityError
 

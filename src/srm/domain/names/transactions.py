@@ -1,4 +1,4 @@
-"""Open transactions of a partition, and the command that ends one."""
+"""Producers of a partition, and open transactions with the command that ends one."""
 
 from __future__ import annotations
 
@@ -37,3 +37,24 @@ class OpenTransaction:
             f"kafka-transactions.sh --bootstrap-server HOST:PORT abort {place} "
             f"--start-offset {self.first_offset}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveProducer:
+    """An idempotent or transactional producer that a partition's leader tracks (KIP-664).
+
+    The leader drops it ``producer.id.expiration.ms`` (a day) after its last record, and does not
+    track producers without idempotence. ``last_timestamp_ms`` is the timestamp of its last batch,
+    by the producer's clock, or the broker's where the topic has LogAppendTime.
+    """
+
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    last_timestamp_ms: int
+    last_sequence: int
+
+    @property
+    def name(self) -> str:
+        """Partition and producer id, as a key."""
+        return f"{self.partition}#{self.producer_id}"

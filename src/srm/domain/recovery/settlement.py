@@ -223,7 +223,11 @@ def outcome_of(
         found.shape,
         now_ms,
         by,
-        tuple(_partition_outcome(entry) for entry in found.partitions if _matters(entry)),
+        tuple(
+            _partition_outcome(entry)
+            for entry in found.partitions
+            if entry.records or entry.cut_from is not None or entry.gone_from is not None
+        ),
         found.groups,
         settlement.choices,
         (
@@ -237,10 +241,6 @@ def outcome_of(
             *(f"group {text}" for text in found.unread_groups),
         ),
     )
-
-
-def _matters(entry: PartitionReturn) -> bool:
-    return bool(entry.records or entry.cut_from is not None or entry.gone_from is not None)
 
 
 def _partition_outcome(entry: PartitionReturn) -> PartitionOutcome:

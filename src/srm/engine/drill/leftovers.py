@@ -17,7 +17,8 @@ from srm.domain.names import internal_topics
 from srm.domain.names.filters import SHADOW_PREFIX
 from srm.domain.recovery.drill import DRILL_KEY, LEASE_MS, Drill
 from srm.engine.cluster_ports import Cluster
-from srm.errors import GroupActiveError, IntegrityError, SrmError
+from srm.engine.moves.control.move_records import decode_or_none
+from srm.errors import GroupActiveError, SrmError
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +39,9 @@ def _list_drills(target: Cluster) -> list[tuple[Drill, int]]:
     found: list[tuple[Drill, int]] = []
     for key, row in target.compacted_topic(internal_topics.MOVES).read_stamped().items():
         if key.startswith(DRILL_KEY):
-            try:
-                found.append((Drill.decode(row.value), row.timestamp_ms))
-            except IntegrityError as error:
-                log.error("%s: %s; the record is skipped", key, error)  # noqa: TRY400 -- one line
+            drill = decode_or_none(row.value, Drill.decode, f"{key.decode(errors='replace')}: ")
+            if drill is not None:
+                found.append((drill, row.timestamp_ms))
     return sorted(found, key=lambda item: (item[0].time_ms, item[0].drill_id))
 
 

@@ -364,7 +364,12 @@ class _Comparison:
             if not fields:
                 return ""
             # Compaction or retention may have removed records before it; the proof has the pair.
-            if _is_proven(row) and there is not None and _is_same(there, read):
+            if (
+                _is_proven(row)
+                and there is not None
+                and there.offset == read.offset
+                and not differing_fields(there, read)
+            ):
                 return ""
             return (
                 f"{downstream}: the member read another record at {read.offset} than the group's "
@@ -374,10 +379,6 @@ class _Comparison:
             return ""  # one of the logs ends there
         what = "no record" if read is None else f"a record at {read.offset}"
         return f"{downstream}: the member read {what}, unexpectedly"
-
-
-def _is_same(one: ComparedRecord, other: ComparedRecord) -> bool:
-    return one.offset == other.offset and not differing_fields(one, other)
 
 
 def _is_proven(row: _Row) -> bool:

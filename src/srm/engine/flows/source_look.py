@@ -15,8 +15,7 @@ from srm.domain.flow_state.replication_records import AT_REST
 from srm.domain.moves.records.forecast import PartitionKnown
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Position
-from srm.domain.verification.compared_record import ComparedRecord
-from srm.engine.cluster_ports import Place, TopicDescription
+from srm.engine.cluster_ports import Cluster, Place, TopicDescription
 from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import SrmError
 
@@ -93,8 +92,9 @@ class SourceLook:
 def partitions_of(
     topics: Mapping[str, TopicDescription], names: Iterable[str]
 ) -> list[TopicPartition]:
-    """Return all partitions of some topics."""
-    return [TopicPartition(name, n) for name in names for n in range(topics[name].partitions)]
+    """Return all partitions of the named topics that exist."""
+    there = [topics[name] for name in names if name in topics]
+    return [TopicPartition(topic.name, n) for topic in there for n in range(topic.partitions)]
 
 
 def partitions_with_leader(topic: TopicDescription) -> list[TopicPartition]:
@@ -162,18 +162,22 @@ def _oldest(
         if ends[place] > at:
             late.append((_is_stuck(maps, place), ends[place] - at, place, at))
     first = sorted(late, reverse=True)[:MOST_READ]
+    times = record_times(context.source, [one[2:] for one in first])
+    return {place: time_ms for place, time_ms in times.items() if time_ms is not None}
+
+
+def record_times(cluster: Cluster, places: Collection[Place]) -> dict[TopicPartition, int | None]:
+    """Read the times of the first records at some places; None if a marker hides it.
+
+    Records that cannot be read, for example without the right, or have no time are missing.
+    """
     try:
-        found = context.source.first_records([one[2:] for one in first], committed=False)
-    except SrmError as error:  # such as a missing right: the target's times are used
-        log.debug("%s: cannot read records that are not copied: %s", context.config.flow, error)
+        found = cluster.first_records(places, committed=False) if places else {}
+    except SrmError as error:
+        log.debug("records on %s are not read: %s", cluster.alias, error)
         return {}
-    return times_of(found)
-
-
-def times_of(found: Mapping[Place, ComparedRecord | None]) -> dict[TopicPartition, int]:
-    """Return the timestamps of the found records by partition, without missing ones."""
-    times = {place: record.timestamp_ms for (place, _), record in found.items() if record}
-    return {place: time_ms for place, time_ms in times.items() if time_ms > 0}
+    times = {place: record and record.timestamp_ms for (place, _), record in found.items()}
+    return {place: at_ms for place, at_ms in times.items() if at_ms is None or at_ms > 0}
 
 
 def _is_stuck(maps: FlowMaps, place: TopicPartition) -> bool:

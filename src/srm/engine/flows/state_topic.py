@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from srm.domain.flow_state.replication_records import COMMANDS, REPORTS
 from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import Cluster
 
 
-class StateTable(Protocol):
-    """The records of a flow's state topic, by key."""
-
-    def read(self) -> dict[bytes, bytes]:
-        """Return all records: commands, the driver's heartbeat and the slots' reports."""
-        ...
-
-    def read_commands(self) -> dict[bytes, bytes]:
-        """Return the driver's heartbeat and the requests to it."""
-        ...
-
-    def write(self, records: Mapping[bytes, bytes | None]) -> None:
-        """Write to the partition of commands and wait for the acknowledgement."""
-        ...
-
-
 class StateTopic:
-    """Reads both partitions of the state topic (implements :class:`StateTable`)."""
+    """Records of a flow's state topic by key, from both partitions."""
 
     def __init__(self, target: Cluster, source: str) -> None:
         topic = internal_topics.replication(source)

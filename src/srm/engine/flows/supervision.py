@@ -1,4 +1,4 @@
-"""Supervision of the replicator: the driver of a flow, its liveness and the next step.
+"""Supervision of the replicator: driver and slots of a flow, their liveness, the next step.
 
 Its input is the flow's state topic, ``srm-replication.<SOURCE>.internal`` on the target, so any
 host can supervise. :func:`look` reads the topics, the other functions decide on its result.
@@ -25,14 +25,14 @@ from srm.domain.names.topics import Flow
 from srm.domain.text.amount import ago, amount
 from srm.domain.text.reason import Reason
 from srm.engine.cluster_ports import Cluster
-from srm.engine.flows.state_topic import StateTable, StateTopic
+from srm.engine.flows.state_topic import StateTopic
 from srm.engine.ports import FlowContext
 from srm.errors import IntegrityError, SrmError
 
 KEPT_REASONS: Final = 20
 _logger = logging.getLogger(__name__)
 
-StateTopics = Mapping[Flow, StateTable]
+StateTopics = Mapping[Flow, StateTopic]
 Verdict = Literal["starting", "running", "ended", "lost"]
 NextStep = Literal["look", "start", "supervise", "stay-stopped"]
 
@@ -142,12 +142,12 @@ def read_request(records: Mapping[bytes, bytes]) -> DriverRequest | None:
         return None
 
 
-def state_topic(context: FlowContext) -> StateTable:
+def state_topic(context: FlowContext) -> StateTopic:
     """Return the state topic of a flow."""
     return topic_on(context.target, context.config.flow)
 
 
-def topic_on(target: Cluster, flow: Flow) -> StateTable:
+def topic_on(target: Cluster, flow: Flow) -> StateTopic:
     """Return the state topic of a flow on its target."""
     return StateTopic(target, flow.source)
 

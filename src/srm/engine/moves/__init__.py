@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from srm.engine.moves.steps.run import RunEvent, apply_and_go, carry_out
     from srm.engine.moves.steps.steps import apply, status, wait_status
     from srm.engine.moves.steps.verify import (
-        ResidueWatch,
         VerifyStatus,
         report,
         verify,
@@ -46,7 +45,6 @@ __all__ = [
     "MoveReport",
     "MoveRequest",
     "MoveStore",
-    "ResidueWatch",
     "RunEvent",
     "SyncStatus",
     "VerifyStatus",

@@ -10,7 +10,7 @@ from srm.domain.flow_state.pause import Pause
 from srm.domain.groups.checkpoints import CheckpointOutcome, Selection
 from srm.domain.groups.group_sync import SyncDecision
 from srm.domain.groups.proof_records import FlowProof
-from srm.domain.moves.gate.gate import GateFacts, waiting_reasons
+from srm.domain.moves.gate.gate import waiting_reasons
 from srm.domain.moves.gate.presence import Presence, strangers
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.names import internal_topics
@@ -225,27 +225,14 @@ def _with_movement(context: FlowContext, look: GroupLook) -> GroupLook:
     except SrmError as error:
         return replace(look, movement=Movement(error=Reason.of(error)))
     routed_to = found.facts.routing.cluster_of(look.group)
-    return replace(look, movement=_movement(context, look, request, found), routed_to=routed_to)
+    return replace(look, movement=_movement(context, look, found), routed_to=routed_to)
 
 
-def _movement(
-    context: FlowContext, look: GroupLook, request: MoveRequest, found: Findings
-) -> Movement:
+def _movement(context: FlowContext, look: GroupLook, found: Findings) -> Movement:
     """Return what the gate would wait for, without a hold."""
     facts, now_ms = found.facts, look.now_ms
     group = facts.group(look.group)
-    gate = GateFacts(
-        move_id="",
-        request=request,
-        topics=facts.topics,
-        groups=(group,),
-        replication=facts.replication(),
-        routes=facts.routing.merge,
-        moving={},
-        now_ms=now_ms,
-        held_ms=None,
-        report_age_ms=facts.report_age_ms,
-    )
+    gate = replace(facts.gate("", now_ms), groups=(group,))
     presence = Presence.of(facts.routing.stamped_acks, now_ms)
     remaining = sum(partition.remaining for partition in gate.replication)
     rate = recent_rate(context, facts.topics, now_ms) if remaining else None

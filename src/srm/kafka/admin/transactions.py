@@ -12,8 +12,7 @@ from typing import Any, Final, TypeVar
 
 from srm.clock import now_ms
 from srm.domain.names.topics import TopicPartition
-from srm.domain.names.transactions import OpenTransaction
-from srm.engine.cluster_ports import ActiveProducer
+from srm.domain.names.transactions import ActiveProducer, OpenTransaction
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients
 from srm.kafka.admin.errors import of_code

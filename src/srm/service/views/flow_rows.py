@@ -194,7 +194,7 @@ def _as_seen(plan: GroupPlan, outlook: Outlook) -> GroupRow:
     return GroupRow(
         plan.group,
         len(known),
-        outlook.away.known_ms.get(plan.group),
+        outlook.away.known_ms(plan.group),
         outlook.read_again(plan),
         plan.total_skipped,
         outlook.followers(plan.group),
@@ -327,7 +327,7 @@ def checkpoint_rows(look: FlowLook) -> Iterator[CheckpointRow]:
                     one.target_topic,
                     last.upstream_offset,
                     last.offset,
-                    outlook.away.known_ms.get(plan.group),
+                    outlook.away.known_ms(plan.group),
                 )
 
 

@@ -173,7 +173,7 @@ def test_a_group_that_went_back_meanwhile_is_not_looked_at(world: World) -> None
     world.b.commit("near", {TopicPartition("P.Payments", 0): 101})
     watch = moves.watch_residue(context, "m1")
 
-    assert (watch.over, watch.report.rto_seconds) == (True, None)
+    assert (watch.residue_over, watch.rto_seconds) == (True, None)
 
 
 def test_the_renewals_of_a_hold_do_not_put_its_beginning_off(world: World) -> None:
@@ -242,7 +242,7 @@ def test_a_group_that_takes_long_for_its_first_record_is_found_by_the_watch(worl
 
     world.passing(30_000)
     world.start("near", "B", {"P.Payments": 97})
-    assert moves.watch_residue(context, "m1").report.rto_seconds == 42.0
+    assert moves.watch_residue(context, "m1").rto_seconds == 42.0
 
 
 def test_what_members_could_not_commit_before_they_left_is_read_again(world: World) -> None:
@@ -281,26 +281,26 @@ def test_the_source_is_watched_for_as_long_as_was_asked_for(world: World) -> Non
     report = moves.kept_report(context, "m1").report
     assert report is not None
     assert (report.residue_over, report.residue_until_ms) == (False, world.clock() + 300_000)
-    assert not moves.watch_residue(context, "m1").over
+    assert not moves.watch_residue(context, "m1").residue_over
     writes = world.writes.count
-    assert not moves.watch_residue(context, "m1").over
+    assert not moves.watch_residue(context, "m1").residue_over
     assert world.writes.count == writes, "nothing new is nothing to keep"
 
     world.passing(200_000)
     world.p.produce("Payments", records=4)
     watch = moves.watch_residue(context, "m1")
-    assert (watch.over, watch.report.ok) == (False, False)
-    assert watch.report.problems == (
+    assert (watch.residue_over, watch.ok) == (False, False)
+    assert watch.problems == (
         "topic Payments got 4 records on P after go: a producer did not follow",
     )
-    assert moves.kept_report(context, "m1").report == watch.report
+    assert moves.kept_report(context, "m1").report == watch
 
     world.passing(100_000)
-    assert moves.watch_residue(context, "m1").over
+    assert moves.watch_residue(context, "m1").residue_over
     world.p.produce("Payments", records=5)
     last = moves.watch_residue(context, "m1")
-    assert (last.over, last.report.residue) == (True, {"Payments": 4})
-    assert moves.kept_report(context, "m1").report == last.report
+    assert (last.residue_over, last.residue) == (True, {"Payments": 4})
+    assert moves.kept_report(context, "m1").report == last
 
 
 def test_what_is_written_after_the_producers_were_moved_back_is_no_residue(world: World) -> None:
@@ -311,17 +311,17 @@ def test_what_is_written_after_the_producers_were_moved_back_is_no_residue(world
     world.p.produce("Payments", records=4)
 
     watch = moves.watch_residue(context, "m1")
-    assert (watch.over, watch.report.ok, watch.report.residue) == (True, True, {})
+    assert (watch.residue_over, watch.ok, watch.residue) == (True, True, {})
 
 
 def test_a_source_that_is_away_is_watched_again_when_it_is_back(world: World) -> None:
     context = finished(world)
     world.p.produce("Payments", records=4)
     world.p.fail()
-    assert moves.watch_residue(context, "m1").report.ok
+    assert moves.watch_residue(context, "m1").ok
     world.p.recover()
 
-    assert moves.watch_residue(context, "m1").report.residue == {"Payments": 4}
+    assert moves.watch_residue(context, "m1").residue == {"Payments": 4}
 
 
 def test_before_go_there_is_no_residue_to_watch_for(world: World) -> None:

@@ -92,12 +92,12 @@ def test_a_member_that_comes_back_on_the_source_is_named_by_the_watch(world: Wor
     assert moves.report(context, "m1").ok
     world.p.join("near")
 
-    [problem] = moves.watch_residue(context, "m1").report.problems
+    [problem] = moves.watch_residue(context, "m1").problems
     assert problem == "group near was read on P after go by app@127.0.0.1: stop it there"
 
     world.p.commit("near", {PAYMENTS: 100})
     world.p.leave("near")
-    [problem] = moves.watch_residue(context, "m1").report.problems
+    [problem] = moves.watch_residue(context, "m1").problems
     assert problem == (
         "group near was read on P after go by app@127.0.0.1, its commits moved: Payments-0 from 95 "
         "to 100: stop it there"
@@ -138,7 +138,7 @@ def test_what_a_group_does_on_the_source_after_the_move_back_makes_no_problem(wo
     moves.go(returning, "m2")
     world.start("far", "P", {"Payments": 100})
 
-    assert moves.watch_residue(context, "m1").report.ok
+    assert moves.watch_residue(context, "m1").ok
 
 
 def test_a_source_that_is_away_after_go_is_looked_at_again(world: World) -> None:
@@ -149,4 +149,4 @@ def test_a_source_that_is_away_after_go_is_looked_at_again(world: World) -> None
     assert moves.verify(context, "m1").done
     world.p.recover()
 
-    assert not moves.watch_residue(context, "m1").report.ok
+    assert not moves.watch_residue(context, "m1").ok

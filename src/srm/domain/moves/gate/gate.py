@@ -19,7 +19,7 @@ from srm.domain.moves.records.plan import MovePlan, position_problem
 from srm.domain.moves.records.positions import PartitionMove
 from srm.domain.moves.records.progress import HELD, MoveProgress
 from srm.domain.moves.records.request import MoveRequest
-from srm.domain.moves.routing.routes import Route, group_subject, topic_subject
+from srm.domain.moves.routing.routes import Route, subjects_of
 from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import OpenTransaction
 from srm.domain.text.amount import ago, amount
@@ -308,10 +308,8 @@ def eta_seconds(samples: tuple[tuple[int, int], ...], now_ms: int, remaining: in
 
 
 def _routing_reasons(facts: GateFacts) -> tuple[str, ...]:
-    subjects = [topic_subject(topic) for topic in facts.topics]
-    subjects += [group_subject(group.group) for group in facts.groups]
     reasons = []
-    for subject in subjects:
+    for subject in subjects_of(facts.topics, (group.group for group in facts.groups)):
         route = facts.routes.get(subject)
         if route is None or route.state != "hold" or route.move_id != facts.move_id:
             owner = "" if route is None or not route.move_id else f" (last set by {route.move_id})"
@@ -423,6 +421,8 @@ def asks_at_hold(
     writers: Mapping[str, int],
 ) -> Iterator[str]:
     """Yield a task for each client that must still be stopped on the source.
+
+    A task disappears when the brokers show that it is done.
 
     ``members``: members that the hold cannot reach, as ``client id@host``, by group.
     ``writers``: number of producers that follow no route, by topic; 0 if it is not known.

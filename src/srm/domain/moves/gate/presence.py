@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Final
 
 from srm.domain.moves.routing.routes import Ack, group_subject, topic_subject
-from srm.domain.names.topics import TopicPartition
+from srm.domain.names.transactions import ActiveProducer
 
 ANNOUNCED_MS = 90_000
 """Expiry of a client after its last announcement; clients repeat it every 30 s."""
@@ -73,34 +73,15 @@ class Presence:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerPresence:
-    """One producer id on one partition, as the broker remembers it.
-
-    ``last_timestamp_ms``: timestamp of its newest record, by the producer's clock unless the topic
-    has LogAppendTime.
-    """
-
-    partition: TopicPartition
-    producer_id: int
-    last_sequence: int
-    last_timestamp_ms: int
-
-    @property
-    def name(self) -> str:
-        """Partition and producer id, as a key."""
-        return f"{self.partition}#{self.producer_id}"
-
-
 @dataclass(frozen=True)
 class Writers:
     """Producer ids on the topics that move.
 
-    ``at_hold``: last sequences at the hold, by :attr:`ProducerPresence.name`.
+    ``at_hold``: last sequences at the hold, by :attr:`ActiveProducer.name`.
     ``recent_ms``: a producer that wrote within this time before the hold may write again.
     """
 
-    now: tuple[ProducerPresence, ...] = ()
+    now: tuple[ActiveProducer, ...] = ()
     at_hold: Mapping[str, int] = field(default_factory=dict)
     held_ms: int = 0
     recent_ms: int = 0

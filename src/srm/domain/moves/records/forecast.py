@@ -167,7 +167,9 @@ class Forecast:
             "records_lost_at_most": self.at_most,
             "seconds_lost": self.seconds,
             "records_read_again_at_most": self.re_read,
-            "seconds_since_the_source_answered": _in_seconds(self.age_ms),
+            "seconds_since_the_source_answered": None
+            if self.age_ms is None
+            else self.age_ms / 1000,
             "groups": len(self.groups),
         }
 
@@ -185,10 +187,6 @@ class Forecast:
             f"{lost}{seconds} of {source} not copied{bound}; at most {self.re_read:,} read again "
             f"by {amount(len(self.groups), 'group')}{self.still}; {source} last answered {known}"
         )
-
-
-def _in_seconds(time_ms: int | None) -> float | None:
-    return None if time_ms is None else time_ms / 1000
 
 
 def forecast_topics(

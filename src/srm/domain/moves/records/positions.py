@@ -42,11 +42,13 @@ class LastPlace:
 
     ``upstream_offset``: place on the source, None if not known.
     ``by_srm``: written on the target by a former move or sync, unconfirmed on the source since.
+    ``time_ms``: epoch milliseconds, when it was written.
     """
 
     offset: int
     upstream_offset: int | None
     by_srm: bool = False
+    time_ms: int = 0
 
 
 @dataclass(frozen=True)

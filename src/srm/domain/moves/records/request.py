@@ -161,7 +161,7 @@ class MoveRequest:
         Operation,
         MoveSetting(
             "Operation. Both take the same steps. Of two clusters a failover leaves the first, a "
-            "failback the second; From and To cluster, where you set them, decide instead.",
+            "failback the second; From and To cluster, where you set them, decide instead."
         ),
     ]
     source: Annotated[

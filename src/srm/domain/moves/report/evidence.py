@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from srm.domain.groups.translation import Direction
-from srm.domain.moves.gate.approval import Approval
-from srm.domain.moves.records.outcome import Outcome
 from srm.domain.moves.records.plan import GroupPlan
 from srm.domain.moves.records.positions import PositionState
 from srm.domain.moves.records.progress import GroupResume, MoveProgress
@@ -104,27 +102,16 @@ class EarlierRevision:
     changed: bool = False
 
 
-@dataclass(frozen=True)
-class Beside:
-    """Facts about a move that are not in its plan or its progress.
-
-    ``clusters``: Kafka's cluster ids by alias.
-    ``versions``, ``config_sha256``: of the programs that run the move.
-    ``outcome``: findings at the return of an unplanned move's source.
-    ``problems``: problems that other moves cause.
-    """
-
-    approvals: tuple[Approval, ...] = ()
-    followers: tuple[Follower, ...] = ()
-    clusters: Mapping[str, str] = field(default_factory=dict)
-    versions: Mapping[str, str] = field(default_factory=dict)
-    config_sha256: str = ""
-    outcome: Outcome | None = None
-    problems: tuple[str, ...] = ()
-
-
 Said = tuple[Ack, int | None]
 """A client's message with its broker timestamp, None if the broker did not stamp it."""
+
+
+def state_ms(one: Said, state: AckState) -> int | None:
+    """Return the broker's time of a client's state; None if not reported or not stamped."""
+    ack, stamped_ms = one
+    if stamped_ms is None or (state not in ack.ages_ms and ack.state != state):
+        return None
+    return stamped_ms - ack.ages_ms.get(state, 0)
 
 
 def partition_reports(group: GroupPlan, progress: MoveProgress) -> tuple[PartitionReport, ...]:
@@ -165,10 +152,7 @@ def call_reports(calls: Mapping[str, Call]) -> tuple[CallReport, ...]:
 
 
 def followers_of(
-    target: Iterable[Said],
-    source: Iterable[Said],
-    redirector: str,
-    hold_stamp_ms: int | None,
+    target: Iterable[Said], source: Iterable[Said], redirector: str, hold_stamp_ms: int | None
 ) -> tuple[Follower, ...]:
     """Return the progress of each client that acknowledged the routes of one attempt.
 
@@ -241,9 +225,5 @@ def _first(known: float | None, seen: float | None) -> float | None:
 
 
 def _since(one: Said, state: AckState, start_ms: int | None) -> float | None:
-    ack, stamped_ms = one
-    if start_ms is None or stamped_ms is None:
-        return None
-    if state not in ack.ages_ms and ack.state != state:
-        return None
-    return max(0, stamped_ms - ack.ages_ms.get(state, 0) - start_ms) / 1000
+    at_ms = state_ms(one, state)
+    return None if start_ms is None or at_ms is None else max(0, at_ms - start_ms) / 1000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -14,7 +14,6 @@ from srm.domain.moves.records.plan import GroupPlan, MovePlan
 from srm.domain.moves.records.progress import GroupResume, MoveProgress, MoveStep
 from srm.domain.moves.records.request import SETTINGS, Mode, Operation
 from srm.domain.moves.report.evidence import (
-    Beside,
     CallReport,
     EarlierRevision,
     Follower,
@@ -161,14 +160,20 @@ _SWITCHES: Final = [setting.name for setting in SETTINGS if setting.kind == "swi
 
 
 def build_report(
-    plan: MovePlan, progress: MoveProgress, beside: Beside | None = None
+    plan: MovePlan,
+    progress: MoveProgress,
+    outcome: Outcome | None = None,
+    rivals: Iterable[str] = (),
 ) -> MoveReport:
-    """Compute the report of a move from its plan, its progress and further facts."""
-    beside = beside or Beside()
+    """Compute the report of a move, without the facts that the clusters alone show.
+
+    ``outcome``: findings at the return of an unplanned move's source.
+    ``rivals``: problems that other moves cause.
+    """
     groups = {group.group: _group_report(group, progress) for group in plan.groups}
-    problems = (*_problems(plan, progress, groups), *beside.problems)
+    problems = (*_problems(plan, progress, groups), *rivals)
     rto_seconds = _until_last(progress, groups, lambda group: group.rto_seconds)
-    at_least, at_most = _rpo(plan, progress, beside.outcome)
+    at_least, at_most = _rpo(plan, progress, outcome)
     rpo_records = at_least if at_least == at_most else None
     return MoveReport(
         move_id=plan.move_id,
@@ -197,20 +202,15 @@ def build_report(
         mode=plan.request.mode,
         rpo_seconds=_rpo_seconds(progress, rpo_records),
         forecast=progress.forecast or plan.forecast,
-        outcome=beside.outcome,
+        outcome=outcome,
         accepted=tuple(name for name in _SWITCHES if getattr(plan.request, name)),
         warnings=plan.warnings,
         times_ms=dict(progress.times_ms),
         hold_stamp_ms=progress.hold_stamp_ms,
         gone_stamp_ms=progress.gone_stamp_ms,
-        approvals=beside.approvals,
         redirect=plan.redirect,
         fence=plan.fence,
         calls=call_reports(progress.calls),
-        followers=beside.followers,
-        clusters=beside.clusters,
-        versions=beside.versions,
-        config_sha256=beside.config_sha256,
         fingerprint=plan.fingerprint,
     )
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from srm.domain.moves.report.evidence import EarlierRevision, join_followers
 from srm.domain.moves.report.report import MoveReport
-from srm.domain.moves.report.signature import Signed
+from srm.domain.moves.report.signature import Signed, SigningKey
 from srm.errors import IntegrityError
-
-if TYPE_CHECKING:
-    from srm.domain.moves.report.signature import SigningKey
 
 
 @dataclass(frozen=True, slots=True)

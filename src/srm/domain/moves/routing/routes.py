@@ -43,6 +43,8 @@ AckState = Literal["held", "resumed", "processed"]
 ClientKind = Literal["consumer", "producer"]
 
 CLOCK_KEY: Final = b"clock"
+LEASE_MS: Final = 60_000
+"""Lease of a hold: how long a client waits without a renewal."""
 ERA: Final = 1 << 32
 """Generations between two unplanned moves; JSON keeps integers up to 2^53, enough for 2^21."""
 
@@ -63,6 +65,11 @@ def topic_subject(topic: str) -> str:
 def home_subject(cluster: str) -> str:
     """Return the subject of the route for clients at home on a cluster, without another route."""
     return f"home:{cluster}"
+
+
+def subjects_of(topics: Iterable[str], groups: Iterable[str]) -> tuple[str, ...]:
+    """Return the subjects of producers to topics, then of consumers of groups."""
+    return (*map(topic_subject, topics), *map(group_subject, groups))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,15 +19,14 @@ from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.progress import MoveProgress
 from srm.domain.moves.routing.routes import topic_subject
 from srm.domain.names import internal_topics
-from srm.domain.text.documents import Document, decode
+from srm.domain.text.documents import Document
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_records import CONTROL_ID, until_not_fenced
-from srm.engine.moves.control.move_records import MoveContext, MoveStore
+from srm.engine.moves.control.move_records import MoveContext, MoveStore, decode_or_none
 from srm.engine.moves.control.routes import InForce, between_same, bring_about
-from srm.errors import ConflictError, IntegrityError, SrmError
+from srm.errors import ConflictError, SrmError
 
 log = logging.getLogger(__name__)
-
 
 _PREFIX: Final = b"fence:"
 
@@ -40,7 +39,7 @@ class Fence(Document):
     left. ``lifted_ms`` is when the fence was lifted, 0 before.
     """
 
-    KIND = "fence"
+    KIND = "record of a fence"
     topic: str
     move_id: str
     set_ms: int
@@ -54,25 +53,6 @@ class Fence(Document):
     def key(self) -> bytes:
         """Encode the record key."""
         return _PREFIX + self.topic.encode()
-
-
-def fences_in(
-    records: Mapping[bytes, bytes], damaged: Callable[[IntegrityError], None]
-) -> dict[str, Fence]:
-    """Decode the fences among the records of one cluster's moves topic, by topic.
-
-    An unreadable record is passed to ``damaged``: it must not stop other moves.
-    """
-    found = {}
-    for key, value in records.items():
-        if key.startswith(_PREFIX):
-            try:
-                fence = decode(Fence, f"record {key.decode(errors='replace')} of a fence", value)
-            except IntegrityError as error:
-                damaged(error)
-                continue
-            found[fence.topic] = fence
-    return found
 
 
 _JUST_NOW_MS: Final = 600_000
@@ -103,7 +83,7 @@ def set_fence(
         return [Fence(topic, move_id, now_ms) for topic in sorted(wanted)]
 
     _record(cluster, records)
-    known = _read_fences(cluster)
+    known = read_fences(cluster)
     ours = {topic for topic in topics if topic in known and known[topic].stands}
     if missing := sorted(ours - denied):
         cluster.deny_writes(missing)
@@ -130,7 +110,7 @@ def lift_fence(
     since_ms = now_ms if since_ms is None else since_ms
     lifted: set[str] = set()
     while True:
-        known = [fence for fence in _read_fences(cluster).values() if wanted(fence)]
+        known = [fence for fence in read_fences(cluster).values() if wanted(fence)]
         open_now = [f.topic for f in known if not f.stands and f.lifted_ms >= since_ms]
         found = cluster.write_denials(open_now) if open_now else frozenset()
         topics = {fence.topic for fence in known if fence.stands} | found
@@ -147,15 +127,6 @@ def _lift_records(topics: Collection[str], now_ms: int, known: Mapping[str, Fenc
     return [replace(fence, lifted_ms=now_ms) for fence in standing]
 
 
-def fence_source(context: MoveContext, plan: MovePlan) -> None:
-    """Fence the source of a held move if its plan has a fence.
-
-    Call it after a look shows that all clients that follow the hold have finished writing.
-    """
-    if topics_without_fence(context, plan):
-        keep_fence(context, plan)
-
-
 def keep_fence(context: MoveContext, plan: MovePlan) -> None:
     """Fence the topics whose clients follow this move, and lift its fences of other topics."""
     topics = _there(context, plan)
@@ -166,11 +137,7 @@ def keep_fence(context: MoveContext, plan: MovePlan) -> None:
     def make(now: InForce) -> None:
         closed, now_ms = ours(now), context.now_ms()
         set_fence(
-            context.source,
-            closed,
-            plan.move_id,
-            now_ms,
-            lambda: ours(InForce.read(context, plan)),
+            context.source, closed, plan.move_id, now_ms, lambda: ours(InForce.read(context, plan))
         )
         lift_fence(
             context.source,
@@ -225,11 +192,6 @@ def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgres
         )
 
 
-def lift_source(context: MoveContext, plan: MovePlan) -> None:
-    """Lift the fences of a move on its source."""
-    lift_fence(context.source, context.now_ms(), lambda fence: fence.move_id == plan.move_id)
-
-
 def lift_target(context: MoveContext, plan: MovePlan) -> None:
     """Lift srm's fences of a move's topics on its target, since clients go there now."""
     now_ms = context.now_ms()
@@ -276,19 +238,24 @@ def topics_without_fence(context: MoveContext, plan: MovePlan) -> tuple[str, ...
     )
 
 
-def release_fence(
-    context: MoveContext, plan: MovePlan, lift: Callable[[MoveContext, MovePlan], None]
-) -> tuple[str, ...]:
-    """Change the fence of a released move by ``lift``; called before and after the release.
+def release_fence(context: MoveContext, plan: MovePlan, *, is_over: bool) -> tuple[str, ...]:
+    """Lift the fence before a release, and after it keep what the routes then require.
 
     A failure does not stop the release; it is returned as a message.
     """
     if plan.request.is_unplanned or plan.fence != "acl":
         return ()  # an unplanned one fences after its decision
-    return _attempt(context.source, lambda: lift(context, plan))
+    if is_over:
+        return _attempt(context.source, lambda: keep_fence(context, plan))
+    return _attempt(
+        context.source,
+        lambda: lift_fence(
+            context.source, context.now_ms(), lambda fence: fence.move_id == plan.move_id
+        ),
+    )
 
 
-def _attempt(cluster: Cluster, lift: Callable[[], None]) -> tuple[str, ...]:
+def _attempt(cluster: Cluster, lift: Callable[[], object]) -> tuple[str, ...]:
     try:
         lift()
     except SrmError as error:
@@ -299,13 +266,13 @@ def _attempt(cluster: Cluster, lift: Callable[[], None]) -> tuple[str, ...]:
 
 def _record(cluster: Cluster, records: Callable[[Mapping[str, Fence]], Sequence[Fence]]) -> None:
     """Write fences as control records of a cluster; retry if fenced."""
-    if not records(_read_fences(cluster)):
+    if not records(read_fences(cluster)):
         return
 
     def attempt() -> None:
         writer = cluster.control_writer(CONTROL_ID)
         try:
-            changed = {fence.key(): fence.value() for fence in records(_read_fences(cluster))}
+            changed = {fence.key(): fence.value() for fence in records(read_fences(cluster))}
             writer.write({internal_topics.MOVES: changed})
         finally:
             writer.close()
@@ -313,11 +280,15 @@ def _record(cluster: Cluster, records: Callable[[Mapping[str, Fence]], Sequence[
     until_not_fenced(f"fence on {cluster.alias}", attempt)
 
 
-def _read_fences(cluster: Cluster) -> dict[str, Fence]:
-    def say(error: IntegrityError) -> None:
-        log.error("on cluster %s: %s; the record is skipped", cluster.alias, error)
-
-    return fences_in(cluster.compacted_topic(internal_topics.MOVES).read(), say)
+def read_fences(cluster: Cluster) -> dict[str, Fence]:
+    """Read the fences of a cluster by topic; a damaged record is skipped, and stops no move."""
+    rows = cluster.compacted_topic(internal_topics.MOVES).read()
+    found = (
+        decode_or_none(value, Fence.decode, f"on cluster {cluster.alias}: {key!r}: ")
+        for key, value in rows.items()
+        if key.startswith(_PREFIX)
+    )
+    return {fence.topic: fence for fence in found if fence is not None}
 
 
 def _there(context: MoveContext, plan: MovePlan) -> list[str]:

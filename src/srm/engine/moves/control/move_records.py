@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from srm.clock import now_s
 from srm.domain.moves.gate.presence import StampedAck
 from srm.domain.moves.records.plan import MovePlan, fingerprint
 from srm.domain.moves.records.progress import WAIT_PREFIX, MoveProgress, Observation, WaitNote
 from srm.domain.moves.report.revisions import KeptReport, newest, report_key
+from srm.domain.moves.report.signature import SigningKey
 from srm.domain.moves.routing.routes import (
     Route,
     RouteState,
@@ -36,19 +37,9 @@ from srm.engine.control.control_topics import create_control_topics, repair_cont
 from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.ports import FlowContext
 from srm.engine.table_ports import Stamped
-from srm.errors import (
-    IntegrityError,
-    NotFoundError,
-    UnavailableError,
-    UsageError,
-)
-
-if TYPE_CHECKING:
-    from srm.domain.moves.report.signature import SigningKey
-
+from srm.errors import IntegrityError, NotFoundError, UnavailableError, UsageError
 
 log = logging.getLogger(__name__)
-
 
 _PROGRESS = "progress:"
 _KEPT = ("plan:", "report:", "approval:", "outcome:")
@@ -235,12 +226,8 @@ def _progress(
         if not key.startswith(_PROGRESS.encode()):
             continue
         for row in rows:
-            try:
-                one = MoveProgress.decode(row.value)
-            except IntegrityError as error:
-                _say(cluster, error)
-                continue
-            if _outranks(one, found.get(one.move_id)):
+            one = decode_or_none(row.value, MoveProgress.decode, f"on cluster {cluster.alias}: ")
+            if one is not None and _outranks(one, found.get(one.move_id)):
                 found[one.move_id] = one
     return found
 
@@ -266,12 +253,14 @@ def read_report(value: bytes | None) -> KeptReport | None:
     return decode_or_none(value, KeptReport.decode)
 
 
-def decode_or_none(value: bytes | None, decode: Callable[[bytes], _T]) -> _T | None:
+def decode_or_none(
+    value: bytes | None, decode: Callable[[bytes], _T], where: str = ""
+) -> _T | None:
     """Decode a document; None if it is missing or damaged, the latter is logged."""
     try:
         return None if value is None else decode(value)
     except IntegrityError as error:
-        log.error("%s; the record is skipped", error)  # noqa: TRY400 -- one line
+        log.error("%s%s; the record is skipped", where, error)  # noqa: TRY400 -- one line
         return None
 
 
@@ -286,10 +275,6 @@ def _say(cluster: Cluster, error: IntegrityError) -> None:
     log.error("on cluster %s: %s; the record is skipped", cluster.alias, error)
 
 
-def _no_key() -> SigningKey | None:
-    return None
-
-
 @dataclass(frozen=True)
 class Notary:
     """Versions and configuration of the move's programs, and the key that signs the report.
@@ -297,7 +282,7 @@ class Notary:
     ``read_key`` reads the key when it is needed, and returns None if none is configured.
     """
 
-    read_key: Callable[[], SigningKey | None] = _no_key
+    read_key: Callable[[], SigningKey | None] = lambda: None
     versions: Mapping[str, str] = field(default_factory=dict)
     config_sha256: str = ""
 
@@ -366,10 +351,7 @@ def ensure_topics(context: MoveContext, *, unplanned: bool = False) -> None:
     Call it before any read: a client that has looked up a missing topic may not see it for a while
     after its creation.
     """
-    sides = (
-        (context.target, context.forward.config),
-        (context.source, context.reverse.config),
-    )
+    sides = ((context.target, context.forward.config), (context.source, context.reverse.config))
     for cluster, config in sides[:1] if unplanned else sides:
         create_control_topics(cluster, config.internal_replication_factor)
         repair_control_topics(cluster)
@@ -417,14 +399,10 @@ class MoveStore:
             for key, value in table.documents.items():
                 if not key.startswith("plan:"):
                     continue
-                try:
-                    plan = MovePlan.decode(value)
-                except IntegrityError as error:
-                    log.error("%s is skipped: %s", key, error)  # noqa: TRY400 -- one line
-                else:
-                    known = plans.setdefault(plan.move_id, plan)
-                    if plan.created_ms > known.created_ms:
-                        plans[plan.move_id] = plan
+                plan = decode_or_none(value, MovePlan.decode, f"{key}: ")
+                if plan is not None:
+                    known = plans.get(plan.move_id, plan)
+                    plans[plan.move_id] = max(known, plan, key=lambda one: one.created_ms)
         in_order = sorted(plans.values(), key=lambda plan: (plan.created_ms, plan.move_id))
         return tuple((plan, furthest(tables, plan.move_id)) for plan in in_order)
 

@@ -7,10 +7,10 @@ and the write after it are atomic (srm.engine.control.control_records).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Literal, Self, TypeVar
+from typing import Final, Literal, Self, TypeVar
 
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.progress import MoveProgress
@@ -36,9 +36,9 @@ from srm.errors import FencedError, SrmError, UnavailableError
 
 log = logging.getLogger(__name__)
 
-
 Side = Literal["target", "source"]
 SIDES: tuple[Side, ...] = ("target", "source")
+_OTHER: Final[Mapping[Side, Side]] = {"target": "source", "source": "target"}
 _T = TypeVar("_T")
 
 
@@ -152,7 +152,12 @@ class Registers:
         try:
             self.write(side, change)
         except UnavailableError as error:
-            log.log(loudness(error), "kept on %s only for now: %s", self._other(side).alias, error)
+            log.log(
+                loudness(error),
+                "kept on %s only for now: %s",
+                self._clusters[_OTHER[side]].alias,
+                error,
+            )
             self._away[side] = error
 
     def _open(self) -> None:
@@ -178,14 +183,11 @@ class Registers:
     def _level(self) -> None:
         """Write to each cluster what it lacks; decisions to the target first."""
         for side in SIDES:
-            other = self.tables("source" if side == "target" else "target")
+            other = self.tables(_OTHER[side])
             lacking = self._tables[side].lacks(other, self._aliases)
             if lacking != ControlChange():
                 log.info("adding records that %s missed", self._clusters[side].alias)
                 self.write_if_there(side, lacking)
-
-    def _other(self, side: Side) -> Cluster:
-        return self._clusters["source" if side == "target" else "target"]
 
     def _close(self) -> None:
         for writer in self._writers.values():

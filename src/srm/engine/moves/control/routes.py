@@ -5,20 +5,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Literal, Self
 
 from srm.domain.moves.gate.presence import Presence, StampedAck
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.redirects import CallStep, step_in_force
 from srm.domain.moves.routing.routes import (
+    LEASE_MS,
     Ack,
     Route,
+    RouteState,
     group_subject,
     home_subject,
     merge,
     merge_tables,
-    topic_subject,
+    subjects_of,
 )
 from srm.domain.names import internal_topics
 from srm.engine.flows.cluster_absence import loudness
@@ -178,10 +180,7 @@ def between_same(context: MoveContext, plan: MovePlan) -> MoveContext | None:
 
 def subjects(plan: MovePlan) -> tuple[str, ...]:
     """Return the routing subjects of a move: producers' topics, then groups."""
-    return (
-        *(topic_subject(topic) for topic in plan.topics),
-        *(group_subject(group) for group in plan.group_names),
-    )
+    return subjects_of(plan.topics, plan.group_names)
 
 
 def defaults(plan: MovePlan) -> tuple[str, ...]:
@@ -190,6 +189,37 @@ def defaults(plan: MovePlan) -> tuple[str, ...]:
     They are not held: no plan names these clients, so no gate checks them.
     """
     return tuple(map(home_subject, plan.homes))
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt of a move by its generation, and the routes that its steps write."""
+
+    plan: MovePlan
+    generation: int
+
+    def hold(self, beat: int, now_ms: int) -> dict[str, Route]:
+        """Return the routes that stop the clients, or renew the hold with a higher beat."""
+        route = replace(self._route("source", "hold", now_ms), lease_ms=LEASE_MS, beat=beat)
+        return dict.fromkeys(subjects(self.plan), route)
+
+    def release(self, now_ms: int) -> dict[str, Route]:
+        """Return the routes that let the clients continue on the source."""
+        return dict.fromkeys(subjects(self.plan), self._route("source", "go", now_ms))
+
+    def go(self, now_ms: int, decided_ms: int = 0) -> dict[str, Route]:
+        """Return the routes to the target; ``decided_ms`` is the broker's time, if unplanned."""
+        route = self._route("target", "go", now_ms)
+        clients = (*subjects(self.plan), *defaults(self.plan))
+        return dict.fromkeys(clients, replace(route, decided=True, decided_ms=decided_ms))
+
+    def is_held_by(self, route: Route | None) -> bool:
+        """Return True if a route is the hold of this attempt."""
+        return route is not None and route.is_hold_of(self.plan.move_id, self.generation)
+
+    def _route(self, side: Literal["source", "target"], state: RouteState, now_ms: int) -> Route:
+        cluster = getattr(self.plan.request, side)
+        return Route(self.generation, cluster, state, self.plan.move_id, now_ms)
 
 
 def homes_to_move(request: MoveRequest, routes: Mapping[str, Route]) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 
-from srm.domain.flow_state.replication_records import PartitionStatus
 from srm.domain.groups.ledger import GroupLedger
+from srm.domain.groups.proof_records import FlowProof
 from srm.domain.groups.translation import (
     UNKNOWN_LOG,
     Direction,
@@ -17,8 +17,7 @@ from srm.domain.groups.translation import (
     Translation,
     translate,
 )
-from srm.domain.moves.gate.gate import GroupFacts, ReplicationFacts
-from srm.domain.moves.gate.presence import ProducerPresence
+from srm.domain.moves.gate.gate import GateFacts, GroupFacts, ReplicationFacts
 from srm.domain.moves.records.plan import GroupPlan
 from srm.domain.moves.records.positions import (
     GroupPosition,
@@ -27,17 +26,13 @@ from srm.domain.moves.records.positions import (
     partition_move,
 )
 from srm.domain.moves.records.request import MoveRequest
-from srm.domain.moves.routing.routes import group_subject, topic_subject
+from srm.domain.moves.routing.routes import subjects_of
 from srm.domain.names.topics import TopicPartition
-from srm.domain.names.transactions import OpenTransaction
+from srm.domain.names.transactions import ActiveProducer, OpenTransaction
 from srm.domain.offset_map.offset_map import OffsetMap
 from srm.domain.text.reason import Reason
 from srm.engine.cluster_ports import GroupDescription, TopicDescription
-from srm.engine.groups.partition_facts import (
-    Logs,
-    losses_of,
-    partition_facts,
-)
+from srm.engine.groups.partition_facts import Logs, losses_of, partition_facts
 from srm.engine.moves.control.move_records import MoveContext
 from srm.engine.moves.control.routes import RoutingTables
 from srm.engine.ports import FlowMaps
@@ -95,14 +90,12 @@ class Away:
     """A lost source: the move neither queries it nor waits for it.
 
     ``places``: last known positions, by group and partition on the target.
-    ``known_ms``: time of these positions by group, epoch milliseconds.
-    ``still``: groups whose positions the last emission found unchanged.
+    ``proof``: result of the flow's last emission.
     """
 
     alias: str
     places: Mapping[str, Mapping[TopicPartition, LastPlace]] = field(default_factory=dict)
-    known_ms: Mapping[str, int] = field(default_factory=dict)
-    still: frozenset[str] = frozenset()
+    proof: FlowProof | None = None
     topics: ClassVar[Mapping[str, TopicDescription]] = {}
     committed: ClassVar[Mapping[str, Mapping[TopicPartition, int]]] = {}
     errors: ClassVar[Mapping[str, Reason]] = {}
@@ -112,6 +105,23 @@ class Away:
     def group(self, name: str) -> GroupDescription:
         """Describe a group as empty: a move does not wait for members on a lost cluster."""
         return GroupDescription(name, "empty")
+
+    def known_ms(self, group: str) -> int | None:
+        """Return the time of a group's positions, epoch milliseconds; None without any.
+
+        An unchanged checkpoint is not rewritten, so the time of the emission counts.
+        """
+        times = [last.time_ms for last in self.places.get(group, {}).values()]
+        return max(*times, self._emitted_ms(group)) if times else None
+
+    def is_still(self, group: str) -> bool:
+        """Return True if the last emission found the positions of a group unchanged."""
+        times = [last.time_ms for last in self.places.get(group, {}).values()]
+        return bool(times) and max(times) < self._emitted_ms(group)
+
+    def _emitted_ms(self, group: str) -> int:
+        proof = self.proof
+        return proof.time_ms if proof is not None and proof.confirms(group) else 0
 
 
 @dataclass(frozen=True)
@@ -137,7 +147,7 @@ class MoveFacts:
     reverse_maps: FlowMaps = field(default_factory=lambda: FlowMaps({}))
     transactions: Mapping[TopicPartition, tuple[OpenTransaction, ...]] = field(default_factory=dict)
     hidden: str = ""
-    writers: tuple[ProducerPresence, ...] = ()
+    writers: tuple[ActiveProducer, ...] = ()
 
     @property
     def is_away(self) -> bool:
@@ -155,7 +165,7 @@ class MoveFacts:
     @property
     def subjects(self) -> tuple[str, ...]:
         """Routing subjects of the look: topics, then groups."""
-        return (*map(topic_subject, self.topics), *map(group_subject, self.groups))
+        return subjects_of(self.topics, self.groups)
 
     def last_places(self, group: str) -> Mapping[TopicPartition, LastPlace]:
         """Return a group's last known positions in the moving topics, if the source is lost."""
@@ -212,6 +222,21 @@ class MoveFacts:
         topics = {tp.topic for tp in self.source.committed.get(group, {})}
         return tuple(sorted((topics - moving) & set(self.source.topics)))
 
+    def gate(self, move_id: str, now_ms: int) -> GateFacts:
+        """Return what the gate decides on, as without a hold."""
+        return GateFacts(
+            move_id=move_id,
+            request=self.request,
+            topics=self.topics,
+            groups=tuple(map(self.group, self.groups)),
+            replication=self.replication(),
+            routes=self.routing.merge,
+            moving={},
+            now_ms=now_ms,
+            held_ms=None,
+            report_age_ms=self.report_age_ms,
+        )
+
     def replication(self) -> tuple[ReplicationFacts, ...]:
         """Return how far the original topics of the source are copied to the target."""
         return tuple(self._replication(tp) for tp in self.original_ends())
@@ -230,7 +255,10 @@ class MoveFacts:
 
     def _replication(self, tp: TopicPartition) -> ReplicationFacts:
         log, offset_map = self.source.logs[tp], self.maps.get(tp)
-        stopped = self._stop_status(tp)
+        status = (self.maps.statuses or {}).get(tp)
+        stopped = status if status is not None and status.state == "stopped" else None
+        # Without its last part the map does not show how far the partition is copied.
+        lost_end = self.maps.gaps.get(tp, "") if offset_map.position is None else ""
         return ReplicationFacts(
             tp.topic,
             tp.partition,
@@ -241,14 +269,10 @@ class MoveFacts:
             log.stable_end,
             self.transactions.get(tp, ()),
             self.hidden,
-            self.maps.errors.get(tp, "") or self._lost_end(tp),
+            self.maps.errors.get(tp, "") or lost_end,
             self._lost(tp, log),
             "" if stopped is None else stopped.action,
         )
-
-    def _lost_end(self, tp: TopicPartition) -> str:
-        """Return why it is unknown how far a partition is copied, or ""."""
-        return self.maps.gaps.get(tp, "") if self.maps.get(tp).position is None else ""
 
     def _lost(self, tp: TopicPartition, log: LogRange) -> int:
         losses = losses_of(self.maps, tp)
@@ -256,10 +280,6 @@ class MoveFacts:
             return losses.count(self.maps.get(tp), log.start, log.end)
         except NotLoadedError:  # a part of the map is lost, or the log ends within it
             return sum(max(0, min(b, log.end) - max(a, log.start)) for a, b in losses.ranges)
-
-    def _stop_status(self, tp: TopicPartition) -> PartitionStatus | None:
-        status = (self.maps.statuses or {}).get(tp)
-        return status if status is not None and status.state == "stopped" else None
 
     def _partitions(self, group: str) -> Iterator[GroupPosition]:
         committed = self.source.committed.get(group, {})

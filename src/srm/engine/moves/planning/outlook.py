@@ -27,7 +27,8 @@ from srm.domain.moves.records.positions import LastPlace, PartitionMove
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.routes import group_subject, topic_subject
 from srm.domain.names.topics import TopicPartition
-from srm.engine.flows.source_look import MOST_READ, SourceLook, times_of
+from srm.engine.flows.source_look import MOST_READ, SourceLook, record_times
+from srm.engine.groups.checkpoints import read_ledger
 from srm.engine.moves.control.move_records import MoveContext
 from srm.engine.moves.control.routes import RoutingTables
 from srm.engine.moves.planning.facts import Away, MoveFacts
@@ -39,7 +40,7 @@ from srm.engine.moves.planning.reading import (
     topics_to_move,
 )
 from srm.engine.ports import FlowMaps
-from srm.errors import AuthorizationError, SrmError
+from srm.errors import AuthorizationError
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class Outlook:
     none if that was long before the source last answered.
     ``newest``: timestamp of the last record of each copy, None if a marker hides it.
     ``copies``: partitions on the target by those on the source.
-    ``transactions``: open on the target; ``proof``: result of the last emission.
+    ``transactions``: open on the target.
     ``commits``: commits of idle groups on the source, if it was queried.
     """
 
@@ -65,7 +66,6 @@ class Outlook:
     newest: Mapping[TopicPartition, int | None]
     copies: Mapping[TopicPartition, TopicPartition]
     transactions: tuple[str, ...]
-    proof: FlowProof | None = None
     commits: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
 
     @property
@@ -78,6 +78,11 @@ class Outlook:
         """The source as the target knows it."""
         source = self.facts.source
         return source if isinstance(source, Away) else Away(source.alias)
+
+    @property
+    def proof(self) -> FlowProof | None:
+        """The result of the last emission of checkpoints."""
+        return self.away.proof
 
     @property
     def without_leader(self) -> tuple[TopicPartition, ...]:
@@ -133,7 +138,7 @@ class Outlook:
                     self.read_again(plan),
                     plan.total_skipped,
                     self._age_ms(plan.group, now_ms),
-                    plan.group in self.away.still,
+                    self.away.is_still(plan.group),
                 )
                 for plan in self.plans
                 if self.known_places(plan)
@@ -161,7 +166,7 @@ class Outlook:
         return min(position.lag, max(0, committed - position.committed))
 
     def _age_ms(self, group: str, now_ms: int) -> int | None:
-        stamp = self.away.known_ms.get(group)
+        stamp = self.away.known_ms(group)
         return None if stamp is None else max(0, now_ms - stamp)
 
     def _partition_facts(self, source: SourceLook | None) -> Iterator[PartitionKnown]:
@@ -236,19 +241,23 @@ def read_outlook(
     on_target = context.target.topics()
     topics = topics_to_move(context, request, on_target) if chosen is None else chosen.topics
     policy, flow = context.forward.config.policy, context.forward.config.flow
-    known = read_last_places(
+    ledger = read_ledger(context.target, on_target)
+    away = read_last_places(
         context,
         on_target,
+        ledger,
         [*topics, *(policy.format_remote_topic(flow.source, topic) for topic in topics)],
     )
     routing = RoutingTables.of_target(context)
-    chosen = chosen or groups_after_loss(context, request, topics, known, routing)
+    chosen = chosen or groups_after_loss(context, request, topics, away, routing)
     facts = read_target(
         context,
         request,
         topics,
         chosen.groups,
-        known,
+        on_target,
+        ledger,
+        away,
         routing=routing,
         also=also,
         with_groups=with_groups,
@@ -270,14 +279,11 @@ def read_outlook(
         newest={**newest, **_last_copied(context, facts.maps, copies, own)},
         copies=copies,
         transactions=_transactions(context, facts),
-        proof=known.proof,
     )
 
 
 def _recent(
-    context: MoveContext,
-    newest: Mapping[TopicPartition, int],
-    facts: MoveFacts,
+    context: MoveContext, newest: Mapping[TopicPartition, int], facts: MoveFacts
 ) -> dict[TopicPartition, int]:
     """Count the records of each copy in the last seconds of its topic, by their timestamps.
 
@@ -310,14 +316,7 @@ def _last_copied(
         at = maps.get(original).position
         if at is not None and at.source_end > at.source_next and at.target_next and copy in served:
             late.append((at.source_end - at.source_next, copy, at.target_next - 1))
-    places = [one[1:] for one in nlargest(MOST_READ, late)]
-    try:
-        found = context.target.first_records(places, committed=False) if places else {}
-    except SrmError as error:
-        log.debug("the last copied records on %s are not read: %s", context.target.alias, error)
-        return {}
-    hidden = {copy: None for (copy, _), record in found.items() if record is None}
-    return {**hidden, **times_of(found)}
+    return record_times(context.target, [one[1:] for one in nlargest(MOST_READ, late)])
 
 
 def _transactions(context: MoveContext, facts: MoveFacts) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from srm.domain.moves.gate.warnings import surrounding_warnings
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.redirects import FenceKind, RedirectKind
-from srm.domain.moves.routing.routes import group_subject, topic_subject
+from srm.domain.moves.routing.routes import subjects_of
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import few, some
 from srm.domain.text.reason import Reason
@@ -66,11 +66,7 @@ _MOVED = Verdict("unproven", "the group has committed since")
 
 
 def plan(
-    context: MoveContext,
-    request: MoveRequest,
-    move_id: str | None = None,
-    *,
-    dry_run: bool = False,
+    context: MoveContext, request: MoveRequest, move_id: str | None = None, *, dry_run: bool = False
 ) -> MovePlan:
     """Plan a move and store the plan under its id; the first step, safe to repeat.
 
@@ -283,7 +279,7 @@ def _without_routed(
         if routes[subject].state == "go"
     }
     every, flow = outlook.facts.subjects, request.flow
-    named = (*map(topic_subject, request.topics), *map(group_subject, request.groups))
+    named = subjects_of(request.topics, request.groups)
     if every and not named and {*every} <= {*there}:
         movers = some(sorted({routes[one].move_id for one in every}))
         text = (

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from srm.config.model import FlowConfig
 from srm.domain.groups.ledger import GroupLedger
-from srm.domain.groups.proof_records import FlowProof
 from srm.domain.groups.translation import UNKNOWN_LOG, Direction
-from srm.domain.moves.gate.presence import ProducerPresence
 from srm.domain.moves.records.positions import LastPlace
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.routes import group_subject
@@ -18,18 +16,13 @@ from srm.domain.names import internal_topics
 from srm.domain.names.filters import group_filter, should_replicate_topic
 from srm.domain.names.policy import DefaultReplicationPolicy
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.names.transactions import OpenTransaction
+from srm.domain.names.transactions import ActiveProducer, OpenTransaction
 from srm.domain.offset_map.map_wanted import Wanted
 from srm.engine.cluster_ports import Cluster, TopicDescription
+from srm.engine.flows.source_look import partitions_of
 from srm.engine.groups.checkpoints import per_group, read_checkpoints, read_ledger
 from srm.engine.groups.group_listing import WITHOUT_OFFSETS, groups_with_offsets
-from srm.engine.groups.partition_facts import (
-    Starts,
-    WantedMaps,
-    logs_of,
-    past_markers,
-    starts_of,
-)
+from srm.engine.groups.partition_facts import Starts, WantedMaps, logs_of, past_markers, starts_of
 from srm.engine.groups.proving import read_proof
 from srm.engine.moves.control.move_records import MoveContext
 from srm.engine.moves.control.routes import RoutingTables
@@ -214,7 +207,7 @@ def groups_after_loss(
     context: MoveContext,
     request: MoveRequest,
     topics: tuple[str, ...],
-    known: LastPlaces,
+    away: Away,
     routing: RoutingTables,
 ) -> MoveScope:
     """Return the groups that a request names, or all with a last known position or a follower.
@@ -227,86 +220,41 @@ def groups_after_loss(
     config, prefix = context.forward.config, group_subject("")
     selection = group_filter(config.groups, config.groups_exclude)
     subjects = (ack.subject for ack in routing.acks if ack.subject.startswith(prefix))
-    found = {*known.places, *(subject.removeprefix(prefix) for subject in subjects)}
+    found = {*away.places, *(subject.removeprefix(prefix) for subject in subjects)}
     found |= _routed_to_source(request, routing)
     return MoveScope(topics, tuple(sorted(filter(selection.matches, found))))
 
 
-@dataclass(frozen=True)
-class LastPlaces:
-    """Last known positions with their times (epoch milliseconds), by group and target partition.
-
-    ``topics``: all topics of the target.
-    ``proof``: result of the flow's last emission.
-    """
-
-    alias: str
-    topics: Mapping[str, TopicDescription]
-    places: Mapping[str, Mapping[TopicPartition, tuple[LastPlace, int]]]
-    ledger: GroupLedger
-    proof: FlowProof | None
-
-    def away(self, groups: Collection[str]) -> Away:
-        """Return the known facts of a lost source, for some groups."""
-        known_ms, still = dict[str, int](), set[str]()
-        for group in groups:
-            times = [time_ms for _, time_ms in self.places.get(group, {}).values()]
-            if not times:
-                continue
-            proof = self.proof
-            confirmed = proof is not None and proof.confirms(group)
-            # An unchanged checkpoint is not rewritten, so the time of the emission counts.
-            emitted_ms = proof.time_ms if proof is not None and confirmed else 0
-            known_ms[group] = max(*times, emitted_ms)
-            if confirmed and max(times) < emitted_ms:
-                still.add(group)
-        found = {
-            group: {place: last for place, (last, _) in self.places.get(group, {}).items()}
-            for group in groups
-        }
-        return Away(self.alias, found, known_ms, frozenset(still))
-
-
 def read_last_places(
-    context: MoveContext, on_target: Mapping[str, TopicDescription], topics: Collection[str]
-) -> LastPlaces:
+    context: MoveContext,
+    on_target: Mapping[str, TopicDescription],
+    ledger: GroupLedger,
+    topics: Collection[str],
+) -> Away:
     """Read the newer of checkpoint and settled own write of each group and partition.
 
     ``topics``: wanted topics, by their names on the target.
     """
     target, config = context.target, context.forward.config
     wanted = frozenset(topics)
-    ledger = read_ledger(target, on_target)
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
-    found = dict[str, dict[TopicPartition, tuple[LastPlace, int]]]()
+    found = dict[str, dict[TopicPartition, LastPlace]]()
     for one in read_checkpoints(target, topic, on_target):
         checkpoint, place = one.checkpoint, one.checkpoint.topic_partition
         if place.topic in wanted:
-            last = LastPlace(checkpoint.downstream_offset, checkpoint.upstream_offset)
-            found.setdefault(checkpoint.group, {})[place] = last, one.time_ms
+            offsets = checkpoint.downstream_offset, checkpoint.upstream_offset
+            found.setdefault(checkpoint.group, {})[place] = LastPlace(*offsets, time_ms=one.time_ms)
     for entry in ledger.entries():
         place = entry.topic_partition
         if place.topic not in wanted or not entry.settled:
             continue
         places = found.setdefault(entry.group, {})
         known = places.get(place)
-        if known is not None and known[0].offset == entry.intended:
-            places[place] = known[0], max(known[1], entry.time_ms)
-        elif known is None or entry.time_ms > known[1]:
-            places[place] = LastPlace(entry.intended, None, by_srm=True), entry.time_ms
-    return LastPlaces(config.flow.source, on_target, found, ledger, read_proof(target, config.flow))
-
-
-def partitions(
-    topics: Mapping[str, TopicDescription], names: Collection[str]
-) -> list[TopicPartition]:
-    """List all partitions of the named topics that exist."""
-    return [
-        TopicPartition(name, number)
-        for name in names
-        if name in topics
-        for number in range(topics[name].partitions)
-    ]
+        if known is not None and known.offset == entry.intended:
+            places[place] = replace(known, time_ms=max(known.time_ms, entry.time_ms))
+        elif known is None or entry.time_ms > known.time_ms:
+            places[place] = LastPlace(entry.intended, None, by_srm=True, time_ms=entry.time_ms)
+    return Away(config.flow.source, found, read_proof(target, config.flow))
 
 
 def read_facts(
@@ -321,8 +269,10 @@ def read_facts(
     if request.is_unplanned:
         pairs = topic_pairs(context, topics)
         names = [pair.target_topic for pair in pairs]
-        known = read_last_places(context, context.target.topics(), names)
-        return read_target(context, request, topics, groups, known)
+        on_target = context.target.topics()
+        ledger = read_ledger(context.target, on_target)
+        away = read_last_places(context, on_target, ledger, names)
+        return read_target(context, request, topics, groups, on_target, ledger, away)
     return _read_both(context, request, topics, groups)
 
 
@@ -331,7 +281,9 @@ def read_target(
     request: MoveRequest,
     topics: tuple[str, ...],
     groups: Collection[str],
-    known: LastPlaces,
+    on_target: Mapping[str, TopicDescription],
+    ledger: GroupLedger,
+    away: Away,
     *,
     routing: RoutingTables | None = None,
     also: Collection[str] = (),
@@ -339,18 +291,18 @@ def read_target(
 ) -> MoveFacts:
     """Take one look at the target alone, for a lost source.
 
+    ``on_target``: topics of the target, read before, as its ledger and the last known positions.
     ``also``: topics whose positions are wanted too, though they do not move.
     ``with_groups``: also describe the groups on the target, one request each. Otherwise only groups
     without a last known position have their commits read there.
     """
     target, pairs = context.target, topic_pairs(context, topics)
-    queried = sorted(group for group in groups if with_groups or not known.places.get(group))
+    queried = sorted(group for group in groups if with_groups or not away.places.get(group))
     described = target.groups(queried) if with_groups and queried else {}
-    on_target = known.topics
     committed, errors = per_group(target.commits_of(queried))
-    places = partitions(on_target, [pair.target_topic for pair in pairs])
+    places = partitions_of(on_target, [pair.target_topic for pair in pairs])
     served = [tp for tp in places if tp.partition not in on_target[tp.topic].leaderless]
-    positioned, away = {*topics, *also}, known.away(groups)
+    positioned = {*topics, *also}
     maps_ms = context.now_ms()
     wanted = _wanted_after_loss(pairs, away, committed)
     maps = context.forward.maps.load(positioned, wanted) if positioned else FlowMaps({})
@@ -366,7 +318,7 @@ def read_target(
         pairs=pairs,
         source=away,
         target=Present(target.alias, on_target, described, committed, errors, logs),
-        ledger=known.ledger,
+        ledger=ledger,
         maps=maps,
         maps_ms=maps_ms,
         routing=routing or RoutingTables.of_target(context),
@@ -374,9 +326,7 @@ def read_target(
 
 
 def _wanted_after_loss(
-    pairs: Collection[TopicPair],
-    away: Away,
-    committed: Mapping[str, Mapping[TopicPartition, int]],
+    pairs: Collection[TopicPair], away: Away, committed: Mapping[str, Mapping[TopicPartition, int]]
 ) -> Mapping[TopicPartition, Wanted]:
     """Return the map parts around last known positions that a group's own commit has passed."""
     wanted = dict[TopicPartition, Wanted]()
@@ -399,8 +349,8 @@ def _read_both(
     pairs = topic_pairs(context, topics)
     source_groups, target_groups = source.groups(groups), target.groups(groups)
     source_topics, target_topics = source.topics(), target.topics()
-    upstream = partitions(source_topics, [pair.topic for pair in pairs])
-    downstream = partitions(target_topics, [pair.target_topic for pair in pairs])
+    upstream = partitions_of(source_topics, [pair.topic for pair in pairs])
+    downstream = partitions_of(target_topics, [pair.target_topic for pair in pairs])
     # Pending before committed: a commit decided in between is in the committed offsets.
     pending, unseen = per_group(source.pending_commits(groups, upstream))
     committed, unread = per_group(source.commits_of(groups))
@@ -496,18 +446,14 @@ def _read_copies(
 
 def read_writers(
     cluster: Cluster, places: Collection[TopicPartition]
-) -> tuple[ProducerPresence, ...]:
+) -> tuple[ActiveProducer, ...]:
     """Return the producers that brokers know for partitions, none if srm is not authorized."""
     try:
         found = cluster.active_producers(places) if places else {}
     except AuthorizationError as error:
         log.warning("producers that follow no route are not visible: %s", error)
         return ()
-    return tuple(
-        ProducerPresence(one.partition, one.producer_id, one.last_sequence, one.last_timestamp_ms)
-        for producers in found.values()
-        for one in producers
-    )
+    return tuple(one for producers in found.values() for one in producers)
 
 
 def _open_transactions(

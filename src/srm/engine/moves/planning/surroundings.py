@@ -9,11 +9,12 @@ from srm.domain.moves.gate.presence import Presence, Writers, strangers, unknown
 from srm.domain.moves.gate.warnings import Surroundings
 from srm.domain.moves.records.plan import GroupPlan
 from srm.domain.names.filters import SHADOW_PREFIX, should_replicate_topic
+from srm.engine.flows.source_look import partitions_of
 from srm.engine.groups.checkpoints import per_group
 from srm.engine.groups.group_listing import WITHOUT_OFFSETS
 from srm.engine.moves.control.move_records import MoveContext
 from srm.engine.moves.planning.facts import MoveFacts
-from srm.engine.moves.planning.reading import partitions, read_writers
+from srm.engine.moves.planning.reading import read_writers
 
 _FOR_EVER = "-1"
 _MOST_GROUPS = 2_000
@@ -80,7 +81,7 @@ def _shared_ids(
     Each cluster assigns ids independently. Epoch and sequence may still differ, but only by chance.
     """
     there: dict[str, set[int]] = {}
-    for one in read_writers(context.target, partitions(facts.target.topics, topics)):
+    for one in read_writers(context.target, partitions_of(facts.target.topics, topics)):
         there.setdefault(str(one.partition), set()).add(one.producer_id)
     here: dict[str, set[int]] = {}
     for one in facts.writers:

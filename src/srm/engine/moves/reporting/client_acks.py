@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from srm.domain.groups.translation import Direction, wanted_of
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.progress import MoveProgress
-from srm.domain.moves.report.evidence import Follower, Said, followers_of
+from srm.domain.moves.report.evidence import Follower, Said, followers_of, state_ms
 from srm.domain.moves.routing.routes import (
     CLOCK_KEY,
-    Ack,
     AckState,
     Route,
     acks_of,
@@ -33,13 +32,13 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap
 from srm.engine.flows.cluster_absence import loudness
 from srm.engine.moves.control.move_records import MoveContext, first_stamps, read_routes
+from srm.engine.moves.control.routes import subjects
 from srm.engine.moves.planning.facts import TopicPair, source_next, topic_pairs
 from srm.engine.ports import FlowMaps, MapReader
 from srm.engine.table_ports import Stamped
 from srm.errors import IntegrityError, NotLoadedError, UnavailableError
 
 log = logging.getLogger(__name__)
-
 
 _ROUTING = "routing"
 _History = Mapping[bytes, Sequence[Stamped]]
@@ -85,7 +84,7 @@ class Arrivals:
         stamps = first_stamps(target, "go") if self._clocked else {}
         self.gone_ms: int | None = stamps.get((plan.move_id, self._attempt))
         """Time of go by that clock; None if unknown."""
-        self._on_target, self._on_source = list(_acks(target)), list(_acks(source))
+        self._on_target, self._on_source = list(_said(target)), list(_said(source))
 
     @property
     def producers_are_ours(self) -> bool:
@@ -98,15 +97,14 @@ class Arrivals:
 
     def of(self, group: str) -> Arrival:
         """Return what the members of a group acknowledged of this move's go."""
-        subject = group_subject(group)
-        target, source = self._plan.request.target, self._plan.request.source
-        said = self._acks_on(self._on_target, subject, target)
+        subject, request = {group_subject(group)}, self._plan.request
         left = {
             ack.client: ack.uncommitted
-            for ack, _ in self._acks_on(self._on_source, subject, source)
+            for ack, _ in self._of_attempt(self._on_source, request.source, subject)
             if ack.state == "held"
         }
-        arrived = [(ack, row) for ack, row in said if ack.state != "held"]
+        said = self._of_attempt(self._on_target, request.target, subject)
+        arrived = [one for one in said if one[0].state != "held"]
         for ack, _ in arrived:
             left.setdefault(ack.client, ack.uncommitted)
         return Arrival(
@@ -119,40 +117,27 @@ class Arrivals:
 
     def followers(self) -> tuple[Follower, ...]:
         """Return the clients that acknowledged routes of this attempt, and how far."""
-        request = self._plan.request
+        request, ours = self._plan.request, subjects(self._plan)
         return followers_of(
-            self._of_attempt(self._on_target, request.target),
-            self._of_attempt(self._on_source, request.source),
+            self._of_attempt(self._on_target, request.target, ours),
+            self._of_attempt(self._on_source, request.source, ours),
             _ROUTING,
             self._hold_stamp_ms,
         )
 
-    def _of_attempt(self, acks: Sequence[tuple[Ack, Stamped]], cluster: str) -> list[Said]:
-        subjects = {
-            *map(topic_subject, self._plan.topics),
-            *map(group_subject, self._plan.group_names),
-        }
+    def _of_attempt(
+        self, said: Iterable[Said], cluster: str, subjects: Collection[str]
+    ) -> list[Said]:
+        wanted = (self._attempt, cluster)
         return [
-            (ack, row.timestamp_ms if row.by_broker else None)
-            for ack, row in acks
-            if ack.subject in subjects and (ack.generation, ack.cluster) == (self._attempt, cluster)
+            (ack, stamped_ms)
+            for ack, stamped_ms in said
+            if ack.subject in subjects and (ack.generation, ack.cluster) == wanted
         ]
 
-    def _acks_on(
-        self, acks: Sequence[tuple[Ack, Stamped]], subject: str, cluster: str
-    ) -> list[tuple[Ack, Stamped]]:
-        wanted = (subject, self._attempt, cluster)
-        return [
-            (ack, row) for ack, row in acks if (ack.subject, ack.generation, ack.cluster) == wanted
-        ]
-
-    def _first(self, arrived: Sequence[tuple[Ack, Stamped]], state: AckState) -> int | None:
-        times = [
-            row.timestamp_ms - ack.ages_ms.get(state, 0)
-            for ack, row in arrived
-            if self._clocked and row.by_broker and (state in ack.ages_ms or ack.state == state)
-        ]
-        return min(times, default=None)
+    def _first(self, arrived: Iterable[Said], state: AckState) -> int | None:
+        times = (state_ms(one, state) for one in arrived if self._clocked)
+        return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     def _is_ours(self, subject: str) -> bool:
         route = self._routes.get(subject)
@@ -167,16 +152,16 @@ def _source_history(context: MoveContext) -> _History:
         return {}
 
 
-def _acks(history: _History) -> Iterator[tuple[Ack, Stamped]]:
+def _said(history: _History) -> Iterator[Said]:
     """Yield all acknowledgements, oldest first for each key; damaged records are skipped."""
-
-    def log_damage(error: IntegrityError) -> None:
-        log.error("%s; the record is skipped", error)
-
     for key, rows in history.items():
         for row in rows if is_ack(key) else ():
-            for ack in acks_of({key: row.value}, log_damage):
-                yield ack, row
+            for ack in acks_of({key: row.value}, _log_damage):
+                yield ack, row.timestamp_ms if row.by_broker else None
+
+
+def _log_damage(error: IntegrityError) -> None:
+    log.error("%s; the record is skipped", error)
 
 
 def _lowest(tables: Sequence[Mapping[str, int]]) -> dict[str, int]:
@@ -244,10 +229,7 @@ class TargetRecords:
         return self._context.target.log_ends(list(self._offsets)) if self._offsets else {}
 
     def count_before(
-        self,
-        intended: Mapping[str, int],
-        started: Mapping[str, int],
-        committed: Mapping[str, int],
+        self, intended: Mapping[str, int], started: Mapping[str, int], committed: Mapping[str, int]
     ) -> int:
         """Count records that a group reads again, from where it was seen to its intended offset."""
         total = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from srm.domain.moves.gate.approval import (
     Approval,
@@ -15,11 +16,10 @@ from srm.domain.moves.gate.approval import (
 from srm.domain.moves.records.outcome import Outcome, stored_outcome
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.progress import MoveProgress
-from srm.domain.moves.report.evidence import Beside, Follower, members_of
+from srm.domain.moves.report.evidence import Follower, members_of
 from srm.domain.moves.report.report import MoveReport, build_report
 from srm.domain.moves.report.revisions import KeptReport, newest, next_revision, report_key
 from srm.domain.moves.routing.routes import group_subject
-from srm.engine.cluster_ports import Cluster
 from srm.engine.flows.cluster_absence import loudness
 from srm.engine.moves.control.move_records import (
     ControlChange,
@@ -51,16 +51,16 @@ def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) ->
     key = context.notary.key()
 
     def next_of(tables: Sequence[ControlTables]) -> KeptReport:
-        beside = Beside(
+        outcome = _outcome(tables, plan.move_id)
+        rivals = _rivals(tables, plan, progress)
+        report = replace(
+            build_report(plan, _furthest(tables, progress), outcome, rivals),
             approvals=approvals_in(tables, plan.move_id),
             followers=followers,
             clusters=clusters,
             versions=context.notary.versions,
             config_sha256=context.notary.config_sha256,
-            outcome=_outcome(tables, plan.move_id),
-            problems=tuple(_rivals(tables, plan, progress)),
         )
-        report = build_report(plan, _furthest(tables, progress), beside)
         return next_revision(_find_report(tables, plan.move_id), report, context.now_ms(), key)
 
     made = next_of(known)
@@ -186,15 +186,13 @@ def _followers(
 
 
 def _cluster_ids(context: MoveContext) -> dict[str, str]:
-    return dict(_ids((context.source, context.target)))
-
-
-def _ids(clusters: Iterable[Cluster]) -> Iterator[tuple[str, str]]:
-    for cluster in clusters:
+    found = {}
+    for cluster in (context.source, context.target):
         try:
-            yield cluster.alias, cluster.cluster_id()
+            found[cluster.alias] = cluster.cluster_id()
         except SrmError as error:  # the report is complete without it
             log.log(loudness(error), "the id of cluster %s is not known: %s", cluster.alias, error)
+    return found
 
 
 def approve(context: MoveContext, move_id: str, approval: Approval) -> tuple[Approval, ...]:

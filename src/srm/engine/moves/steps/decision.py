@@ -12,13 +12,11 @@ import logging
 
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.progress import HELD, MoveProgress
-from srm.domain.moves.routing.routes import CLOCK_KEY, Route
+from srm.domain.moves.routing.routes import CLOCK_KEY, LEASE_MS, Route
 from srm.domain.names import internal_topics
 from srm.domain.text.amount import some
 from srm.engine.moves.control.fence import (
     fence_if_possible,
-    keep_fence,
-    lift_source,
     lift_target,
     lift_target_if_possible,
     release_fence,
@@ -30,11 +28,10 @@ from srm.engine.moves.control.move_records import (
     MoveContext,
     MoveStore,
 )
-from srm.engine.moves.control.registers import SIDES, Registers, Side, record
-from srm.engine.moves.control.routes import InForce, subjects
+from srm.engine.moves.control.registers import SIDES, Registers, record
+from srm.engine.moves.control.routes import Attempt, InForce, subjects
 from srm.engine.moves.steps.gate_reading import Look, by_name, commits_of, patient_look, require
-from srm.engine.moves.steps.holding import attempt_of, renew, renew_pause, resume_flow
-from srm.engine.moves.steps.redirect import LEASE_MS, ROUTING, Attempt
+from srm.engine.moves.steps.holding import renew, renew_pause, resume_flow
 from srm.engine.moves.steps.redirector_calls import call_redirectors
 from srm.engine.table_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
@@ -112,9 +109,12 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
             )
         seen = patient_look(context, plan, progress)
         require(seen.status.blocking + seen.status.unapplied, plan, "clients may not go")
-        decision = _Decision(context, plan, seen, renewed)
+        sent, stamp_ms = renewed
+        going = _going(context, seen, stamp_ms)
         lift_target(context, plan)
-        gone = registers.run(f"go of move {move_id}", lambda: decision.take(registers))
+        gone = registers.run(
+            f"go of move {move_id}", lambda: _go_planned(registers, context, plan, going, sent)
+        )
     log.info("move %s: clients go to %s", move_id, plan.request.target)
     return gone
 
@@ -127,7 +127,7 @@ def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) ->
     registers.require("target")
     if known.step not in {"applied", "going"}:
         raise GateClosedError(f"move {plan.move_id} is {known.step}: apply first")
-    attempt = attempt_of(plan, known.attempt)
+    attempt = Attempt(plan, known.attempt)
     for subject, route in _not_held(registers.tables("target"), attempt).items():
         # Records of this move would have the lower rank, so clients would ignore them.
         raise ConflictError(
@@ -139,77 +139,62 @@ def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) ->
     now_ms = context.now_ms()
     stamp = context.target.compacted_topic(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
     gone = known.at("gone", now_ms)
-    registers.write("target", ControlChange(ROUTING.go(attempt, now_ms, stamp or now_ms), (gone,)))
+    registers.write("target", ControlChange(attempt.go(now_ms, stamp or now_ms), (gone,)))
     log.info("move %s: clients go to %s", plan.move_id, plan.request.target)
     return gone
 
 
 def _not_held(tables: ControlTables, attempt: Attempt) -> dict[str, Route | None]:
     """Return the subjects that an attempt does not hold on a cluster, with the route in force."""
-    routes = {subject: tables.routes.get(subject) for subject in attempt.subjects}
-    return {
-        subject: route
-        for subject, route in routes.items()
-        if route is None or not route.is_hold_of(attempt.move_id, attempt.generation)
-    }
+    routes = {subject: tables.routes.get(subject) for subject in subjects(attempt.plan)}
+    return {one: route for one, route in routes.items() if not attempt.is_held_by(route)}
 
 
-class _Decision:
-    """Intent and decision for the attempt that was looked at."""
+def _go_planned(
+    registers: Registers, context: MoveContext, plan: MovePlan, going: MoveProgress, renewed: float
+) -> MoveProgress:
+    """Write intent and decision of the attempt that was looked at, or return another's decision.
 
-    def __init__(
-        self, context: MoveContext, plan: MovePlan, seen: Look, renewed: tuple[float, int | None]
-    ) -> None:
-        self._context = context
-        self._plan = plan
-        self._attempt = attempt_of(plan, seen.progress.attempt)
-        self._renewed, stamp_ms = renewed
-        self._going = _going(context, seen, stamp_ms)
+    Raises:
+        GateClosedError: the hold is not the one that was looked at, or does not last.
+    """
+    attempt, now_ms = Attempt(plan, going.attempt), context.now_ms()
+    known = registers.progress(plan.move_id)
+    if known.is_decided:
+        return known
+    for side in SIDES:
+        registers.require(side)
+        _require_held(registers.tables(side), attempt, getattr(plan.request, side))
+    # After this a release that reaches only the source is refused.
+    registers.write("source", ControlChange(progress=(going,)))
+    gone = going.at("gone", now_ms)
+    change = ControlChange(attempt.go(now_ms), (gone,))
 
-    def take(self, registers: Registers) -> MoveProgress:
-        """Decide, or return the decision of another process.
-
-        Raises:
-            GateClosedError: the hold is not the one that was looked at, or does not last.
-        """
-        move_id, now_ms = self._plan.move_id, self._context.now_ms()
-        known = registers.progress(move_id)
-        if known.is_decided:
-            return known
-        for side in SIDES:
-            registers.require(side)
-            self._check(registers, side)
-        # After this a release that reaches only the source is refused.
-        registers.write("source", ControlChange(progress=(self._going,)))
-        gone = self._going.at("gone", now_ms)
-        change = ControlChange(ROUTING.go(self._attempt, now_ms), (gone,))
-        registers.write("target", change, before_commit=self._check_lease)
-        registers.write_if_there("source", change)
-        return gone
-
-    def _check(self, registers: Registers, side: Side) -> None:
-        tables = registers.tables(side)
-        lost = list(_not_held(tables, self._attempt))
-        known = tables.progress.get(self._plan.move_id)
-        if lost or known is None or known.step not in HELD:
-            which = ", ".join(lost[:3]) or "the move"
-            raise GateClosedError(
-                f"move {self._plan.move_id}: the hold of {which} on "
-                f"{getattr(self._plan.request, side)} is over: hold again"
-            )
-
-    def _check_lease(self) -> None:
+    def require_lease() -> None:
         """Refuse to commit if a pause of this process could outlast the lease.
 
         The transaction is already open: brokers abort it after its timeout.
         """
-        left = self._renewed + LEASE_MS / 1000 - self._context.monotonic()
+        left = renewed + LEASE_MS / 1000 - context.monotonic()
         if left <= CONTROL_TRANSACTION_S + CONTROL_ABORT_S:
             raise GateClosedError(
-                f"move {self._plan.move_id}: only {max(0.0, left):.0f} s of the hold's "
+                f"move {plan.move_id}: only {max(0.0, left):.0f} s of the hold's "
                 f"{LEASE_MS / 1000:.0f} s are left after the check, so clients could resume "
                 f"before the decision: call go again"
             )
+
+    registers.write("target", change, before_commit=require_lease)
+    registers.write_if_there("source", change)
+    return gone
+
+
+def _require_held(tables: ControlTables, attempt: Attempt, alias: str) -> None:
+    lost, known = list(_not_held(tables, attempt)), tables.progress.get(attempt.plan.move_id)
+    if lost or known is None or known.step not in HELD:
+        which = ", ".join(lost[:3]) or "the move"
+        raise GateClosedError(
+            f"move {attempt.plan.move_id}: the hold of {which} on {alias} is over: hold again"
+        )
 
 
 def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
@@ -229,7 +214,7 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
     """
     plan, progress = MoveStore(context).load(move_id)
     # Clients that return must be able to write.
-    standing = () if progress.is_decided else release_fence(context, plan, lift_source)
+    standing = () if progress.is_decided else release_fence(context, plan, is_over=False)
     why = why or _last_wait(context, move_id)
     try:
         with Registers(context) as registers:
@@ -242,7 +227,7 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
         raise
     # A concurrent wait has seen the hold until now and may have set the fence again. A later
     # attempt may have done so too, and needs it.
-    standing = standing or release_fence(context, plan, keep_fence)
+    standing = standing or release_fence(context, plan, is_over=True)
     if plan.request.is_unplanned:
         resume_flow(context, plan)
     if missing := (*standing, *call_redirectors(context, plan)):
@@ -295,7 +280,7 @@ def _release(registers: Registers, plan: MovePlan, now_ms: int, why: str) -> Mov
             f"{LEASE_MS / 1000:.0f} s old, unless they were redirected"
         )
     released = progress.at("released", now_ms, reason=why)
-    routes = ROUTING.release(attempt_of(plan, progress.attempt), now_ms)
+    routes = Attempt(plan, progress.attempt).release(now_ms)
     first, *rest = [side for side in SIDES if registers.there(side)]
     registers.write(first, ControlChange(routes, (released,)))
     for side in rest:

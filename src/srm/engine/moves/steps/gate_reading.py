@@ -48,18 +48,7 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
     """Read the clusters, decide, and keep the state for the next look in this process."""
     clusters = read_facts(context, plan.request, plan.topics, plan.group_names)
     now, clock = context.now_ms(), context.monotonic()
-    facts = GateFacts(
-        move_id=plan.move_id,
-        request=plan.request,
-        topics=plan.topics,
-        groups=tuple(clusters.group(group) for group in plan.group_names),
-        replication=clusters.replication(),
-        routes=clusters.routing.merge,
-        moving={},
-        now_ms=now,
-        held_ms=None,
-        report_age_ms=clusters.report_age_ms,
-    )
+    facts = clusters.gate(plan.move_id, now)
     if progress.step not in HELD:
         return Look(facts, decide(facts), progress, clusters, Observation(clock), rested=False)
     presence, attempt = clusters.routing.presence, progress.attempt

@@ -29,19 +29,17 @@ from srm.engine.moves.control.move_records import (
     config_fingerprint,
 )
 from srm.engine.moves.control.registers import Registers, sides_of
-from srm.engine.moves.control.routes import defaults, subjects
+from srm.engine.moves.control.routes import Attempt, defaults, subjects
 from srm.engine.moves.planning.outlook import Outlook, read_outlook
 from srm.engine.moves.planning.plan import findings
 from srm.engine.moves.planning.problems import route_problem
 from srm.engine.moves.planning.reading import MoveScope
 from srm.engine.moves.steps.gate_reading import by_name, first_look
-from srm.engine.moves.steps.redirect import ROUTING, Attempt
 from srm.engine.moves.steps.redirector_calls import call_redirectors
 from srm.engine.ports import FlowSwitch
 from srm.errors import ConflictError, FencedError, SrmError, UsageError
 
 log = logging.getLogger(__name__)
-
 
 _FORGET_MS = 3_600_000
 """Acknowledgements of clients that are silent for this long are deleted."""
@@ -123,17 +121,16 @@ def renew(
     known = registers.progress(plan.move_id)
     if known.step not in HELD:
         return None
-    attempt = attempt_of(plan, known.attempt)
-    beat = max(_beats(registers.routes, attempt), default=0) + 1
+    attempt = Attempt(plan, known.attempt)
+    routes = registers.routes
+    holds = [routes[one] for one in subjects(plan) if attempt.is_held_by(routes.get(one))]
+    beat = max((route.beat for route in holds), default=0) + 1
     # This finishes a hold that was killed between its writes to the two clusters.
     noted = [known.at("held", now_ms)] if known.step == "holding" else []
     stamp = registers.tables("target").holds.get((plan.move_id, known.attempt))
     if known.hold_stamp_ms is None and stamp is not None:
         noted = [(noted or [known])[0].noting(hold_stamp_ms=stamp)]
-    change = ControlChange(
-        ROUTING.hold(attempt, beat, now_ms),
-        (*noted, *([progress] if progress else [])),
-    )
+    change = ControlChange(attempt.hold(beat, now_ms), (*noted, *([progress] if progress else [])))
     stamp_ms = registers.write("target", change)
     if "source" in sides_of(plan.request):
         (registers.write if source_needed else registers.write_if_there)("source", change)
@@ -154,12 +151,6 @@ def _renew_once(context: MoveContext, plan: MovePlan) -> None:
         renew_now(context, plan)
     except SrmError as error:  # go renews the hold too, and checks that it is in force
         log.warning("the hold of move %s was not renewed: %s", plan.move_id, error)
-
-
-def attempt_of(plan: MovePlan, generation: int) -> Attempt:
-    """Return the attempt of a move that redirectors send to its clients."""
-    ends = plan.request.source, plan.request.target
-    return Attempt(plan.move_id, subjects(plan), *ends, generation, defaults(plan))
 
 
 def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
@@ -198,14 +189,13 @@ def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: 
     if not unplanned:  # an unplanned move takes over from any hold
         _require_free(concerned, plan)
     generation = next_generation(concerned.values(), known.attempt, unplanned=unplanned)
-    attempt = attempt_of(plan, generation)
-    hold_routes = ROUTING.hold(attempt, 1, now_ms)
-    numbered = replace(started, attempt=attempt.generation, revision=known.revision)
+    hold_routes = Attempt(plan, generation).hold(1, now_ms)
+    numbered = replace(started, attempt=generation, revision=known.revision)
     holding = numbered.at("holding", now_ms)
     if not unplanned:
-        old = _silent(registers.tables("source"), attempt, now_ms)
+        old = _silent(registers.tables("source"), plan, now_ms)
         registers.write("source", ControlChange(hold_routes, (holding,), forget=old))
-    old = _silent(registers.tables("target"), attempt, now_ms)
+    old = _silent(registers.tables("target"), plan, now_ms)
     registers.write("target", ControlChange(hold_routes, (holding.at("held", now_ms),), forget=old))
 
 
@@ -216,19 +206,14 @@ def _require_free(concerned: Mapping[str, Route | None], plan: MovePlan) -> None
             raise ConflictError(f"move {plan.move_id} cannot start: {reason}")
 
 
-def _silent(tables: ControlTables, attempt: Attempt, now_ms: int) -> list[bytes]:
+def _silent(tables: ControlTables, plan: MovePlan, now_ms: int) -> list[bytes]:
     """Return the keys of old acknowledgements of this move's clients, by the broker's clock."""
-    prefixes = tuple(f"ack:{subject}:".encode() for subject in attempt.subjects)
+    prefixes = tuple(f"ack:{subject}:".encode() for subject in subjects(plan))
     return [
         key
         for key, said_ms in tables.acks.items()
         if key.startswith(prefixes) and now_ms - said_ms > _FORGET_MS
     ]
-
-
-def _beats(routes: Mapping[str, Route], attempt: Attempt) -> list[int]:
-    found = [routes[subject] for subject in attempt.subjects if subject in routes]
-    return [route.beat for route in found if route.is_hold_of(attempt.move_id, attempt.generation)]
 
 
 def pause_flow(context: MoveContext, plan: MovePlan, before: Outlook) -> MoveProgress:

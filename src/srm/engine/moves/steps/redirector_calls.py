@@ -14,7 +14,6 @@ from contextvars import copy_context
 from typing import Final
 
 from srm.domain.moves.records.plan import MovePlan
-from srm.domain.moves.records.progress import MoveProgress
 from srm.domain.moves.routing.redirects import (
     Call,
     CallState,
@@ -28,10 +27,10 @@ from srm.domain.moves.routing.redirects import (
     step_in_force,
     to_call,
 )
+from srm.domain.moves.routing.routes import LEASE_MS
 from srm.engine.moves.control.move_records import ControlChange, MoveContext, MoveStore
 from srm.engine.moves.control.registers import SIDES, Registers
 from srm.engine.moves.control.routes import InForce, between_same, bring_about
-from srm.engine.moves.steps.redirect import LEASE_MS
 from srm.engine.ports import Caller, CallResult
 
 log = logging.getLogger(__name__)
@@ -70,11 +69,14 @@ def call_redirectors(
         if step is None or (plan.request.is_unplanned and step != "go"):
             return ()  # an unplanned move waits for no client, so no hold was sent
         missing = to_call(plan.redirect, progress.calls, attempt, step)
+        since = context.now_ms() - again_after_ms
         todo = [
             kind
             for kind in missing
             if call_key(attempt, step, kind) not in tried
-            and not _is_recent(progress, step, kind, context.now_ms() - again_after_ms)
+            and not (
+                (last := progress.calls.get(call_key(attempt, step, kind))) and last.time_ms > since
+            )
         ]
         if not todo or (step == "hold" and todo[0] != missing[0]):
             return tuple(missing_confirmations(plan.redirect, progress.calls, attempt, step))
@@ -207,8 +209,3 @@ def _await(caller: Caller, order: RedirectOrder, meanwhile: Callable[[], None]) 
         if not answers:
             thread.join(_GRACE_S)
     return answers[0] if answers else CallResult(done=False, said="it did not end in time")
-
-
-def _is_recent(progress: MoveProgress, step: CallStep, kind: RedirectKind, since_ms: int) -> bool:
-    known = progress.calls.get(call_key(progress.attempt, step, kind))
-    return known is not None and known.time_ms > since_ms

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
 
 from srm.domain.moves.gate.gate import SyncStatus
 from srm.domain.moves.records.plan import MovePlan
@@ -27,7 +26,6 @@ log = logging.getLogger(__name__)
 Around = Callable[[RunStep], AbstractContextManager[object]]
 """Returns a context manager to run a step in, for example a span of a trace."""
 
-_SENDING: Final[tuple[RunStep, ...]] = ("apply", "go")
 _POLL_S = 0.5
 _LOOKS_S = 5.0
 
@@ -41,16 +39,12 @@ class RunEvent:
     verify: VerifyStatus | None = None
 
 
-def _alone(_step: RunStep) -> AbstractContextManager[object]:
-    return nullcontext()
-
-
 def carry_out(
     context: MoveContext,
     move_id: str,
     show: Callable[[RunEvent], None] = lambda _event: None,
     poll_seconds: float = _POLL_S,
-    around: Around = _alone,
+    around: Around = nullcontext,
 ) -> MoveReport:
     """Run a planned move from hold to report; an interrupted move continues.
 
@@ -63,7 +57,8 @@ def carry_out(
         GateClosedError: it was not synchronised within its time limit; clients were released.
     """
     plan = MoveStore(context).plan(move_id)
-    run = _Run(context, plan, show, poll_seconds, plan.request.wait_seconds)
+    deadline = time.monotonic() + plan.request.wait_seconds
+    run = _Run(context, plan, deadline, show, poll_seconds)
     for step in RUN_STEPS:
         try:
             with around(step.name):
@@ -72,10 +67,10 @@ def carry_out(
             if step.releases:
                 _release(context, move_id, _why(error))
             raise
-    return run.result
+    return run.report
 
 
-def apply_and_go(context: MoveContext, move_id: str, around: Around = _alone) -> MoveProgress:
+def apply_and_go(context: MoveContext, move_id: str, around: Around = nullcontext) -> MoveProgress:
     """Apply the offsets of a move that is ready and send its clients to the target.
 
     A record that a slow writer adds now closes the gate again. The call waits for it to reopen for
@@ -88,122 +83,103 @@ def apply_and_go(context: MoveContext, move_id: str, around: Around = _alone) ->
     plan = MoveStore(context).plan(move_id)
     quiet = max(plan.request.quiet_seconds, plan.request.slow_writer_seconds)
     patience = min(2 * quiet + _LOOKS_S, plan.request.wait_seconds)
-    run = _Run(context, plan, lambda _event: None, _POLL_S, patience)
-    for step in _SENDING:
+    run = _Run(context, plan, time.monotonic() + patience)
+    sending: tuple[RunStep, ...] = ("apply", "go")
+    for step in sending:
         with around(step):
             run.step(step)
     return MoveStore(context).progress(move_id)
 
 
+@dataclass
 class _Run:
     """The steps of one move, and the state between them."""
 
-    def __init__(
-        self,
-        context: MoveContext,
-        plan: MovePlan,
-        show: Callable[[RunEvent], None],
-        poll_seconds: float,
-        patience_seconds: float,
-    ) -> None:
-        self._context = context
-        self._plan = plan
-        self._show = show
-        self._poll_seconds = poll_seconds
-        self._deadline = time.monotonic() + patience_seconds
-        self._pause = threading.Event()
-        self._status: SyncStatus | None = None
-        self._verified: VerifyStatus | None = None
-        self._calls: Mapping[RunStep, Callable[[], None]] = {
-            "hold": self._hold,
-            "wait": self._wait,
-            "apply": self._apply,
-            "go": self._go,
-            "verify": self._verify,
-            "report": self._report,
-        }
+    context: MoveContext
+    plan: MovePlan
+    deadline: float
+    show: Callable[[RunEvent], None] = lambda _event: None
+    poll_seconds: float = _POLL_S
+    sync: SyncStatus | None = None
+    verified: VerifyStatus | None = None
+    report: MoveReport = field(init=False)
+    _timer: threading.Event = field(default_factory=threading.Event)
 
     def step(self, name: RunStep) -> None:
         """Run one step."""
-        self._calls[name]()
-
-    @property
-    def result(self) -> MoveReport:
-        """The report, after the last step."""
-        return self._result
-
-    def _hold(self) -> None:
-        self._show(RunEvent("hold"))
-        hold(self._context, self._plan.move_id)
+        match name:
+            case "hold":
+                self.show(RunEvent("hold"))
+                hold(self.context, self.plan.move_id)
+            case "wait":
+                self._wait()
+            case "apply":
+                self.show(RunEvent("apply", self.sync))
+                self._until_open(self._apply, self._wait)
+            case "go":
+                self.show(RunEvent("go", self.sync))
+                self._until_open(lambda: go(self.context, self.plan.move_id), self._apply_again)
+            case "verify":
+                self._verify()
+            case _:
+                self.show(RunEvent("report", verify=self.verified))
+                self.report = report(self.context, self.plan.move_id)
 
     def _wait(self) -> None:
         """Look until the move is ready; a cluster that is briefly unavailable only delays it."""
-        plan = self._plan
+        plan = self.plan
         if plan.request.is_unplanned:
             return
         while True:
             try:
-                self._status = status = wait_status(self._context, plan.move_id)
+                self.sync = status = wait_status(self.context, plan.move_id)
             except UnavailableError as error:
-                if time.monotonic() > self._deadline:
+                if time.monotonic() > self.deadline:
                     raise
                 log.warning("move %s waits: %s", plan.move_id, error)
             else:
                 if status.ready:
                     return
-                self._show(RunEvent("wait", sync=status))
-                if status.timed_out or time.monotonic() > self._deadline:
+                self.show(RunEvent("wait", status))
+                if status.timed_out or time.monotonic() > self.deadline:
                     raise GateClosedError(
                         f"move {plan.move_id} was not synchronised within "
                         f"{plan.request.wait_seconds:g} s; clients stay on "
                         f"{plan.request.source}: {'; '.join(few(status.blocking))}"
                     )
-            self._pause.wait(self._poll_seconds)
+            self._timer.wait(self.poll_seconds)
 
     def _apply(self) -> None:
-        self._show(RunEvent("apply", sync=self._status))
-        self._until_open(self._apply_once, self._wait)
-
-    def _apply_once(self) -> None:
-        self._status = apply(self._context, self._plan.move_id)
-
-    def _go(self) -> None:
-        self._show(RunEvent("go", sync=self._status))
-        self._until_open(self._go_once, self._apply_again)
-
-    def _go_once(self) -> None:
-        go(self._context, self._plan.move_id)
+        self.sync = apply(self.context, self.plan.move_id)
 
     def _apply_again(self) -> None:
         self._wait()
-        self._apply()
+        self.step("apply")
 
-    def _until_open(self, call: Callable[[], None], wait: Callable[[], None]) -> None:
+    def _until_open(self, call: Callable[[], object], wait: Callable[[], None]) -> None:
         """Wait and call again while the gate refuses, until the hold or the time limit ends.
 
         Each step checks the gate; a slow writer may close it between two steps.
         """
         while True:
             try:
-                return call()
+                call()
             except GateClosedError as closed:
-                held = MoveStore(self._context).progress(self._plan.move_id).step in HELD
-                if not held or time.monotonic() > self._deadline:
+                held = MoveStore(self.context).progress(self.plan.move_id).step in HELD
+                if not held or time.monotonic() > self.deadline:
                     raise
-                log.info("move %s waits again: %s", self._plan.move_id, closed)
+                log.info("move %s waits again: %s", self.plan.move_id, closed)
+            else:
+                return
             wait()
 
     def _verify(self) -> None:
         while True:
-            seen = self._verified = verify(self._context, self._plan.move_id)
+            seen = self.verified = verify(self.context, self.plan.move_id)
             if seen.done or seen.timed_out:
                 return
-            self._show(RunEvent("verify", verify=seen))
-            self._pause.wait(self._poll_seconds)
-
-    def _report(self) -> None:
-        self._show(RunEvent("report", verify=self._verified))
-        self._result = report(self._context, self._plan.move_id)
+            self.show(RunEvent("verify", verify=seen))
+            self._timer.wait(self.poll_seconds)
 
 
 def _why(error: BaseException) -> str:

@@ -14,10 +14,10 @@ from srm.domain.moves.gate.gate import SyncStatus, decide_after_loss, open_gate
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.positions import PartitionMove
 from srm.domain.moves.records.progress import HELD, MoveProgress, WaitNote
-from srm.domain.moves.routing.routes import group_subject
+from srm.domain.moves.routing.routes import LEASE_MS, group_subject
 from srm.domain.names.topics import TopicPartition
 from srm.engine.groups.group_sync import apply_exact
-from srm.engine.moves.control.fence import fence_source
+from srm.engine.moves.control.fence import keep_fence, topics_without_fence
 from srm.engine.moves.control.move_records import MoveContext, MoveStore
 from srm.engine.moves.control.registers import Registers
 from srm.engine.moves.control.routes import InForce, bring_about, subjects
@@ -25,7 +25,6 @@ from srm.engine.moves.planning.problems import left_alone
 from srm.engine.moves.planning.reading import read_facts
 from srm.engine.moves.steps.gate_reading import Look, look, patient_look, require
 from srm.engine.moves.steps.holding import renew, renew_now
-from srm.engine.moves.steps.redirect import LEASE_MS
 from srm.errors import AuthorizationError, ConflictError, GateClosedError
 
 _GRACE_MS = 5_000
@@ -113,8 +112,9 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
         reasons, now_ms = seen.status.blocking, context.now_ms()
         store.save_note(WaitNote.of(progress, seen.seen, now_ms, reasons, rested=seen.rested))
         remove_static_members(context, plan, seen)
-        if not seen.facts.unheld:
-            fence_source(context, plan)
+        # All clients that follow the hold have finished writing.
+        if not seen.facts.unheld and topics_without_fence(context, plan):
+            keep_fence(context, plan)
     if progress.step in HELD and _is_due(plan, seen, context.now_ms()):
         renew_now(context, plan)
     return seen.status
@@ -172,7 +172,11 @@ def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgres
     moving = {group.group: group for group in facts.plans if group.group not in left}
     rows = {name: group.positions for name, group in moving.items()}
     decisions = apply_positions(context, plan, progress.attempt, rows)
-    left |= {one.group: _outcome(one) for one in decisions if not one.in_place}
+    left |= {
+        one.group: f"{one.partition}: {one.action}{one.reason and ', '}{one.reason}"
+        for one in decisions
+        if not one.in_place
+    }
     set_now = {name: group for name, group in moving.items() if name not in left}
     log.info("move %s: %d groups are set, %d are not", plan.move_id, len(set_now), len(left))
     applied = progress.at(
@@ -259,10 +263,6 @@ def apply_positions(
 
     bring_about(context, plan, make)
     return tuple(decisions.values())
-
-
-def _outcome(one: SyncDecision) -> str:
-    return f"{one.partition}: {one.action}{one.reason and ', '}{one.reason}"
 
 
 def _is_due(plan: MovePlan, seen: Look, now_ms: int) -> bool:

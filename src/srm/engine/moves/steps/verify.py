@@ -5,32 +5,30 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from srm.domain.moves.gate.gate import asks_at_go
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.progress import GroupResume, MoveProgress, Straggler
 from srm.domain.moves.report.report import MoveReport, residue_until_ms
-from srm.domain.moves.routing.routes import group_subject
+from srm.domain.moves.routing.routes import LEASE_MS, group_subject
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_wanted import Wanted
 from srm.engine.flows.cluster_absence import loudness
+from srm.engine.flows.source_look import partitions_of
 from srm.engine.groups.checkpoints import of_all, per_group, read_ledger
 from srm.engine.moves.control.fence import lift_late_fence
 from srm.engine.moves.control.move_records import ControlChange, MoveContext, MoveStore
 from srm.engine.moves.control.registers import record
 from srm.engine.moves.planning.facts import topic_pairs
-from srm.engine.moves.planning.reading import partitions
 from srm.engine.moves.reporting.client_acks import Arrivals, TargetRecords, written_between
 from srm.engine.moves.reporting.evidence import keep_report
 from srm.engine.moves.steps.gate_reading import address_of_target, by_name
-from srm.engine.moves.steps.redirect import LEASE_MS
 from srm.engine.moves.steps.redirector_calls import call_redirectors
 from srm.engine.ports import FlowMaps
 from srm.errors import ConflictError, UnavailableError
 
 log = logging.getLogger(__name__)
-
 
 _FIRST_RECORD_MS: Final = 10_000
 """Wait for a group with members to process a record: twice the default of
@@ -105,25 +103,6 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _AtBroker:
-    """Groups as the target's broker reports them: those with members, and all offsets."""
-
-    active: frozenset[str]
-    offsets: Mapping[str, Mapping[str, int]]
-
-    @classmethod
-    def read(cls, context: MoveContext, groups: Collection[str]) -> Self:
-        described = context.target.groups(list(groups)) if groups else {}
-        return cls(
-            frozenset(name for name, found in described.items() if found.state == "active"),
-            {
-                group: by_name(offsets)
-                for group, offsets in of_all(context.target.commits_of(groups)).items()
-            },
-        )
-
-
 @dataclass(frozen=True)
 class VerifyLook:
     """One look after go: the progress, updated if there is news, and the time of the look.
@@ -144,14 +123,17 @@ def observe(
     # Before the routes: records written while they were still this move's are residue. And before
     # the clock and the acknowledgements: findings here existed at that time.
     ends = _source_ends(context, plan)
-    there = _AtBroker.read(context, groups)
+    described = context.target.groups(list(groups)) if groups else {}
+    active = {name for name, found in described.items() if found.state == "active"}
+    offsets = of_all(context.target.commits_of(groups))
     arrivals = Arrivals(context, plan, progress, ask_clock=bool(groups))
     now = context.now_ms()
     # Records written to an abandoned source since are found when it returns.
     watched = not plan.request.is_unplanned and not progress.residue_over
     ours = arrivals.producers_are_ours and watched
+    resumed = _read_resumed(context, plan, progress, arrivals, active, offsets)
     found: dict[str, Any] = {
-        "resumed": {**progress.resumed, **_read_resumed(context, plan, progress, arrivals, there)},
+        "resumed": {**progress.resumed, **resumed},
         "residue": _residue(context, progress, ends) if ours else dict(progress.residue),
         "gone_stamp_ms": progress.gone_stamp_ms or arrivals.gone_ms,
         "residue_over": not ours or now >= residue_until_ms(plan, progress),
@@ -244,9 +226,10 @@ def _read_resumed(
     plan: MovePlan,
     progress: MoveProgress,
     arrivals: Arrivals,
-    there: _AtBroker,
+    active: Collection[str],
+    offsets: Mapping[str, Mapping[TopicPartition, int]],
 ) -> dict[str, GroupResume]:
-    commits = there.offsets
+    commits = {group: by_name(some) for group, some in offsets.items()}
     result = {group: progress.resumed.get(group, GroupResume()) for group in commits}
     # After a later move a group's commits do not count for this one.
     ours = [group for group in commits if arrivals.is_ours(group)]
@@ -254,9 +237,9 @@ def _read_resumed(
         context,
         plan,
         (
-            offsets
+            each
             for group in ours
-            for offsets in (
+            for each in (
                 commits[group],
                 progress.intended.get(group, {}),
                 result[group].started,
@@ -267,7 +250,7 @@ def _read_resumed(
     for group in ours:
         before, said, committed = result[group], arrivals.of(group), commits[group]
         intended = progress.intended.get(group, {})
-        present = bool(said.members) or group in there.active
+        present = bool(said.members) or group in active
         moved = any(committed.get(name, offset) != offset for name, offset in intended.items())
         seen = before.first_commit_ms or (arrivals.now_ms if moved else None)
         started = {
@@ -300,16 +283,14 @@ def _earliest(*times_ms: int | None) -> int | None:
 def _source_ends(context: MoveContext, plan: MovePlan) -> Mapping[TopicPartition, int] | None:
     """Return the high watermarks of the source; None if it is unavailable."""
     try:
-        return context.source.high_watermarks(partitions(context.source.topics(), plan.topics))
+        return context.source.high_watermarks(partitions_of(context.source.topics(), plan.topics))
     except UnavailableError as error:
         log.log(loudness(error), "residue on %s cannot be counted: %s", context.source.alias, error)
         return None
 
 
 def _residue(
-    context: MoveContext,
-    progress: MoveProgress,
-    ends: Mapping[TopicPartition, int] | None,
+    context: MoveContext, progress: MoveProgress, ends: Mapping[TopicPartition, int] | None
 ) -> dict[str, int]:
     """Count records written to the source after go; unchanged if the source is unavailable."""
     if ends is None:
@@ -326,14 +307,6 @@ def _residue(
     return residue
 
 
-@dataclass(frozen=True, slots=True)
-class ResidueWatch:
-    """Result of one look for residue; ``over``: the watch is finished."""
-
-    report: MoveReport
-    over: bool
-
-
 def report(context: MoveContext, move_id: str) -> MoveReport:
     """Compute the report of a move at its present step and store it."""
     plan, progress = MoveStore(context).load(move_id)
@@ -342,13 +315,13 @@ def report(context: MoveContext, move_id: str) -> MoveReport:
     return keep_report(context, plan, progress)
 
 
-def watch_residue(context: MoveContext, move_id: str) -> ResidueWatch:
+def watch_residue(context: MoveContext, move_id: str) -> MoveReport:
     """Look once for writes and reads on the source after go, and update the report.
 
     Groups that had not yet processed records when the report was made are looked at again. Repeat
-    until ``over``: the time of the request has passed, or another move has held or redirected the
-    producers, so later residue is not this move's. After that only other news is stored: an
-    approval, the outcome of a disaster.
+    until its ``residue_over``: the time of the request has passed, or another move has held or
+    redirected the producers, so later residue is not this move's. After that only other news is
+    stored: an approval, the outcome of a disaster.
 
     Raises:
         ConflictError: its clients have not been sent to the target.
@@ -365,4 +338,4 @@ def watch_residue(context: MoveContext, move_id: str) -> ResidueWatch:
             if not progress.resumed.get(group, GroupResume()).has_settled
         ]
         progress = look_for_stragglers(context, plan, observe(context, plan, progress, open_groups))
-    return ResidueWatch(keep_report(context, plan, progress), progress.residue_over)
+    return keep_report(context, plan, progress)

@@ -3,7 +3,6 @@ from __future__ import annotations
 from srm.domain.moves.gate.presence import (
     ANNOUNCED_MS,
     Presence,
-    ProducerPresence,
     StampedAck,
     Writers,
     strangers,
@@ -12,6 +11,7 @@ from srm.domain.moves.gate.presence import (
 )
 from srm.domain.moves.routing.routes import Ack
 from srm.domain.names.topics import TopicPartition
+from srm.domain.names.transactions import ActiveProducer
 
 TP = TopicPartition("T", 0)
 
@@ -78,7 +78,7 @@ def test_members_of_a_supervised_program_go_by_the_id_it_was_given_and_more():
 def test_a_slow_writer_is_seen_by_its_sequence_and_not_by_a_clock():
     before = {"T-0#7": 10, "T-0#8": 3}
     seen = Writers(
-        (ProducerPresence(TP, 7, 11, 0), ProducerPresence(TP, 8, 3, 0)), before, held_ms=10**9
+        (ActiveProducer(TP, 7, 0, 0, 11), ActiveProducer(TP, 8, 0, 0, 3)), before, held_ms=10**9
     )
 
     assert seen.wrote_since_hold("T") == {7}
@@ -87,9 +87,9 @@ def test_a_slow_writer_is_seen_by_its_sequence_and_not_by_a_clock():
 
 def test_producer_ids_beyond_those_that_follow_are_counted():
     seen = (
-        ProducerPresence(TP, 7, 1, 990),
-        ProducerPresence(TP, 8, 1, 995),
-        ProducerPresence(TP, 9, 1, 10),
+        ActiveProducer(TP, 7, 0, 990, 1),
+        ActiveProducer(TP, 8, 0, 995, 1),
+        ActiveProducer(TP, 9, 0, 10, 1),
     )
     known = {writer.name: 1 for writer in seen}
     writers = Writers(seen, known, held_ms=1_000, recent_ms=100)

@@ -13,7 +13,6 @@ from srm.domain.moves.records.plan import GroupPlan, MovePlan, fingerprint
 from srm.domain.moves.records.positions import PartitionMove
 from srm.domain.moves.records.progress import GroupResume, MoveProgress
 from srm.domain.moves.records.request import MoveRequest, run_move_id
-from srm.domain.moves.report.evidence import Beside
 from srm.domain.moves.report.report import MoveReport, build_report
 from srm.errors import UsageError
 
@@ -233,7 +232,7 @@ def test_what_an_unplanned_move_lost_is_a_range_until_all_of_it_was_found(outcom
     plan = replace(PLAN, request=replace(PLAN.request, mode="unplanned"))
     progress = MoveProgress("m1", forecast=FORECAST).at("gone", 9)
 
-    report = build_report(plan, progress, Beside(outcome=outcome))
+    report = build_report(plan, progress, outcome)
 
     assert (report.rpo_records, report.rpo_at_least, report.rpo_at_most) == rpo
     assert (report.rpo_seconds == 0.0) == (report.rpo_records == 0)

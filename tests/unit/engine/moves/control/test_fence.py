@@ -13,7 +13,7 @@ from tests.unit.engine.moves.giving_up import Disaster
 from srm.domain.moves.routing.routes import Ack
 from srm.engine import moves
 from srm.engine.moves import MoveContext
-from srm.engine.moves.control.fence import fences_in, lift_fence, lift_target, set_fence
+from srm.engine.moves.control.fence import lift_fence, lift_target, read_fences, set_fence
 from srm.engine.moves.control.move_records import MoveStore, ensure_topics
 from srm.errors import AuthorizationError, ConflictError, GateClosedError, UnavailableError
 
@@ -44,8 +44,7 @@ def denied(world: World, alias: str = "P") -> bool:
 
 
 def recorded(world: World, alias: str = "P") -> dict[str, bool]:
-    rows = world.clusters[alias].compacted_topic("srm-moves.internal").read()
-    return {topic: fence.stands for topic, fence in fences_in(rows, _fail).items()}
+    return {topic: fence.stands for topic, fence in read_fences(world.clusters[alias]).items()}
 
 
 def test_writes_are_denied_before_offsets_are_applied_and_after_go(world):
@@ -490,10 +489,6 @@ def test_a_damaged_record_of_a_fence_stops_nobody(world):
     gone(world)
 
     assert world.routes("B")["topic:Payments"].cluster == "B"
-
-
-def _fail(error: Exception) -> None:
-    raise error
 
 
 def _refuse(_topics) -> None:
