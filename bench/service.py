@@ -26,6 +26,7 @@ from bench.machine import describe_machine
 from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport
 from srm.domain.groups.mm2_records import Checkpoint, TopicIds
 from srm.domain.metrics.metrics import Statistics, WindowMetric
+from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.engine.ports import FlowContext
@@ -88,7 +89,7 @@ def build(topics: int, partitions: int, groups: int) -> FlowContext:
             PartitionPosition(ids[place.topic].topic_id, place.partition, copy, position, 1, 0)
         )
     maps.reports = (SlotReport("0", 1, clock(), tuple(entries), source_heard_ms=clock()),)
-    target.add_topic("P.checkpoints.internal")
+    target.add_topic(internal_topics.checkpoints("P"))
     rows: dict[bytes, bytes | None] = {}
     for number in range(groups):
         for at in range(10):
@@ -98,7 +99,7 @@ def build(topics: int, partitions: int, groups: int) -> FlowContext:
             )
             checkpoint = Checkpoint(f"g{number}", place, 50, 50, about.metadata())
             rows[checkpoint.key()] = checkpoint.value()
-    target.compacted_topic("P.checkpoints.internal").write(rows)
+    target.compacted_topic(internal_topics.checkpoints("P")).write(rows)
     config = flow_config(FLOW, topics=("t.*",))
     return FlowContext(config, source, target, maps, FakeMapReader(), clock)
 

@@ -21,7 +21,7 @@ set. The steps:
 6. **verify** - until the groups work on the target.
 7. **report** - records lost (RPO), seconds without service (RTO), records read again or skipped, by
    group. The note of the run has the summary, its tab *Report of the move* the whole page; the
-   report is kept in `srm-moves.internal`, and `srm failover report` shows, exports and checks it.
+   report is kept in `__srm-moves`, and `srm failover report` shows, exports and checks it.
 8. **residue** - checks periodically for records that clients still write to the source, for as long
    as the form says. It keeps the report and the note current without a worker. It ends when another
    move takes the topics.

@@ -1,7 +1,7 @@
 """Completes the windows of the replication metrics.
 
 Minimum, maximum, average and sum of byte rate, latencies and record lag by topic and flow are in
-`srm-metrics-windows.internal`. Replicators write them while they copy
+`__srm-metrics-windows`. Replicators write them while they copy
 (`metrics.windows.continuous`). This DAG writes the windows that are missing for the raw metrics of
 the last quarter of an hour. For a flow without a running replicator it reads the end offsets of the
 source, so that the growing lag stays visible. Windows are keyed by their time: a second run changes

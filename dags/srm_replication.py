@@ -2,7 +2,7 @@
 
 One task supervises one Spark application that copies all enabled flows. It starts the application
 with `spark-submit` (connection `srm_spark`) and finds it again by its heartbeat in
-`srm-replication.<SOURCE>.internal`, so neither a killed task nor a restart of Airflow interrupts
+`__srm-replication.<SOURCE>`, so neither a killed task nor a restart of Airflow interrupts
 copying or starts it twice. A run normally never ends.
 
 **Where to look** - state store of the task, key `progress`: state, process, log file, and for each

@@ -5,7 +5,7 @@
 flows with more, and for those that are not right; it is skipped where there is none. Both read
 source and target over the mapped ranges and compare count, order and content. What was proven equal
 is not read again. The latest result of each partition, with what of it is proven, is kept in
-`srm-verification.<SOURCE>.internal`.
+`__srm-verification.<SOURCE>`.
 
 **By hand** - trigger it with *topics* to verify only some, and with *full* to compare again what
 was proven before, too: that finds what was changed since in place, on a broker's disk.

@@ -143,10 +143,17 @@ GROUPS: Final = (
             "integration/test_versions.py",
             "integration/test_slot_legacy.py",
             "integration/test_mm2_interop.py",
+            "integration/test_internal_topics.py",
             "integration/test_java_example.py",
             "integration/test_kafka_broker.py",
         ),
-        ("examples/*", "src/srm/kafka/*", "src/srm_lab/stack/jars*", "src/srm_lab/stack/kafka*"),
+        (
+            "examples/*",
+            "src/srm/domain/names/internal_topics*",
+            "src/srm/kafka/*",
+            "src/srm_lab/stack/jars*",
+            "src/srm_lab/stack/kafka*",
+        ),
     ),
     Group(
         "damage",

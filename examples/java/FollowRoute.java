@@ -26,7 +26,7 @@ public class FollowRoute {
     }
     static long number(String json, String name) { return Long.parseLong(text(json, name)); }
   }
-  static final TopicPartition ROUTING = new TopicPartition("srm-routing.internal", 0);
+  static final TopicPartition ROUTING = new TopicPartition("__srm-routing", 0);
   final Map<String, Properties> clusters = new LinkedHashMap<>();
   final Map<String, KafkaConsumer<String, String>> tails = new HashMap<>();
   final Map<String, KafkaProducer<String, String>> tellers = new HashMap<>();

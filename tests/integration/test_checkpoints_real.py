@@ -229,7 +229,7 @@ def test_a_group_goes_over_and_comes_back_without_reading_anything_twice(
     synced = group_sync.sync(copied.forward)
 
     assert (emitted.written, emitted.errors, synced.applied) == (1, {}, 1)
-    table = copied.forward.target.compacted_topic(f"{p}.checkpoints.internal").read()
+    table = copied.forward.target.compacted_topic(internal_topics.checkpoints(p)).read()
     topics = copied.forward.source.topics(), copied.forward.target.topics()
     ids = f"srm:{topics[0][copied.topic].topic_id}:{topics[1][copied.replica].topic_id}"
     assert table == {

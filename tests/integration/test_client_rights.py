@@ -118,8 +118,8 @@ USES: dict[str, tuple[Callable[[Config, str], None], str]] = {
     "Write topic payments": (produce, "Write on topic payments"),
     "Read topic copies": (consume, r"Read on topic [PB]\.payments"),
     "Read group app": (commit, "Read on group app"),
-    "Read topic srm-routing.internal": (watch, "Read on topic srm-routing.internal"),
-    "Write topic srm-routing.internal": (produce, "Write on topic srm-routing.internal"),
+    "Read topic __srm-routing": (watch, "Read on topic __srm-routing"),
+    "Write topic __srm-routing": (produce, "Write on topic __srm-routing"),
     "Write transactional-id app": (transact, "Write on transactional id app"),
 }
 

@@ -95,7 +95,7 @@ def grant(broker: KafkaBroker, user: str, *operations: tuple[str, str, str]) -> 
 
 def grant_each_its_part(broker: KafkaBroker, lab: CopyLab, topic: str) -> None:
     """Give the users the rights of the page's section about users of their own."""
-    state, copies, back = "srm-*", f"{lab.flow.source}.*", f"{lab.flow.target}.*"
+    state, copies, back = "__srm-*", f"{lab.flow.source}.*", f"{lab.flow.target}.*"
     syncs = internal_topics.offset_syncs(lab.flow.target)
     grant(broker, "reader", ("Read", "--topic", topic), ("Read", "--topic", state))
     grant(broker, "scribe", ("Write", "--topic", syncs))
@@ -115,7 +115,7 @@ def grant_each_its_part(broker: KafkaBroker, lab: CopyLab, topic: str) -> None:
         ("Read Write", "--topic", copies),
         ("Write", "--topic", "heartbeats"),
         ("Write", "--topic", state),
-        ("Write", "--transactional-id", state),
+        ("Write", "--transactional-id", "srm-*"),
     )
     grant(
         broker,
@@ -224,7 +224,7 @@ def test_state_and_offset_syncs_are_written_as_the_producer_of_their_cluster(bro
 @pytest.mark.usefixtures("copied")
 def test_what_only_administrators_ask_is_asked_as_the_admin_client(broker):
     assert ("operator", "operator-client") in asked(broker, "DESCRIBE_CONFIGS", "resources")
-    assert in_log(broker, "CREATE_TOPICS", "srm-ledger.internal") <= {
+    assert in_log(broker, "CREATE_TOPICS", internal_topics.LEDGER) <= {
         ("operator", "operator-client")
     }
 

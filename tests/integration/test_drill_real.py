@@ -52,7 +52,7 @@ def drill(copied: Copied, *options: str) -> list[str]:
 def left(copied: Copied) -> tuple[list[str], list[str]]:
     """Shadow groups, and what the ledger says of such."""
     target = copied.forward.target
-    entries = all_entries(target.compacted_topic("srm-ledger.internal").read())
+    entries = all_entries(target.compacted_topic(internal_topics.LEDGER).read())
     names = [*target.groups()], [entry.group for entry in entries]
     shadows, noted = (
         [n for n in some if n.startswith("srm-drill.") and n.endswith(copied.group)]

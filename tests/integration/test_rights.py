@@ -239,7 +239,7 @@ USES: dict[str, tuple[Callable[[Srm, World], str | None], str]] = {
         write_offset_syncs,
         "cluster P: .* grant Write on topic mm2-offset-syncs.B.internal",
     ),
-    "Read topic srm-* on P": (emit, "cluster P: .* grant Read on topic srm-"),
+    "Read topic __srm-* on P": (emit, "cluster P: .* grant Read on topic __srm-"),
     "Describe group * on P": (emit, "cluster P: .* grant Describe on group analytics"),
     "Create topic P.* on B": (
         on_target(create("P.new")),
@@ -263,21 +263,21 @@ USES: dict[str, tuple[Callable[[Srm, World], str | None], str]] = {
         on_target(lambda cluster: cluster.compacted_topic("heartbeats").write({b"a": b"b"})),
         "cluster B: .* grant Write on topic heartbeats",
     ),
-    "Create topic srm-* on B": (
-        on_target(create("srm-new")),
-        "cluster B: .* grant Create on topic srm-new",
+    "Create topic __srm-* on B": (
+        on_target(create("__srm-new")),
+        "cluster B: .* grant Create on topic __srm-new",
     ),
-    "Write topic srm-* on B": (
+    "Write topic __srm-* on B": (
         drive,
-        "cluster B: .* grant Write on topic srm-replication.P.internal",
+        f"cluster B: .* grant Write on topic {internal_topics.replication('P')}",
     ),
-    "Read topic srm-* on B": (
+    "Read topic __srm-* on B": (
         drive,
-        "cluster B: .* grant Read on topics? .*srm-replication.P.internal",
+        f"cluster B: .* grant Read on topics? .*{internal_topics.replication('P')}",
     ),
-    "DescribeConfigs topic srm-* on B": (
+    "DescribeConfigs topic __srm-* on B": (
         on_target(lambda cluster: ensure_compacted(cluster, internal_topics.LEDGER)),
-        "cluster B: .* grant DescribeConfigs on topic srm-ledger.internal",
+        f"cluster B: .* grant DescribeConfigs on topic {internal_topics.LEDGER}",
     ),
     "Write transactional-id srm-* on B": (
         copy,

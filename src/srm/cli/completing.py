@@ -9,10 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, filterfalse
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
+
+from srm.domain.names.internal_topics import is_internal
 
 if TYPE_CHECKING:
     from srm.config.model import Config
@@ -40,7 +42,7 @@ def clusters(ctx: typer.Context) -> list[str]:
 
 def topics(ctx: typer.Context) -> list[str]:
     """Return the topics of the flow's clusters that are not internal."""
-    return _everywhere(ctx, lambda cluster: filter(_is_ordinary, cluster.topics()))
+    return _everywhere(ctx, lambda cluster: filterfalse(is_internal, cluster.topics()))
 
 
 def groups(ctx: typer.Context) -> list[str]:
@@ -60,10 +62,6 @@ def moves(ctx: typer.Context) -> list[str]:
         return [plan.move_id for plan, _ in reversed(stored)]
 
     return _in_time([read])
-
-
-def _is_ordinary(topic: str) -> bool:
-    return not topic.startswith("__") and not topic.endswith(".internal")
 
 
 def _config(ctx: typer.Context) -> Config:

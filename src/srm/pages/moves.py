@@ -108,7 +108,7 @@ def _left_out(rows: Sequence[object], most: int | None) -> list[Text]:
 
 
 def plan_summary(plan: MovePlan) -> dict[str, Any]:
-    """Return a summary of a plan as JSON; the full plan is in ``srm-moves.internal``."""
+    """Return a summary of a plan as JSON; the full plan is in ``__srm-moves``."""
     return {
         "move_id": plan.move_id,
         "operation": plan.request.operation,

@@ -19,6 +19,7 @@ import typer
 from srm import wiring
 from srm.cli import completing
 from srm.cli.main import app
+from srm.domain.names import internal_topics
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +91,7 @@ class Cluster(SimpleNamespace):
     def topics(self) -> Any:
         if self.hangs:
             time.sleep(60)
-        return {f"{self.alias}-orders": 0, "__consumer_offsets": 0, "srm-moves.internal": 0}
+        return {f"{self.alias}-orders": 0, "__consumer_offsets": 0, internal_topics.MOVES: 0}
 
     def groups(self) -> Any:
         if self.fails:

@@ -8,6 +8,7 @@ from typing import Any
 
 from srm.domain.flow_state.anomalies import Decision, PartitionNotes
 from srm.domain.groups.mm2_records import Checkpoint
+from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.domain.verification.compared_record import ComparedRecord
@@ -36,7 +37,7 @@ class CopiedTopic:
         self.p.add_topic("Topic")
         self.b.add_topic("P.Topic")
         for cluster in (self.p, self.b):
-            cluster.add_topic("srm-moves.internal")
+            cluster.add_topic(internal_topics.MOVES)
         self.maps, self.reverse_maps = FakeMapReader(), FakeMapReader()
         self.runs: list[Run] = []
         self.pairs: list[tuple[int, int]] = []
@@ -128,6 +129,6 @@ class CopiedTopic:
         self.p.commit(group, {ORIGINAL: offset})
 
     def checkpoints(self) -> Sequence[tuple[str, int, int]]:
-        rows = self.b.compacted_topic("P.checkpoints.internal").read()
+        rows = self.b.compacted_topic(internal_topics.checkpoints("P")).read()
         found = [Checkpoint.decode(key, value) for key, value in rows.items()]
         return sorted((c.group, c.upstream_offset, c.downstream_offset) for c in found)

@@ -17,6 +17,7 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.flow_state.reported_positions import CopiedTopic, GoneTopics
 from srm.domain.flow_state.slot_records import PositionGroup, SlotHeartbeat
 from srm.domain.metrics.metrics import RawMetric
+from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.errors import FencedError, IntegrityError, UnavailableError
 from srm.replication.driver.discovery import Discovered
@@ -25,7 +26,7 @@ from srm.replication.driver.driver_log import LogRecord
 
 FLOW = Flow("P", "B")
 RAW = RawMetric(0, 1000, "P", "B", "orders", "P.orders", 0, 0, 0, 0, 0, 0, 0, 0)
-STATE, METRICS = "srm-replication.P.internal", "srm-metrics-P.internal"
+STATE, METRICS = internal_topics.replication("P"), internal_topics.raw_metrics("P")
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 TARGET_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 FIRST = Incarnation(1, "aa")

@@ -1,6 +1,6 @@
 """Follow the routing topic on all clusters, which routes clients.
 
-One thread per cluster tails ``srm-routing.internal`` there; the record of the highest rank ever
+One thread per cluster tails ``__srm-routing`` there; the record of the highest rank ever
 read wins. While a cluster is down the others are followed; it is read again when it is back.
 
 A hold has a lease: without heartbeats of the move, clients continue on their old cluster. This

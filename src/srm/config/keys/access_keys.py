@@ -139,7 +139,7 @@ REMOTE_KEYS: Final = (
         "service.advertise",
         "boolean",
         "false",
-        "Announce this service to others, in `srm-service-heartbeats.internal` on each cluster "
+        "Announce this service to others, in `__srm-services` on each cluster "
         "that it watches (docs/service.md).",
         attribute="remote.advertise",
     ),

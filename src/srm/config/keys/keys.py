@@ -61,8 +61,8 @@ FLOW_KEYS: Final = (
         "topics.exclude",
         "regexes",
         r"mm2.*\.internal, .*\.replica, __.*",
-        "Topics never to copy; wins over `topics`. Topics that end with `.internal` or `-internal` "
-        "are never copied.",
+        "Topics never to copy; wins over `topics`. Internal topics of Kafka, Connect, MirrorMaker "
+        "2 and srm are never copied; `orders.internal` is not internal (KIP-1074).",
         deprecated=("topics.blacklist",),
     ),
     ConfigKey(

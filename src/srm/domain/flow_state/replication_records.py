@@ -1,4 +1,4 @@
-"""Records of ``srm-replication.<SOURCE>.internal``: assignments, heartbeats, positions, statuses.
+"""Records of ``__srm-replication.<SOURCE>``: assignments, heartbeats, positions, statuses.
 
 =========  ====================  =============================  ==================================
 partition  key                   written by                     value

@@ -1,4 +1,4 @@
-"""Decoder of the state topic of a flow, ``srm-replication.<SOURCE>.internal``."""
+"""Decoder of the state topic of a flow, ``__srm-replication.<SOURCE>``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PartitionId = tuple[str, int]
 
 @dataclass(frozen=True)
 class ReplicationState:
-    """Decoded records of the topic ``srm-replication.<SOURCE>.internal``."""
+    """Decoded records of the topic ``__srm-replication.<SOURCE>``."""
 
     assignments: tuple[Assignment, ...] = ()
     reports: tuple[SlotReport, ...] = ()

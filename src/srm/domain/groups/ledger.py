@@ -6,7 +6,7 @@ overwrite an operator's rewind with the offset that the other side still has.
 
 An entry is written *before* the offset, with the old and the new offset. Until it is settled (the
 offset was read back) a crash can have left either value, so both count as srm's. Afterwards only
-the new one does. The topic is ``srm-ledger.internal``: one partition, compacted, JSON.
+the new one does. The topic is ``__srm-ledger``: one partition, compacted, JSON.
 
 An offset is valid in one log only, so an entry has its topic's id. An entry of a topic that was
 deleted and re-created does not count.
@@ -104,7 +104,7 @@ class LedgerEntry:
         except (ValueError, TypeError, KeyError) as error:
             raise IntegrityError(
                 f"ledger record with key {key[:80]!r} is damaged ({error!r}): "
-                "delete the record or restore the topic srm-ledger.internal"
+                "delete the record or restore the topic __srm-ledger"
             ) from error
 
 

@@ -1,6 +1,6 @@
 """Proof results of a flow's last emission of checkpoints: one record for each flow.
 
-The records are in ``srm-moves.internal`` on the target, under ``proof:<flow>``, so they can be read
+The records are in ``__srm-moves`` on the target, under ``proof:<flow>``, so they can be read
 when the source is unavailable.
 """
 

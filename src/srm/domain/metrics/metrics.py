@@ -1,9 +1,9 @@
 """Records of the two metrics topics: measurements of slots, and windows over them.
 
-Slots write raw records (:class:`RawMetric`, topic ``srm-metrics-<SOURCE>.internal``) about their
+Slots write raw records (:class:`RawMetric`, topic ``__srm-metrics.<SOURCE>``) about their
 partitions with traffic or lag in one metrics interval, many partitions in one record. Writers of
 checkpoints add their latency there. Windows (:class:`WindowMetric`, topic
-``srm-metrics-windows.internal``) are computed from them and keyed by window. So computing them
+``__srm-metrics-windows``) are computed from them and keyed by window. So computing them
 again overwrites equal records. Both are JSON, so that other dashboards can read them.
 """
 

@@ -5,30 +5,54 @@ topic                               on                holds
 ==================================  ================  ==========================================
 mm2-offset-syncs.<TARGET>.internal  source (default)  MM2 offset syncs
 <SOURCE>.checkpoints.internal       target            MM2 checkpoints, forward and reverse
-heartbeats                          target            MM2 heartbeats
-srm-offset-map.<SOURCE>.internal    target            exact offset map, blocks of runs
-srm-replication.<SOURCE>.internal   target            assignments, positions, heartbeat, requests
-srm-control.<SOURCE>.internal       target            allow and deny lists of srm-control
-srm-ledger.internal                 each cluster      group offsets that srm itself wrote there
-srm-routing.internal                each cluster      cluster for the clients to use, or a hold
-srm-moves.internal                  each cluster      plans, progress and reports of moves; proofs
+heartbeats                          each cluster      MM2 heartbeats
+__srm-offset-map.<SOURCE>           target            exact offset map, blocks of runs
+__srm-replication.<SOURCE>          target            assignments, positions, heartbeat, requests,
+                                                      pairs of topics
+__srm-control.<SOURCE>              target            allow and deny lists of srm-control
+__srm-ledger                        each cluster      group offsets that srm itself wrote there
+__srm-routing                       each cluster      cluster for the clients to use, or a hold
+__srm-moves                         each cluster      plans, progress and reports of moves; proofs
                                                       of checkpoints; drills
-srm-metrics-<SOURCE>.internal       target            raw metrics (not compacted)
-srm-metrics-windows.internal        target            windowed metrics
-srm-verification.<SOURCE>.internal  target            latest verification result per partition
-srm-service-heartbeats.internal     target            addresses of the services that watch it
+__srm-metrics.<SOURCE>              target            raw metrics (not compacted)
+__srm-metrics-windows               target            windowed metrics
+__srm-verification.<SOURCE>         target            latest verification result per partition
+__srm-services                      target            addresses of the services that watch it
 ==================================  ================  ==========================================
+
+MM2 4.x takes few names for internal (KIP-1074). Two underscores in front are internal for every
+version and with every separator, so no MM2 copies these topics and no MirrorClient lists them.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 HEARTBEATS = "heartbeats"
-LEDGER = "srm-ledger.internal"
-ROUTING = "srm-routing.internal"
-MOVES = "srm-moves.internal"
-METRICS_WINDOWS = "srm-metrics-windows.internal"
-SERVICE_HEARTBEATS = "srm-service-heartbeats.internal"
-# MM2 would take SRM's name "srm-service.heartbeats" for that of a source named srm-service.
+LEDGER = "__srm-ledger"
+ROUTING = "__srm-routing"
+MOVES = "__srm-moves"
+METRICS_WINDOWS = "__srm-metrics-windows"
+SERVICES = "__srm-services"
+# A name that ends with heartbeats is a heartbeats topic for an MM2 with the separator "-".
+
+_CONNECT: Final = frozenset({"connect-configs", "connect-offsets", "connect-status"})
+"""Topics of Connect workers, by their names in connect-distributed.properties."""
+
+
+def is_internal(topic: str, separator: str = ".") -> bool:
+    """Return True for a topic with state of Kafka, MM2, Connect or srm, which is never replicated.
+
+    The rule is that of MM2 4.x (ReplicationPolicy.isInternalTopic), so a user's ``orders.internal``
+    is an ordinary topic. In addition, names of Connect workers count, and the dots in which MM2's
+    own workers name their topics with any separator.
+    """
+    return (
+        topic.startswith(("__", "."))
+        or topic in _CONNECT
+        or (topic.startswith("mm2") and topic.endswith((f"{separator}internal", ".internal")))
+        or topic.endswith(f"{separator}checkpoints{separator}internal")
+    )
 
 
 def offset_syncs(other_alias: str, separator: str = ".") -> str:
@@ -43,24 +67,24 @@ def checkpoints(source_alias: str, separator: str = ".") -> str:
 
 def offset_map(source_alias: str) -> str:
     """Return the topic of the exact offset map of the flow from ``source_alias``, on its target."""
-    return f"srm-offset-map.{source_alias}.internal"
+    return f"__srm-offset-map.{source_alias}"
 
 
 def replication(source_alias: str) -> str:
     """Return the topic of assignments, positions and driver heartbeat of a flow, on its target."""
-    return f"srm-replication.{source_alias}.internal"
+    return f"__srm-replication.{source_alias}"
 
 
 def control(source_alias: str) -> str:
     """Return the topic of allow and deny lists of the flow from ``source_alias``, on its target."""
-    return f"srm-control.{source_alias}.internal"
+    return f"__srm-control.{source_alias}"
 
 
 def raw_metrics(source_alias: str) -> str:
     """Return the topic of raw metrics of the flow from ``source_alias``, on its target."""
-    return f"srm-metrics-{source_alias}.internal"
+    return f"__srm-metrics.{source_alias}"
 
 
 def verification(source_alias: str) -> str:
     """Return the topic of verification results of the flow from ``source_alias``, on its target."""
-    return f"srm-verification.{source_alias}.internal"
+    return f"__srm-verification.{source_alias}"

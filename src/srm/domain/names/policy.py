@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from srm.domain.names.internal_topics import HEARTBEATS
+from srm.domain.names.internal_topics import HEARTBEATS, is_internal
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,8 @@ class DefaultReplicationPolicy:
         return self.original_topic(topic) == HEARTBEATS
 
     def is_internal_topic(self, topic: str) -> bool:
-        """Return True for a topic with state of MM2, srm or Kafka, which is never replicated."""
-        return topic.startswith(("__", ".")) or topic.endswith(
-            (f"{self.separator}internal", "-internal", ".internal")
-        )
+        """Return True for a topic with state of Kafka, MM2, Connect or srm: never replicated."""
+        return is_internal(topic, self.separator)
 
     def is_cycle(self, topic: str, target_alias: str) -> bool:
         """Return True if the topic came through ``target_alias`` (MirrorSourceConnector)."""

@@ -1,6 +1,6 @@
 """Failover drill: its results, and the shadow groups on the target that it must remove.
 
-One record for each, ``drill:<id>`` in ``srm-moves.internal`` on the target. It is written before
+One record for each, ``drill:<id>`` in ``__srm-moves`` on the target. It is written before
 anything else, so that leftover shadow groups can be removed.
 """
 

@@ -1,6 +1,6 @@
 """Results of a verification: counts, hashes and the first difference of each partition.
 
-The latest result of each partition is a JSON record of ``srm-verification.<SOURCE>.internal``.
+The latest result of each partition is a JSON record of ``__srm-verification.<SOURCE>``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Allow and deny lists of srm-control, in a compacted topic on the flow's target.
 
-The topic is ``srm-control.<SOURCE>.internal`` (:func:`srm.domain.names.internal_topics.control`),
+The topic is ``__srm-control.<SOURCE>`` (:func:`srm.domain.names.internal_topics.control`),
 one record per entry: key ``{"list": "topics", "kind": "allow", "pattern": "Payments"}``, value
 ``{"added_ms": 1700000000000}``; a removed entry is a tombstone. Entries are names or regular
 expressions that match the whole name, and deny wins.

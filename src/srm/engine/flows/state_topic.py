@@ -1,4 +1,4 @@
-"""The state topic of a flow, ``srm-replication.<SOURCE>.internal``, as one table."""
+"""The state topic of a flow, ``__srm-replication.<SOURCE>``, as one table."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Supervision of the replicator: driver and slots of a flow, their liveness, the next step.
 
-Its input is the flow's state topic, ``srm-replication.<SOURCE>.internal`` on the target, so any
+Its input is the flow's state topic, ``__srm-replication.<SOURCE>`` on the target, so any
 host can supervise. :func:`look` reads the topics, the other functions decide on its result.
 """
 

@@ -1,7 +1,7 @@
 """The source's groups that a flow selects, listed once in ``refresh.groups.interval.seconds``.
 
 Each run is a separate process, so the last listing is stored with the flow's state, in the topic
-``srm-replication.<SOURCE>.internal`` on the target.
+``__srm-replication.<SOURCE>`` on the target.
 """
 
 from __future__ import annotations

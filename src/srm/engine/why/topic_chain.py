@@ -74,7 +74,7 @@ def _selection(facts: TopicFacts) -> Iterator[WhyStep]:
     policy, flow = facts.config.policy, facts.config.flow
     question = "is it an application topic, not an internal one?"
     if facts.refusal == "internal":
-        told = "internal topics of Kafka, of MirrorMaker 2 and of srm are never copied"
+        told = "internal topics of Kafka, Connect, MirrorMaker 2 and srm are never copied"
         yield WhyStep.no("not-internal", question, told)
         return
     yield WhyStep.yes("not-internal", question)

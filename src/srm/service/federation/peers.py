@@ -120,7 +120,7 @@ class Board:
         """Withdraw the announcement."""
         if self._own is not None and self._is_made:
             try:
-                topic = cluster.compacted_topic(internal_topics.SERVICE_HEARTBEATS)
+                topic = cluster.compacted_topic(internal_topics.SERVICES)
                 topic.write({self._own.key(): None})
             except SrmError as error:
                 _logger.info("cannot withdraw announcement on %s: %s", self.alias, error)
@@ -148,7 +148,7 @@ class Board:
         self.error = str(error) or type(error).__name__
 
     def _announce(self, cluster: Cluster, own: ServiceAnnouncement) -> None:
-        topic = internal_topics.SERVICE_HEARTBEATS
+        topic = internal_topics.SERVICES
         if not self._is_made:
             ensure_compacted(cluster, topic, 1, self._replicas, _KEPT)
             self._is_made = True
@@ -156,9 +156,7 @@ class Board:
 
     def _read(self, cluster: Cluster) -> None:
         found: dict[bytes, Heard] = {}
-        for key, value in (
-            cluster.compacted_topic(internal_topics.SERVICE_HEARTBEATS).read().items()
-        ):
+        for key, value in cluster.compacted_topic(internal_topics.SERVICES).read().items():
             try:
                 told = ServiceAnnouncement.decode(value)
             except IntegrityError as error:

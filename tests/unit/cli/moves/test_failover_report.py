@@ -24,6 +24,7 @@ from typer.testing import CliRunner, Result
 from srm.cli.main import app
 from srm.cli.moves import failover_report
 from srm.domain.moves.report.revisions import KeptReport, next_revision
+from srm.domain.names import internal_topics
 from srm.errors import IntegrityError, NotFoundError, UsageError
 from srm.pages.folder import export_report, signature_file
 
@@ -225,7 +226,7 @@ def test_what_is_kept_is_listed_exported_and_checked_by_its_id(home: Path) -> No
 
 @pytest.mark.usefixtures("home")
 def test_a_report_that_is_kept_under_the_id_of_another_move_is_refused(world: World) -> None:
-    table = world.b.compacted_topic("srm-moves.internal")
+    table = world.b.compacted_topic(internal_topics.MOVES)
     table.write({b"report:m2": table.read()[b"report:m1"]})
 
     error = srm("verify", "m2").exception

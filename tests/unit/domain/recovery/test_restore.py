@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srm.domain.names import internal_topics
 from srm.domain.names.filters import NameFilter
 from srm.domain.names.policy import RestoringPolicy
 from srm.domain.names.topics import Flow
@@ -99,7 +100,7 @@ def test_restored_are_the_copies_of_what_the_flow_goes_on_to_copy() -> None:
         "P.heartbeats",  # is written anew
         "P.A.x",  # P has it from A, from where it comes again
         "A.Payments",
-        "P.checkpoints.internal",
+        internal_topics.checkpoints("P"),
         "P.B.Payments",  # has come from here
     ]
     chosen = NameFilter(rules.topics, rules.topics_exclude)

@@ -82,7 +82,7 @@ def test_settings_of_existing_topics_stay_where_their_sync_is_off_or_they_were_n
     assert plan_remote_topics(*topics, off, settings, {}).is_empty
 
 
-@pytest.mark.parametrize("name", ["Other", "__consumer_offsets", "B.Payments", "x.internal"])
+@pytest.mark.parametrize("name", ["Other", "__consumer_offsets", "B.Payments", "mm2-x.internal"])
 def test_topics_that_are_not_replicated_are_passed_over(config, name: str) -> None:
     everything = replace(config, topics=("Payments|B.*|__.*|.*internal",), topics_exclude=())
 
@@ -106,7 +106,7 @@ def test_while_a_flow_is_paused_its_copies_are_left_as_they_are(sites) -> None:
     """A rebuilt source has other settings: a shorter retention would delete the only copy."""
     context = sites.flow("P->B")
     sync(context)
-    sites.clusters["B"].add_topic("srm-replication.P.internal", 2)
+    sites.clusters["B"].add_topic(internal_topics.replication("P"), 2)
     StateTopic(context.target, "P").write({PAUSE_KEY: Pause("r1", "ann", "P died", 1).value()})
     sites.clusters["P"].delete_topic("Payments")
     sites.clusters["P"].add_topic("Payments", 4, {"retention.ms": "1000"})

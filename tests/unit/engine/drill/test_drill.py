@@ -13,6 +13,7 @@ from tests.unit.engine.status.test_loss_forecast import running as report_positi
 
 from srm.domain.groups.ledger import all_entries
 from srm.domain.groups.mm2_records import Checkpoint
+from srm.domain.names import internal_topics
 from srm.domain.recovery.drill import LEASE_MS, Drill
 from srm.engine.drill import run as drill_run
 from srm.engine.drill.leftovers import place_of_processes, read_drills, write_drill
@@ -29,7 +30,7 @@ def shadows(cluster) -> list[str]:
 
 
 def ledger(cluster) -> list[str]:
-    entries = all_entries(cluster.compacted_topic("srm-ledger.internal").read())
+    entries = all_entries(cluster.compacted_topic(internal_topics.LEDGER).read())
     return [entry.group for entry in entries if entry.group.startswith("srm-drill.")]
 
 
@@ -96,7 +97,7 @@ def test_a_map_that_is_off_by_one_fails_the_drill(world: CopiedTopic) -> None:
 
 def test_a_checkpoint_that_is_off_by_one_fails_the_drill(world: CopiedTopic) -> None:
     """The planned move does not use it; without the source it is all that there is."""
-    checkpoints = world.b.compacted_topic("P.checkpoints.internal")
+    checkpoints = world.b.compacted_topic(internal_topics.checkpoints("P"))
     for key, value in checkpoints.read().items():
         known = Checkpoint.decode(key, value)
         wrong = replace(known, downstream_offset=known.downstream_offset + 1)
@@ -319,7 +320,9 @@ def test_results_of_a_flow_are_kept_but_not_for_ever(world: CopiedTopic, monkeyp
 
 
 def test_a_damaged_record_stands_in_nobodys_way(world: CopiedTopic) -> None:
-    world.b.compacted_topic("srm-moves.internal").write({b"drill:x": json.dumps({"a": 1}).encode()})
+    world.b.compacted_topic(internal_topics.MOVES).write(
+        {b"drill:x": json.dumps({"a": 1}).encode()}
+    )
 
     assert run_drill(context_of(world)).ok
 

@@ -22,7 +22,7 @@ GROUP = "billing"
 
 
 def checkpoints_on_target(context: FlowContext) -> list[Checkpoint]:
-    topic = f"{context.config.flow.source}.checkpoints.internal"
+    topic = internal_topics.checkpoints(context.config.flow.source)
     records = context.target.compacted_topic(topic).read()
     return [Checkpoint.decode(key, value) for key, value in records.items()]
 
@@ -53,7 +53,7 @@ def test_the_topic_is_compacted_with_one_partition(sites) -> None:
 
     emit(sites.flow("P->B"))
 
-    topic = sites.clusters["B"].topics()["P.checkpoints.internal"]
+    topic = sites.clusters["B"].topics()[internal_topics.checkpoints("P")]
     configs = sites.clusters["B"].topic_configs([topic.name])[topic.name]
     assert (topic.partitions, configs["cleanup.policy"]) == (1, "compact")
 
@@ -88,7 +88,7 @@ def test_a_dry_run_says_what_it_would_write_and_writes_nothing(sites) -> None:
     summary = emit(context, dry_run=True)
 
     assert (summary.written, summary.dry_run) == (1, True)
-    assert "P.checkpoints.internal" not in sites.clusters["B"].topics()
+    assert internal_topics.checkpoints("P") not in sites.clusters["B"].topics()
 
 
 def test_a_group_that_reads_only_the_replica_is_found(sites) -> None:
@@ -177,7 +177,7 @@ def test_switched_off_it_does_nothing_and_says_so(sites) -> None:
 
     assert isinstance(summary, CheckpointSummary)
     assert summary.skipped == "P->B.emit.checkpoints.enabled is false"
-    assert "P.checkpoints.internal" not in sites.clusters["B"].topics()
+    assert internal_topics.checkpoints("P") not in sites.clusters["B"].topics()
 
 
 def test_a_group_ahead_of_the_copy_keeps_the_pair_where_the_copy_ends(sites) -> None:
@@ -201,8 +201,8 @@ def test_an_own_write_of_the_opposite_flow_is_emitted_too(sites) -> None:
     sites.commit("P", GROUP, "Payments", 40)
     topic_id = sites.clusters["P"].topics()["Payments"].topic_id
     entry = LedgerEntry(GROUP, TopicPartition("Payments", 0), topic_id, 10, 40, "B", "sync")
-    sites.clusters["P"].add_topic("srm-ledger.internal")
-    sites.clusters["P"].compacted_topic("srm-ledger.internal").write({entry.key(): entry.value()})
+    sites.clusters["P"].add_topic(internal_topics.LEDGER)
+    sites.clusters["P"].compacted_topic(internal_topics.LEDGER).write({entry.key(): entry.value()})
 
     summary = emit(sites.flow("P->B"))
 

@@ -16,7 +16,7 @@ from srm_lab.testing.fake_cluster import FakeCluster
 
 GROUP = "billing"
 COPY = TopicPartition("P.Payments", 0)
-TOPIC = "P.checkpoints.internal"
+TOPIC = internal_topics.checkpoints("P")
 
 
 def create_again(sites, records: int) -> None:

@@ -9,6 +9,7 @@ from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world
 
 from srm.domain.flow_state.pause import read_pause
 from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport
+from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.engine import moves
@@ -27,8 +28,8 @@ class Disaster:
     def __init__(self, world: World) -> None:
         self.world = world
         for cluster in (world.p, world.b):
-            cluster.add_topic("P.checkpoints.internal")
-        world.b.add_topic("srm-replication.P.internal", 2)
+            cluster.add_topic(internal_topics.checkpoints("P"))
+        world.b.add_topic(internal_topics.replication("P"), 2)
         emit(world.context().forward)
         world.p.produce("Payments", records=7)
         position = Position(100, 101, 107)
@@ -55,7 +56,7 @@ class Disaster:
         )
 
     def pause(self):
-        return read_pause(self.world.b.compacted_topic("srm-replication.P.internal").read())
+        return read_pause(self.world.b.compacted_topic(internal_topics.replication("P")).read())
 
     def planned(self, **changes: object) -> moves.MovePlan:
         return moves.plan(self.context, replace(UNPLANNED, **changes), "m1")

@@ -21,6 +21,7 @@ from tests.unit.engine.moves.control.moving import (
 from srm.config.model import Config
 from srm.domain.moves.records.progress import MoveProgress
 from srm.domain.moves.routing.routes import Ack, Route, merge_tables
+from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.cluster_ports import TopicSpec
@@ -28,7 +29,7 @@ from srm.engine.control.compacted import ensure_compacted
 from srm.engine.moves import MoveContext, MoveRequest, MoveStore
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
 
-ROUTING = "srm-routing.internal"
+ROUTING = internal_topics.ROUTING
 
 
 def ready(world: World) -> MoveContext:
@@ -145,9 +146,9 @@ def test_a_late_record_of_an_older_version_strands_nobody(world: World) -> None:
 
 def test_a_damaged_record_of_somebody_else_blocks_no_move(world: World) -> None:
     ensure_compacted(world.p, ROUTING)
-    ensure_compacted(world.p, "srm-moves.internal")
+    ensure_compacted(world.p, internal_topics.MOVES)
     world.p.compacted_topic(ROUTING).write({b"group:other": b"?", b"ack:group:other:c": b"?"})
-    world.p.compacted_topic("srm-moves.internal").write(
+    world.p.compacted_topic(internal_topics.MOVES).write(
         {b"progress:other": b"?", b"plan:other": b"?"}
     )
     run_through(world)

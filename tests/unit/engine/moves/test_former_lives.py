@@ -7,6 +7,7 @@ from dataclasses import replace
 from tests.unit.engine.moves.giving_up import COPY, Disaster, disaster
 
 from srm.domain.groups.mm2_records import Checkpoint, TopicIds
+from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.engine import moves
@@ -22,7 +23,7 @@ def test_a_group_that_has_not_run_since_begins_at_the_start_of_the_new_log(
     world = disaster.world
     ids = TopicIds("former topic", "former copy").metadata()
     old = Checkpoint("old", COPY, 5000, 5100, ids)
-    world.b.compacted_topic("P.checkpoints.internal").write({old.key(): old.value()})
+    world.b.compacted_topic(internal_topics.checkpoints("P")).write({old.key(): old.value()})
     apply_exact(world.context().forward, {"old": {COPY: 90}}, operation="former move")
     world.b.delete_topic("P.Payments")
     world.b.add_topic("P.Payments")

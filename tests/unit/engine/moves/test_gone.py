@@ -18,6 +18,7 @@ from tests.unit.engine.moves.control.moving import (
 
 from srm.config.model import Config
 from srm.domain.moves.routing.routes import Ack, AckState
+from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.groups.checkpoints import read_ledger
@@ -40,7 +41,7 @@ HOUR = 3_600_000
 
 def say(world: World, ack: Ack) -> None:
     """Let a client write what it says to the cluster that it is about."""
-    world.clusters[ack.cluster].compacted_topic("srm-routing.internal").write(
+    world.clusters[ack.cluster].compacted_topic(internal_topics.ROUTING).write(
         {ack.key(): ack.value()}
     )
 
@@ -141,7 +142,7 @@ def test_the_clock_of_whoever_looks_does_not_count(world: World) -> None:
 def test_without_the_brokers_clock_only_looks_count(world: World) -> None:
     """Clients are not believed: their records carry their own clocks then."""
     context = planned(world)
-    own = {"srm-routing.internal": {"message.timestamp.type": "CreateTime"}}
+    own = {internal_topics.ROUTING: {"message.timestamp.type": "CreateTime"}}
     world.b.alter_topic_configs(own)
     moves.hold(context, "m1")
     world.obey("near", "far")
@@ -405,7 +406,7 @@ def test_the_report_is_kept_on_both_clusters(world: World) -> None:
     report = moves.report(context, "m1")
 
     for alias in ("P", "B"):
-        records = world.clusters[alias].compacted_topic("srm-moves.internal").read()
+        records = world.clusters[alias].compacted_topic(internal_topics.MOVES).read()
         assert records[b"report:m1"] == report.value()
         assert {key for key in records if b"html" in key} == set(), "pages are made when asked for"
     assert [plan.move_id for plan, _ in MoveStore(context).moves()] == ["m1"]

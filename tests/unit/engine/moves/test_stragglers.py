@@ -8,6 +8,7 @@ from tests.unit.engine.moves.test_gone import gone
 
 from srm.config.model import Config
 from srm.domain.groups.ledger import LedgerEntry
+from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.control.compacted import ensure_compacted
@@ -110,10 +111,10 @@ def test_a_member_that_comes_back_on_the_source_is_named_by_the_watch(world: Wor
 
 def test_what_srm_itself_commits_on_the_source_makes_no_problem(world: World) -> None:
     context = gone(world)
-    ensure_compacted(world.p, "srm-ledger.internal")
+    ensure_compacted(world.p, internal_topics.LEDGER)
     topic_id = world.p.topics()["Payments"].topic_id
     entry = LedgerEntry("far", PAYMENTS, topic_id, 10, 60, "B", "sync B->P 1")
-    world.p.compacted_topic("srm-ledger.internal").write({entry.key(): entry.value()})
+    world.p.compacted_topic(internal_topics.LEDGER).write({entry.key(): entry.value()})
     world.p.commit("far", {PAYMENTS: 60})
     working(world)
 

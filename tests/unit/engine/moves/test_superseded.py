@@ -10,6 +10,7 @@ from tests.unit.engine.moves.control.moving import REQUEST, World, held
 from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.routes import ERA, Route
+from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves
 from srm.engine.control.control_records import CONTROL_ID
@@ -78,7 +79,7 @@ def decide_during_go(world: World, *subjects: str) -> None:
     records = {subject.encode(): route.value() for subject in subjects}
 
     def decide() -> None:
-        world.p.control_writer(CONTROL_ID).write({"srm-routing.internal": records})
+        world.p.control_writer(CONTROL_ID).write({internal_topics.ROUTING: records})
 
     # go renews the hold on B and P, and writes its intent on P.
     world.writes.before[world.writes.count + 4] = decide
@@ -116,8 +117,8 @@ def give_up(world: World, source: str, target: str, move_id: str) -> None:
     """Move everybody to the only cluster that an engineer can reach."""
     topic, copy = world.clusters[source].topics()["Payments"], f"{source}.Payments"
     reached = world.clusters[target]
-    reached.add_topic(f"{source}.checkpoints.internal")
-    reached.add_topic(f"srm-replication.{source}.internal", 2)
+    reached.add_topic(internal_topics.checkpoints(source))
+    reached.add_topic(internal_topics.replication(source), 2)
     maps = world.maps[Flow(source, target)]
     position = maps.load(["Payments"]).get(TopicPartition("Payments", 0)).position
     entry = PartitionPosition(topic.topic_id, 0, reached.topics()[copy].topic_id, position, 1, 0)

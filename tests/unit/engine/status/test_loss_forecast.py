@@ -9,6 +9,7 @@ from tests.unit.engine.copying_records import COPY, ORIGINAL, CopiedTopic
 
 from srm.domain.flow_state.pause import PAUSE_KEY, Pause
 from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport
+from srm.domain.names import internal_topics
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.flows.supervision import state_topic
 from srm.engine.groups.checkpoints import emit
@@ -164,7 +165,7 @@ def test_once_it_is_given_up_the_way_back_is_said_and_not_to_give_it_up(
     world: CopiedTopic, is_dead: bool
 ) -> None:
     why = Pause("r1", "ann", "unplanned failover m1: P is given up", 1)
-    world.b.add_topic("srm-replication.P.internal", 2)
+    world.b.add_topic(internal_topics.replication("P"), 2)
     state_topic(world.forward).write({PAUSE_KEY: why.value()})
     if is_dead:
         world.p.fail()

@@ -38,7 +38,7 @@ def replicator_runs(sites, age_ms: int = 0, *, ended: bool = False) -> None:
 def test_a_flow_at_rest_is_caught_up_with_nothing_to_hint_at(sites) -> None:
     replicator_runs(sites)
     sites.commit("P", "billing", "Payments", 40)
-    sites.clusters["B"].add_topic("P.checkpoints.internal")
+    sites.clusters["B"].add_topic(internal_topics.checkpoints("P"))
     emit(sites.flow("P->B"))
 
     status = flow_status(sites.flow("P->B"))

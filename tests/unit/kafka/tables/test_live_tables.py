@@ -19,7 +19,7 @@ from srm.kafka.admin.clients import Clients
 from srm.kafka.tables import live_tables
 from srm.kafka.tables.live_tables import LiveTable, LiveTables
 
-TOPIC: Final = "srm-table.internal"
+TOPIC: Final = "srm-table"
 _REFUSED: Final = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
 _END: Final = KafkaError(KafkaError._PARTITION_EOF)
 

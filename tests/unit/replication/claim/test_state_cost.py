@@ -22,6 +22,7 @@ from srm.domain.flow_state.replication_records import (
     Incarnation,
     PartitionPosition,
 )
+from srm.domain.names import internal_topics
 from srm.domain.offset_map.lineage import MOST_EPOCHS, Lineage
 from srm.domain.offset_map.map_records import MapEnd, topic_id_text
 from srm.domain.offset_map.offset_map import Run
@@ -140,8 +141,8 @@ def test_state_and_metrics_of_10_000_busy_partitions_cost_their_readers_under_1_
     """The driver reads the reports and the metrics; slots read neither."""
     sizes = measured(seconds, advance)
 
-    state = SLOTS * sizes["srm-replication.P.internal"]
-    metrics = SLOTS * sizes["srm-metrics-P.internal"]
+    state = SLOTS * sizes[internal_topics.replication("P")]
+    metrics = SLOTS * sizes[internal_topics.raw_metrics("P")]
     figures = f"reports {state / 1000:.0f} kB/s, raw metrics {metrics / 1000:.0f} kB/s"
     logger.info(figures)
     assert state + metrics < PATIENCE_BYTES, figures

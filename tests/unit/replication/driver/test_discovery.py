@@ -12,6 +12,7 @@ from srm.domain.flow_state.replication_records import STATE_PARTITIONS
 from srm.domain.flow_state.reported_positions import CopiedTopic, GoneTopics
 from srm.domain.groups.ledger import LedgerEntry
 from srm.domain.groups.mm2_records import Checkpoint, TopicIds
+from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import TopicDescription, TopicSpec
 from srm.engine.control import control_lists
@@ -61,8 +62,8 @@ class Site:
         return Discovery(context, config, clock)
 
     def allow(self, *topics: str) -> None:
-        if "srm-control.P.internal" not in self.target.topics():
-            self.target.add_topic("srm-control.P.internal")
+        if internal_topics.control("P") not in self.target.topics():
+            self.target.add_topic(internal_topics.control("P"))
         control_lists.change(self.target, FLOW, "topics", ListChange(add=topics), 0)
 
     def disallow(self, *topics: str) -> None:
@@ -102,7 +103,7 @@ def test_a_selected_topic_gets_a_remote_one_and_is_assigned_with_both_ids(site):
 
 
 def test_internal_topics_cycles_and_what_is_not_selected_are_left_alone(site):
-    for name in ("srm-control.B.internal", "B.orders", "__consumer_offsets", "unselected"):
+    for name in (internal_topics.control("B"), "B.orders", "__consumer_offsets", "unselected"):
         site.source.add_topic(name)
     site.source.add_topic("heartbeats")
 
@@ -211,39 +212,45 @@ def test_internal_topics_are_created_on_the_target_with_their_settings(site):
 
     topics = site.target.topics()
     names = sorted(topics)
-    assert names == [
-        "P.checkpoints.internal",
+    assert set(names) == {
+        internal_topics.checkpoints("P"),
         "heartbeats",
-        "srm-ledger.internal",
-        "srm-metrics-P.internal",
-        "srm-moves.internal",
-        "srm-offset-map.P.internal",
-        "srm-replication.P.internal",
-        "srm-routing.internal",
-    ]
+        internal_topics.LEDGER,
+        internal_topics.raw_metrics("P"),
+        internal_topics.MOVES,
+        internal_topics.offset_map("P"),
+        internal_topics.replication("P"),
+        internal_topics.ROUTING,
+    }
     configs = site.target.topic_configs(names)
-    assert topics["srm-offset-map.P.internal"].partitions == 8
-    assert configs["srm-metrics-P.internal"] == {
+    assert topics[internal_topics.offset_map("P")].partitions == 8
+    assert configs[internal_topics.raw_metrics("P")] == {
         "cleanup.policy": "delete",
         "retention.ms": "86400000",
     }
+    stamps = {
+        internal_topics.checkpoints("P"),
+        internal_topics.LEDGER,
+        internal_topics.MOVES,
+        internal_topics.ROUTING,
+    }
     in_sync, stamped = {"min.insync.replicas": "2"}, {"message.timestamp.type": "LogAppendTime"}
-    for name in set(names) - {"srm-metrics-P.internal"}:
-        clocked = name.startswith(("P.checkpoints", "srm-ledger", "srm-moves", "srm-routing"))
+    for name in set(names) - {internal_topics.raw_metrics("P")}:
+        clocked = name in stamps
         assert configs[name] == {**COMPACTED_CONFIGS, **in_sync, **(stamped if clocked else {})}
 
 
 def test_without_the_right_to_make_the_topics_of_moves_the_flow_runs_and_says_so_once(caplog):
     class Narrow(FakeCluster):
         def create_topics(self, specs: Collection[TopicSpec]) -> None:
-            if any(spec.name == "srm-routing.internal" for spec in specs):
+            if any(spec.name == internal_topics.ROUTING for spec in specs):
                 raise AuthorizationError("creating topics on cluster B: not allowed")
             super().create_topics(specs)
 
     site = Site(target=Narrow("B"))
     site.discovery(flow_config()).prepare()
 
-    assert "srm-replication.P.internal" in site.target.topics()
+    assert internal_topics.replication("P") in site.target.topics()
     [text] = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert text == (
         "B: the topics of moves and routes cannot be created; clients that follow routes are "
@@ -368,13 +375,13 @@ def test_a_topic_that_may_not_be_seen_is_told_from_one_that_does_not_exist(caplo
 
 
 def test_a_state_topic_of_an_earlier_version_gets_a_partition_for_reports(site):
-    site.target.add_topic("srm-replication.P.internal", 1)
+    site.target.add_topic(internal_topics.replication("P"), 1)
     discovery = site.discovery(flow_config("orders"))
 
     for _ in range(2):
         discovery.prepare()
 
-    assert site.target.topics()["srm-replication.P.internal"].partitions == STATE_PARTITIONS
+    assert site.target.topics()[internal_topics.replication("P")].partitions == STATE_PARTITIONS
 
 
 def test_topics_that_are_gone_are_told_from_such_that_are_only_hidden(site):
@@ -406,14 +413,14 @@ def test_places_of_groups_in_topics_that_are_gone_are_deleted_on_both_sides(site
     for cluster, name in ((site.source, "Payments"), (site.target, "P.Payments")):
         ids[cluster.alias] = cluster.add_topic(name)
         origin = site.source if cluster is site.target else site.target
-        table = cluster.compacted_topic(f"{origin.alias}.checkpoints.internal")
-        cluster.add_topic(f"{origin.alias}.checkpoints.internal")
+        table = cluster.compacted_topic(internal_topics.checkpoints(origin.alias))
+        cluster.add_topic(internal_topics.checkpoints(origin.alias))
         place = TopicPartition(name, 0)
         one = Checkpoint("g", place, 7, 7, TopicIds("elsewhere", ids[cluster.alias]).metadata())
         table.write({one.key(): one.value()})
         entry = LedgerEntry("g", place, ids[cluster.alias], None, 7, "P", "sync")
-        cluster.add_topic("srm-ledger.internal")
-        cluster.compacted_topic("srm-ledger.internal").write({entry.key(): entry.value()})
+        cluster.add_topic(internal_topics.LEDGER)
+        cluster.compacted_topic(internal_topics.LEDGER).write({entry.key(): entry.value()})
     copied = CopiedTopic(
         *("Payments", ids["P"], "P.Payments", ids["B"]),
         *(site.source.cluster_id(), site.target.cluster_id()),
@@ -422,7 +429,7 @@ def test_places_of_groups_in_topics_that_are_gone_are_deleted_on_both_sides(site
     discovery.round()
     discovery.find_deleted([copied])
     discovery.forget([copied])
-    assert site.target.compacted_topic("srm-ledger.internal").read()
+    assert site.target.compacted_topic(internal_topics.LEDGER).read()
 
     site.source.delete_topic("Payments")
     site.target.delete_topic("P.Payments")
@@ -433,7 +440,7 @@ def test_places_of_groups_in_topics_that_are_gone_are_deleted_on_both_sides(site
     discovery.forget([copied])
 
     for cluster, origin in ((site.source, "B"), (site.target, "P")):
-        rows = cluster.compacted_topic(f"{origin}.checkpoints.internal").read()
+        rows = cluster.compacted_topic(internal_topics.checkpoints(origin)).read()
         [one] = [Checkpoint.decode(*row) for row in rows.items()]
         assert (one.upstream_offset, one.downstream_offset) == (0, 0)
-        assert not cluster.compacted_topic("srm-ledger.internal").read()
+        assert not cluster.compacted_topic(internal_topics.LEDGER).read()

@@ -179,7 +179,7 @@ class World(RestoreLogs):
             for number, log in enumerate(logs):
                 for entry in log:
                     self.append("B", TopicPartition(f"P.{topic}", number), entry)
-        self.b.add_topic("P.checkpoints.internal")
+        self.b.add_topic(internal_topics.checkpoints("P"))
         self.life.writes = 0
 
     def _internal(self, cluster: FakeCluster, alias: str) -> None:
@@ -201,10 +201,10 @@ class World(RestoreLogs):
         """Write what was known of a group before the disaster."""
         ids = TopicIds("id before the disaster", self.b.topics()[place.topic].topic_id)
         told = Checkpoint(group, place, old, downstream, ids.metadata())
-        self.b.compacted_topic("P.checkpoints.internal").write({told.key(): told.value()})
+        self.b.compacted_topic(internal_topics.checkpoints("P")).write({told.key(): told.value()})
 
     def records_of_checkpoints(self) -> list[Checkpoint]:
-        rows = self.b.compacted_topic("P.checkpoints.internal").read().items()
+        rows = self.b.compacted_topic(internal_topics.checkpoints("P")).read().items()
         return [Checkpoint.decode(*row) for row in rows]
 
     def checkpoints(self) -> dict[tuple[str, TopicPartition], tuple[int, int]]:

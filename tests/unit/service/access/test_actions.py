@@ -15,6 +15,7 @@ from srm.domain.flow_state.replication_records import (
     DriverHeartbeat,
     DriverRequest,
 )
+from srm.domain.names import internal_topics
 from srm.service.access.access import Authenticator, User
 from srm.service.access.operator_actions import Actions
 from srm.service.app import create_app
@@ -34,8 +35,8 @@ def test_a_restart_is_asked_for_in_the_users_name(
     operator: TestClient, world: CopiedTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     beat = DriverHeartbeat("d1", "app-1", "host", 4711, time_ms=world.clock())
-    world.b.add_topic("srm-replication.P.internal", 2)
-    state = world.b.compacted_topic("srm-replication.P.internal")
+    world.b.add_topic(internal_topics.replication("P"), 2)
+    state = world.b.compacted_topic(internal_topics.replication("P"))
     state.write({DRIVER_KEY: beat.value()})
 
     with caplog.at_level(logging.INFO, "srm.service.audit"):
@@ -79,7 +80,7 @@ def test_a_dry_run_says_what_would_be_and_writes_nothing(
         True,
     )
     assert client.get(TOPICS).json()["allow"] == []
-    assert "srm-control.P.internal" not in world.b.topics()
+    assert internal_topics.control("P") not in world.b.topics()
 
 
 def test_a_dry_run_foretells_what_the_change_does(operator: TestClient) -> None:
@@ -118,7 +119,7 @@ def test_a_refresh_makes_the_target_be_looked_at_now(operator: TestClient, views
 def test_what_cannot_be_understood_changes_nothing_and_says_why(
     operator: TestClient, world: CopiedTopic, path: str, body: object, status: int, text: str
 ) -> None:
-    before = world.b.compacted_topic("srm-replication.P.internal").read()
+    before = world.b.compacted_topic(internal_topics.replication("P")).read()
 
     refused = operator.post(path, json=body)
 
@@ -127,7 +128,7 @@ def test_what_cannot_be_understood_changes_nothing_and_says_why(
         "application/problem+json",
     )
     assert text in refused.json()["detail"]
-    assert world.b.compacted_topic("srm-replication.P.internal").read() == before
+    assert world.b.compacted_topic(internal_topics.replication("P")).read() == before
 
 
 def test_more_than_a_request_needs_is_not_read(operator: TestClient) -> None:

@@ -21,6 +21,7 @@ from tests.service_views import look_at, still_views
 from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.engine.status.test_loss_forecast import running
 
+from srm.domain.names import internal_topics
 from srm.engine.groups.checkpoints import emit
 from srm.engine.why import ask as why
 from srm.service.access.access import Authenticator, User
@@ -65,7 +66,7 @@ def app() -> FastAPI:
     world.commit("audit", 8)
     running(world)
     emit(world.forward)
-    world.b.add_topic("srm-replication.P.internal", 2)
+    world.b.add_topic(internal_topics.replication("P"), 2)
     views = still_views(look_at(world.forward))
     clusters = {"P": world.p, "B": world.b}
     acting = Actions(views.config, lambda alias: nullcontext(clusters[alias]))

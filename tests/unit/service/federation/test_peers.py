@@ -13,8 +13,7 @@ from tests.seconds import Seconds
 from tests.waiting import eventually
 
 from srm.config.service import AccessSettings, RemoteSettings, ServiceSettings
-from srm.domain.names.internal_topics import SERVICE_HEARTBEATS
-from srm.domain.names.policy import DefaultReplicationPolicy
+from srm.domain.names.internal_topics import SERVICES
 from srm.errors import ConfigError, IntegrityError
 from srm.service.federation import peers
 from srm.service.federation.announcements import ServiceAnnouncement, own_announcement
@@ -125,7 +124,7 @@ def test_what_is_no_announcement_is_passed_over(
 ) -> None:
     theirs.beat(cluster)
     evil = OTHER.value().replace(b'"/srm"', b'"/@evil.example/x?"')
-    cluster.compacted_topic(SERVICE_HEARTBEATS).write({b"a": b"{", b"b": b"[]", b"c": evil})
+    cluster.compacted_topic(SERVICES).write({b"a": b"{", b"b": b"[]", b"c": evil})
 
     mine.beat(cluster)
 
@@ -158,13 +157,6 @@ def test_a_cluster_that_is_away_is_told_and_comes_back(
     assert (mine.error, hosts(mine)) == ("", ["other.example.org"])
 
 
-def test_the_topic_is_no_heartbeats_topic_of_mirrormaker_and_never_copied() -> None:
-    policy = DefaultReplicationPolicy()
-
-    assert policy.is_internal_topic(SERVICE_HEARTBEATS)
-    assert not policy.is_heartbeats_topic(SERVICE_HEARTBEATS)
-
-
 def test_of_one_that_fell_silent_it_is_known_since_when(
     cluster: FakeCluster, mine: Board, theirs: Board, ticks: Seconds
 ) -> None:
@@ -179,12 +171,12 @@ def test_of_one_that_fell_silent_it_is_known_since_when(
 
 def test_a_board_announces_by_itself_and_takes_it_back(cluster: FakeCluster, mine: Board) -> None:
     def announced() -> bool:
-        rows = cluster.compacted_topic(SERVICE_HEARTBEATS).read()
+        rows = cluster.compacted_topic(SERVICES).read()
         return OWN.key() in rows
 
     mine.start()
     mine.start()
-    eventually(lambda: SERVICE_HEARTBEATS in cluster.topics() and announced(), "an announcement")
+    eventually(lambda: SERVICES in cluster.topics() and announced(), "an announcement")
     end_all([mine])
 
     assert not announced()
@@ -253,8 +245,6 @@ def test_a_cluster_that_cannot_be_opened_is_tried_again(
     found.start()
     eventually(lambda: bool(found.error), "the state of the board")
     failing.clear()
-    eventually(
-        lambda: bool(cluster.compacted_topic(SERVICE_HEARTBEATS).read()), "the state of the board"
-    )
+    eventually(lambda: bool(cluster.compacted_topic(SERVICES).read()), "the state of the board")
     eventually(lambda: not found.error, "the state of the board")
     end_all([found])

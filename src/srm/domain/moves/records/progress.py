@@ -1,4 +1,4 @@
-"""Progress of a move: one record per move, kept in ``srm-moves.internal`` on both clusters."""
+"""Progress of a move: one record per move, kept in ``__srm-moves`` on both clusters."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class WaitNote(Document):
-    """Short note of the waiting process, in ``srm-moves.internal`` on the target.
+    """Short note of the waiting process, in ``__srm-moves`` on the target.
 
     For operators, and for the process that takes over. Its loss only causes a delay.
     ``waits``: first reasons why the gate is closed.

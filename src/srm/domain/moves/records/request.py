@@ -223,7 +223,7 @@ class MoveRequest:
         RedirectNames,
         detail(
             "How clients are redirected, in order. By default as configured.",
-            routing="clients follow srm-routing.internal, always first",
+            routing="clients follow __srm-routing, always first",
             manual="the move lists clients to stop and start, and waits for that",
         ),
     ] = ()

@@ -1,6 +1,6 @@
 """Routing records: the cluster that clients of a group or topic use, or their hold.
 
-Kept in the compacted topic ``srm-routing.internal`` on every cluster, partition 0, JSON values:
+Kept in the compacted topic ``__srm-routing`` on every cluster, partition 0, JSON values:
 
 =========================  ===========================  ==========================================
 key                        written by                   value

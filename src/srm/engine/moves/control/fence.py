@@ -33,7 +33,7 @@ _PREFIX: Final = b"fence:"
 
 @dataclass(frozen=True, slots=True)
 class Fence(Document):
-    """One fenced topic, in ``srm-moves.internal`` of its cluster under ``fence:<topic>``.
+    """One fenced topic, in ``__srm-moves`` of its cluster under ``fence:<topic>``.
 
     The record is written before the deny ACL, so a later run can lift a fence that a crash has
     left. ``lifted_ms`` is when the fence was lifted, 0 before.

@@ -1,6 +1,6 @@
 """Evidence after go: acknowledgements of clients, and counts of records on the target.
 
-Clients' wall clocks may be wrong by hours, so no measurement uses them. ``srm-routing.internal``
+Clients' wall clocks may be wrong by hours, so no measurement uses them. ``__srm-routing``
 has LogAppendTime, so one clock stamps all acknowledgements. The age of a state is measured by the
 client's monotonic clock (Ack.ages_ms).
 """

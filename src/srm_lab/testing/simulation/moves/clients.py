@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from srm.domain.moves.routing.routes import Route, group_subject, home_route, merge, topic_subject
+from srm.domain.names import internal_topics
 from srm.engine.moves.control.move_records import read_routes
 from srm.errors import AuthorizationError, SrmError
 from srm_lab.testing.fake_consumer import FakeConsumer, Reset
@@ -28,7 +29,7 @@ class KnownRoutes:
         for cluster in self._sites.clusters.values():
             try:
                 found = read_routes(
-                    cluster, cluster.compacted_topic("srm-routing.internal").read_history()
+                    cluster, cluster.compacted_topic(internal_topics.ROUTING).read_history()
                 )
             except SrmError:
                 continue

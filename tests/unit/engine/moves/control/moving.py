@@ -12,6 +12,7 @@ from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.flow_state.replication_records import SlotReport
 from srm.domain.moves.routing.routes import Route
+from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.engine import moves
@@ -180,7 +181,7 @@ class World:
 
     def routes(self, alias: str) -> dict[str, Route]:
         cluster = self.clusters[alias]
-        return read_routes(cluster, cluster.compacted_topic("srm-routing.internal").read_history())
+        return read_routes(cluster, cluster.compacted_topic(internal_topics.ROUTING).read_history())
 
     def start(self, group: str, alias: str, committed: Mapping[str, int]) -> None:
         """Let a group work on a cluster and commit; offsets by topic, partition 0."""

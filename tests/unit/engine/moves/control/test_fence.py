@@ -11,6 +11,7 @@ from tests.unit.engine.moves.control.moving import REQUEST, Killed, World
 from tests.unit.engine.moves.giving_up import Disaster
 
 from srm.domain.moves.routing.routes import Ack
+from srm.domain.names import internal_topics
 from srm.engine import moves
 from srm.engine.moves import MoveContext
 from srm.engine.moves.control.fence import lift_fence, lift_target, read_fences, set_fence
@@ -69,14 +70,14 @@ def test_a_producer_that_follows_may_write_what_it_has_before_the_fence_is_set(w
     context = world.context()
     said = Ack("topic:Payments", "app", 0, "resumed", "P", world.clock(), kind="producer")
     moves.plan(context, FENCED, "m1")
-    world.p.compacted_topic("srm-routing.internal").write({said.key(): said.value()})
+    world.p.compacted_topic(internal_topics.ROUTING).write({said.key(): said.value()})
     moves.hold(context, "m1")
     world.obey("near", "far")
 
     moves.wait_status(context, "m1")
     world.p.produce("Payments", records=1)
     flushed = replace(said, generation=1, state="held")
-    world.p.compacted_topic("srm-routing.internal").write({flushed.key(): flushed.value()})
+    world.p.compacted_topic(internal_topics.ROUTING).write({flushed.key(): flushed.value()})
     moves.wait_status(context, "m1")
 
     assert denied(world)
@@ -485,7 +486,7 @@ def test_a_release_goes_on_where_the_fence_cannot_be_lifted_and_says_how_it_can(
 
 def test_a_damaged_record_of_a_fence_stops_nobody(world):
     ensure_topics(world.context())
-    world.b.compacted_topic("srm-moves.internal").write({b"fence:Other": b"{"})
+    world.b.compacted_topic(internal_topics.MOVES).write({b"fence:Other": b"{"})
     gone(world)
 
     assert world.routes("B")["topic:Payments"].cluster == "B"

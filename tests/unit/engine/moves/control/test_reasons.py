@@ -10,6 +10,7 @@ from tests.unit.engine.moves.steps.test_run import Clients, run
 
 from srm.domain.moves.gate.gate import SyncStatus
 from srm.domain.moves.records.progress import MoveProgress, Observation, WaitNote
+from srm.domain.names import internal_topics
 from srm.engine import moves
 from srm.engine.moves import MoveContext, MoveStore, wait_status
 from srm.engine.moves.control.move_records import ControlTables
@@ -135,7 +136,7 @@ def test_the_next_attempt_begins_without_the_reason_of_the_last(world: World) ->
 def test_a_note_that_cannot_be_read_keeps_no_client_held(world: World) -> None:
     context = planned(world)
     moves.hold(context, "m1")
-    world.b.compacted_topic("srm-moves.internal").write({b"wait:m1": b"{"})
+    world.b.compacted_topic(internal_topics.MOVES).write({b"wait:m1": b"{"})
     moves.release(context, "m1")
 
     assert (progress(context).step, progress(context).reason) == ("released", "")

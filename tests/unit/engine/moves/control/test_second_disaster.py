@@ -31,8 +31,8 @@ def returned(disaster: Disaster) -> Disaster:
     disaster.planned()
     disaster.through("hold", "apply", "go")
     for cluster in (disaster.world.p, disaster.world.b):
-        cluster.add_topic("B.checkpoints.internal")
-    disaster.world.p.add_topic("srm-replication.B.internal", 2)
+        cluster.add_topic(internal_topics.checkpoints("B"))
+    disaster.world.p.add_topic(internal_topics.replication("B"), 2)
     disaster.world.copy("B", "P")
     disaster.world.report("B", "P")
     disaster.world.passing()

@@ -357,7 +357,7 @@ def test_killed_at_any_write_and_run_again_it_ends_the_same(config) -> None:
 
 def test_checkpoints_of_topics_that_do_not_move_are_left_alone(disaster: Disaster) -> None:
     strange = Checkpoint("near", TopicPartition("P.Refunds", 0), 5, 5)
-    table = disaster.world.b.compacted_topic("P.checkpoints.internal")
+    table = disaster.world.b.compacted_topic(internal_topics.checkpoints("P"))
     table.write({strange.key(): strange.value(), b"damaged": b"x"})
 
     [near] = [group for group in disaster.planned().groups if group.group == "near"]

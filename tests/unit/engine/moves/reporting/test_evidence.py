@@ -15,6 +15,7 @@ from tests.unit.engine.moves.test_gone import acknowledge, gone
 
 from srm.domain.moves.report.revisions import KeptReport, chain_break
 from srm.domain.moves.report.signature import SigningKey
+from srm.domain.names import internal_topics
 from srm.engine import moves
 from srm.engine.moves import Approval, MoveContext, MoveStore
 from srm.engine.moves.control.move_records import Notary
@@ -31,7 +32,7 @@ OUTCOME_OF_M1 = replace(OUTCOME, move_id="m1")
 
 def stored(world: World, alias: str) -> list[KeptReport]:
     """Every revision that the log of a cluster holds, oldest first."""
-    history = world.clusters[alias].compacted_topic("srm-moves.internal").read_history()
+    history = world.clusters[alias].compacted_topic(internal_topics.MOVES).read_history()
     return [KeptReport.decode(row.value) for row in history.get(_REPORT, ())]
 
 
@@ -204,7 +205,7 @@ def test_an_outcome_that_comes_later_makes_a_revision_of_its_own(world: World) -
     world.passing(400_000)
     assert moves.watch_residue(context, "m1").residue_over
     before = moves.kept_report(context, "m1").report.revision
-    world.b.compacted_topic("srm-moves.internal").write(OUTCOME_OF_M1.to_records())
+    world.b.compacted_topic(internal_topics.MOVES).write(OUTCOME_OF_M1.to_records())
 
     assert moves.watch_residue(context, "m1").outcome == OUTCOME_OF_M1
     kept = moves.kept_report(context, "m1")
@@ -228,7 +229,7 @@ def test_a_disaster_is_closed_by_its_outcome_in_one_chain_of_reports(world: Worl
     assert first.clusters == {"B": world.b.cluster_id()}, "the source is not asked"
 
     world.p.recover()
-    world.b.compacted_topic("srm-moves.internal").write(OUTCOME_OF_M1.to_records())
+    world.b.compacted_topic(internal_topics.MOVES).write(OUTCOME_OF_M1.to_records())
     moves.watch_residue(context, "m1")
     chain = stored(world, "B")
     assert chain[-1].report.outcome == OUTCOME_OF_M1
@@ -241,7 +242,7 @@ def test_a_disaster_is_closed_by_its_outcome_in_one_chain_of_reports(world: Worl
 def test_what_is_damaged_beside_a_report_does_not_prevent_it(world: World) -> None:
     context = finished(world)
     damaged = {b"outcome:m1": b"{", b"approval:m1": b"[1]"}
-    world.b.compacted_topic("srm-moves.internal").write(damaged)
+    world.b.compacted_topic(internal_topics.MOVES).write(damaged)
 
     assert moves.report(context, "m1").ok
     assert moves.approve(context, "m1", APPROVAL) == (APPROVAL,)

@@ -12,6 +12,7 @@ import pytest
 from tests.unit.engine.moves.control.moving import THREE_CLUSTERS, World, config_in, held, planned
 
 from srm.domain.moves.routing.routes import Ack, Route
+from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.moves import MoveContext, MoveRequest, MoveStore
@@ -188,10 +189,10 @@ def test_offsets_of_a_move_that_was_released_are_not_written(world: World) -> No
 def test_records_of_somebody_elses_tool_stop_no_move(world: World) -> None:
     context = planned(world)
     foreign = Ack("group:other", "another client", 1, "held", "P", 0)
-    world.p.compacted_topic("srm-routing.internal").write(
+    world.p.compacted_topic(internal_topics.ROUTING).write(
         {b"ack:group:near:c": foreign.value(), b"group:\xff": Route(1, "P", "go").value()}
     )
-    world.p.compacted_topic("srm-moves.internal").write({b"plan:\xff": b"?", b"plan:other": b"?"})
+    world.p.compacted_topic(internal_topics.MOVES).write({b"plan:\xff": b"?", b"plan:other": b"?"})
 
     assert moves.hold(context, "m1").step == "held"
     assert moves.wait_status(context, "m1").blocking != ()

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, World, held, planned
 
+from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves
 from srm.engine.moves import MoveContext, MoveRequest
@@ -35,7 +36,7 @@ def test_a_dry_run_writes_nothing(world: World) -> None:
 
     assert plan.move_id
     assert world.writes.count == 0
-    assert "srm-moves.internal" not in world.p.topics()
+    assert internal_topics.MOVES not in world.p.topics()
 
 
 def test_groups_move_there_and_back_without_a_record_lost_or_repeated(world: World) -> None:
