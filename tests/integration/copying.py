@@ -117,14 +117,14 @@ class CopyLab:
         self, name: str, configs: Mapping[str, str] | None = None
     ) -> Sequence[AssignedPartition]:
         """Create the remote topic of an existing one."""
-        remote = self.config.policy.format_remote_topic(self.flow.source, name)
+        remote = self.config.names.remote(name)
         partitions = described(self.source, name).partitions
         self.target.create_topics([TopicSpec(remote, partitions, self._replicas, configs or {})])
         return self.assignable(name)
 
     def assignable(self, name: str, gone: Collection[str] = ()) -> Sequence[AssignedPartition]:
         """Describe the partitions of a topic that exists on both sides, not under ``gone`` ids."""
-        remote = self.config.policy.format_remote_topic(self.flow.source, name)
+        remote = self.config.names.remote(name)
         source = described(self.source, name, gone)
         target = described(self.target, remote, gone)
         return [

@@ -156,9 +156,7 @@ class GroupFollower:
 
     def _remote_names(self, cluster: str) -> dict[str, Callable[[str], str]]:
         return {
-            other: partial(
-                self._settings.config.flow(Flow(other, cluster)).policy.format_remote_topic, other
-            )
+            other: self._settings.config.flow(Flow(other, cluster)).names.remote
             for other in self._settings.config.clusters
             if other != cluster
         }

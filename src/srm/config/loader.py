@@ -42,7 +42,7 @@ from srm.config.service import ServiceSettings
 from srm.config.values import NEVER, Value, parse_value
 from srm.domain.moves.routing.redirects import ROUTING_ALONE, in_order
 from srm.domain.names.filters import split_patterns
-from srm.domain.names.policy import DefaultReplicationPolicy
+from srm.domain.names.policy import DefaultReplicationPolicy, ReplicationPolicy
 from srm.domain.names.record_headers import RecordSettings, parse_overrides
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError, UsageError
@@ -378,7 +378,7 @@ def _redirect(file: SettingsFile, flow: Flow) -> RedirectSettings:
     )
 
 
-def _policy(file: SettingsFile, flow: Flow) -> DefaultReplicationPolicy:
+def _policy(file: SettingsFile, flow: Flow) -> ReplicationPolicy:
     name = file.resolve("replication.policy.class", flow).value or DEFAULT_POLICY
     if name.rpartition(".")[2] == "IdentityReplicationPolicy":
         raise ConfigError(

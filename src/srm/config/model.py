@@ -14,8 +14,9 @@ from srm.config.keys.report_key import ReportKey
 from srm.config.secrets import ClientProperties, Secret
 from srm.config.service import ServiceSettings
 from srm.domain.moves.routing.redirects import ROUTING_ALONE, FenceKind, RedirectKind
-from srm.domain.names.filters import NameFilter, should_replicate_topic
-from srm.domain.names.policy import DefaultReplicationPolicy
+from srm.domain.names.filters import NameFilter
+from srm.domain.names.flow_topics import FlowTopics
+from srm.domain.names.policy import ReplicationPolicy
 from srm.domain.names.record_headers import RecordSettings
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError
@@ -49,7 +50,7 @@ class FlowConfig:
 
     flow: Flow
     enabled: bool
-    policy: DefaultReplicationPolicy
+    policy: ReplicationPolicy
     topics: tuple[str, ...]
     topics_exclude: tuple[str, ...]
     groups: tuple[str, ...]
@@ -94,14 +95,14 @@ class FlowConfig:
     redirect: RedirectSettings = RedirectSettings()
 
     @property
-    def topic_filter(self) -> NameFilter:
-        """The filter of the topics that the lists name."""
-        return NameFilter(self.topics, self.topics_exclude)
+    def names(self) -> FlowTopics:
+        """The names of the flow's topics; a loop builds them once."""
+        listed = NameFilter(self.topics, self.topics_exclude)
+        return FlowTopics(self.flow, self.policy, listed, self.heartbeats_replication_enabled)
 
     def select(self, topics: Collection[str]) -> tuple[str, ...]:
         """Return those of the source's topics that the flow copies, in order."""
-        chosen = self.topic_filter
-        return tuple(name for name in sorted(topics) if should_replicate_topic(name, self, chosen))
+        return self.names.select(topics)
 
 
 @dataclass(frozen=True, slots=True)

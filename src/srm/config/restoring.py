@@ -32,7 +32,7 @@ def with_restore(config: Config, forward: Flow, copies: Collection[str]) -> Conf
         ConfigError: the configuration does not list a cluster.
     """
     back, flow = forward.reverse, restore_flow(forward)
-    policy = RestoringPolicy(config.flow(forward).policy.separator)
+    policy = RestoringPolicy(config.flow(forward).policy)
     settings = replace(
         restoring(config.flow(back), copies),
         flow=flow,

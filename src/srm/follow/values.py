@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -108,7 +107,7 @@ class Values:
 def topics_on(config: Config, cluster: str, topics: Sequence[str]) -> list[str]:
     """Return the names of topics and their copies on a cluster; ``^`` begins a pattern."""
     others = {
-        other: partial(config.flow(Flow(other, cluster)).policy.format_remote_topic, other)
+        other: config.flow(Flow(other, cluster)).names.remote
         for other in config.clusters
         if other != cluster
     }

@@ -8,7 +8,6 @@ import pytest
 
 from srm.config.loader import load_config
 from srm.config.restoring import with_restore
-from srm.domain.names.filters import NameFilter, should_replicate_topic
 from srm.domain.names.record_headers import RecordSettings
 from srm.domain.names.topics import Flow
 from srm.domain.recovery.restore import restore_flow
@@ -38,12 +37,11 @@ def test_it_copies_just_these_topics_with_the_limits_and_clients_of_the_way_back
     config = with_restore(load_config(path), P_TO_B, ["P_a.b", "P_Payments"])
 
     settings = config.flow(flow)
-    chosen = NameFilter(settings.topics, settings.topics_exclude)
     names = ("P_a.b", "P_axb", "P_Payments", "P_Other", "Payments", "heartbeats", "P_heartbeats")
-    copied = [name for name in names if should_replicate_topic(name, settings, chosen)]
+    copied = [*filter(settings.names.selected, names)]
     assert copied == ["P_a.b", "P_Payments"]
     assert settings.enabled
-    assert settings.policy.format_remote_topic(flow.source, "P_a.b") == "a.b"
+    assert settings.names.remote("P_a.b") == "a.b"
     assert (settings.tasks_max, settings.max_bytes_per_second) == (3, 1000)
     assert settings.records == RecordSettings()
     assert config.flow_client(flow, "P", "producer")["linger.ms"] == "77"

@@ -33,8 +33,8 @@ from srm.domain.groups.translation import (
     translate,
 )
 from srm.domain.names.filters import NameFilter
-from srm.domain.names.policy import DefaultReplicationPolicy
-from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.names.flow_topics import FlowTopics
+from srm.domain.names.topics import TopicPartition
 
 CheckpointState = State | Literal["not-selected"]
 """States of a translation, and: no filter selects the topic."""
@@ -42,27 +42,25 @@ CheckpointState = State | Literal["not-selected"]
 
 @dataclass(frozen=True)
 class Selection:
-    """Topics and groups that a flow checkpoints, and the names of topics on its target.
+    """Topics and groups that a flow checkpoints.
 
     ``reverse_topics`` names replicas as on the flow's source (``P.Payments`` on B).
     """
 
-    flow: Flow
-    policy: DefaultReplicationPolicy
-    topics: NameFilter
+    names: FlowTopics
     groups: NameFilter
     reverse_topics: NameFilter
     reverse_enabled: bool
 
     def direction(self, topic: str) -> Direction | None:
         """Return the direction of commits on a topic of the flow's source, None if unselected."""
-        if self.policy.is_internal_topic(topic):
+        if self.names.is_internal(topic):
             return None
-        if self.policy.topic_source(topic) == self.flow.target:
+        if self.names.is_replica(topic):
             return (
                 "reverse" if self.reverse_enabled and self.reverse_topics.matches(topic) else None
             )
-        if self.policy.is_cycle(topic, self.flow.target) or not self.topics.matches(topic):
+        if self.names.is_cycle(topic) or not self.names.listed.matches(topic):
             return None
         return "forward"
 
@@ -70,12 +68,12 @@ class Selection:
         """Return the topic's name in the map: that on the source of the copying flow."""
         if direction == "forward":
             return topic
-        return self.policy.upstream_topic(topic) or topic
+        return self.names.origin(topic) or topic
 
     def downstream_topic(self, topic: str, direction: Direction) -> str:
         """Return the topic's name on the flow's target."""
         if direction == "forward":
-            return self.policy.format_remote_topic(self.flow.source, topic)
+            return self.names.remote(topic)
         return self.mapped_topic(topic, direction)
 
     def downstream(self, partition: TopicPartition, direction: Direction) -> TopicPartition:
@@ -95,12 +93,12 @@ class Selection:
 
     def obstacle(self, topic: str) -> tuple[str, str]:
         """Return why commits on a topic are not translated, and the remedy, empty if none."""
-        flow = self.flow
+        flow = self.names.flow
         ends = f"--source {flow.source} --target {flow.target}"
-        if self.policy.is_internal_topic(topic):
+        if self.names.is_internal(topic):
             return "internal topics are not replicated", ""
-        if self.policy.topic_source(topic) != flow.target:
-            if (pattern := self.topics.excluded_by(topic)) is not None:
+        if not self.names.is_replica(topic):
+            if (pattern := self.names.listed.excluded_by(topic)) is not None:
                 return f"topic denied by the pattern {pattern}", f"srm why {topic} --flow '{flow}'"
             return "topic not selected", f"srm-control topics {ends} --add {topic}"
         if not self.reverse_enabled:

@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Literal, Protocol
+from typing import Final
 
-from srm.domain.names.policy import DefaultReplicationPolicy
-from srm.domain.names.topics import Flow
 from srm.errors import ConfigError
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._\-]+")
@@ -87,48 +85,3 @@ def group_filter(include: tuple[str, ...], exclude: tuple[str, ...]) -> NameFilt
 
 def _first_match(patterns: Iterable[str], name: str) -> str | None:
     return next((one for one in patterns if compile_pattern(one).fullmatch(name)), None)
-
-
-class ReplicationRules(Protocol):
-    """Settings of a flow that the choice of topics needs; implemented by FlowConfig."""
-
-    @property
-    def flow(self) -> Flow:
-        """The flow."""
-        ...
-
-    @property
-    def policy(self) -> DefaultReplicationPolicy:
-        """Naming of remote topics."""
-        ...
-
-    @property
-    def heartbeats_replication_enabled(self) -> bool:
-        """True if heartbeats topics are copied without being listed."""
-        ...
-
-
-Refusal = Literal["internal", "cycle", "denied", "not-listed"]
-"""Reason for not copying a topic: it is internal, has been on the target, or by the lists."""
-
-
-def should_replicate_topic(name: str, rules: ReplicationRules, topic_filter: NameFilter) -> bool:
-    """Return True if a topic of the source is copied (MirrorSourceConnector.shouldReplicateTopic).
-
-    Selected topics and heartbeats topics are copied. Internal topics, and topics that have already
-    passed through the flow's target, never are.
-    """
-    return refusal(name, rules, topic_filter) is None
-
-
-def refusal(name: str, rules: ReplicationRules, topic_filter: NameFilter) -> Refusal | None:
-    """Return why a topic of the source is not copied, None if it is."""
-    policy = rules.policy
-    if policy.is_internal_topic(name):
-        return "internal"
-    if policy.is_cycle(name, rules.flow.target):
-        return "cycle"
-    heartbeats = rules.heartbeats_replication_enabled and policy.is_heartbeats_topic(name)
-    if heartbeats or topic_filter.matches(name):
-        return None
-    return "not-listed" if topic_filter.excluded_by(name) is None else "denied"

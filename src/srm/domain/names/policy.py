@@ -1,17 +1,65 @@
 """Replication policies: names of a topic on the other cluster.
 
-Names and rules follow MirrorMaker 2's ReplicationPolicy and DefaultReplicationPolicy.
+Names and rules follow MirrorMaker 2's ReplicationPolicy and its two implementations. Only
+:mod:`srm.domain.names.flow_topics` calls them.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from srm.domain.names.internal_topics import HEARTBEATS, is_internal
 
 
+class ReplicationPolicy(ABC):
+    """Names of remote topics; the methods are those of MirrorMaker 2's interface."""
+
+    @property
+    def separator(self) -> str:
+        """Part of the names of MirrorMaker 2's own topics, such as ``P.checkpoints.internal``."""
+        return "."
+
+    @abstractmethod
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        """Return the name on the target of a topic of ``source_alias``."""
+
+    @abstractmethod
+    def topic_source(self, topic: str) -> str | None:
+        """Return the alias of a remote topic's source, None if it is not a remote topic."""
+
+    @abstractmethod
+    def upstream_topic(self, topic: str) -> str | None:
+        """Return the name one hop upstream, None if it is not a remote topic."""
+
+    def original_topic(self, topic: str) -> str:
+        """Return the name on the first cluster, after any number of hops."""
+        while self.topic_source(topic) is not None:
+            upstream = self.upstream_topic(topic)
+            if upstream is None or upstream == topic:
+                break
+            topic = upstream
+        return topic
+
+    def is_heartbeats_topic(self, topic: str) -> bool:
+        """Return True for MM2's heartbeats topic, own or replicated."""
+        return self.original_topic(topic) == HEARTBEATS
+
+    def is_checkpoints_topic(self, topic: str) -> bool:
+        """Return True for a topic with MM2's checkpoints."""
+        return topic.endswith(f"{self.separator}checkpoints{self.separator}internal")
+
+    def is_mm2_internal_topic(self, topic: str) -> bool:
+        """Return True for a topic with state of MM2."""
+        return topic.endswith(f"{self.separator}internal")
+
+    def is_internal_topic(self, topic: str) -> bool:
+        """Return True for a topic with state of Kafka, MM2, Connect or srm: never replicated."""
+        return is_internal(topic, self.separator)
+
+
 @dataclass(frozen=True, slots=True)
-class DefaultReplicationPolicy:
+class DefaultReplicationPolicy(ReplicationPolicy):
     """Policy with the source alias as prefix: ``P.Payments`` on B is P's ``Payments``."""
 
     separator: str = "."
@@ -30,40 +78,32 @@ class DefaultReplicationPolicy:
         _, separator, upstream = topic.partition(self.separator)
         return upstream if separator else None
 
-    def original_topic(self, topic: str) -> str:
-        """Return the name without prefixes, after any number of hops."""
-        _, _, original = topic.rpartition(self.separator)
-        return original
-
-    def is_heartbeats_topic(self, topic: str) -> bool:
-        """Return True for MM2's heartbeats topic, own or replicated."""
-        return self.original_topic(topic) == HEARTBEATS
-
-    def is_internal_topic(self, topic: str) -> bool:
-        """Return True for a topic with state of Kafka, MM2, Connect or srm: never replicated."""
-        return is_internal(topic, self.separator)
-
-    def is_cycle(self, topic: str, target_alias: str) -> bool:
-        """Return True if the topic came through ``target_alias`` (MirrorSourceConnector)."""
-        source = self.topic_source(topic)
-        upstream = self.upstream_topic(topic)
-        while source is not None and upstream is not None:
-            if source == target_alias:
-                return True
-            source, upstream = self.topic_source(upstream), self.upstream_topic(upstream)
-        return False
-
 
 @dataclass(frozen=True, slots=True)
-class RestoringPolicy(DefaultReplicationPolicy):
-    """Policy that removes the prefix, for copies that return to their origin: ``Payments``."""
+class RestoringPolicy(ReplicationPolicy):
+    """Policy that undoes another one, for copies that return to their origin.
+
+    To it no topic is a remote one, so it sees no cycle in a copy that returns.
+    """
+
+    undone: ReplicationPolicy
+
+    @property
+    def separator(self) -> str:
+        """Separator of the other policy."""
+        return self.undone.separator
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
-        """Return a copy's name on the target; ``source_alias`` is the flow's, not in the name."""
+        """Return the name of a copy's original; ``source_alias`` is the flow's, not in the name."""
         del source_alias
-        return self.upstream_topic(topic) or topic
+        return self.undone.upstream_topic(topic) or topic
 
-    def is_cycle(self, topic: str, target_alias: str) -> bool:
-        """Return False: a restored topic comes from the target on purpose."""
-        del topic, target_alias
-        return False
+    def topic_source(self, topic: str) -> str | None:
+        """Return None."""
+        del topic
+        return None
+
+    def upstream_topic(self, topic: str) -> str | None:
+        """Return None."""
+        del topic
+        return None

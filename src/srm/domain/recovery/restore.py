@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from srm.domain.flow_state.pause import Pause
-from srm.domain.names.filters import NameFilter, ReplicationRules, should_replicate_topic
+from srm.domain.names.flow_topics import FlowTopics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.offset_map.runs import Runs
@@ -60,25 +60,23 @@ def restore_flow(forward: Flow) -> Flow:
 
 
 def copies_of(
-    topics: Collection[str],
-    forward: ReplicationRules,
-    chosen: NameFilter,
-    clusters: Collection[str],
+    topics: Collection[str], names: FlowTopics, clusters: Collection[str]
 ) -> dict[str, str]:
     """Return the originals of a flow's existing copies, by the name of the copy.
 
     Heartbeats are left out, as they are written again. So are topics that the source has from a
     third cluster: the flow from there starts from the beginning, too.
     """
-    policy, source = forward.policy, forward.flow.source
     found = {}
     for copy in sorted(topics):
-        original = policy.upstream_topic(copy)
-        if original is None or policy.topic_source(copy) != source:
+        original = names.original(copy)
+        if (
+            original is None
+            or names.is_heartbeats(original)
+            or names.came_from(original) in clusters
+        ):
             continue
-        if policy.is_heartbeats_topic(original) or policy.topic_source(original) in clusters:
-            continue
-        if should_replicate_topic(original, forward, chosen):
+        if names.selected(original):
             found[copy] = original
     return found
 

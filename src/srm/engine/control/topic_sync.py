@@ -77,9 +77,10 @@ def plan_remote_topics(
     grow: dict[str, int] = {}
     configs: dict[str, Mapping[str, str | None]] = {}
     surplus: dict[str, tuple[int, int]] = {}
-    selected = flow_config.select(source_topics)
+    names = flow_config.names
+    selected = names.select(source_topics)
     for name in selected:
-        remote = flow_config.policy.format_remote_topic(flow_config.flow.source, name)
+        remote = names.remote(name)
         wanted = _configs_to_copy(source_configs.get(name, {}), flow_config)
         partitions = source_topics[name].partitions
         found = target_topics.get(remote)
@@ -138,8 +139,9 @@ def sync(context: FlowContext, *, dry_run: bool = False) -> TopicSyncPlan:
         logger.warning("%s", skipped)
         return TopicSyncPlan(skipped=skipped)
     source_topics, target_topics = context.source.topics(), context.target.topics()
-    selected = config.select(source_topics)
-    remote = {config.policy.format_remote_topic(config.flow.source, name) for name in selected}
+    names = config.names
+    selected = names.select(source_topics)
+    remote = set(map(names.remote, selected))
     source_configs = context.source.topic_configs(selected)
     target_configs = context.target.topic_configs(sorted(remote & target_topics.keys()))
     plan = plan_remote_topics(source_topics, target_topics, config, source_configs, target_configs)
@@ -175,7 +177,7 @@ def append(
     reported = positions_by_copy(decode_state(state.read()).reports)
     unreported = {}
     for name in topics:
-        there = target_topics.get(config.policy.format_remote_topic(config.flow.source, name))
+        there = target_topics.get(config.names.remote(name))
         if there is not None:
             for number in range(min(source_topics[name].partitions, there.partitions)):
                 ids = source_topics[name].topic_id, there.name, there.topic_id

@@ -114,13 +114,13 @@ def topics_by_copies(context: FlowContext) -> dict[str, TopicDescription]:
 
     Topics whose copies are not created yet are missing.
     """
-    policy, flow = context.config.policy, context.config.flow
+    names = context.config.names
     found: dict[str, TopicDescription] = {}
     for copy, about in context.target.topics().items():
-        original = policy.upstream_topic(copy)
-        if original and policy.topic_source(copy) == flow.source:
+        original = names.original(copy)
+        if original is not None:
             found[original] = TopicDescription(original, "", about.partitions)
-    return {name: found[name] for name in context.config.select(found)}
+    return {name: found[name] for name in names.select(found)}
 
 
 def look_at_source(
@@ -132,7 +132,7 @@ def look_at_source(
     """
     time_ms = context.now_ms()
     ends, starts = bounds(context, partitions_of(topics, sorted(topics)), maps)
-    beats = frozenset(name for name in topics if context.config.policy.is_heartbeats_topic(name))
+    beats = frozenset(filter(context.config.names.is_heartbeats, topics))
     counted = [place for place in ends if place.topic not in beats]
     oldest_ms = _oldest(context, counted, maps, ends, starts)
     return SourceLook(topics, ends, starts, oldest_ms, beats, time_ms)

@@ -101,9 +101,7 @@ class CheckpointSummary:
 def selection_of(config: FlowConfig) -> Selection:
     """Return the selection of topics and groups that a flow checkpoints."""
     return Selection(
-        config.flow,
-        config.policy,
-        config.topic_filter,
+        config.names,
         group_filter(config.groups, config.groups_exclude),
         NameFilter(config.reverse_checkpointed_topics),
         config.reverse_checkpointing_enabled,
@@ -250,7 +248,9 @@ def survey(
     commits, errors = per_group(context.source.commits_of(wanted))
     if groups is not None:
         unselected = sorted(set(groups) - set(wanted))
-        errors.update({group: Reason(_not_selected(group, selection.flow)) for group in unselected})
+        errors.update(
+            {group: Reason(_not_selected(group, context.config.flow)) for group in unselected}
+        )
     chosen = {
         group: offsets
         for group, offsets in commits.items()
@@ -423,6 +423,6 @@ def _facts(context: FlowContext, selection: Selection, commits: Iterable[Commits
     def facts_of(partition: TopicPartition, direction: Direction) -> PartitionFacts:
         place = selection.downstream(partition, direction)
         sides = (partition, upstream), (place, downstream)
-        return partition_facts(maps[direction], direction, *sides, selection.flow.target)
+        return partition_facts(maps[direction], direction, *sides, selection.names.flow.target)
 
     return facts_of

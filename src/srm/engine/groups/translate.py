@@ -65,22 +65,20 @@ def translate(
         raise UsageError(f"invalid offset {offset}, partition {partition.partition}; use 0 or more")
     if reverse:
         return _backward(context, partition, offset)
-    remote = context.config.policy.format_remote_topic(context.config.flow.source, partition.topic)
+    remote = context.config.names.remote(partition.topic)
     places = partition, TopicPartition(remote, partition.partition)
     sides = context.source, context.target
     return _answer(context.config.flow, context.maps, "forward", sides, places, offset)
 
 
 def _backward(context: FlowContext, partition: TopicPartition, offset: int) -> TranslatedOffset:
-    flow, policy = context.config.flow, context.config.policy
-    origin, number = policy.topic_source(partition.topic), partition.partition
-    upstream = policy.upstream_topic(partition.topic) or partition.topic
-    if origin == flow.target:
+    flow, names, number = context.config.flow, context.config.names, partition.partition
+    if (origin := names.origin(partition.topic)) is not None:
         sides = context.source, context.target
-        places = partition, TopicPartition(upstream, number)
+        places = partition, TopicPartition(origin, number)
         return _answer(flow, context.reverse_maps, "reverse", sides, places, offset)
-    topic = upstream if origin == flow.source else partition.topic
-    remote = TopicPartition(policy.format_remote_topic(flow.source, topic), number)
+    topic = names.original(partition.topic) or partition.topic
+    remote = TopicPartition(names.remote(topic), number)
     sides, places = (context.target, context.source), (remote, TopicPartition(topic, number))
     return _answer(flow, context.maps, "reverse", sides, places, offset)
 

@@ -106,7 +106,7 @@ def look_at_source(
     commits, unread = _commits(context, found, show) if groups else ({}, ())
     found, read = _count_records(logs, found, ends, commits, show)
     found = _with_only_copied(context, found)
-    routed_by = _routed_by(context, shapes)
+    routed_by, names = _routed_by(context, shapes), context.config.names
     topics = tuple(
         replace(
             topic_return(
@@ -115,7 +115,7 @@ def look_at_source(
                 told,
                 [found[entry] for entry in assigned.get(name, ())],
             ),
-            is_heartbeats=context.config.policy.is_heartbeats_topic(name),
+            is_heartbeats=names.is_heartbeats(name),
             routed_by=routed_by.get(name, ""),
         )
         for name, told in shapes.items()
@@ -157,7 +157,7 @@ def _shapes(
 ) -> dict[str, tuple[Shape, str]]:
     """Return the shape and the evidence of each topic of the flow."""
     config = context.config
-    chosen = config.topic_filter
+    chosen = config.names.listed
     # Topics copied until the pause: one that was deleted before it has no status.
     lately = {status.topic for status in known.state.statuses}
     copied_ids = {copy_id[0] for copy_id in known.positions}
@@ -196,7 +196,7 @@ def _assignments_of(
 ) -> list[AssignedPartition]:
     """Return the partitions of a topic; those without a copy have no target topic id."""
     config = context.config
-    remote = config.policy.format_remote_topic(config.flow.source, topic.name)
+    remote = config.names.remote(topic.name)
     there = topics.get(remote)
     return [
         AssignedPartition(

@@ -153,10 +153,10 @@ def _switch(context: FlowContext) -> FlowSwitch:
 
 def _copies(context: FlowContext, notes: Iterable[PartitionNotes]) -> set[TopicPartition]:
     """Return the remote partitions that the notes concern."""
-    config, topics = context.config, context.target.topics()
+    names, topics = context.config.names, context.target.topics()
     found = set()
     for note in notes:
-        remote = config.policy.format_remote_topic(config.flow.source, note.topic)
+        remote = names.remote(note.topic)
         if remote in topics and note.partition < topics[remote].partitions:
             found.add(TopicPartition(remote, note.partition))
     return found

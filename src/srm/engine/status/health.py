@@ -217,7 +217,7 @@ def hints(
 def _group_hints(
     config: FlowConfig, found: FlowStatus, outcomes: Sequence[CheckpointOutcome]
 ) -> Iterator[Reason]:
-    flow, standing = found.flow, found.standing
+    flow, standing, names = found.flow, found.standing, config.names
     if not config.groups or not found.groups:
         yield without_groups(config)
     if found.groups and not config.sync_group_offsets_enabled:
@@ -226,8 +226,7 @@ def _group_hints(
     replicas = (
         outcome.reason
         for outcome in outcomes
-        if outcome.state == "not-selected"
-        and config.policy.topic_source(outcome.upstream.topic) == flow.target
+        if outcome.state == "not-selected" and names.is_replica(outcome.upstream.topic)
     )
     yield from map(Reason, dict.fromkeys(replicas))
     known = {group.group for group in standing.forecast.groups} if standing else set[str]()

@@ -164,8 +164,7 @@ def _copy_starts(
     known: Outlook | None,
 ) -> dict[TopicPartition, int]:
     """Return the log start offsets of copies, including heartbeats, which do not move."""
-    policy, source = context.config.policy, context.config.flow.source
-    remotes = [policy.format_remote_topic(source, name) for name in topics]
+    remotes = [*map(context.config.names.remote, topics)]
     starts = {} if known is None else dict(known.copy_starts)
     places = [
         place

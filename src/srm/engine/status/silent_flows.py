@@ -92,9 +92,9 @@ def lags(context: FlowContext, view: FlowState, interval_ms: int) -> Iterator[Ra
     """Yield a raw metric for each partition with lag; none while the source does not answer."""
     if view.status.source_error:
         return
-    config = context.config
+    config, names = context.config, context.config.names
     for name, partitions in sorted(view.partitions.items()):
-        remote_topic = config.policy.format_remote_topic(config.flow.source, name)
+        remote_topic = names.remote(name)
         for partition in partitions:
             if partition.lag > 0:
                 yield RawMetric(

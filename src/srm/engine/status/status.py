@@ -219,7 +219,7 @@ def _topic_status(
 ) -> TopicStatus:
     """Sum up one topic from its partitions; ``state`` applies if it has records to copy."""
     config, starts = facts.config, facts.copy_starts
-    remote = config.policy.format_remote_topic(config.flow.source, name)
+    remote = config.names.remote(name)
     copied = reported = 0
     reasons: dict[str, list[str]] = {}
     for view in views:

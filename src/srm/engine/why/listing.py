@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from srm.domain.names import internal_topics
-from srm.domain.names.filters import refusal
 from srm.engine.cluster_ports import GroupDescription, TopicDescription
 from srm.engine.control import control_lists
 from srm.engine.groups.checkpoints import read_checkpoints, selection_of
@@ -73,25 +72,24 @@ def list_topics(context: FlowContext) -> tuple[ListedTopic, ...]:
     Raises:
         SrmError: the target does not answer.
     """
-    config, policy = context.config, context.config.policy
+    config, names = context.config, context.config.names
     states = {topic.topic: topic.state for topic in observe(context).status.topics}
     on_target = context.target.topics()
     copies = {
         original: about
         for name, about in on_target.items()
-        if policy.topic_source(name) == config.flow.source
-        and (original := policy.upstream_topic(name)) is not None
+        if (original := names.original(name)) is not None
     }
     on_source = _topics_of_source(context)
     lists = control_lists.load(context.target, config.flow)
-    selection = SelectionLists(config.flow, "topics", config.topic_filter, lists.topics)
+    selection = SelectionLists(config.flow, "topics", names.listed, lists.topics)
 
     def row(name: str) -> ListedTopic:
         wrong = _why_not(context, selection, name)
         here, there = on_source.get(name), copies.get(name)
         return ListedTopic(
             name,
-            policy.format_remote_topic(config.flow.source, name),
+            names.remote(name),
             None if here is None else here.partitions,
             None if there is None else there.partitions,
             wrong is None,
@@ -100,8 +98,8 @@ def list_topics(context: FlowContext) -> tuple[ListedTopic, ...]:
             "" if wrong is None else wrong.action,
         )
 
-    names = {*on_source, *copies}
-    return tuple(row(name) for name in sorted(names) if not policy.is_internal_topic(name))
+    found = sorted({*on_source, *copies})
+    return tuple(row(name) for name in found if not names.is_internal(name))
 
 
 def _topics_of_source(context: FlowContext) -> Mapping[str, TopicDescription]:
@@ -114,7 +112,7 @@ def _topics_of_source(context: FlowContext) -> Mapping[str, TopicDescription]:
 def _why_not(context: FlowContext, selection: SelectionLists, name: str) -> WhyStep | None:
     """Return the step that keeps a topic out of the flow; None for a selected one."""
     config = context.config
-    why = refusal(name, config, config.topic_filter)
+    why = config.names.refusal(name)
     if why is None:
         return None
     if why == "cycle":

@@ -71,7 +71,7 @@ def _exists(facts: TopicFacts) -> WhyStep:
 
 def _selection(facts: TopicFacts) -> Iterator[WhyStep]:
     """Yield the steps by name and lists; they end at an internal topic or a copy."""
-    policy, flow = facts.config.policy, facts.config.flow
+    names, flow = facts.names, facts.config.flow
     question = "is it an application topic, not an internal one?"
     if facts.refusal == "internal":
         told = "internal topics of Kafka, Connect, MirrorMaker 2 and srm are never copied"
@@ -83,8 +83,8 @@ def _selection(facts: TopicFacts) -> Iterator[WhyStep]:
         yield _cycle(facts, question)
         return
     yield WhyStep.yes("no-cycle", question, "yes")
-    lists = SelectionLists(flow, "topics", facts.names, facts.lists.topics)
-    if facts.refusal is None and policy.is_heartbeats_topic(facts.topic):
+    lists = SelectionLists(flow, "topics", names.listed, facts.lists.topics)
+    if facts.refusal is None and names.is_heartbeats(facts.topic):
         question = "does an allow list name the topic?"
         yield WhyStep.yes("allowed", question, "heartbeats are copied without being listed")
         return
@@ -94,7 +94,7 @@ def _selection(facts: TopicFacts) -> Iterator[WhyStep]:
 def _cycle(facts: TopicFacts, question: str) -> WhyStep:
     """Return the step about a copy: its records do not go back, group offsets may."""
     config, topic = facts.config, facts.topic
-    origin = config.policy.upstream_topic(topic) or topic
+    origin = facts.names.origin(topic) or topic
     told = f"it is the copy of {origin} of {config.flow.target}, which has the records"
     selection = selection_of(config)
     if selection.direction(topic) == "reverse":

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.pause import Pause, read_pause
 from srm.domain.flow_state.replication_state import decode_state
-from srm.domain.names.filters import NameFilter, Refusal, refusal
+from srm.domain.names.flow_topics import FlowTopics, Refusal
 from srm.engine.cluster_ports import TopicDescription, TopicSpec
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists
@@ -77,17 +77,17 @@ class TopicFacts:
     @property
     def remote(self) -> str:
         """Name of the copy."""
-        return self.config.policy.format_remote_topic(self.config.flow.source, self.topic)
+        return self.names.remote(self.topic)
 
     @property
-    def names(self) -> NameFilter:
-        """The filter of topic names."""
-        return self.config.topic_filter
+    def names(self) -> FlowTopics:
+        """The names of the flow's topics."""
+        return self.config.names
 
     @property
     def refusal(self) -> Refusal | None:
         """The reason why the flow does not copy a topic of this name, or None."""
-        return refusal(self.topic, self.config, self.names)
+        return self.names.refusal(self.topic)
 
 
 def read_topic(context: FlowContext, name: str) -> TopicFacts:
@@ -129,10 +129,7 @@ def read_topic(context: FlowContext, name: str) -> TopicFacts:
 
 def original_name(name: str, config: FlowConfig, on_source: Mapping[str, TopicDescription]) -> str:
     """Return the name on the source, for a topic or the name of its copy."""
-    policy, flow = config.policy, config.flow
-    if name in on_source or policy.topic_source(name) != flow.source:
-        return name
-    return policy.upstream_topic(name) or name
+    return name if name in on_source else config.names.original(name) or name
 
 
 def _is_hidden(context: FlowContext, topic: str) -> bool:

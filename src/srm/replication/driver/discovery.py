@@ -213,7 +213,7 @@ class Discovery:
         The topics are those that the settings name, and those that existed before.
         """
         config = context.config
-        named = config.topic_filter.names
+        named = config.names.listed.names
         hidden = set()
         for name in (named | self._expected).difference(names):
             try:
@@ -258,10 +258,11 @@ def outgrown(
     config: FlowConfig,
 ) -> tuple[str, ...]:
     """Return the source topics whose remote topic is missing or has too few partitions."""
+    names = config.names
     return tuple(
         topic.name
         for topic in selected
-        if (remote := target_topics.get(_remote(topic.name, config))) is None
+        if (remote := target_topics.get(names.remote(topic.name))) is None
         or remote.partitions < topic.partitions
     )
 
@@ -272,8 +273,8 @@ def assignable(
     config: FlowConfig,
 ) -> Discovered:
     """Pair source partitions with the target partitions of the same number that exist."""
-    selected = tuple(selected)
-    remotes = ((topic, target_topics.get(_remote(topic.name, config))) for topic in selected)
+    selected, names = tuple(selected), config.names
+    remotes = ((topic, target_topics.get(names.remote(topic.name))) for topic in selected)
     partitions = tuple(
         AssignedPartition(topic.name, number, topic.topic_id, remote.name, remote.topic_id)
         for topic, remote in remotes
@@ -377,10 +378,6 @@ def _create_missing(
     if missing:
         logger.info("%s: creating %s", cluster.alias, ", ".join(spec.name for spec in missing))
         cluster.create_topics(missing)
-
-
-def _remote(topic: str, config: FlowConfig) -> str:
-    return config.policy.format_remote_topic(config.flow.source, topic)
 
 
 @dataclass(frozen=True, slots=True)

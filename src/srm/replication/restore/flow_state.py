@@ -80,14 +80,14 @@ def open_restores(forward: FlowContext) -> tuple[str, ...]:
     own = RestoreState.read(forward.source, restore_flow(flow))
     if own.restoring is None:
         return ()
-    known, policy = RestoreState.read(forward.target, flow), forward.config.policy
+    known, names = RestoreState.read(forward.target, flow), forward.config.names
     begun = own.restoring.topics if own.restoring.is_for(known.pause) else {}
     copies, originals = forward.target.topics(), forward.source.topics()
     return tuple(
         f"the restore of topic {name} was broken off: finish it (srm restore --from {flow.target} "
         f"--to {flow.source} --topic {name}), or delete the topic on {flow.source}"
         for name, original in sorted(originals.items())
-        if (copy := copies.get(policy.format_remote_topic(flow.source, name))) is not None
+        if (copy := copies.get(names.remote(name))) is not None
         and (
             begun.get(name) == original.topic_id
             or any(position for position, _ in progress(own, known, original, copy))

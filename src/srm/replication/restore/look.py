@@ -39,8 +39,7 @@ def plan(context: RestoreContext, topics: Collection[str] = ()) -> RestorePlan:
             f"{flow} has never copied anything: {flow.target} holds nothing to restore "
             f"{flow.source} from"
         )
-    chosen = config.topic_filter
-    names = copies_of(copies, config, chosen, context.clusters)
+    names = copies_of(copies, config.names, context.clusters)
     own, originals = RestoreState.read(source, context.copying.config.flow), source.topics()
     unknown = sorted(set(topics) - set(names.values()))
     if unknown:

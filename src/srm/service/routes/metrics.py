@@ -87,7 +87,7 @@ def _flow_of_copy(views: Views, target: str, copy: str) -> Flow:
     found = [
         look.flow
         for look in views.looks()
-        if look.flow.target == target and look.config.policy.topic_source(copy) == look.flow.source
+        if look.flow.target == target and look.config.names.original(copy) is not None
     ]
     if not found:
         raise NotFoundError(

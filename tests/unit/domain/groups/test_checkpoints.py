@@ -16,6 +16,7 @@ from srm.domain.groups.checkpoints import (
 from srm.domain.groups.mm2_records import Checkpoint, TopicIds
 from srm.domain.groups.translation import Direction, LogRange, PartitionFacts
 from srm.domain.names.filters import NameFilter
+from srm.domain.names.flow_topics import FlowTopics
 from srm.domain.names.policy import DefaultReplicationPolicy
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
@@ -33,9 +34,7 @@ B_TO_P = OffsetMap.of([Run(10, 5, 20)], Position(30, 25, 30))
 def selection(flow: str = "P->B") -> Selection:
     parsed = Flow.parse(flow)
     return Selection(
-        parsed,
-        DefaultReplicationPolicy(),
-        NameFilter(("Payments",)),
+        FlowTopics(parsed, DefaultReplicationPolicy(), NameFilter(("Payments",))),
         NameFilter((".*",), ("console-.*",)),
         NameFilter((f"{parsed.target}\\.Payments",)),
         reverse_enabled=True,
@@ -160,11 +159,9 @@ def test_without_a_true_pair_there_is_no_checkpoint(state: CheckpointState) -> N
 
 
 def test_another_separator_names_other_topics() -> None:
-    chosen = replace(
-        selection(),
-        policy=DefaultReplicationPolicy("_"),
-        reverse_topics=NameFilter(("B_Payments",)),
-    )
+    usual = selection()
+    names = replace(usual.names, policy=DefaultReplicationPolicy("_"))
+    chosen = replace(usual, names=names, reverse_topics=NameFilter(("B_Payments",)))
 
     forward = one(PAYMENTS, 150, chosen=chosen)
     back = one(TopicPartition("B_Payments", 0), 15, chosen=chosen)

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.names.filters import NameFilter, should_replicate_topic, split_patterns
-from srm.domain.names.policy import DefaultReplicationPolicy
-from srm.domain.names.topics import Flow
+from srm.domain.names.filters import NameFilter, split_patterns
 from srm.errors import ConfigError
 
 NAMES = st.from_regex(r"[a-zA-Z0-9._\-]{1,20}", fullmatch=True)
-
-
-@dataclass(frozen=True)
-class Rules:
-    flow: Flow = field(default_factory=lambda: Flow("A", "B"))
-    policy: DefaultReplicationPolicy = field(default_factory=DefaultReplicationPolicy)
-    heartbeats_replication_enabled: bool = True
 
 
 @given(NAMES)
@@ -70,38 +59,6 @@ def test_a_pattern_that_does_not_compile_is_refused(
 def test_lists_are_split_at_commas_and_trimmed() -> None:
     assert split_patterns(" a , b.*,, c ") == ("a", "b.*", "c")
     assert split_patterns("") == ()
-
-
-@pytest.mark.parametrize(
-    ("topic", "copied"),
-    [
-        ("orders", True),
-        ("C.orders", True),
-        ("B.orders", False),
-        ("C.B.orders", False),
-        ("__consumer_offsets", False),
-        ("A.checkpoints.internal", False),
-        ("my-internal", True),
-        ("orders.internal", True),
-        ("mm2-offsets.A.internal", False),
-        ("connect-offsets", False),
-        ("__srm-ledger", False),
-        ("heartbeats", True),
-        ("C.heartbeats", True),
-        ("B.heartbeats", False),
-    ],
-)
-def test_internal_topics_and_cycles_are_never_copied(topic: str, copied: bool) -> None:
-    assert should_replicate_topic(topic, Rules(), NameFilter((".*",))) is copied
-
-
-def test_heartbeats_are_copied_without_being_listed_unless_switched_off() -> None:
-    nothing = NameFilter()
-
-    assert should_replicate_topic("heartbeats", Rules(), nothing)
-    off = Rules(heartbeats_replication_enabled=False)
-    assert not should_replicate_topic("heartbeats", off, nothing)
-    assert should_replicate_topic("heartbeats", off, NameFilter(("heartbeats",)))
 
 
 def test_the_pattern_that_decides_is_named_the_first_of_those_that_match() -> None:

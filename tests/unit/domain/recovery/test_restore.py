@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srm.domain.names import internal_topics
-from srm.domain.names.filters import NameFilter
-from srm.domain.names.policy import RestoringPolicy
+from srm.domain.names.flow_topics import FlowTopics
+from srm.domain.names.policy import DefaultReplicationPolicy, RestoringPolicy
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run, Runs, Translated
 from srm.domain.recovery.restore import (
@@ -85,10 +85,10 @@ def test_a_restore_has_names_that_no_cluster_can_have() -> None:
 def test_a_copy_goes_back_under_its_name_without_the_prefix(
     separator: str, copy: str, original: str
 ) -> None:
-    policy = RestoringPolicy(separator)
+    policy = RestoringPolicy(DefaultReplicationPolicy(separator))
 
     assert policy.format_remote_topic("restore.B", copy) == original
-    assert not policy.is_cycle(copy, "P")
+    assert not FlowTopics(Flow("restore.B", "P"), policy).is_cycle(copy)
 
 
 def test_restored_are_the_copies_of_what_the_flow_goes_on_to_copy() -> None:
@@ -103,9 +103,7 @@ def test_restored_are_the_copies_of_what_the_flow_goes_on_to_copy() -> None:
         internal_topics.checkpoints("P"),
         "P.B.Payments",  # has come from here
     ]
-    chosen = NameFilter(rules.topics, rules.topics_exclude)
-
-    assert copies_of(topics, rules, chosen, ("P", "B", "A")) == {"P.Payments": "Payments"}
+    assert copies_of(topics, rules.names, ("P", "B", "A")) == {"P.Payments": "Payments"}
 
 
 def test_a_record_of_a_restore_survives_its_encoding() -> None:

@@ -13,7 +13,7 @@ from srm.domain.flow_state.reported_positions import CopiedTopic
 from srm.domain.flow_state.slot_records import next_incarnation
 from srm.domain.groups.mm2_records import Checkpoint, TopicIds
 from srm.domain.names import internal_topics
-from srm.domain.names.policy import RestoringPolicy
+from srm.domain.names.policy import DefaultReplicationPolicy, RestoringPolicy
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
@@ -220,7 +220,7 @@ class World(RestoreLogs):
         forward = flow_config(FORWARD, topics=(".*",))
         back = flow_config(
             BACK,
-            policy=RestoringPolicy(),
+            policy=RestoringPolicy(DefaultReplicationPolicy()),
             emit_offset_syncs_enabled=False,
             emit_checkpoints_enabled=False,
         )

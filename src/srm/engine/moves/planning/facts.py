@@ -51,13 +51,11 @@ class TopicPair:
 
 def topic_pairs(context: MoveContext, originals: Collection[str]) -> tuple[TopicPair, ...]:
     """Return the two pairs of each original topic: forward and reverse."""
-    policy, flow = context.forward.config.policy, context.forward.config.flow
+    names = context.forward.config.names
     pairs = []
     for topic in originals:
-        remote_on_target = policy.format_remote_topic(flow.source, topic)
-        remote_on_source = policy.format_remote_topic(flow.target, topic)
-        pairs.append(TopicPair(topic, remote_on_target, topic, "forward"))
-        pairs.append(TopicPair(remote_on_source, topic, topic, "reverse"))
+        pairs.append(TopicPair(topic, names.remote(topic), topic, "forward"))
+        pairs.append(TopicPair(names.replica(topic), topic, topic, "reverse"))
     return tuple(pairs)
 
 

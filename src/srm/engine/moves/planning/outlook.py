@@ -240,13 +240,13 @@ def read_outlook(
     """
     on_target = context.target.topics()
     topics = topics_to_move(context, request, on_target) if chosen is None else chosen.topics
-    policy, flow = context.forward.config.policy, context.forward.config.flow
+    names = context.forward.config.names
     ledger = read_ledger(context.target, on_target)
     away = read_last_places(
         context,
         on_target,
         ledger,
-        [*topics, *(policy.format_remote_topic(flow.source, topic) for topic in topics)],
+        [*topics, *map(names.remote, topics)],
     )
     routing = RoutingTables.of_target(context)
     chosen = chosen or groups_after_loss(context, request, topics, away, routing)

@@ -14,7 +14,6 @@ from srm.domain.moves.records.plan import GroupPlan, position_problem
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.redirects import RedirectKind
 from srm.domain.moves.routing.routes import Route
-from srm.domain.names.filters import should_replicate_topic
 from srm.domain.text.amount import amount, some
 from srm.domain.text.reason import Reason
 from srm.engine.cluster_ports import Cluster
@@ -61,12 +60,12 @@ def unsettled_problems(flow: FlowContext) -> Iterator[Finding]:
 
 def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Finding]:
     """Yield the topics that the flow of the move does not copy."""
-    selection = config.topic_filter
+    names = config.names
     for topic in facts.topics:
         if topic not in facts.source.topics:
             continue
-        remote = config.policy.format_remote_topic(config.flow.source, topic)
-        if not should_replicate_topic(topic, config, selection):
+        remote = names.remote(topic)
+        if not names.selected(topic):
             text = (
                 f"topic {topic} is not replicated by {config.flow}: add it with 'srm-control "
                 f"topics --source {config.flow.source} --target {config.flow.target} --add {topic}'"

@@ -13,9 +13,9 @@ from srm.domain.moves.records.positions import LastPlace
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.routes import group_subject
 from srm.domain.names import internal_topics
-from srm.domain.names.filters import group_filter, should_replicate_topic
-from srm.domain.names.policy import DefaultReplicationPolicy
-from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.names.filters import group_filter
+from srm.domain.names.flow_topics import FlowTopics
+from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import ActiveProducer, OpenTransaction
 from srm.domain.offset_map.map_wanted import Wanted
 from srm.engine.cluster_ports import Cluster, TopicDescription
@@ -44,15 +44,7 @@ class MoveScope:
 
 def originals(topics: Collection[str], config: FlowConfig) -> set[str]:
     """Return the topics of a flow's source that it copies and that are not copies themselves."""
-    selection = config.topic_filter
-    aliases = {config.flow.source, config.flow.target}
-    return {
-        topic
-        for topic in topics
-        if should_replicate_topic(topic, config, selection)
-        and config.policy.topic_source(topic) not in aliases
-        and not config.policy.is_heartbeats_topic(topic)
-    }
+    return set(filter(config.names.is_original, topics))
 
 
 def movable(context: FlowContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -69,12 +61,12 @@ def movable(context: FlowContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
     )
 
 
-def require_original(topic: str, policy: DefaultReplicationPolicy, flow: Flow) -> None:
-    """Refuse the name of a copy."""
-    if policy.topic_source(topic) in {flow.source, flow.target}:
+def require_original(topic: str, names: FlowTopics) -> None:
+    """Refuse the name of a copy, as UsageError."""
+    original = names.original(topic) or names.origin(topic)
+    if original is not None:
         raise UsageError(
-            f"topic {topic!r} is a copy: name the original, {policy.upstream_topic(topic)!r}; "
-            f"its copies move with it"
+            f"topic {topic!r} is a copy: name the original, {original!r}; its copies move with it"
         )
 
 
@@ -90,13 +82,13 @@ def topics_to_move(
         NotFoundError: a named topic does not exist.
     """
     forward, reverse = context.forward.config, context.reverse.config
-    policy, flow = forward.policy, forward.flow
+    names, flow = forward.names, forward.flow
     if request.is_unplanned:
         copied = {
             original
             for topic in on_target
-            if policy.topic_source(topic) == flow.source and not policy.is_internal_topic(topic)
-            if (original := policy.upstream_topic(topic)) and not policy.is_heartbeats_topic(topic)
+            if (original := names.original(topic)) and not names.is_internal(topic)
+            if not names.is_heartbeats(topic)
         }
         there = {*copied, *on_target}
         missing = f"is not on {flow.target}, nor is its copy"
@@ -108,7 +100,7 @@ def topics_to_move(
     if not request.topics:
         return tuple(sorted(copied | originals(on_target, reverse)))
     for topic in request.topics:
-        require_original(topic, policy, flow)
+        require_original(topic, names)
         if topic not in there:
             raise NotFoundError(f"topic {topic!r} {missing}")
     return tuple(sorted(request.topics))
@@ -141,8 +133,8 @@ def groups_on_source(
                     f"({described[group].kind}): name groups that commit offsets"
                 )
         return MoveScope(topics, tuple(sorted(request.groups)))
-    policy, config = context.forward.config.policy, context.forward.config
-    ours = set(topics) | {policy.format_remote_topic(request.target, topic) for topic in topics}
+    config, names = context.forward.config, context.forward.config.names
+    ours = {*topics, *map(names.replica, topics)}
     selection = group_filter(config.groups, config.groups_exclude)
     listed = {name: group for name, group in source.groups().items() if selection.matches(name)}
     committed, errors = per_group(

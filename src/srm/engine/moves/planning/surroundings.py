@@ -8,7 +8,7 @@ from dataclasses import replace
 from srm.domain.moves.gate.presence import Presence, Writers, strangers, unknown_writers
 from srm.domain.moves.gate.warnings import Surroundings
 from srm.domain.moves.records.plan import GroupPlan
-from srm.domain.names.filters import SHADOW_PREFIX, should_replicate_topic
+from srm.domain.names.filters import SHADOW_PREFIX
 from srm.engine.flows.source_look import partitions_of
 from srm.engine.groups.checkpoints import per_group
 from srm.engine.groups.group_listing import WITHOUT_OFFSETS
@@ -108,9 +108,7 @@ def _changelogs(facts: MoveFacts, group: GroupPlan) -> tuple[str, ...]:
 
 def topics_copied_back(context: MoveContext, topics: Collection[str]) -> frozenset[str]:
     """Return the topics of a move that the reverse flow copies."""
-    config = context.reverse.config
-    selection = config.topic_filter
-    return frozenset(t for t in topics if should_replicate_topic(t, config, selection))
+    return frozenset(context.reverse.config.select(topics))
 
 
 def _staying(context: MoveContext, facts: MoveFacts) -> dict[str, tuple[str, ...]]:
@@ -133,8 +131,8 @@ def _retention(
     context: MoveContext, topics: Collection[str]
 ) -> dict[str, tuple[int | None, int | None]]:
     """Return retention.ms of topics that set it on both sides; broker defaults are not queried."""
-    policy, flow = context.forward.config.policy, context.forward.config.flow
-    remotes = {topic: policy.format_remote_topic(flow.source, topic) for topic in topics}
+    names = context.forward.config.names
+    remotes = {topic: names.remote(topic) for topic in topics}
     on_source = context.source.topic_configs(list(remotes))
     on_target = context.target.topic_configs(list(remotes.values()))
     return {

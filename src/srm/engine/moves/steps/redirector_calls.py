@@ -125,6 +125,7 @@ def _call_for_later(context: MoveContext, move_id: str, kind: RedirectKind) -> N
 def order_of(context: MoveContext, plan: MovePlan, attempt: int, step: CallStep) -> RedirectOrder:
     """Return the order of a step for a redirector."""
     request, config = plan.request, context.forward.config
+    names = config.names
     places = config.redirect.addresses
     return RedirectOrder(
         key=f"{plan.move_id}/{attempt}/{step}",
@@ -138,9 +139,7 @@ def order_of(context: MoveContext, plan: MovePlan, attempt: int, step: CallStep)
         target=ClusterAddress(request.target, places.get(request.target, "")),
         topics=plan.topics,
         groups=plan.group_names,
-        replicas={
-            topic: config.policy.format_remote_topic(request.source, topic) for topic in plan.topics
-        },
+        replicas={topic: names.remote(topic) for topic in plan.topics},
         members={group.group: group.members for group in plan.groups},
     )
 

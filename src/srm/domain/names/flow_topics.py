@@ -1,0 +1,108 @@
+"""Topics of a flow: their names on both clusters, and which of them it copies."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Literal
+
+from srm.domain.names.filters import NameFilter
+from srm.domain.names.policy import ReplicationPolicy
+from srm.domain.names.topics import Flow
+
+Refusal = Literal["internal", "cycle", "denied", "not-listed"]
+"""Reason for not copying a topic: it is internal, has been on the target, or by the lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowTopics:
+    """Names of a flow P->B, for ``Payments`` of P and its copy ``P.Payments`` on B.
+
+    Topics of B come to P by the opposite flow: ``B.Payments`` on P is the replica of B's
+    ``Payments``.
+
+    Attributes:
+        flow: the flow.
+        policy: naming of remote topics.
+        listed: filter of the topics that the lists name.
+        heartbeats: whether heartbeats topics are copied without being listed.
+    """
+
+    flow: Flow
+    policy: ReplicationPolicy
+    listed: NameFilter = field(default_factory=NameFilter)
+    heartbeats: bool = True
+
+    def remote(self, topic: str) -> str:
+        """Return the name on the target of a topic of the source."""
+        return self.policy.format_remote_topic(self.flow.source, topic)
+
+    def original(self, name: str) -> str | None:
+        """Return the source's topic that a topic of the target is a copy of, None if of none."""
+        return self._upstream(name, self.flow.source)
+
+    def replica(self, topic: str) -> str:
+        """Return the name on the source of the copy of a topic of the target."""
+        return self.policy.format_remote_topic(self.flow.target, topic)
+
+    def origin(self, name: str) -> str | None:
+        """Return the target's topic that a topic of the source is a replica of, None if of none."""
+        return self._upstream(name, self.flow.target)
+
+    def is_replica(self, name: str) -> bool:
+        """Return True if a topic of the source is a copy of one of the target."""
+        return self.origin(name) is not None
+
+    def is_original(self, topic: str) -> bool:
+        """Return True if a flow copies a topic of its source that is not a copy itself."""
+        return (
+            self.selected(topic)
+            and self.came_from(topic) not in {self.flow.source, self.flow.target}
+            and not self.is_heartbeats(topic)
+        )
+
+    def came_from(self, name: str) -> str | None:
+        """Return the alias in the name of a copy, None where the name does not show one."""
+        upstream = self.policy.upstream_topic(name)
+        return None if upstream in {None, name} else self.policy.topic_source(name)
+
+    def is_internal(self, name: str) -> bool:
+        """Return True for a topic with state of MM2, srm or Kafka."""
+        return self.policy.is_internal_topic(name)
+
+    def is_heartbeats(self, name: str) -> bool:
+        """Return True for MM2's heartbeats topic, own or replicated."""
+        return self.policy.is_heartbeats_topic(name)
+
+    def is_cycle(self, topic: str) -> bool:
+        """Return True if a topic of the source came through the target (MM2's isCycle)."""
+        while (source := self.came_from(topic)) is not None:
+            if source == self.flow.target:
+                return True
+            topic = self.policy.upstream_topic(topic) or ""
+        return False
+
+    def refusal(self, topic: str) -> Refusal | None:
+        """Return why a topic of the source is not copied, None if it is.
+
+        As MirrorSourceConnector.shouldReplicateTopic: selected topics and heartbeats topics are
+        copied. Internal topics, and topics that have already passed through the target, never are.
+        """
+        if self.is_internal(topic):
+            return "internal"
+        if self.is_cycle(topic):
+            return "cycle"
+        if (self.heartbeats and self.is_heartbeats(topic)) or self.listed.matches(topic):
+            return None
+        return "not-listed" if self.listed.excluded_by(topic) is None else "denied"
+
+    def selected(self, topic: str) -> bool:
+        """Return True if a topic of the source is copied."""
+        return self.refusal(topic) is None
+
+    def select(self, topics: Collection[str]) -> tuple[str, ...]:
+        """Return those of the source's topics that the flow copies, in order."""
+        return tuple(filter(self.selected, sorted(topics)))
+
+    def _upstream(self, name: str, alias: str) -> str | None:
+        return self.policy.upstream_topic(name) if self.policy.topic_source(name) == alias else None

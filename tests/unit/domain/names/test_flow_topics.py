@@ -1,0 +1,56 @@
+"""Names of a flow's topics, and which of them it copies (MM2's MirrorSourceConnector)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from srm.domain.names.filters import NameFilter
+from srm.domain.names.flow_topics import FlowTopics
+from srm.domain.names.policy import DefaultReplicationPolicy
+from srm.domain.names.topics import Flow
+
+A_TO_B: Final = Flow("A", "B")
+ALL: Final = NameFilter((".*",))
+
+
+@pytest.mark.parametrize(
+    ("topic", "copied"),
+    [
+        ("orders", True),
+        ("C.orders", True),
+        ("B.orders", False),
+        ("C.B.orders", False),
+        ("__consumer_offsets", False),
+        ("A.checkpoints.internal", False),
+        ("my-internal", True),
+        ("orders.internal", True),
+        ("mm2-offsets.A.internal", False),
+        ("connect-offsets", False),
+        ("__srm-ledger", False),
+        ("heartbeats", True),
+        ("C.heartbeats", True),
+        ("B.heartbeats", False),
+    ],
+)
+def test_internal_topics_and_cycles_are_never_copied(topic: str, copied: bool) -> None:
+    assert FlowTopics(A_TO_B, DefaultReplicationPolicy(), ALL).selected(topic) is copied
+
+
+def test_heartbeats_are_copied_without_being_listed_unless_switched_off() -> None:
+    policy = DefaultReplicationPolicy()
+
+    assert FlowTopics(A_TO_B, policy).selected("heartbeats")
+    assert not FlowTopics(A_TO_B, policy, heartbeats=False).selected("heartbeats")
+    listed = NameFilter(("heartbeats",))
+    assert FlowTopics(A_TO_B, policy, listed, heartbeats=False).selected("heartbeats")
+
+
+def test_a_name_with_prefixes_shows_the_copy_its_original_and_its_counterpart() -> None:
+    names = FlowTopics(A_TO_B, DefaultReplicationPolicy("_"), ALL)
+
+    assert (names.remote("T"), names.original("A_T"), names.original("T")) == ("A_T", "T", None)
+    assert (names.replica("T"), names.origin("B_T"), names.origin("C_T")) == ("B_T", "T", None)
+    assert names.is_replica("B_T")
+    assert [*filter(names.is_original, ("T", "C_T", "B_T", "A_T", "heartbeats"))] == ["T", "C_T"]
