@@ -23,8 +23,8 @@ from srm.config.keys.client_keys import CLIENT_KEYS
 from srm.config.keys.config_key import ConfigKey
 from srm.config.keys.keys import (
     DEFAULT_POLICY,
+    FILTER_CLASSES,
     FLOW_KEYS,
-    JAVA_CLASSES,
     KEYS,
     RECORD_KEYS,
     SPARK_PREFIX,
@@ -34,6 +34,7 @@ from srm.config.keys.move_keys import MOVE_KEYS
 from srm.config.keys.report_key import ReportKey
 from srm.config.keys.service_keys import SERVICE_KEYS
 from srm.config.model import ClientKind, Config, FlowConfig, IsolationLevel, RedirectSettings
+from srm.config.named_classes import filter_of, policy_of
 from srm.config.properties import Property, read_properties, with_overrides
 from srm.config.providers import Connections, resolve_references
 from srm.config.secrets import ClientProperties, Secret, shown, without_login
@@ -41,8 +42,8 @@ from srm.config.security import translate_security
 from srm.config.service import ServiceSettings
 from srm.config.values import NEVER, Value, parse_value
 from srm.domain.moves.routing.redirects import ROUTING_ALONE, in_order
-from srm.domain.names.filters import split_patterns
-from srm.domain.names.policy import DefaultReplicationPolicy, ReplicationPolicy
+from srm.domain.names.filters import NameFilter, split_patterns
+from srm.domain.names.policy import ReplicationPolicy
 from srm.domain.names.record_headers import RecordSettings, parse_overrides
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError, UsageError
@@ -293,7 +294,6 @@ def _flow_config(file: SettingsFile, flow: Flow) -> FlowConfig:
         values["internal_replication_factor"] = values["offset_syncs_replication_factor"]
     if not _value(file, KEYS["refresh.topics.enabled"], flow):
         values["refresh_topics_interval"] = NEVER
-    _refuse_java_classes(file, flow)
     _check_notifier(file, flow, values["failover_notifier_arguments"])
     return FlowConfig(
         flow=flow,
@@ -301,6 +301,7 @@ def _flow_config(file: SettingsFile, flow: Flow) -> FlowConfig:
         isolation_level=_isolation_level(file, flow),
         records=_records(file, flow),
         redirect=_redirect(file, flow),
+        **_filters(file, flow),
         **values,
     )
 
@@ -379,18 +380,6 @@ def _redirect(file: SettingsFile, flow: Flow) -> RedirectSettings:
 
 
 def _policy(file: SettingsFile, flow: Flow) -> ReplicationPolicy:
-    name = file.resolve("replication.policy.class", flow).value or DEFAULT_POLICY
-    if name.rpartition(".")[2] == "IdentityReplicationPolicy":
-        raise ConfigError(
-            f"{file.path}: replication.policy.class: IdentityReplicationPolicy is not supported "
-            "yet (reverse checkpointing needs the alias in the topic's name); remove the line to "
-            "use DefaultReplicationPolicy"
-        )
-    if name != DEFAULT_POLICY:
-        raise ConfigError(
-            f"{file.path}: replication.policy.class: {name} is a Java class that cannot be used "
-            f"here; remove the line to use {DEFAULT_POLICY.rpartition('.')[2]}"
-        )
     separator = file.resolve("replication.policy.separator", flow).value or ""
     if not re.fullmatch(r"[A-Za-z0-9._\-]+", separator):
         raise ConfigError(
@@ -402,17 +391,22 @@ def _policy(file: SettingsFile, flow: Flow) -> ReplicationPolicy:
             f"{file.path}: replication.policy.internal.topic.separator.enabled = false is not "
             f"supported with the separator {separator!r}; remove one of the two lines"
         )
-    return DefaultReplicationPolicy(separator)
+    try:
+        name = file.resolve("replication.policy.class", flow).value or DEFAULT_POLICY
+        return policy_of(name, flow.source, separator)
+    except ConfigError as error:
+        raise ConfigError(f"{file.path}: {flow}: replication.policy.class: {error}") from None
 
 
-def _refuse_java_classes(file: SettingsFile, flow: Flow) -> None:
-    for key, default in JAVA_CLASSES.items():
-        name = file.resolve(key, flow).value
-        if name != default:
-            raise ConfigError(
-                f"{file.path}: {key}: {name} is a Java class that cannot be used here; remove the "
-                "line and select with topics, groups and their .exclude lists"
-            )
+def _filters(file: SettingsFile, flow: Flow) -> dict[str, Any]:
+    found = dict[str, type[NameFilter]]()
+    for key, default in FILTER_CLASSES.items():
+        try:
+            name = file.resolve(key, flow).value or default
+            found[key.removesuffix(".class").replace(".", "_")] = filter_of(name, default)
+        except ConfigError as error:
+            raise ConfigError(f"{file.path}: {flow}: {key}: {error}") from None
+    return found
 
 
 def _client(

@@ -14,7 +14,7 @@ from srm.config.keys.report_key import ReportKey
 from srm.config.secrets import ClientProperties, Secret
 from srm.config.service import ServiceSettings
 from srm.domain.moves.routing.redirects import ROUTING_ALONE, FenceKind, RedirectKind
-from srm.domain.names.filters import NameFilter
+from srm.domain.names.filters import SHADOWS, NameFilter
 from srm.domain.names.flow_topics import FlowTopics
 from srm.domain.names.policy import ReplicationPolicy
 from srm.domain.names.record_headers import RecordSettings
@@ -93,11 +93,19 @@ class FlowConfig:
     failover_notifier_arguments: str = "{}"
     failover_dry_run_schedule: str | None = None
     redirect: RedirectSettings = RedirectSettings()
+    topic_filter: type[NameFilter] = NameFilter
+    group_filter: type[NameFilter] = NameFilter
+    config_property_filter: type[NameFilter] = NameFilter
+
+    @property
+    def group_names(self) -> NameFilter:
+        """The filter of the flow's groups, which never selects groups of drills."""
+        return self.group_filter(self.groups, (*self.groups_exclude, SHADOWS))
 
     @property
     def names(self) -> FlowTopics:
         """The names of the flow's topics; a loop builds them once."""
-        listed = NameFilter(self.topics, self.topics_exclude)
+        listed = self.topic_filter(self.topics, self.topics_exclude)
         return FlowTopics(self.flow, self.policy, listed, self.heartbeats_replication_enabled)
 
     def select(self, topics: Collection[str]) -> tuple[str, ...]:

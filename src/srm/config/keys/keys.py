@@ -210,7 +210,8 @@ FLOW_KEYS: Final = (
         "replication.policy.class",
         "string",
         DEFAULT_POLICY,
-        "How remote topics are named; only the default policy (alias as prefix) is supported.",
+        "How remote topics are named: DefaultReplicationPolicy (alias as prefix), "
+        "IdentityReplicationPolicy (names stay) or a Python class of yours as `module:Class`.",
     ),
     ConfigKey(
         "replication.policy.separator",
@@ -385,16 +386,21 @@ RECORD_KEYS: Final = (
 )
 """Keys about the treatment of records; the loader makes one value of them."""
 
-JAVA_CLASSES: Final = {
+FILTER_CLASSES: Final = {
     "topic.filter.class": "org.apache.kafka.connect.mirror.DefaultTopicFilter",
     "group.filter.class": "org.apache.kafka.connect.mirror.DefaultGroupFilter",
     "config.property.filter.class": "org.apache.kafka.connect.mirror.DefaultConfigPropertyFilter",
 }
-"""Filters MM2 loads as Java classes; only their defaults can be followed."""
+"""Classes of MirrorMaker 2 whose rules the lists follow."""
 
 CLASS_KEYS: Final = tuple(
-    ConfigKey(name, "string", java_class, "Only MirrorMaker 2's default class can be followed.")
-    for name, java_class in JAVA_CLASSES.items()
+    ConfigKey(
+        name,
+        "string",
+        java_class,
+        "The default, or a Python class of yours as `module:Class` (docs/configuration.md).",
+    )
+    for name, java_class in FILTER_CLASSES.items()
 )
 
 STACK_PREFIX: Final = "stack."

@@ -43,7 +43,9 @@ class NameFilter:
     """An include and an exclude list of regular expressions.
 
     A name is selected if an include pattern matches all of it and no exclude pattern does. Without
-    an include pattern no name is selected.
+    an include pattern no name is selected. A filter of your own derives from it, overrides
+    :meth:`matches` and is named ``module:Class`` in ``topic.filter.class``, ``group.filter.class``
+    or ``config.property.filter.class``; the lists of srm-control are among its patterns.
 
     Raises:
         ConfigError: at construction, if a pattern does not compile.
@@ -78,9 +80,8 @@ SHADOW_PREFIX: Final = "srm-drill."
 """Prefix of the groups that a drill creates and removes; clients and flows never use them."""
 
 
-def group_filter(include: tuple[str, ...], exclude: tuple[str, ...]) -> NameFilter:
-    """Return the filter of a flow's groups, which never selects groups of drills."""
-    return NameFilter(include, (*exclude, re.escape(SHADOW_PREFIX) + ".*"))
+SHADOWS: Final = re.escape(SHADOW_PREFIX) + ".*"
+"""Pattern of these groups, which each filter of groups excludes."""
 
 
 def _first_match(patterns: Iterable[str], name: str) -> str | None:

@@ -10,8 +10,9 @@ from srm.domain.names.filters import NameFilter
 from srm.domain.names.policy import ReplicationPolicy
 from srm.domain.names.topics import Flow
 
-Refusal = Literal["internal", "cycle", "denied", "not-listed"]
-"""Reason for not copying a topic: it is internal, has been on the target, or by the lists."""
+Refusal = Literal["internal", "cycle", "denied", "not-listed", "filtered"]
+"""Reason for not copying a topic: it is internal, has been on the target, by the lists, or by
+``topic.filter.class``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,9 @@ class FlowTopics:
             return "cycle"
         if (self.heartbeats and self.is_heartbeats(topic)) or self.listed.matches(topic):
             return None
-        return "not-listed" if self.listed.excluded_by(topic) is None else "denied"
+        if self.listed.excluded_by(topic) is not None:
+            return "denied"
+        return "not-listed" if self.listed.included_by(topic) is None else "filtered"
 
     def selected(self, topic: str) -> bool:
         """Return True if a topic of the source is copied."""

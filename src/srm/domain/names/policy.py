@@ -13,12 +13,18 @@ from srm.domain.names.internal_topics import HEARTBEATS, is_internal
 
 
 class ReplicationPolicy(ABC):
-    """Names of remote topics; the methods are those of MirrorMaker 2's interface."""
+    """Names of remote topics; the methods are those of MirrorMaker 2's interface.
 
-    @property
-    def separator(self) -> str:
-        """Part of the names of MirrorMaker 2's own topics, such as ``P.checkpoints.internal``."""
-        return "."
+    A policy of your own derives from it and is named ``module:Class`` in
+    ``replication.policy.class``. The class is called with the alias of the flow's source and the
+    separator. Its instances are compared and pickled.
+    :func:`srm.domain.names.conformance.check_policy` checks the rest.
+
+    Attributes:
+        separator: part of the names of MirrorMaker 2's own topics, ``P.checkpoints.internal``.
+    """
+
+    separator: str = "."
 
     @abstractmethod
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
@@ -34,10 +40,7 @@ class ReplicationPolicy(ABC):
 
     def original_topic(self, topic: str) -> str:
         """Return the name on the first cluster, after any number of hops."""
-        while self.topic_source(topic) is not None:
-            upstream = self.upstream_topic(topic)
-            if upstream is None or upstream == topic:
-                break
+        while (upstream := self.upstream_topic(topic)) is not None and upstream != topic:
             topic = upstream
         return topic
 
@@ -80,6 +83,41 @@ class DefaultReplicationPolicy(ReplicationPolicy):
 
 
 @dataclass(frozen=True, slots=True)
+class IdentityReplicationPolicy(DefaultReplicationPolicy):
+    """Policy without prefixes: ``Payments`` on B is P's ``Payments``.
+
+    Heartbeats keep their prefix. A name does not show whether a topic is a copy, so the source of
+    each is the configured one, as in MirrorMaker 2.
+    """
+
+    source_alias: str = ""
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        """Return the name of the topic; that of heartbeats with the prefix."""
+        if _is_like_heartbeats(topic):
+            return f"{source_alias}{self.separator}{topic}"
+        return topic
+
+    def topic_source(self, topic: str) -> str | None:
+        """Return the configured source; for heartbeats, the prefix."""
+        source, separator, _ = topic.partition(self.separator)
+        if _is_like_heartbeats(topic):
+            return source if separator else None
+        return self.source_alias or None
+
+    def upstream_topic(self, topic: str) -> str | None:
+        """Return the name of the topic; that of heartbeats one hop upstream."""
+        _, separator, upstream = topic.partition(self.separator)
+        if _is_like_heartbeats(topic):
+            return upstream if separator else None
+        return topic
+
+
+def _is_like_heartbeats(topic: str) -> bool:
+    return topic.endswith(HEARTBEATS)
+
+
+@dataclass(frozen=True, slots=True)
 class RestoringPolicy(ReplicationPolicy):
     """Policy that undoes another one, for copies that return to their origin.
 
@@ -89,7 +127,7 @@ class RestoringPolicy(ReplicationPolicy):
     undone: ReplicationPolicy
 
     @property
-    def separator(self) -> str:
+    def separator(self) -> str:  # type: ignore[override] # no caller sets it
         """Separator of the other policy."""
         return self.undone.separator
 

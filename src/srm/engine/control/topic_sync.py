@@ -18,7 +18,6 @@ from srm.domain.flow_state.replication_records import STATE_PARTITIONS, Assigned
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.flow_state.reported_positions import positions_by_copy
 from srm.domain.names import internal_topics
-from srm.domain.names.filters import NameFilter
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import TopicDescription, TopicSpec
 from srm.engine.control.compacted import ensure_compacted
@@ -195,8 +194,8 @@ def append(
 
 
 def _configs_to_copy(configs: Mapping[str, str], flow_config: FlowConfig) -> dict[str, str]:
-    excluded = NameFilter(flow_config.config_properties_exclude)
-    return {name: value for name, value in sorted(configs.items()) if not excluded.matches(name)}
+    copied = flow_config.config_property_filter((".*",), flow_config.config_properties_exclude)
+    return {name: value for name, value in sorted(configs.items()) if copied.matches(name)}
 
 
 def _differences(wanted: Mapping[str, str], current: Mapping[str, str]) -> dict[str, str | None]:

@@ -23,7 +23,7 @@ from srm.domain.groups.proof_records import FlowProof
 from srm.domain.groups.translation import Direction, PartitionFacts
 from srm.domain.metrics.checkpoint_latency import checkpoint_metrics, encode_checkpoints
 from srm.domain.names import internal_topics
-from srm.domain.names.filters import NameFilter, group_filter
+from srm.domain.names.filters import NameFilter
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.reason import Reason
 from srm.engine.cluster_ports import ByGroup, Cluster, TopicDescription
@@ -102,7 +102,7 @@ def selection_of(config: FlowConfig) -> Selection:
     """Return the selection of topics and groups that a flow checkpoints."""
     return Selection(
         config.names,
-        group_filter(config.groups, config.groups_exclude),
+        config.group_names,
         NameFilter(config.reverse_checkpointed_topics),
         config.reverse_checkpointing_enabled,
     )

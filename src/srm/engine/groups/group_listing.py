@@ -14,7 +14,7 @@ from typing import Final
 
 from srm.domain.flow_state.replication_records import COMMANDS, STATE_PARTITIONS
 from srm.domain.names import internal_topics
-from srm.domain.names.filters import NameFilter, group_filter
+from srm.domain.names.filters import NameFilter
 from srm.engine.cluster_ports import Cluster, GroupKind
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.ports import FlowContext
@@ -71,7 +71,7 @@ def selected_groups(context: FlowContext, *, remember: bool = False) -> tuple[st
         age_ms = now_ms - known.time_ms
         if 0 <= age_ms < interval / _MS:
             return known.groups
-    groups = _list_groups(context, group_filter(config.groups, config.groups_exclude))
+    groups = _list_groups(context, config.group_names)
     if remember and interval is not None:
         own = config.internal_replication_factor
         ensure_compacted(context.target, topic, STATE_PARTITIONS, own)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from srm.config.keys.keys import KEYS
+from srm.config.model import FlowConfig
 from srm.domain.names.filters import SHADOW_PREFIX, NameFilter, literal, split_patterns
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount
@@ -17,6 +18,13 @@ from srm.engine.why.answer import WhyStep
 DecidingList = Literal["topics", "groups"]
 
 _ONE: Final = {"topics": "topic", "groups": "group"}
+
+
+def filtered(config: FlowConfig) -> WhyStep:
+    """Return the step of a topic that the lists select and topic.filter.class does not."""
+    question = "does topic.filter.class select it?"
+    of_a_class = f"{config.topic_filter.__module__}:{config.topic_filter.__qualname__}"
+    return WhyStep.no("allowed", question, f"{of_a_class} does not")
 
 
 @dataclass(frozen=True, slots=True)

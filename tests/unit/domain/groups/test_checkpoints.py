@@ -130,7 +130,8 @@ def test_what_is_not_selected_says_how_to_select_it(
 
 
 def test_a_replica_that_came_over_the_target_is_never_checkpointed_forward() -> None:
-    everything = replace(selection(), topics=NameFilter((".*",)), reverse_enabled=False)
+    names = replace(selection().names, listed=NameFilter((".*",)))
+    everything = replace(selection(), names=names, reverse_enabled=False)
 
     assert one(B_PAYMENTS, 1, chosen=everything).state == "not-selected"
     assert one(TopicPartition("C.B.Payments", 0), 1, chosen=everything).state == "not-selected"

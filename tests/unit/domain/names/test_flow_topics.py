@@ -8,7 +8,7 @@ import pytest
 
 from srm.domain.names.filters import NameFilter
 from srm.domain.names.flow_topics import FlowTopics
-from srm.domain.names.policy import DefaultReplicationPolicy
+from srm.domain.names.policy import DefaultReplicationPolicy, IdentityReplicationPolicy
 from srm.domain.names.topics import Flow
 
 A_TO_B: Final = Flow("A", "B")
@@ -54,3 +54,19 @@ def test_a_name_with_prefixes_shows_the_copy_its_original_and_its_counterpart() 
     assert (names.replica("T"), names.origin("B_T"), names.origin("C_T")) == ("B_T", "T", None)
     assert names.is_replica("B_T")
     assert [*filter(names.is_original, ("T", "C_T", "B_T", "A_T", "heartbeats"))] == ["T", "C_T"]
+
+
+def test_identity_keeps_names_but_those_of_heartbeats_as_mirrormaker_does() -> None:
+    policy = IdentityReplicationPolicy(".", "A")
+
+    assert policy.format_remote_topic("A", "T") == "T"
+    assert policy.format_remote_topic("A", "heartbeats") == "A.heartbeats"
+    assert policy.format_remote_topic("A", "my-heartbeats") == "A.my-heartbeats"
+    assert (policy.topic_source("T"), policy.upstream_topic("T")) == ("A", "T")
+    assert (policy.topic_source("C.heartbeats"), policy.topic_source("heartbeats")) == ("C", None)
+    assert policy.upstream_topic("C.heartbeats") == "heartbeats"
+    assert policy.original_topic("T") == "T"
+    assert policy.is_heartbeats_topic("B.A.heartbeats")
+    assert policy.is_internal_topic("A.checkpoints.internal")
+    assert policy.is_checkpoints_topic("A.checkpoints.internal")
+    assert not policy.is_checkpoints_topic("T.internal")

@@ -13,7 +13,6 @@ from srm.domain.moves.records.positions import LastPlace
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.routes import group_subject
 from srm.domain.names import internal_topics
-from srm.domain.names.filters import group_filter
 from srm.domain.names.flow_topics import FlowTopics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import ActiveProducer, OpenTransaction
@@ -53,7 +52,7 @@ def movable(context: FlowContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
     Groups of both sides count: their current side depends on earlier moves.
     """
     config = context.config
-    wanted = group_filter(config.groups, config.groups_exclude)
+    wanted = config.group_names
     groups = {*groups_with_offsets(context.source), *groups_with_offsets(context.target)}
     return (
         tuple(sorted(originals(context.source.topics(), config))),
@@ -135,7 +134,7 @@ def groups_on_source(
         return MoveScope(topics, tuple(sorted(request.groups)))
     config, names = context.forward.config, context.forward.config.names
     ours = {*topics, *map(names.replica, topics)}
-    selection = group_filter(config.groups, config.groups_exclude)
+    selection = config.group_names
     listed = {name: group for name, group in source.groups().items() if selection.matches(name)}
     committed, errors = per_group(
         source.commits_of([n for n, group in listed.items() if group.kind not in WITHOUT_OFFSETS])
@@ -210,7 +209,7 @@ def groups_after_loss(
     if request.groups:
         return MoveScope(topics, tuple(sorted(request.groups)))
     config, prefix = context.forward.config, group_subject("")
-    selection = group_filter(config.groups, config.groups_exclude)
+    selection = config.group_names
     subjects = (ack.subject for ack in routing.acks if ack.subject.startswith(prefix))
     found = {*away.places, *(subject.removeprefix(prefix) for subject in subjects)}
     found |= _routed_to_source(request, routing)

@@ -1,0 +1,126 @@
+"""Policies and filters that a properties file names, ours and those of users."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from srm.config.loader import load_config
+from srm.config.named_classes import filter_of, policy_of
+from srm.domain.names.conformance import check_filter, check_policy
+from srm.domain.names.filters import NameFilter
+from srm.domain.names.policy import (
+    DefaultReplicationPolicy,
+    IdentityReplicationPolicy,
+    ReplicationPolicy,
+)
+from srm.domain.names.topics import Flow
+from srm.errors import ConfigError
+
+FILE = "clusters = P, B\nP.bootstrap.servers = p:1\nB.bootstrap.servers = b:1\n"
+
+
+@dataclass(frozen=True)
+class SuffixPolicy(ReplicationPolicy):
+    """Policy with the source as suffix: ``Payments@P``."""
+
+    source_alias: str
+    separator: str
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        return f"{topic}-from-{source_alias}"
+
+    def topic_source(self, topic: str) -> str | None:
+        name, _, source = topic.rpartition("-from-")
+        return source if name else None
+
+    def upstream_topic(self, topic: str) -> str | None:
+        return topic.rpartition("-from-")[0] or None
+
+
+class Even(NameFilter):
+    """Filter of names of an even length."""
+
+    def matches(self, name: str) -> bool:
+        return NameFilter.matches(self, name) and len(name) % 2 == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+        "com.cloudera.dim.mirror.IdentityReplicationPolicy",
+        "IdentityReplicationPolicy",
+    ],
+)
+def test_java_names_of_known_policies_are_understood(name: str) -> None:
+    assert policy_of(name, "P", ".") == IdentityReplicationPolicy(".", "P")
+    default = name.replace("Identity", "Default")
+    assert policy_of(default, "P", "_") == DefaultReplicationPolicy("_")
+
+
+def test_a_flow_has_the_policy_and_the_filters_that_its_lines_name(tmp_path: Path) -> None:
+    own = f"{__name__}:{SuffixPolicy.__name__}"
+    file = tmp_path / "srm.properties"
+    lines = (
+        "topics = .*",
+        "groups = .*",
+        "replication.policy.class = IdentityReplicationPolicy",
+        f"P->B.replication.policy.class = {own}",
+        f"P->B.topic.filter.class = {__name__}:Even",
+        f"P->B.group.filter.class = {__name__}:Even",
+        f"P->B.config.property.filter.class = {__name__}:Even",
+    )
+    file.write_text(FILE + "\n".join(lines) + "\n")
+
+    config = load_config(file)
+
+    there, back = config.flow(Flow("P", "B")), config.flow(Flow("B", "P"))
+    assert there.names.remote("Payments") == "Payments-from-P"
+    assert there.names.original("Payments-from-P") == "Payments"
+    assert there.select(["odd", "even"]) == ("even",)
+    assert there.names.refusal("odd") == "filtered"
+    assert there.group_names.matches("even")
+    assert not there.group_names.matches("odd")
+    assert there.config_property_filter is Even
+    assert back.names.remote("Payments") == "Payments"
+    assert back.select(["odd"]) == ("odd",)
+
+
+def test_users_check_their_classes() -> None:
+    for policy in (
+        SuffixPolicy("P", "."),
+        DefaultReplicationPolicy(),
+        IdentityReplicationPolicy(".", "P"),
+    ):
+        check_policy(policy, ["Payments", "orders.eu"])
+    check_filter(Even, ["even"], ["odd"])
+
+
+@dataclass(frozen=True)
+class Circular(SuffixPolicy):
+    """Policy that does not rename heartbeats."""
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        return topic if topic == "heartbeats" else f"{topic}-from-{source_alias}"
+
+
+class Everything(NameFilter):
+    """Filter of all names, those of drills included."""
+
+    def matches(self, name: str) -> bool:
+        return bool(name)
+
+
+def test_a_class_that_breaks_a_rule_is_named_with_the_rule() -> None:
+    with pytest.raises(ConfigError, match="Circular: heartbeats become 'heartbeats'"):
+        check_policy(Circular("P", "."), ["Payments"])
+    with pytest.raises(ConfigError, match="SuffixPolicy: topic_source"):
+        check_policy(SuffixPolicy("P", "."), ["Payments"], source_alias="a-from-b")
+    with pytest.raises(ConfigError, match=r"Everything: it selects 'srm-drill\.x'"):
+        check_filter(Everything, [], [])
+    with pytest.raises(ConfigError, match="failed"):
+        policy_of(f"{ReplicationPolicy.__module__}:ReplicationPolicy", "P", ".")
+    assert filter_of("DefaultTopicFilter", "x.DefaultTopicFilter") is NameFilter
