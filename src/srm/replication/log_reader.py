@@ -188,7 +188,10 @@ class LogReader:
             ask = self.epoch_end if found is None and is_patient else self._epoch_end
             found = await ask(read.epoch)
             if found.epoch == read.epoch and await self._begins_like(read):
-                return SharedEnd(min(read.end, found.end))
+                end = min(read.end, found.end)
+                # An epoch without a shared record proves nothing of the epochs before it.
+                if end > read.start or read.start == lineage.begin:
+                    return SharedEnd(end)
         _, log_end = await self.wire.log_range(self.partition)
         if not lineage:
             return SharedEnd(min(at, log_end))

@@ -8,8 +8,10 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import psutil
+from tests.cases import ALL_CASES
 from tests.unit.redirect.orders import ORDER
 from tests.waiting import eventually
 
@@ -45,6 +47,10 @@ print("SRM_GROUPS" in os.environ, len(json.load(open(os.environ["SRM_ORDER_FILE"
     assert answer == CallResult(done=True, said="switch exited with 0: False 10000")
 
 
+FOREIGN: Final = {"SRM_TIMEOUT", ALL_CASES}
+"""Variables of the test run, which are not those of an order."""
+
+
 def test_a_command_finds_the_order_in_its_environment_on_its_input_and_in_a_file(tmp_path):
     answer = run(
         tmp_path,
@@ -52,7 +58,7 @@ def test_a_command_finds_the_order_in_its_environment_on_its_input_and_in_a_file
 import json, os, sys
 seen = dict(
     arguments=sys.argv[1:],
-    environ={{k: v for k, v in os.environ.items() if k.startswith("SRM_") and k != "SRM_TIMEOUT"}},
+    environ={{k: v for k, v in os.environ.items() if k.startswith("SRM_") and k not in {FOREIGN}}},
     stdin=json.load(sys.stdin),
     file=json.load(open(os.environ["SRM_ORDER_FILE"])),
 )

@@ -197,9 +197,12 @@ def is_plain_proof(
     """Return True if the next records alone prove a claim: they are the same on both sides."""
     if next_original is None or next_copy is None:
         return False
-    pair = Pairs(claim).of_original(next_original.offset)
-    passed_over = pair is not None and pair.copy < claim.copy[1]  # a series of equal records
-    return not passed_over and alike(next_original, next_copy)
+    pairs = Pairs(claim)
+    pair, of_copy = pairs.of_original(next_original.offset), pairs.of_copy(next_copy.offset)
+    # Equal records may follow each other.
+    is_skipped = pair is not None and pair.copy < claim.copy[1]
+    is_another = of_copy is not None and of_copy.original != next_original.offset
+    return not is_skipped and not is_another and alike(next_original, next_copy)
 
 
 def wanted_records(
@@ -288,8 +291,20 @@ class _Judgement:
                 f"{self._original} has no record at {pair.original}, where the map has the "
                 f"original of the one at {copy.offset} of {self._copy}"
             )
-        fields = differences(original, copy)
-        return self._wrong(self._differ(pair, fields)) if fields else PROVEN
+        if fields := differences(original, copy):
+            return self._wrong(self._differ(pair, fields))
+        return self._by_skipped_pair(self._pairs.last()) or PROVEN
+
+    def _by_skipped_pair(self, last: Pair | None) -> Verdict | None:
+        """Judge by the last pair before the place in the copy, which is after that in the original.
+
+        None if it is not, or if retention has deleted one of its records.
+        """
+        if last is None or last.original < self._original_offset:
+            return None
+        if self._original_at(last.original) is None or self._copy_at(last.copy) is None:
+            return None
+        return self._wrong(self._describe_split(last))
 
     def _by_last_pair(self) -> Verdict:
         """Judge by the last record in the map before the place."""
@@ -300,9 +315,9 @@ class _Judgement:
         if original is not None and copy is not None:
             if fields := differences(original, copy):
                 return self._wrong(self._differ(pair, fields))
-            if pair.original >= self._original_offset:
-                return self._wrong(self._describe_split(pair))
-            if self._stands_between(pair):
+            if found := self._by_skipped_pair(pair):
+                return found
+            if self._has_record_between(pair):
                 return Verdict("unproven", "there is a record that is not in the map")
             return PROVEN
         gone = self._original if original is None else self._copy
@@ -312,7 +327,7 @@ class _Judgement:
         """Return True if retention or compaction may have deleted the original of a pair."""
         return self._around.original_start > pair.original or self._around.original_compacted
 
-    def _stands_between(self, pair: Pair) -> bool:
+    def _has_record_between(self, pair: Pair) -> bool:
         """Return True if a record is between the last pair and the place, on the side read next."""
         if self._claim.facts.direction == "forward":
             following, place = self._evidence.copies.get(pair.copy + 1), self._copy_offset
@@ -323,11 +338,13 @@ class _Judgement:
             )
         if following is None or following.offset >= place:
             return False
-        # A decision skips discarded records.
-        return self._claim.facts.direction == "forward" or not any(
-            first <= following.offset and place <= end
-            for first, end in self._claim.facts.losses.discarded
-        )
+        if self._claim.facts.direction == "forward":
+            return True
+        reached = following.offset
+        for first, end in sorted(self._claim.facts.losses.discarded):
+            if first <= reached:
+                reached = max(reached, end)
+        return reached < place
 
     def _by_nothing_copied(self) -> Verdict:
         """Judge a place in a copy that never had a record."""

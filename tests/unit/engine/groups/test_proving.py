@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import event, given
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 from tests.unit.engine.copying_records import COPY, ORIGINAL, CopiedTopic
 
@@ -113,6 +113,7 @@ def test_what_is_right_is_proven_wherever_nothing_was_lost(steps, offset, direct
     st.integers(0, 30),
     st.sampled_from(["forward", "reverse"]),
 )
+@example(["write", "write", "copy", "discard", "write", "discard"], 1, "reverse")
 def test_what_was_left_on_a_returned_source_raises_no_alarm(steps, offset, direction):
     world = play(steps)
     end = world.source_end if direction == "forward" else world.target_end
@@ -157,6 +158,8 @@ def test_compaction_and_retention_raise_no_alarm(steps, offset, direction, remov
     st.integers(-3, 3),
     st.booleans(),
 )
+@example(["write", "write", "write", "lose", "copy", "copy"], 0, "forward", 1, True)
+@example(["write", "write", "write", "lose", "copy", "copy"], 0, "forward", 1, False)
 def test_what_leads_to_other_records_is_never_proven(steps, offset, direction, wrong, distinct):
     world = play(steps, distinct=distinct)
     end = world.source_end if direction == "forward" else world.target_end

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from tests.batches import Record, stored
 
@@ -178,6 +178,11 @@ def test_whatever_elections_were_unclean_the_logs_diverge_where_the_lineages_do(
 
 @settings(deadline=None)
 @given(actions, actions, actions)
+@example(
+    [("write", 0, 1), ("elect", 1, 0)],
+    [("elect", 0, 0), ("elect", 0, 0), ("write", 0, 1)],
+    [("write", 0, 1), ("elect", 1, 0)],
+)
 def test_a_log_restored_from_a_snapshot_diverges_where_the_lineages_do_however_it_has_grown(
     before: list[tuple[str, int, int]],
     after: list[tuple[str, int, int]],
