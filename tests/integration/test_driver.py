@@ -17,6 +17,7 @@ from tests.replicating import PATIENT, configure, driver_of, slot_of
 from tests.slot_reports import FIRST
 from tests.waiting import DEADLINE_S, eventually
 
+from srm.clock import now_ms
 from srm.config.model import Config
 from srm.domain.flow_state.replication_records import (
     DRIVER_KEY,
@@ -38,7 +39,7 @@ from srm.kafka.state.slot_state import KafkaAssignmentFeed
 from srm.kafka.wire.cluster import WireCluster
 from srm.replication.driver.discovery import Discovery
 from srm.replication.driver.driver import FlowDriver
-from srm.replication.driver.flow_run import emit_heartbeats
+from srm.replication.driver.heartbeats import emit_heartbeats
 from srm.wiring import open_flow
 from srm_lab.stack.kafka import KafkaBroker
 
@@ -222,7 +223,8 @@ def test_an_assignment_of_20_000_partitions_fits_into_one_record(lab):
 
 def test_heartbeats_are_written_in_the_format_and_topic_of_mm2(lab):
     stop = threading.Event()
-    thread = threading.Thread(target=emit_heartbeats, args=(lab.context, stop))
+    works = lab.context.target, [lab.context.config], now_ms, stop
+    thread = threading.Thread(target=emit_heartbeats, args=works)
     thread.start()
     topic = lab.context.target.compacted_topic(internal_topics.HEARTBEATS)
     key = Heartbeat(lab.flow, 0).key()

@@ -30,7 +30,7 @@ from srm.kafka.state.driver_log import KafkaDriverLog
 from srm.kafka.state.slot_state import broker_configs
 from srm.kafka.state.state_log import KafkaStateLog
 from srm.replication.copy.slot import SlotSpec
-from srm.replication.driver.flow_run import emit_heartbeats
+from srm.replication.driver.heartbeats import emit_heartbeats
 from srm.spark.replication.slot import run_slot
 from srm.wiring import flow_context
 from srm_lab.testing.flows import flow_config
@@ -80,7 +80,7 @@ class Srm:
             at_work(
                 driver_of(context, spec).run,
                 partial(run_slot, spec),
-                partial(emit_heartbeats, context),
+                partial(emit_heartbeats, context.target, [context.config], context.now_ms),
             ),
         ):
             yield context

@@ -181,7 +181,7 @@ FLOW_KEYS: Final = (
         "emit.heartbeats.enabled",
         "boolean",
         "true",
-        "Whether heartbeats are written to the target.",
+        "Whether heartbeats are written to the target, also while the flow is off.",
     ),
     ConfigKey(
         "emit.heartbeats.interval.seconds", "seconds", "1", "How often a heartbeat is written."

@@ -15,13 +15,12 @@ from typing import Final
 
 from srm import logs
 from srm.domain.flow_state.replication_records import AssignedPartition
-from srm.domain.groups.mm2_records import Heartbeat
-from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import Cluster
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, DataLossError, SrmError, SupersededError
 from srm.replication.driver.driver import FlowDriver
+from srm.replication.driver.heartbeats import emit_heartbeats
 from srm.replication.driver.jobs import keep_running
 from srm.replication.driver.windows import OpenLog, keep_windows
 
@@ -29,29 +28,6 @@ logger = logging.getLogger(__name__)
 _JOIN_S = 2.0
 _CANCEL_EVERY_S = 1.0
 STUCK_S: Final = 40.0  # longer than a slot waits before it tries a stopped partition again
-
-
-def emit_heartbeats(context: FlowContext, stop: threading.Event) -> None:
-    """Write an MM2 heartbeat per interval until ``stop``; an outage is logged once and waited out.
-
-    MirrorClient and RemoteClusterUtils find clusters and hops by heartbeats. They are not part of
-    the driver's transactions: each marker would be a gap in a log that the opposite flow copies.
-    """
-    config = context.config
-    if not config.emit_heartbeats_enabled:
-        return
-    topic = context.target.compacted_topic(internal_topics.HEARTBEATS)
-    failing = False
-    while not stop.is_set():
-        try:
-            heartbeat = Heartbeat(config.flow, context.now_ms())
-            topic.write({heartbeat.key(): heartbeat.value()})
-            failing = False
-        except SrmError as error:
-            if not failing:
-                logger.warning("%s: no heartbeats for now: %s", config.flow, error)
-            failing = True
-        stop.wait(config.emit_heartbeats_interval.total_seconds())
 
 
 @dataclass
@@ -112,7 +88,7 @@ class FlowRun:
 
     def start(self) -> None:
         """Start the driver, which starts everything else."""
-        self._threads.append(_thread(f"driver {self.flow}", self._drive))
+        self._threads.append(start_thread(f"driver {self.flow}", self._drive))
 
     def is_over(self, *, until_caught_up: bool) -> bool:
         """Return whether the flow has failed, or has caught up if that ends it."""
@@ -146,13 +122,14 @@ class FlowRun:
         if self._host.stop.is_set() or self._slots:
             return
         context, over = self._context, self._over
+        beats = partial(emit_heartbeats, context.target, [context.config], context.now_ms, over)
         windows = partial(keep_windows, context, self._open_log, over)
         self._threads += [
-            _thread(f"heartbeats {self.flow}", partial(emit_heartbeats, context, over)),
-            _thread(f"metrics windows {self.flow}", windows),
+            start_thread(f"heartbeats {self.flow}", beats),
+            start_thread(f"metrics windows {self.flow}", windows),
         ]
         for name, job in self._jobs.items():
-            self._slots[name] = _thread(name, partial(self._keep_running, name, job))
+            self._slots[name] = start_thread(name, partial(self._keep_running, name, job))
 
     def _keep_running(self, name: str, job: Callable[[], None]) -> None:
         try:
@@ -176,7 +153,8 @@ class FlowRun:
                 thread.join(_CANCEL_EVERY_S)
 
 
-def _thread(name: str, target: Callable[[], object]) -> threading.Thread:
+def start_thread(name: str, target: Callable[[], object]) -> threading.Thread:
+    """Start a daemon thread of the application."""
     thread = threading.Thread(target=target, name=f"srm {name}", daemon=True)
     thread.start()
     return thread

@@ -5,6 +5,7 @@
     driver process                              Spark                     Python workers
     per flow:  driver thread, discovery thread
                heartbeats thread, metrics windows thread
+    per cluster: heartbeats thread, of flows that are off
     per slot:  thread --- submits one job ----> one task per job -------> SlotTask: run_slot
                ^    (again when it dies)                                   |
                +--- slot reports, raw metrics (Kafka topics on the target) +
@@ -43,11 +44,12 @@ from srm.kafka.tables.raw_log import follow_raw_metrics
 from srm.replication.copy.slot import SlotSpec
 from srm.replication.driver.discovery import Discovery
 from srm.replication.driver.driver import FlowDriver, Timing
-from srm.replication.driver.flow_run import FlowHost, FlowRun
+from srm.replication.driver.flow_run import FlowHost, FlowRun, start_thread
+from srm.replication.driver.heartbeats import disabled_flows, emit_heartbeats
 from srm.replication.driver.progress import FlowProgress
 from srm.spark.replication.slot_task import DEFAULT_SLOT, SlotTask, slot_function
 from srm.spark.session import file_settings, spark_context, submit_options
-from srm.wiring import open_configured_flow
+from srm.wiring import kafka_cluster, open_configured_flow
 
 logger = logging.getLogger(__name__)
 
@@ -192,6 +194,7 @@ class Replicator:
                         # A slot that ends is one line here; Spark has four stack traces for it.
                         spark.setLogLevel("FATAL")
                     host.ready.set()
+                    self._beat_for_disabled_flows(stack)
                     try:
                         failure = self._watch(spark, until_caught_up=until_caught_up)
                     finally:
@@ -232,6 +235,14 @@ class Replicator:
         }
         follow = partial(follow_raw_metrics, flow, target.consumer)
         return FlowRun(self._host, context, driver, jobs, follow)
+
+    def _beat_for_disabled_flows(self, stack: ExitStack) -> None:
+        for alias, flows in disabled_flows(self._config, self._flows).items():
+            cluster = kafka_cluster(alias, self._config.cluster_clients(alias))
+            beats = partial(emit_heartbeats, cluster, flows, now_ms, self._host.stop)
+            thread = start_thread(f"heartbeats on {alias}", beats)
+            stack.callback(cluster.close)
+            stack.callback(thread.join, _ALIVE_S)
 
     def _identity(self) -> DriverHeartbeat:
         beat = DriverHeartbeat(

@@ -53,7 +53,7 @@ def _context() -> SimpleNamespace:
     settings = SimpleNamespace(
         flow=FLOW, emit_heartbeats_enabled=False, metrics_windows_continuous=False
     )
-    return SimpleNamespace(config=settings, source=None)
+    return SimpleNamespace(config=settings, source=None, target=None, now_ms=None)
 
 
 def _no_log(since_ms: int) -> object:
