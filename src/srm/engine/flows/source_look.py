@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from srm.domain.flow_state.replication_records import AT_REST
+from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.moves.records.forecast import PartitionKnown
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.cluster_ports import Cluster, Place, TopicDescription
+from srm.engine.flows.state_topic import StateTopic
 from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import SrmError
 
@@ -106,7 +108,7 @@ def partitions_with_leader(topic: TopicDescription) -> list[TopicPartition]:
 def topics_of_source(context: FlowContext) -> dict[str, TopicDescription]:
     """Return the topics that the flow copies."""
     found = context.source.topics()
-    return {name: found[name] for name in context.config.select(found)}
+    return {name: found[name] for name in context.config.names.select(found)}
 
 
 def topics_by_copies(context: FlowContext) -> dict[str, TopicDescription]:
@@ -114,13 +116,30 @@ def topics_by_copies(context: FlowContext) -> dict[str, TopicDescription]:
 
     Topics whose copies are not created yet are missing.
     """
+    copies = context.target.topics()
+    found = {
+        original: TopicDescription(original, "", copies[copy].partitions)
+        for copy, original in originals_of(context, copies).items()
+    }
+    return {name: found[name] for name in context.config.names.select(found)}
+
+
+def originals_of(context: FlowContext, on_target: Mapping[str, TopicDescription]) -> dict[str, str]:
+    """Return the source topic of each copy on the target, by name.
+
+    The flow's own record of the pair answers, if it is about the topic that has this name now.
+    Copies without a record, such as those of MirrorMaker 2, are known by the policy's names.
+    """
     names = context.config.names
-    found: dict[str, TopicDescription] = {}
-    for copy, about in context.target.topics().items():
-        original = names.original(copy)
-        if original is not None:
-            found[original] = TopicDescription(original, "", about.partitions)
-    return {name: found[name] for name in names.select(found)}
+    found = {copy: original for copy in on_target if (original := names.original(copy)) is not None}
+    pairs = decode_state(
+        StateTopic(context.target, context.config.flow.source).read_commands()
+    ).copied
+    return found | {
+        pair.target_topic: pair.topic
+        for pair in pairs
+        if (about := on_target.get(pair.target_topic)) and about.topic_id == pair.target_topic_id
+    }
 
 
 def look_at_source(

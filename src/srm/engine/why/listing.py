@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import GroupDescription, TopicDescription
 from srm.engine.control import control_lists
+from srm.engine.flows.source_look import originals_of
 from srm.engine.groups.checkpoints import read_checkpoints, selection_of
 from srm.engine.groups.group_listing import WITHOUT_OFFSETS
 from srm.engine.ports import FlowContext
@@ -75,21 +76,18 @@ def list_topics(context: FlowContext) -> tuple[ListedTopic, ...]:
     config, names = context.config, context.config.names
     states = {topic.topic: topic.state for topic in observe(context).status.topics}
     on_target = context.target.topics()
-    copies = {
-        original: about
-        for name, about in on_target.items()
-        if (original := names.original(name)) is not None
-    }
+    copies = {original: copy for copy, original in originals_of(context, on_target).items()}
     on_source = _topics_of_source(context)
     lists = control_lists.load(context.target, config.flow)
     selection = SelectionLists(config.flow, "topics", names.listed, lists.topics)
 
     def row(name: str) -> ListedTopic:
         wrong = _why_not(context, selection, name)
-        here, there = on_source.get(name), copies.get(name)
+        remote = copies.get(name) or names.remote(name)
+        here, there = on_source.get(name), on_target.get(remote)
         return ListedTopic(
             name,
-            names.remote(name),
+            remote,
             None if here is None else here.partitions,
             None if there is None else there.partitions,
             wrong is None,

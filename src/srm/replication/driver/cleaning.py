@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from srm.domain.flow_state.replication_records import COMMANDS
@@ -67,19 +67,22 @@ class Cleaning:
                 self._finished = ()
 
     def new_topics(self, found: Discovered | None) -> list[CopiedTopic]:
-        """Return the topics that are copied and not written down yet."""
+        """Return the topics to write down: copied and not known as such, or copied no longer."""
         if found is None or found is self._written_for:
             return []
-        topics = {
+        topics = (
             CopiedTopic(
                 *(p.topic, p.topic_id, p.target_topic, p.target_topic_id),
                 *(found.source_cluster, found.target_cluster),
             )
             for p in found.partitions
             if p.partition == 0
-        }
+        )
+        now = {topic.key(): topic for topic in topics}
         with self._lock:
-            new = sorted(topic for topic in topics if topic.key() not in self._copied)
+            active = {key for key, topic in self._copied.items() if topic.active}
+            left = [replace(self._copied[key], active=False) for key in active - now.keys()]
+        new = sorted([*(now[key] for key in now.keys() - active), *left])
         if not new:
             self._written_for = found
         return new

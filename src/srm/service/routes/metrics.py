@@ -76,7 +76,7 @@ async def downstream_topic_metrics(
     from_ms: Since = None,
     to_ms: Until = None,
 ) -> Response:
-    """Return the windows of a metric; not for remote topics that keep the source's name."""
+    """Return the windows of a metric; not for a remote topic that several flows write."""
     times = time_range(now_ms(), from_ms, to_ms)
     flow = _flow_of_copy(views, target, downstream_topic)
     return answer(request, views.metric(flow, downstream_topic, metric, *times))
@@ -84,17 +84,18 @@ async def downstream_topic_metrics(
 
 def _flow_of_copy(views: Views, target: str, copy: str) -> Flow:
     views.series(target)  # raises if another service watches it
-    found = [
-        look.flow
-        for look in views.looks()
-        if look.flow.target == target and look.config.names.original(copy) is not None
-    ]
-    if not found:
-        raise NotFoundError(
-            f"the name of topic {copy!r} on {target} does not show which flow writes it: "
-            f"use /v2/topic-metrics/SOURCE/{target}/TOPIC/METRIC"
-        )
-    return found[0]
+    rows = views.remote_topics()
+    found = [row.flow for row in rows if (row.target, row.remote_topic) == (target, copy)]
+    if len(found) == 1:
+        return found[0]
+    for look in views.looks():
+        if look.flow.target == target:
+            views.last_look(look.flow)  # raises while it is not known what the flow copies
+    writers = ", ".join(map(str, found)) or "no flow"
+    raise NotFoundError(
+        f"topic {copy!r} on {target} is written by {writers}: "
+        f"use /v2/topic-metrics/SOURCE/{target}/TOPIC/METRIC"
+    )
 
 
 @router.get(

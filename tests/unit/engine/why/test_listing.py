@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from srm.domain.flow_state.stale_positions import CopiedTopic
 from tests.unit.engine.why.running_flow import RunningFlow
 
 from srm.domain.names.topics import TopicPartition
@@ -51,6 +52,31 @@ def test_copies_and_groups_with_checkpoints_are_listed_without_the_source(
     assert (topics["Topic"].partitions, topics["Topic"].remote_partitions) == (None, 1)
     assert (group.group, group.state, group.selected) == ("audit", "unknown", True)
     assert group.checkpoint_age_ms is not None
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_the_record_of_a_pair_shows_the_copy_whatever_its_name(
+    flow: RunningFlow, answers: bool
+) -> None:
+    flow.b.add_topic("Mirror", 3)
+    ids = flow.p.topics()["Topic"].topic_id, flow.b.topics()["Mirror"].topic_id
+    pair = CopiedTopic("Topic", ids[0], "Mirror", ids[1], "p", "b")
+    flow._write({pair.key(): pair.value()})
+    source = flow.p if answers else away_cluster("P", "cluster P: connection refused")
+
+    found = {one.topic: one for one in list_topics(replace(flow.context, source=source))}
+
+    assert (found["Topic"].remote_topic, found["Topic"].remote_partitions) == ("Mirror", 3)
+
+
+def test_a_record_about_a_former_copy_does_not_count(flow: RunningFlow) -> None:
+    flow.b.add_topic("Mirror")
+    pair = CopiedTopic("Topic", "former", "Mirror", "former", "p", "b")
+    flow._write({pair.key(): pair.value()})
+
+    found = {one.topic: one for one in list_topics(flow.context)}
+
+    assert found["Topic"].remote_topic == "P.Topic"
 
 
 def test_each_group_is_selected_or_has_its_reason(flow: RunningFlow) -> None:

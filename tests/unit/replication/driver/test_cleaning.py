@@ -140,6 +140,24 @@ def test_of_a_topic_that_is_gone_on_both_sides_nothing_is_left(lab: Cleaned) -> 
     assert record not in lab.topic.standing(COMMANDS)
 
 
+def test_a_pair_of_topics_says_whether_it_is_copied_now(lab: Cleaned) -> None:
+    def active() -> list[bool]:
+        rows = {one.key: one.value for one in lab.topic.records if one.partition == COMMANDS}
+        pairs = (value for key, value in rows.items() if key.startswith(b"copied:"))
+        return [CopiedTopic.decode(value or b"").active for value in pairs]
+
+    lab.run(2)
+    assert active() == [True]
+
+    lab.only.discovered = Discovered((), (), "cluster-p", "cluster-b")
+    lab.run(2)
+    assert active() == [False]
+
+    lab.only.discovered = copying(ORDERS)
+    lab.run(2)
+    assert active() == [True]
+
+
 def test_a_decision_about_records_of_others_goes_with_the_remote_topic_that_held_them(
     lab: Cleaned,
 ) -> None:

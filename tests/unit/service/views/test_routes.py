@@ -81,6 +81,21 @@ def test_metrics_are_told_by_the_paths_of_srm(client: TestClient, views: Views) 
     assert client.get("/v2/flows/P/B").json()["measured"]["records"] == 1
 
 
+def test_metrics_by_the_name_on_the_target_need_no_prefix(world: CopiedTopic) -> None:
+    look = look_at(world.forward)
+    assert look.view is not None
+    [topic] = look.view.status.topics
+    status = replace(look.view.status, topics=(replace(topic, remote_topic="Topic"),))
+    views = still_views(replace(look, view=replace(look.view, status=status)))
+    watch(views).add(window(0, "Topic"))
+
+    found = TestClient(create_app(views)).get(
+        "/v2/topic-metrics/B/Topic/byte-rate?from_ms=0&to_ms=900001"
+    )
+
+    assert (found.json()["source"], len(found.json()["windows"])) == ("P", 1)
+
+
 NOW_S = 10_000
 
 
@@ -122,7 +137,9 @@ def test_topics_are_sorted_by_what_was_measured_of_late(
     assert (shown.index("topics/idle") < shown.index("topics/busy")) is (idle_for_s < 300)
 
 
-def test_a_copy_that_keeps_its_name_does_not_say_whose_it_is(client: TestClient) -> None:
+def test_metrics_of_a_topic_on_the_target_that_no_flow_writes_are_refused(
+    client: TestClient,
+) -> None:
     answer = client.get("/v2/topic-metrics/B/Topic/byte-rate")
 
     assert answer.status_code == 404
