@@ -68,7 +68,8 @@ class CopiedTopic(JsonRecord):
     It is written before and deleted after all those records, so a driver knows which topics to look
     for. It has names, too, as brokers hide topics that srm may not see. ``source_cluster`` and
     ``target_cluster`` are Kafka's cluster ids: a topic is not gone because an address leads to
-    another cluster.
+    another cluster. ``active``: the flow copies it. So readers find the copy of a topic, and the
+    original of a copy, without a rule for names.
     """
 
     KIND = "copied topic"
@@ -78,6 +79,7 @@ class CopiedTopic(JsonRecord):
     target_topic_id: str
     source_cluster: str
     target_cluster: str
+    active: bool = True
 
     def key(self) -> bytes:
         """Encode the record key."""

@@ -140,8 +140,8 @@ def groups_on_source(
         source.commits_of([n for n, group in listed.items() if group.kind not in WITHOUT_OFFSETS])
     )
     share = [
-        f"share group {name} is not moved, it has no committed offsets (KIP-932): start it on "
-        f"{request.target} manually"
+        f"share group {name} is not moved (KIP-932): its acknowledgements and delivery counts stay "
+        f"on {request.source}; set its start offsets on {request.target} with kafka-share-groups.sh"
         for name, group in listed.items()
         if group.kind == "share"
     ]
