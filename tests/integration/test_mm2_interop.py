@@ -6,13 +6,14 @@ import json
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from tests.integration.kafka_tools import run_tool
 from tests.replicating import configure
+from tests.waiting import eventually
 
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import TopicSpec
@@ -28,6 +29,7 @@ pytestmark = [
 ]
 
 PROBE = Path(__file__).with_name("RemoteClusterProbe.java")
+INTERNAL = Path(__file__).with_name("InternalTopicsProbe.java")
 
 
 def _srm(*arguments: str) -> str:
@@ -87,3 +89,31 @@ def test_existing_tools_see_hops_remote_topics_and_translated_offsets(
         f"remote {source}.{topic}",
         f"offset {source}.{topic}-0 {there}",
     } <= seen, probe.stdout + probe.stderr
+
+
+def test_a_flow_alone_has_heartbeats_at_its_source_and_hides_its_state(
+    broker_factory: Callable[..., KafkaBroker], tmp_path: Path
+) -> None:
+    """MirrorClient counts hops from a source without a flow to it, and lists no topic of ours."""
+    p, b = broker_factory("P"), broker_factory("B")
+    config = tmp_path / "srm.properties"
+    configure(config, {"P": p.bootstrap, "B": b.bootstrap}, "topics = orders.*")
+    props = {"bootstrap.servers": p.bootstrap}
+    with KafkaCluster("P", props, props, props) as cluster:
+        cluster.create_topics([TopicSpec("orders.internal", 1, 1, {})])
+    python = sys.executable
+    command = [python, "-m", "srm.cli.main", "replicate", "--config", str(config), "--flow", "P->B"]
+    remote = ("remote", b.bootstrap)
+
+    def seen() -> set[str]:
+        return set(run_tool(str(INTERNAL), *remote, check=False).stdout.split())
+
+    with subprocess.Popen(command) as replicator:
+        try:
+            eventually(lambda: "P.heartbeats" in seen(), "the copy of the heartbeats")
+        finally:
+            replicator.terminate()
+    hops = run_tool(str(PROBE), b.bootstrap, "P", "none", check=False).stdout
+
+    assert "hops 1" in hops.splitlines()
+    assert seen() == {"P.heartbeats", "P.orders.internal"}
