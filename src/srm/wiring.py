@@ -16,6 +16,7 @@ from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control import control_lists
 from srm.engine.flows.cluster_absence import away_cluster
+from srm.engine.flows.recorded_copies import with_recorded
 from srm.errors import SrmError
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S
 from srm.kafka.cluster import KafkaCluster
@@ -124,6 +125,7 @@ def open_flow(config: Config, flow: Flow, *, partial: bool = False) -> Iterator[
             effective = control_lists.merged_if_known(configured, target)
         else:
             effective = control_lists.effective(configured, control_lists.load(target, flow))
+        effective = with_recorded(effective, source, target)
         context = flow_context(effective, source, target, config.cluster_clients(flow.target, flow))
         # A restore flow has no opposite flow.
         yield replace(context, opposite=config.flow_configs.get(flow.reverse))
@@ -172,7 +174,9 @@ def open_move(
         to_cluster = opened[flow.target]
         from_cluster = opened.get(flow.source) or away_cluster(flow.source)
         forward = control_lists.merged_if_known(forward, to_cluster)
+        forward = with_recorded(forward, from_cluster, to_cluster)
         reverse = control_lists.merged_if_known(reverse, from_cluster)
+        reverse = with_recorded(reverse, to_cluster, from_cluster)
         yield MoveContext(
             flow_context(forward, from_cluster, to_cluster, config.cluster_clients(flow.target)),
             flow_context(reverse, to_cluster, from_cluster, config.cluster_clients(flow.source)),

@@ -43,6 +43,7 @@ from srm.config.service import ServiceSettings
 from srm.config.values import NEVER, Value, parse_value
 from srm.domain.moves.routing.redirects import ROUTING_ALONE, in_order
 from srm.domain.names.filters import NameFilter, split_patterns
+from srm.domain.names.flow_topics import FlowTopics
 from srm.domain.names.policy import ReplicationPolicy
 from srm.domain.names.record_headers import RecordSettings, parse_overrides
 from srm.domain.names.topics import Flow
@@ -295,11 +296,17 @@ def _flow_config(file: SettingsFile, flow: Flow) -> FlowConfig:
     if not _value(file, KEYS["refresh.topics.enabled"], flow):
         values["refresh_topics_interval"] = NEVER
     _check_notifier(file, flow, values["failover_notifier_arguments"])
+    keeps_names = _keeps_names(file, flow)
+    if keeps_names:
+        _refuse_two_writers(file, flow)
+    both_ways = keeps_names and _keeps_names(file, flow.reverse)
     return FlowConfig(
         flow=flow,
         policy=_policy(file, flow),
+        back=_policy(file, flow.reverse),
+        both_ways=both_ways,
         isolation_level=_isolation_level(file, flow),
-        records=_records(file, flow),
+        records=_records(file, flow, both_ways=both_ways),
         redirect=_redirect(file, flow),
         **_filters(file, flow),
         **values,
@@ -316,7 +323,7 @@ def _isolation_level(file: SettingsFile, flow: Flow) -> IsolationLevel:
     return cast("IsolationLevel", level)
 
 
-def _records(file: SettingsFile, flow: Flow) -> RecordSettings:
+def _records(file: SettingsFile, flow: Flow, *, both_ways: bool) -> RecordSettings:
     values: dict[str, Any] = {key.name: _value(file, key, flow) for key in RECORD_KEYS}
     overrides = "provenance.header.filter.overrides"
     if not values["provenance.header.name"]:
@@ -326,7 +333,8 @@ def _records(file: SettingsFile, flow: Flow) -> RecordSettings:
     except ConfigError as error:
         raise ConfigError(f"{file.path}: {overrides}: {error}") from None
     return RecordSettings(
-        provenance=values["provenance.header.enable"],
+        # Names do not show which records have come from the target.
+        provenance=values["provenance.header.enable"] or both_ways,
         provenance_name=values["provenance.header.name"],
         overrides=found,
         source_offsets=values["copy.source.offset.in.header.enabled"],
@@ -396,6 +404,33 @@ def _policy(file: SettingsFile, flow: Flow) -> ReplicationPolicy:
         return policy_of(name, flow.source, separator)
     except ConfigError as error:
         raise ConfigError(f"{file.path}: {flow}: replication.policy.class: {error}") from None
+
+
+def _keeps_names(file: SettingsFile, flow: Flow) -> bool:
+    """Return whether a flow is enabled and gives copies the names of their originals."""
+    names = FlowTopics(flow, _policy(file, flow))
+    return bool(_value(file, KEYS["enabled"], flow)) and names.keeps_name("topic")
+
+
+def _refuse_two_writers(file: SettingsFile, flow: Flow) -> None:
+    """Refuse two flows that copy into the same names of a target.
+
+    A target partition has one writer. So their lists have to name different topics.
+
+    Raises:
+        ConfigError: they may name the same one.
+    """
+    for other in file.flows:
+        if other.target != flow.target or not flow < other or not _keeps_names(file, other):
+            continue
+        lists = [set(_value(file, KEYS["topics"], one) or ()) for one in (flow, other)]  # type: ignore[arg-type]
+        plain = [set(NameFilter(tuple(one)).names) for one in lists]
+        if lists != plain or lists[0] & lists[1] or not all(lists):
+            raise ConfigError(
+                f"{file.path}: {flow} and {other} may both copy into one topic of {flow.target}: "
+                f"a partition has one writer, so name different topics in {flow}.topics and "
+                f"{other}.topics, without patterns, or use DefaultReplicationPolicy"
+            )
 
 
 def _filters(file: SettingsFile, flow: Flow) -> dict[str, Any]:

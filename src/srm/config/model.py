@@ -15,7 +15,7 @@ from srm.config.secrets import ClientProperties, Secret
 from srm.config.service import ServiceSettings
 from srm.domain.moves.routing.redirects import ROUTING_ALONE, FenceKind, RedirectKind
 from srm.domain.names.filters import SHADOWS, NameFilter
-from srm.domain.names.flow_topics import FlowTopics
+from srm.domain.names.flow_topics import FlowTopics, RecordedCopies
 from srm.domain.names.policy import ReplicationPolicy
 from srm.domain.names.record_headers import RecordSettings
 from srm.domain.names.topics import Flow
@@ -46,7 +46,11 @@ class RedirectSettings:
 
 @dataclass(frozen=True, slots=True)
 class FlowConfig:
-    """Everything one replication flow needs to know; the lists are regexes, full match."""
+    """Everything one replication flow needs to know; the lists are regexes, full match.
+
+    ``back`` is the policy of the opposite flow, ``recorded`` are the copies that it does not show.
+    With ``both_ways`` both flows are enabled and keep names, so copies have other writers.
+    """
 
     flow: Flow
     enabled: bool
@@ -96,6 +100,9 @@ class FlowConfig:
     topic_filter: type[NameFilter] = NameFilter
     group_filter: type[NameFilter] = NameFilter
     config_property_filter: type[NameFilter] = NameFilter
+    back: ReplicationPolicy | None = None
+    recorded: RecordedCopies = field(default_factory=RecordedCopies)
+    both_ways: bool = False
 
     @property
     def group_names(self) -> NameFilter:
@@ -106,7 +113,14 @@ class FlowConfig:
     def names(self) -> FlowTopics:
         """The names of the flow's topics; a loop builds them once."""
         listed = self.topic_filter(self.topics, self.topics_exclude)
-        return FlowTopics(self.flow, self.policy, listed, self.heartbeats_replication_enabled)
+        return FlowTopics(
+            self.flow,
+            self.policy,
+            listed,
+            self.heartbeats_replication_enabled,
+            self.back,
+            self.recorded,
+        )
 
     def select(self, topics: Collection[str]) -> tuple[str, ...]:
         """Return those of the source's topics that the flow copies, in order."""

@@ -271,6 +271,11 @@ class TestOurKeys:
         ("B.bootstrap.servers = b", r"'b' is not of the form host:port"),
         ("replication.policy.class = com.example.Mine", "Mine is a Java class .* module:Class"),
         ("topic.filter.class = com.example.Mine", r"topic\.filter\.class: com\.example\.Mine is a"),
+        (
+            "clusters = P, B, C\nC.bootstrap.servers = c:1\nP->C = true\nB->C = true\n\
+replication.policy.class = IdentityReplicationPolicy",
+            "P->C may both copy into one topic of C: a partition has one writer",
+        ),
         ("replication.policy.class = nowhere:Mine", "nowhere:Mine cannot be imported"),
         ("group.filter.class = json:JSONDecoder", "is not a class derived from .*NameFilter"),
         ("replication.policy.separator = /", "is invalid in a topic name"),

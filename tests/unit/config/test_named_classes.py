@@ -89,6 +89,30 @@ def test_a_flow_has_the_policy_and_the_filters_that_its_lines_name(tmp_path: Pat
     assert back.select(["odd"]) == ("odd",)
 
 
+def test_flows_that_keep_names_both_ways_mark_where_records_come_from(tmp_path: Path) -> None:
+    file = tmp_path / "srm.properties"
+    identity = "replication.policy.class = IdentityReplicationPolicy\nP->B.enabled = true\n"
+
+    file.write_text(FILE + identity)
+    one_way = load_config(file).flow(Flow("P", "B"))
+    file.write_text(FILE + identity + "B->P.enabled = true\n")
+    both = load_config(file).flow(Flow("P", "B"))
+
+    assert (one_way.both_ways, one_way.records.provenance) == (False, False)
+    assert (both.both_ways, both.records.provenance) == (True, True)
+
+
+def test_two_flows_may_keep_names_on_one_target_for_different_topics(tmp_path: Path) -> None:
+    file = tmp_path / "srm.properties"
+    file.write_text(
+        "clusters = P, B, C\nP.bootstrap.servers = p:1\nB.bootstrap.servers = b:1\n"
+        "C.bootstrap.servers = c:1\nreplication.policy.class = IdentityReplicationPolicy\n"
+        "P->C.enabled = true\nB->C.enabled = true\nP->C.topics = a\nB->C.topics = b, c\n"
+    )
+
+    assert load_config(file).flow(Flow("B", "C")).select(["a", "b"]) == ("b",)
+
+
 def test_users_check_their_classes() -> None:
     for policy in (
         SuffixPolicy("P", "."),

@@ -125,7 +125,8 @@ def _flows(config: Config) -> list[tuple[Flow, FlowConfig]]:
 
 def _flow_summary(flow_config: FlowConfig) -> dict[str, object]:
     summary = asdict(flow_config)
-    del summary["flow"]
+    for name in ("flow", "back", "recorded"):
+        del summary[name]
     summary["policy"] = type(flow_config.policy).__name__
     summary["separator"] = flow_config.policy.separator
     redirect = summary.pop("redirect")
@@ -136,6 +137,8 @@ def _flow_summary(flow_config: FlowConfig) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, type):
+        return f"{value.__module__}:{value.__qualname__}"
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 

@@ -56,7 +56,7 @@ class Selection:
         """Return the direction of commits on a topic of the flow's source, None if unselected."""
         if self.names.is_internal(topic):
             return None
-        if self.names.is_replica(topic):
+        if self.names.is_replica(topic) and not self.names.is_shared(topic):
             return (
                 "reverse" if self.reverse_enabled and self.reverse_topics.matches(topic) else None
             )

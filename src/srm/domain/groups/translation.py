@@ -139,6 +139,8 @@ class PartitionFacts:
     ``damage`` is the reason why the map is unusable, ``gap`` its lost part (the rest is usable).
     ``transactions`` are those open upstream, as far as requested.
     ``target`` is the alias of the cluster of ``downstream``, for messages.
+    ``back`` are the facts of the opposite flow, where both copy into one name: then each log holds
+    the other's records among its own.
     """
 
     direction: Direction
@@ -152,6 +154,7 @@ class PartitionFacts:
     losses: Losses = field(default_factory=Losses)
     transactions: tuple[OpenTransaction, ...] = ()
     gap: str = ""
+    back: PartitionFacts | None = None
 
     @property
     def original(self) -> TopicPartition:
@@ -260,6 +263,13 @@ def wanted_of(
 
 def translate(facts: PartitionFacts, offset: int | None) -> Translation:
     """Translate one offset, None if nothing is committed."""
+    found = _through_one_map(facts, offset)
+    if facts.back is None or offset is None:
+        return found
+    return _on_one_name(facts, facts.back, offset, found)
+
+
+def _through_one_map(facts: PartitionFacts, offset: int | None) -> Translation:
     own, log = facts.upstream_log, facts.downstream_log
     never_read = facts.never_copied and (offset is None or (own is not None and offset <= own.end))
     if never_read and log is not None:
@@ -278,6 +288,44 @@ def translate(facts: PartitionFacts, offset: int | None) -> Translation:
         return _in_gap(facts, str(error))
     # Offsets beyond the map are in its lost part, not still to be copied.
     return _in_gap(facts, found.reason) if facts.gap and found.state in _UNREACHED else found
+
+
+def _on_one_name(
+    facts: PartitionFacts, back: PartitionFacts, offset: int, found: Translation
+) -> Translation:
+    """Translate where both flows copy into one name.
+
+    The group has not read: the source's own records from the commit on, and those records of the
+    target whose copies are at or after the commit. It continues at the first of either in the
+    target's log. Records after that which it has read already are read again, as the logs have
+    different orders.
+    """
+    known, log, there = back.offset_map, facts.upstream_log, facts.downstream_log
+    if log is None or there is None or found.state not in {"translated", *_UNREACHED}:
+        return found
+    if back.damage or back.gap or known.known_source_end is None:
+        why = back.damage or back.gap or "the opposite flow has not reported yet"
+        reason = f"records of {back.downstream} that {facts.upstream} holds are not known: {why}"
+        return Translation("map-behind", remaining=1, reason=reason)
+    theirs = max(known.next_unread(offset), there.start)
+    if _has_no_own_after(facts, log, offset):
+        found = replace(found, state="translated", offset=there.end, reached=offset, remaining=0)
+    if found.offset is not None and found.offset <= theirs:
+        return found
+    if theirs == known.known_source_end and theirs < there.end:
+        reason = f"{back.downstream} is examined for records of its own up to {theirs} only"
+        found = replace(found, state="map-behind", remaining=1, reason=reason)
+    elif found.state == "no-map":
+        found = replace(found, state="not-copied-yet", remaining=1)
+    return replace(found, offset=theirs, reached=offset)
+
+
+def _has_no_own_after(facts: PartitionFacts, log: LogRange, offset: int) -> bool:
+    """Return True if the copying flow has examined the whole log and copied nothing from there."""
+    known = facts.offset_map
+    if known.position is None or known.next_record(offset) is not None:
+        return False
+    return known.position.source_next >= max(offset, log.end)
 
 
 def _without_log(facts: PartitionFacts) -> Translation:

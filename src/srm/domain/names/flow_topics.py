@@ -16,23 +16,43 @@ Refusal = Literal["internal", "cycle", "denied", "not-listed", "filtered"]
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedCopies:
+    """Topics that replicators have recorded as copies, for policies that keep names.
+
+    Attributes:
+        on_source: copies that the opposite flow made there.
+        on_target: copies that the flow made there, None if that is not known.
+    """
+
+    on_source: frozenset[str] = frozenset()
+    on_target: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FlowTopics:
     """Names of a flow P->B, for ``Payments`` of P and its copy ``P.Payments`` on B.
 
     Topics of B come to P by the opposite flow: ``B.Payments`` on P is the replica of B's
     ``Payments``.
 
+    A policy may keep names. Then a name does not show whether a topic is a copy; what replicators
+    have recorded does.
+
     Attributes:
         flow: the flow.
         policy: naming of remote topics.
         listed: filter of the topics that the lists name.
         heartbeats: whether heartbeats topics are copied without being listed.
+        back: naming of the opposite flow, by default the same.
+        recorded: copies that do not show in names.
     """
 
     flow: Flow
     policy: ReplicationPolicy
     listed: NameFilter = field(default_factory=NameFilter)
     heartbeats: bool = True
+    back: ReplicationPolicy | None = None
+    recorded: RecordedCopies = field(default_factory=RecordedCopies)
 
     def remote(self, topic: str) -> str:
         """Return the name on the target of a topic of the source."""
@@ -40,15 +60,20 @@ class FlowTopics:
 
     def original(self, name: str) -> str | None:
         """Return the source's topic that a topic of the target is a copy of, None if of none."""
-        return self._upstream(name, self.flow.source)
+        original = _upstream(self.policy, name, self.flow.source)
+        if original != name:
+            return original
+        there = self.recorded.on_target
+        return name if (self.selected(name) if there is None else name in there) else None
 
     def replica(self, topic: str) -> str:
         """Return the name on the source of the copy of a topic of the target."""
-        return self.policy.format_remote_topic(self.flow.target, topic)
+        return (self.back or self.policy).format_remote_topic(self.flow.target, topic)
 
     def origin(self, name: str) -> str | None:
         """Return the target's topic that a topic of the source is a replica of, None if of none."""
-        return self._upstream(name, self.flow.target)
+        origin = _upstream(self.back or self.policy, name, self.flow.target)
+        return None if origin == name and name not in self.recorded.on_source else origin
 
     def is_replica(self, name: str) -> bool:
         """Return True if a topic of the source is a copy of one of the target."""
@@ -107,5 +132,14 @@ class FlowTopics:
         """Return those of the source's topics that the flow copies, in order."""
         return tuple(filter(self.selected, sorted(topics)))
 
-    def _upstream(self, name: str, alias: str) -> str | None:
-        return self.policy.upstream_topic(name) if self.policy.topic_source(name) == alias else None
+    def keeps_name(self, topic: str) -> bool:
+        """Return True if the copy of a topic has its name."""
+        return self.remote(topic) == topic
+
+    def is_shared(self, topic: str) -> bool:
+        """Return True if both flows copy into this name, each to the other cluster."""
+        return topic in self.recorded.on_source and self.keeps_name(topic) and self.selected(topic)
+
+
+def _upstream(policy: ReplicationPolicy, name: str, alias: str) -> str | None:
+    return policy.upstream_topic(name) if policy.topic_source(name) == alias else None

@@ -265,6 +265,23 @@ class OffsetMap:
         found = self._spans.backward(committed)
         return Translated(first if found is None else found)
 
+    def next_record(self, source_offset: int) -> int | None:
+        """Return the offset of the first copied source record at or after an offset, if any.
+
+        Of a stretch that is not loaded it may be before that record, never after it.
+        """
+        return self._spans.next_source(source_offset)
+
+    def next_unread(self, committed: int) -> int:
+        """Return the first source record whose copy a reader of the target has not read.
+
+        Others write to the target, too, so a commit after the last copy is not past the map.
+        Without such a record it is the end of the map: all before it was copied, or is never.
+        """
+        read = self._spans.backward(committed) or 0
+        found = self._spans.next_source(read)
+        return (self.known_source_end or 0) if found is None else found
+
     def records_between(self, target_from: int, target_to: int) -> int:
         """Count copied records at target offsets in ``[target_from, target_to)``.
 

@@ -114,6 +114,11 @@ class Spans:
         self._require_run(at, "target offset", target_offset)
         return target_offset - int(self.target_start[at]) + int(self.source_start[at])
 
+    def next_source(self, source_offset: int) -> int | None:
+        """Return the first source offset at or after an offset that a span covers, if any."""
+        at = int(self.source_end.searchsorted(source_offset, "right"))
+        return None if at == len(self) else max(source_offset, int(self.source_start[at]))
+
     def before_source(self, offset: int) -> int:
         """Count the records before a source offset."""
         at = int(self.source_start.searchsorted(offset, "left")) - 1

@@ -32,7 +32,13 @@ from srm.engine.flows.raw_metrics import tell
 from srm.engine.flows.supervision import paused_text
 from srm.engine.groups.checkpoint_proof import ProofShare, prove_emission
 from srm.engine.groups.group_listing import selected_groups
-from srm.engine.groups.partition_facts import WantedMaps, logs_of, partition_facts, starts_of
+from srm.engine.groups.partition_facts import (
+    WantedMaps,
+    facts_on_one_name,
+    logs_of,
+    partition_facts,
+    starts_of,
+)
 from srm.engine.groups.proving import keep_proof, read_proof
 from srm.engine.ports import FlowContext
 from srm.engine.table_ports import Stamped
@@ -413,6 +419,8 @@ def _facts(context: FlowContext, selection: Selection, commits: Iterable[Commits
     for p, direction in chosen.items():
         sides = (p, starts), (counterparts[p], target_starts)
         wanted[direction].add(direction, *sides, offsets[p])
+        if selection.names.is_shared(p.topic):
+            wanted["reverse"].add("reverse", *sides, offsets[p])
     maps = {
         "forward": wanted["forward"].load(context.maps),
         "reverse": wanted["reverse"].load(context.reverse_maps),
@@ -422,7 +430,9 @@ def _facts(context: FlowContext, selection: Selection, commits: Iterable[Commits
 
     def facts_of(partition: TopicPartition, direction: Direction) -> PartitionFacts:
         place = selection.downstream(partition, direction)
-        sides = (partition, upstream), (place, downstream)
-        return partition_facts(maps[direction], direction, *sides, selection.names.flow.target)
+        sides = (partition, upstream), (place, downstream), selection.names.flow.target
+        if selection.names.is_shared(partition.topic):
+            return facts_on_one_name(maps["forward"], maps["reverse"], *sides)
+        return partition_facts(maps[direction], direction, *sides)
 
     return facts_of

@@ -172,3 +172,19 @@ def partition_facts(
         transactions,
         maps.gaps.get(original, ""),
     )
+
+
+def facts_on_one_name(
+    maps: FlowMaps,
+    back: FlowMaps,
+    upstream: tuple[TopicPartition, Logs],
+    downstream: tuple[TopicPartition, Logs],
+    target: str,
+    transactions: tuple[OpenTransaction, ...] = (),
+) -> PartitionFacts:
+    """Assemble the facts where both flows copy into one name; ``back`` are the opposite maps."""
+    sides = upstream, downstream, target
+    return replace(
+        partition_facts(maps, "forward", *sides, transactions),
+        back=partition_facts(back, "reverse", *sides),
+    )

@@ -36,6 +36,7 @@ from srm.errors import IntegrityError, SrmError
 
 log = logging.getLogger(__name__)
 
+_SHARED = Verdict("unproven", "both flows copy into this name, so the next records may differ")
 Key = tuple[Direction, TopicPartition, int, int]
 Records = Mapping[Place, ComparedRecord | None]
 
@@ -46,9 +47,12 @@ def prove(context: FlowContext, claims: Iterable[TranslationClaim]) -> dict[Key,
     Claims on a cluster that cannot be read stay unproven.
     """
     by_direction = defaultdict[Direction, dict[Key, TranslationClaim]](dict)
-    for claim in claims:
-        by_direction[claim.facts.direction][claim.key] = claim
     verdicts: dict[Key, Verdict] = {}
+    for claim in claims:
+        if claim.facts.back is not None:
+            verdicts[claim.key] = _SHARED
+        else:
+            by_direction[claim.facts.direction][claim.key] = claim
     for direction, some in by_direction.items():
         try:
             verdicts |= _prove(context, direction, some)

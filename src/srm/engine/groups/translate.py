@@ -12,6 +12,7 @@ from srm.engine.groups.partition_facts import (
     Logs,
     Starts,
     WantedMaps,
+    facts_on_one_name,
     logs_of,
     partition_facts,
     past_markers,
@@ -68,11 +69,16 @@ def translate(
     remote = context.config.names.remote(partition.topic)
     places = partition, TopicPartition(remote, partition.partition)
     sides = context.source, context.target
-    return _answer(context.config.flow, context.maps, "forward", sides, places, offset)
+    back = context.reverse_maps if context.config.names.is_shared(partition.topic) else None
+    return _answer(context.config.flow, context.maps, "forward", sides, places, offset, back)
 
 
 def _backward(context: FlowContext, partition: TopicPartition, offset: int) -> TranslatedOffset:
     flow, names, number = context.config.flow, context.config.names, partition.partition
+    if names.is_shared(partition.topic):
+        sides, places = (context.target, context.source), (partition, partition)
+        readers = context.reverse_maps, context.maps
+        return _answer(flow, readers[0], "forward", sides, places, offset, readers[1])
     if (origin := names.origin(partition.topic)) is not None:
         sides = context.source, context.target
         places = partition, TopicPartition(origin, number)
@@ -90,18 +96,25 @@ def _answer(
     sides: tuple[Cluster, Cluster],
     places: tuple[TopicPartition, TopicPartition],
     offset: int,
+    back: MapReader | None = None,
 ) -> TranslatedOffset:
     (own_start, unread), (other_start, unseen) = map(_starts, sides, places)
-    wanted = WantedMaps()
-    wanted.add(direction, (places[0], own_start), (places[1], other_start), [offset])
+    starts = (places[0], own_start), (places[1], other_start)
+    wanted, opposite = WantedMaps(), WantedMaps()
+    wanted.add(direction, *starts, [offset])
     maps = wanted.load(reader)
+    if back is not None:
+        opposite.add("reverse", *starts, [offset])
+        back_maps = opposite.load(back)
     upstream, unread = _logs(sides[0], places[0], own_start, unread)
     downstream, unseen = _logs(sides[1], places[1], other_start, unseen)
     if direction == "reverse":
         maps = past_markers(maps, sides[0], {places[1]: (places[0], offset)}, upstream)
-    facts = partition_facts(
-        maps, direction, (places[0], upstream), (places[1], downstream), sides[1].alias
-    )
+    ends = (places[0], upstream), (places[1], downstream), sides[1].alias
+    if back is not None:
+        facts = facts_on_one_name(maps, back_maps, *ends)
+    else:
+        facts = partition_facts(maps, direction, *ends)
     found = translation.translate(facts, offset)
     if found.state != "translated" and not unread:
         _require(sides[0], places[0])

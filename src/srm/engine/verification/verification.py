@@ -122,7 +122,13 @@ def plan(context: FlowContext, request: VerificationRequest | None = None) -> Ve
     former = _former(context.target, flow)
     ids = {name: described[name].topic_id for name in chosen}
     observed = _observe(context, partitions, remotes, ids)
-    planned = [_plan_one(p, remotes[p.topic], observed) for p in partitions]
+    shared = frozenset(filter(names.is_shared, chosen))
+    planned = [
+        _not_compared(p, observed)
+        if p.topic in shared
+        else _plan_one(p, remotes[p.topic], observed)
+        for p in partitions
+    ]
     wholes = [entry for entry in planned if isinstance(entry, RangePlan)]
     proven = {} if request.full else _proven(context, wholes, former)
     return VerificationPlan(
@@ -324,6 +330,15 @@ def _bounds(
         for p in partitions
         if p in starts and p in ends
     }
+
+
+def _not_compared(partition: TopicPartition, observed: _Observed) -> PartitionVerification:
+    reason = (
+        "both flows copy into this name: each log holds the other's records among its own, which "
+        "this version does not compare"
+    )
+    names = partition.topic, partition.partition, partition.topic
+    return PartitionVerification(*names, "unverified", observed.time_ms, reason=reason)
 
 
 def _plan_one(

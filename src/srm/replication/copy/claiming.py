@@ -23,6 +23,7 @@ from srm.replication.ports import Wire
 from srm.replication.resume.resume import Resumed, Walked, resume
 from srm.replication.resume.source_lookahead import Comparison
 from srm.replication.resume.walk_start import records_of_others
+from srm.replication.takeover.sealing import begins_with_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,14 @@ class Claiming:
         await self._read_assignment()
         return claim if copy.attempt == attempt else None
 
+    async def _are_originals(self, copy: PartitionCopy) -> bool:
+        """Return whether the records on the target are what the opposite flow copies.
+
+        Then the log of the source begins with a claim of that flow, or is empty.
+        """
+        log = LogReader(self._source, copy.source, copy.source_id, read_committed=False)
+        return copy.is_shared and not await begins_with_records(log)
+
     async def _walk(
         self, copy: PartitionCopy, attempt: int, claim: Claim | None, meter: Meter
     ) -> Resumed:
@@ -164,7 +173,7 @@ class Claiming:
         start = copy.known_start()
         if copy.is_unknown and copy.assigned.copy_id not in self.after_others:
             copy.note_others(await records_of_others(target, start.producer_ids, copy.others))
-            if copy.others is not None:
+            if copy.others is not None and not await self._are_originals(copy):
                 raise _held_by_others(copy, copy.others, self._flow)
         return await resume(
             source,

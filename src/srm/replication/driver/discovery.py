@@ -25,6 +25,7 @@ from srm.engine.control.compacted import STAMPED, compacted_spec
 from srm.engine.control.control_lists import ControlLists
 from srm.engine.control.control_topics import create_control_topics
 from srm.engine.flows.raw_metrics import raw_metrics_spec
+from srm.engine.flows.recorded_copies import copies_of_others
 from srm.engine.groups.checkpoints import forget_topics
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, SrmError
@@ -91,6 +92,7 @@ class Discovery:
         self._clock = clock
         self._refused = ""
         self._expected: frozenset[str] = frozenset()
+        self._taken: frozenset[str] = frozenset()
         self._hidden: frozenset[str] = frozenset()
         self._seen: _Seen | None = None
         self._found = Discovered()
@@ -159,7 +161,7 @@ class Discovery:
                 "bootstrap.servers"
             )
         ensure_offset_syncs(context, source_topics, target_topics)
-        names = context.config.select(source_topics)
+        names = self._without_second_writer(context, source_topics, target_topics)
         self._tell_hidden(context, names)
         selected = tuple(source_topics[name] for name in names)
         if outgrown(selected, target_topics, context.config):
@@ -170,6 +172,28 @@ class Discovery:
             source_cluster=source_id,
             target_cluster=target_id,
         )
+
+    def _without_second_writer(
+        self,
+        context: FlowContext,
+        source_topics: Collection[str],
+        target_topics: Collection[str],
+    ) -> tuple[str, ...]:
+        """Select the topics of the flow, less those whose copies a flow from a third cluster writes.
+
+        Only a policy that keeps names gives copies of two clusters one name.
+        """
+        names, selected = context.config.names, context.config.select(source_topics)
+        kept = frozenset(filter(names.keeps_name, selected))
+        flow = context.config.flow
+        taken = kept & copies_of_others(context.target, target_topics, flow) if kept else kept
+        if taken - self._taken:
+            logger.warning(
+                "%s: not copied: %s of %s is the copy of another cluster and has one writer",
+                *(flow, ", ".join(sorted(taken)), flow.target),
+            )
+        self._taken = taken
+        return tuple(name for name in selected if name not in taken)
 
     def find_deleted(self, copied: Collection[CopiedTopic]) -> GoneTopics:
         """Return which copied topics are deleted, as far as the latest close checks show."""

@@ -79,6 +79,7 @@ class PartitionCopy:
         their successors.
     ``others``: target offsets [from, to) of foreign records before srm's first one, where the
         target holds no copy.
+    ``is_shared``: others write to the target, too, between our batches.
     ``over``: decisions that the source's log holds only in part or no more, with their new ends.
     """
 
@@ -108,6 +109,7 @@ class PartitionCopy:
     checked: tuple[int, int] | None = None
     held_back: bool = False
     cut_is_untold: bool = False
+    is_shared: bool = False
     is_troubled: bool = False
     end_at_rest: int = 0
     others: tuple[int, int] | None = None
@@ -268,7 +270,10 @@ class PartitionCopy:
 
     def on_ack(self, outgoing: BatchToSend, base_offset: int, now_ms: int) -> bool:
         """Record an acknowledged batch; False when the target put it somewhere unexpected."""
-        if base_offset != self.target_next or self._queue.oldest_in_flight is not outgoing:
+        is_expected = base_offset == self.target_next or (
+            self.is_shared and base_offset > self.target_next
+        )
+        if not is_expected or self._queue.oldest_in_flight is not outgoing:
             return False
         self._queue.acknowledge()
         self._map(outgoing.runs(base_offset))

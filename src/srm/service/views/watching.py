@@ -22,6 +22,7 @@ from srm.engine.cluster_ports import Cluster
 from srm.engine.control import control_lists
 from srm.engine.drill.leftovers import read_drills
 from srm.engine.flows.cluster_absence import away_cluster
+from srm.engine.flows.recorded_copies import with_recorded
 from srm.engine.moves.control.move_records import (
     ControlTables,
     decode_or_none,
@@ -214,7 +215,9 @@ class _Flow:
         lists = control_lists.load(self._target, self.flow)
         config = control_lists.effective(self._config.flow(self.flow), lists)
         looked_ms = now_ms()
-        view = observe(self._context(config))
+        context = self._context(config)
+        config = with_recorded(config, context.source, self._target)
+        view = observe(replace(context, config=config))
         if view.status.source_error and not self._is_away():
             self._away_until = time.monotonic() + _SOURCE_AGAIN_S
             self._away_error = view.status.source_error

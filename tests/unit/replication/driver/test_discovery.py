@@ -13,6 +13,7 @@ from srm.domain.flow_state.reported_positions import CopiedTopic, GoneTopics
 from srm.domain.groups.ledger import LedgerEntry
 from srm.domain.groups.mm2_records import Checkpoint, TopicIds
 from srm.domain.names import internal_topics
+from srm.domain.names.policy import IdentityReplicationPolicy
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import TopicDescription, TopicSpec
 from srm.engine.control import control_lists
@@ -110,6 +111,23 @@ def test_internal_topics_cycles_and_what_is_not_selected_are_left_alone(site):
     found = site.discovery(flow_config("(?!unselected).*")).round()
 
     assert [p.topic for p in found.partitions] == ["heartbeats"]
+
+
+def test_without_prefixes_a_copy_of_another_cluster_gets_no_second_writer(site, caplog):
+    site.source.add_topic("orders")
+    site.source.add_topic("own")
+    theirs = site.target.add_topic("orders")
+    for state, target_id in (("A", theirs), ("C", "gone")):
+        site.target.add_topic(f"srm-replication.{state}.internal", STATE_PARTITIONS)
+        copied = CopiedTopic("orders", "x", "orders", target_id, "a", "b")
+        table = site.target.compacted_topic(f"srm-replication.{state}.internal", 0)
+        table.write({copied.key(): copied.value()})
+    config = flow_config("orders", "own", policy=IdentityReplicationPolicy(".", "P"))
+
+    found = site.discovery(config).round()
+
+    assert {p.target_topic for p in found.partitions} == {"own"}
+    assert "not copied: orders of B is the copy of another cluster" in caplog.text
 
 
 def test_a_topic_that_srm_control_adds_or_removes_is_so_from_the_next_round(site):

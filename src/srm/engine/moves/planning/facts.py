@@ -32,7 +32,12 @@ from srm.domain.names.transactions import ActiveProducer, OpenTransaction
 from srm.domain.offset_map.offset_map import OffsetMap
 from srm.domain.text.reason import Reason
 from srm.engine.cluster_ports import GroupDescription, TopicDescription
-from srm.engine.groups.partition_facts import Logs, losses_of, partition_facts
+from srm.engine.groups.partition_facts import (
+    Logs,
+    facts_on_one_name,
+    losses_of,
+    partition_facts,
+)
 from srm.engine.moves.control.move_records import MoveContext
 from srm.engine.moves.control.routes import RoutingTables
 from srm.engine.ports import FlowMaps
@@ -41,19 +46,29 @@ from srm.errors import NotLoadedError
 
 @dataclass(frozen=True, slots=True)
 class TopicPair:
-    """A topic on the source with the target's topic that holds the same records."""
+    """A topic on the source with the target's topic that holds the same records.
+
+    ``is_shared``: both flows copy into this name, and both maps are needed.
+    """
 
     topic: str
     target_topic: str
     original: str
     direction: Direction
+    is_shared: bool = False
 
 
 def topic_pairs(context: MoveContext, originals: Collection[str]) -> tuple[TopicPair, ...]:
-    """Return the two pairs of each original topic: forward and reverse."""
+    """Return the two pairs of each original topic, forward and reverse; one if its name is kept."""
     names = context.forward.config.names
     pairs = []
     for topic in originals:
+        if names.keeps_name(topic):
+            is_shared = names.is_shared(topic)
+            only_back = names.is_replica(topic) and not is_shared
+            direction: Direction = "reverse" if only_back else "forward"
+            pairs.append(TopicPair(topic, topic, topic, direction, is_shared))
+            continue
         pairs.append(TopicPair(topic, names.remote(topic), topic, "forward"))
         pairs.append(TopicPair(names.replica(topic), topic, topic, "reverse"))
     return tuple(pairs)
@@ -290,7 +305,7 @@ class MoveFacts:
                 counterpart = TopicPartition(pair.target_topic, tp.partition)
                 theirs = on_target.get(counterpart)
                 yield GroupPosition(
-                    self._facts(pair.direction, tp, counterpart),
+                    self._facts(pair, tp, counterpart),
                     committed.get(tp),
                     theirs,
                     self._is_ours(group, counterpart, theirs),
@@ -300,18 +315,22 @@ class MoveFacts:
                 )
 
     def _facts(
-        self, direction: Direction, tp: TopicPartition, counterpart: TopicPartition
+        self, pair: TopicPair, tp: TopicPartition, counterpart: TopicPartition
     ) -> PartitionFacts:
         """Gather the facts of a partition, once for all groups that read it."""
-        key = direction, tp
+        key = pair.direction, tp
         if key not in self._partition_facts:
-            self._partition_facts[key] = partition_facts(
-                self.maps if direction == "forward" else self.reverse_maps,
-                direction,
+            about = (
                 (tp, {tp: UNKNOWN_LOG} if self.is_away else self.source.logs),
                 (counterpart, self.target.logs),
                 self.target.alias,
                 self.transactions.get(tp, ()),
+            )
+            maps = self.maps if pair.direction == "forward" else self.reverse_maps
+            self._partition_facts[key] = (
+                facts_on_one_name(self.maps, self.reverse_maps, *about)
+                if pair.is_shared and not self.is_away
+                else partition_facts(maps, pair.direction, *about)
             )
         return self._partition_facts[key]
 

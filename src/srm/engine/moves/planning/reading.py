@@ -62,8 +62,8 @@ def movable(context: FlowContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def require_original(topic: str, names: FlowTopics) -> None:
     """Refuse the name of a copy, as UsageError."""
-    original = names.original(topic) or names.origin(topic)
-    if original is not None:
+    original = names.original(topic) or names.origin(topic) or topic
+    if original != topic:
         raise UsageError(
             f"topic {topic!r} is a copy: name the original, {original!r}; its copies move with it"
         )
@@ -408,13 +408,15 @@ def _maps(
         }
         for place in places:
             counterpart = TopicPartition(pair.target_topic, place.partition)
-            wanted[pair.direction].add(
-                pair.direction,
-                (place, starts),
-                (counterpart, target_starts),
-                [offsets.get(place) for offsets in committed.values()],
-                [offsets.get(counterpart) for offsets in target_committed.values()],
-            )
+            directions: tuple[Direction, ...] = (pair.direction,)
+            for direction in ("forward", "reverse") if pair.is_shared else directions:
+                wanted[direction].add(
+                    direction,
+                    (place, starts),
+                    (counterpart, target_starts),
+                    [offsets.get(place) for offsets in committed.values()],
+                    [offsets.get(counterpart) for offsets in target_committed.values()],
+                )
     return (
         wanted["forward"].load(context.forward.maps),
         wanted["reverse"].load(context.forward.reverse_maps),

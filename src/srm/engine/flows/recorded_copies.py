@@ -1,0 +1,62 @@
+"""Copies that replicators have recorded: a policy that keeps names does not show them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from srm.config.model import FlowConfig
+from srm.domain.flow_state.replication_state import decode_state
+from srm.domain.names import internal_topics
+from srm.domain.names.flow_topics import RecordedCopies
+from srm.domain.names.topics import Flow
+from srm.domain.recovery.restore import restore_flow
+from srm.engine.cluster_ports import Cluster
+from srm.engine.flows.state_topic import StateTopic
+from srm.errors import UnavailableError
+
+
+def with_recorded(config: FlowConfig, source: Cluster, target: Cluster) -> FlowConfig:
+    """Add the recorded copies to the settings of a flow that keeps names; others are unchanged.
+
+    Those on a cluster that does not answer are unknown.
+
+    Raises:
+        SrmError: a cluster denies access.
+    """
+    if not config.names.keeps_name("topic"):
+        return config
+    on_source, on_target = (
+        read_copies(source, config.flow.reverse),
+        read_copies(target, config.flow),
+    )
+    return replace(config, recorded=RecordedCopies(on_source or frozenset(), on_target))
+
+
+def copies_of_others(target: Cluster, topics: Collection[str], flow: Flow) -> frozenset[str]:
+    """Return the topics of a flow's target that flows from other sources copy into.
+
+    Raises:
+        SrmError: the target does not answer.
+    """
+    before, after = internal_topics.replication("*").split("*")
+    names = (name for name in topics if name.startswith(before) and name.endswith(after))
+    aliases = {name.removeprefix(before).removesuffix(after) for name in names} - {flow.source}
+    found = (
+        read_copies(target, Flow(alias, flow.target))
+        for alias in aliases
+        if Flow(alias, flow.target) != restore_flow(Flow(flow.target, flow.source))
+    )
+    return frozenset[str]().union(*(copies for copies in found if copies is not None))
+
+
+def read_copies(target: Cluster, flow: Flow) -> frozenset[str] | None:
+    """Return the names of the flow's copies that exist, by topic id; None without an answer."""
+    try:
+        state = decode_state(StateTopic(target, flow.source).read())
+        present = {topic.topic_id: name for name, topic in target.topics().items()}
+    except UnavailableError:
+        return None
+    ids = {entry.target_topic_id for _, entry in state.newest_assignments().values()}
+    ids |= {topic.target_topic_id for topic in state.copied}
+    return frozenset(present[one] for one in ids & present.keys())

@@ -1,0 +1,242 @@
+"""Policies on real brokers: names that stay, one way and both ways, and a policy of a user."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from tests.integration.moving import begin, pass_gate
+from tests.replicating import configure, is_copied, replicating
+from tests.waiting import eventually
+
+from srm.config.model import Config
+from srm.domain.names.policy import ReplicationPolicy
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine.cluster_ports import TopicSpec
+from srm.engine.groups.checkpoints import emit
+from srm.engine.groups.group_sync import sync
+from srm.engine.groups.translate import translate
+from srm.engine.moves import MoveRequest
+from srm.engine.verification import verification
+from srm.engine.verification.verification import VerificationRequest
+from srm.engine.why.listing import list_topics
+from srm.wiring import kafka_cluster, open_flow, open_move
+from srm_lab.stack.kafka import KafkaBroker
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+IDENTITY = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+
+
+@dataclass(frozen=True)
+class SuffixPolicy(ReplicationPolicy):
+    """Policy of a user, with the source as suffix."""
+
+    source_alias: str
+    separator: str
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        return f"{topic}-from-{source_alias}"
+
+    def topic_source(self, topic: str) -> str | None:
+        name, _, source = topic.rpartition("-from-")
+        return source if name else None
+
+    def upstream_topic(self, topic: str) -> str | None:
+        return topic.rpartition("-from-")[0] or None
+
+
+class Pair:
+    """Two clusters under aliases of this test, with one topic of one partition on P."""
+
+    def __init__(self, clusters: Mapping[str, KafkaBroker], home: Path, *lines: str) -> None:
+        self.unique = uuid.uuid4().hex[:6]
+        self.p, self.b, self.topic = f"P{self.unique}", f"B{self.unique}", f"T{self.unique}"
+        servers = {self.p: clusters["P"].bootstrap, self.b: clusters["B"].bootstrap}
+        own = (line.replace("B->P", f"{self.b}->{self.p}") for line in lines)
+        selected = (f"topics = {self.topic}", "groups = .*", "sync.group.offsets.enabled = true")
+        self.config: Config = configure(home / "srm.properties", servers, *selected, *own)
+        with self._cluster(self.p) as source:
+            source.create_topics([TopicSpec(self.topic, 1, 1, {})])
+
+    @contextmanager
+    def _cluster(self, alias: str) -> Iterator:  # type: ignore[type-arg]
+        cluster = kafka_cluster(alias, self.config.cluster_clients(alias))
+        try:
+            yield cluster
+        finally:
+            cluster.close()
+
+    @property
+    def there(self) -> Flow:
+        return Flow(self.p, self.b)
+
+    @property
+    def back(self) -> Flow:
+        return self.there.reverse
+
+    def produce(self, alias: str, values: Sequence[str]) -> None:
+        producer = Producer({**self.config.client(alias, "producer"), "linger.ms": 1})
+        for value in values:
+            producer.produce(self.topic, value, partition=0)
+        assert producer.flush(60) == 0
+
+    def values(self, alias: str, topic: str, start: int = 0) -> list[str]:
+        """Read a topic from an offset to its end."""
+        consumer = Consumer({**self.config.client(alias, "consumer"), "group.id": "reader"})
+        try:
+            place = KafkaTopicPartition(topic, 0, start)
+            _, end = consumer.get_watermark_offsets(place, timeout=60)
+            consumer.assign([place])
+            found = list[str]()
+            while (at := consumer.position([place])[0].offset) < end:
+                message = consumer.poll(1.0)
+                if message is not None and message.error() is None:
+                    found.append(message.value().decode())
+                elif message is None and at == consumer.position([place])[0].offset:
+                    break  # only markers are left
+            return found
+        finally:
+            consumer.close()
+
+    def commit(self, alias: str, group: str, topic: str, offset: int) -> None:
+        settings = {**self.config.client(alias, "consumer"), "group.id": self.group(group)}
+        consumer = Consumer(settings)
+        place = KafkaTopicPartition(topic, 0, offset)
+        consumer.commit(offsets=[place], asynchronous=False)
+        consumer.close()
+
+    def committed(self, alias: str, group: str, topic: str) -> int | None:
+        with self._cluster(alias) as cluster:
+            found = cluster.committed_offsets(self.group(group))
+            return found.get(TopicPartition(topic, 0))  # type: ignore[no-any-return]
+
+    def end(self, alias: str) -> int:
+        with self._cluster(alias) as cluster:
+            place = TopicPartition(self.topic, 0)
+            return cluster.high_watermarks([place])[place]  # type: ignore[no-any-return]
+
+    def group(self, name: str) -> str:
+        return f"{name}-{self.unique}"
+
+    def copied(self, *flows: Flow) -> None:
+        def done() -> bool:
+            for flow in flows:
+                with open_flow(self.config, flow) as context:
+                    if not is_copied(context, self.topic):
+                        return False
+            return True
+
+        eventually(done, "all is copied")
+
+    def move(self, source: str, target: str, *groups: str) -> None:
+        names = tuple(map(self.group, groups))
+        request = MoveRequest("failover", source, target, (self.topic,), names, quiet_seconds=0.5)
+        move_id = f"{source}-{target}"
+        with open_move(self.config, source, target) as context:
+            begin(context, request, move_id)
+            pass_gate(context, move_id)
+
+
+def test_a_group_continues_under_the_same_name_one_way(
+    clusters: Mapping[str, KafkaBroker], tmp_path: Path
+) -> None:
+    pair = Pair(clusters, tmp_path, IDENTITY)
+    pair.produce(pair.p, [f"{n}" for n in range(100)])
+    pair.commit(pair.p, "g", pair.topic, 60)
+
+    with replicating(pair.config, pair.there):
+        pair.copied(pair.there)
+        with open_flow(pair.config, pair.there) as context:
+            found = translate(context, TopicPartition(pair.topic, 0), 60)
+            back = translate(context, TopicPartition(pair.topic, 0), 61, reverse=True)
+            rows = {row.topic: row for row in list_topics(context)}
+            emit(context, [pair.group("g")])
+            sync(context, [pair.group("g")])
+            plan = verification.plan(context, VerificationRequest((pair.topic,)))
+        pair.commit(pair.p, "g", pair.topic, 70)
+        pair.move(pair.p, pair.b, "g")
+
+    assert pair.values(pair.b, pair.topic) == [f"{n}" for n in range(100)]
+    assert (found.state, found.to_partition.topic, found.to_offset) == (
+        "translated",
+        pair.topic,
+        61,
+    )
+    assert back.to_offset == 60
+    assert (rows[pair.topic].remote_topic, rows[pair.topic].remote_partitions) == (pair.topic, 1)
+    assert [(one.topic, one.remote_topic) for one in plan.ranges] == [(pair.topic, pair.topic)]
+    moved = pair.committed(pair.b, "g", pair.topic)
+    assert moved is not None
+    assert pair.values(pair.b, pair.topic, moved)[0] == "70"
+
+
+def test_one_name_is_copied_both_ways_without_a_loop_and_groups_move_there_and_back(
+    clusters: Mapping[str, KafkaBroker], tmp_path: Path
+) -> None:
+    pair = Pair(clusters, tmp_path, IDENTITY, "B->P.enabled = true")
+    pair.produce(pair.p, [f"p{n}" for n in range(100)])
+    for group, offset in (("all", 100), ("behind", 60)):
+        pair.commit(pair.p, group, pair.topic, offset)
+
+    with replicating(pair.config, pair.there, pair.back):
+        pair.copied(pair.there)
+        eventually(lambda: pair.end(pair.b) > 100, "B has the topic")
+        pair.copied(pair.there, pair.back)
+        pair.move(pair.p, pair.b, "all", "behind")
+        there = {group: pair.committed(pair.b, group, pair.topic) for group in ("all", "behind")}
+
+        pair.produce(pair.b, [f"b{n}" for n in range(50)])
+        first_of_b = pair.end(pair.b) - 50
+        pair.commit(pair.b, "all", pair.topic, pair.end(pair.b))
+        pair.commit(pair.b, "behind", pair.topic, first_of_b + 30)
+        pair.copied(pair.there, pair.back)
+        pair.move(pair.b, pair.p, "all", "behind")
+        again = {group: pair.committed(pair.p, group, pair.topic) for group in ("all", "behind")}
+
+        for burst in range(20):  # both sides write at once
+            pair.produce(pair.p, [f"p{burst}-{n}" for n in range(20)])
+            pair.produce(pair.b, [f"b{burst}-{n}" for n in range(20)])
+        pair.copied(pair.there, pair.back)
+        pair.copied(pair.there, pair.back)
+
+    assert there["all"] is not None
+    assert pair.values(pair.b, pair.topic, there["all"])[0] == "b0"
+    assert there["behind"] is not None
+    assert pair.values(pair.b, pair.topic, there["behind"])[0] == "p60"
+    assert again["behind"] is not None
+    assert pair.values(pair.p, pair.topic, again["behind"])[0] == "b30"
+    assert again["all"] is not None
+    assert not any(
+        value in {f"b{n}" for n in range(50)}
+        for value in pair.values(pair.p, pair.topic, again["all"])
+    )
+    of_p, of_b = (Counter(pair.values(alias, pair.topic)) for alias in (pair.p, pair.b))
+    assert set(of_p.values()) == {1}
+    assert of_p == of_b
+    assert len(of_p) == 100 + 50 + 800
+
+
+def test_a_policy_of_a_user_names_the_copies(
+    clusters: Mapping[str, KafkaBroker], tmp_path: Path
+) -> None:
+    pair = Pair(clusters, tmp_path, f"replication.policy.class = {__name__}:SuffixPolicy")
+    pair.produce(pair.p, [f"{n}" for n in range(10)])
+    copy = f"{pair.topic}-from-{pair.p}"
+
+    with replicating(pair.config, pair.there):
+        pair.copied(pair.there)
+        with open_flow(pair.config, pair.there) as context:
+            found = translate(context, TopicPartition(pair.topic, 0), 4)
+            back = translate(context, TopicPartition(copy, 0), 5, reverse=True)
+
+    assert pair.values(pair.b, copy) == [f"{n}" for n in range(10)]
+    assert (found.to_partition.topic, found.to_offset) == (copy, 5)
+    assert (back.to_partition.topic, back.to_offset) == (pair.topic, 4)

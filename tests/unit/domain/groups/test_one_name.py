@@ -1,0 +1,105 @@
+"""Translation where two flows copy into one name, each to the other cluster.
+
+P has written p0..p9 and B b0..b4. The logs have different orders::
+
+    P    p0 p1 p2 p3 p4 b0 b1 b2 b3 b4 p5 p6 p7 p8 p9     offsets 0..14
+    B    b0 b1 b2 b3 b4 p0 p1 p2 p3 p4 p5 p6 p7 p8 p9     offsets 0..14
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srm.domain.groups.translation import LogRange, PartitionFacts, translate
+from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
+
+PLACE = TopicPartition("T", 0)
+ON_P = [
+    *(f"p{n}" for n in range(5)),
+    *(f"b{n}" for n in range(5)),
+    *(f"p{n}" for n in range(5, 10)),
+]
+ON_B = [*(f"b{n}" for n in range(5)), *(f"p{n}" for n in range(10))]
+
+
+def mapped(own: str, there: list[str], here: list[str], examined: int) -> OffsetMap:
+    """Return the map of the records that a cluster wrote itself."""
+    runs = [
+        Run(offset, here.index(value), 1)
+        for offset, value in enumerate(there[:examined])
+        if value.startswith(own) and value in here
+    ]
+    return OffsetMap.of(runs, Position(examined, len(here), len(there)), open_end=False)
+
+
+def facts(p: list[str] = ON_P, b: list[str] = ON_B, examined: int | None = None) -> PartitionFacts:
+    logs = LogRange(0, len(p), len(p)), LogRange(0, len(b), len(b))
+    back = mapped("b", b, p, len(b) if examined is None else examined)
+    sides = PLACE, PLACE, "B", *logs
+    return PartitionFacts(
+        "forward", *sides, mapped("p", p, b, len(p)), back=PartitionFacts("reverse", *sides, back)
+    )
+
+
+def test_a_group_continues_at_the_first_record_of_either_cluster_that_it_has_not_read() -> None:
+    for read in range(len(ON_P) + 1):
+        unread = [at for at, value in enumerate(ON_B) if value not in ON_P[:read]]
+
+        found = translate(facts(), read)
+
+        assert (found.state, found.offset) == ("translated", min(unread, default=len(ON_B))), read
+
+
+def test_records_that_the_opposite_flow_has_not_examined_are_not_skipped() -> None:
+    found = translate(facts(b=[*ON_B, "b5"], examined=10), len(ON_P))
+
+    assert (found.state, found.offset) == ("map-behind", 10)
+
+
+def test_without_a_report_of_the_opposite_flow_there_is_no_translation() -> None:
+    known = facts()
+    assert known.back is not None
+
+    found = translate(replace(known, back=replace(known.back, offset_map=OffsetMap())), 3)
+
+    assert (found.state, found.offset) == ("map-behind", None)
+
+
+@given(st.data())
+def test_no_translation_skips_a_record_whatever_the_orders_and_the_progress(
+    data: st.DataObject,
+) -> None:
+    own = {name: [f"{name}{n}" for n in range(data.draw(st.integers(0, 6)))] for name in "pb"}
+    copied = {name: data.draw(st.integers(0, len(own[name]))) for name in "pb"}
+
+    def log(first: list[str], second: list[str]) -> list[str]:
+        queues, found = [list(first), list(second)], list[str]()
+        while any(queues):
+            at = data.draw(st.integers(0, 1))
+            found.append((queues[at] or queues[1 - at]).pop(0))
+        return found
+
+    p = log(own["p"], own["b"][: copied["b"]])
+    b = log(own["b"], own["p"][: copied["p"]])
+    seen = {
+        "p": p.index(own["p"][copied["p"]]) if copied["p"] < len(own["p"]) else len(p),
+        "b": b.index(own["b"][copied["b"]]) if copied["b"] < len(own["b"]) else len(b),
+    }
+    logs = LogRange(0, len(p), len(p)), LogRange(0, len(b), len(b))
+    sides = PLACE, PLACE, "B", *logs
+    known = PartitionFacts(
+        "forward",
+        *sides,
+        mapped("p", p, b, seen["p"]),
+        back=PartitionFacts("reverse", *sides, mapped("b", b, p, seen["b"])),
+    )
+
+    for read in range(len(p) + 1):
+        found = translate(known, read)
+        if found.offset is not None:
+            skipped = set(b[: found.offset]) - set(p[:read])
+            assert not skipped, (p, b, read, found)
