@@ -296,17 +296,19 @@ def _flow_config(file: SettingsFile, flow: Flow) -> FlowConfig:
     if not _value(file, KEYS["refresh.topics.enabled"], flow):
         values["refresh_topics_interval"] = NEVER
     _check_notifier(file, flow, values["failover_notifier_arguments"])
-    keeps_names = _keeps_names(file, flow)
-    if keeps_names:
-        _refuse_two_writers(file, flow)
-    both_ways = keeps_names and _keeps_names(file, flow.reverse)
+    policies = _policy(file, flow), _policy(file, flow.reverse)
+    keep_names = all(
+        FlowTopics(one, policy).keeps_name("topic")
+        for one, policy in zip((flow, flow.reverse), policies, strict=True)
+    )
+    _refuse_two_writers(file, flow)
     return FlowConfig(
         flow=flow,
-        policy=_policy(file, flow),
-        back=_policy(file, flow.reverse),
-        both_ways=both_ways,
+        policy=policies[0],
+        back=policies[1],
+        both_ways=_copies_under_names(file, flow) and _copies_under_names(file, flow.reverse),
         isolation_level=_isolation_level(file, flow),
-        records=_records(file, flow, both_ways=both_ways),
+        records=_records(file, flow, keep_names=keep_names),
         redirect=_redirect(file, flow),
         **_filters(file, flow),
         **values,
@@ -323,7 +325,7 @@ def _isolation_level(file: SettingsFile, flow: Flow) -> IsolationLevel:
     return cast("IsolationLevel", level)
 
 
-def _records(file: SettingsFile, flow: Flow, *, both_ways: bool) -> RecordSettings:
+def _records(file: SettingsFile, flow: Flow, *, keep_names: bool) -> RecordSettings:
     values: dict[str, Any] = {key.name: _value(file, key, flow) for key in RECORD_KEYS}
     overrides = "provenance.header.filter.overrides"
     if not values["provenance.header.name"]:
@@ -333,8 +335,9 @@ def _records(file: SettingsFile, flow: Flow, *, both_ways: bool) -> RecordSettin
     except ConfigError as error:
         raise ConfigError(f"{file.path}: {overrides}: {error}") from None
     return RecordSettings(
-        # Names do not show which records have come from the target.
-        provenance=values["provenance.header.enable"] or both_ways,
+        # Names do not show which records have come from the target. Also while the opposite flow is
+        # disabled: what is copied without the header would return when it is enabled.
+        provenance=values["provenance.header.enable"] or keep_names,
         provenance_name=values["provenance.header.name"],
         overrides=found,
         source_offsets=values["copy.source.offset.in.header.enabled"],
@@ -406,7 +409,7 @@ def _policy(file: SettingsFile, flow: Flow) -> ReplicationPolicy:
         raise ConfigError(f"{file.path}: {flow}: replication.policy.class: {error}") from None
 
 
-def _keeps_names(file: SettingsFile, flow: Flow) -> bool:
+def _copies_under_names(file: SettingsFile, flow: Flow) -> bool:
     """Return whether a flow is enabled and gives copies the names of their originals."""
     names = FlowTopics(flow, _policy(file, flow))
     return bool(_value(file, KEYS["enabled"], flow)) and names.keeps_name("topic")
@@ -421,9 +424,12 @@ def _refuse_two_writers(file: SettingsFile, flow: Flow) -> None:
         ConfigError: they may name the same one.
     """
     for other in file.flows:
-        if other.target != flow.target or not flow < other or not _keeps_names(file, other):
+        both = flow, other
+        if other.target != flow.target or flow >= other:
             continue
-        lists = [set(_value(file, KEYS["topics"], one) or ()) for one in (flow, other)]  # type: ignore[arg-type]
+        if not all(_copies_under_names(file, one) for one in both):
+            continue
+        lists = [set(_value(file, KEYS["topics"], one) or ()) for one in both]  # type: ignore[arg-type]
         plain = [set(NameFilter(tuple(one)).names) for one in lists]
         if lists != plain or lists[0] & lists[1] or not all(lists):
             raise ConfigError(

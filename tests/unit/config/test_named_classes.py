@@ -93,7 +93,7 @@ def test_flows_that_keep_names_both_ways_mark_where_records_come_from(tmp_path: 
     file = tmp_path / "srm.properties"
     identity = "replication.policy.class = IdentityReplicationPolicy\nP->B.enabled = true\n"
 
-    file.write_text(FILE + identity)
+    file.write_text(FILE + f"P->B.{identity}")
     one_way = load_config(file).flow(Flow("P", "B"))
     file.write_text(FILE + identity + "B->P.enabled = true\n")
     both = load_config(file).flow(Flow("P", "B"))

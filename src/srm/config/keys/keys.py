@@ -357,7 +357,8 @@ RECORD_KEYS: Final = (
         "boolean",
         "false",
         "Whether each copied record gets a header that says where it comes from, and records that "
-        "would return to the topic they came from are left out.",
+        "would return to the topic they came from are left out. On where both flows between two "
+        "clusters keep names of topics, also while one of them is disabled.",
         origin="replicator",
     ),
     our_key("provenance.header.name", "string", PROVENANCE_HEADER, "Name of that header."),

@@ -12,6 +12,7 @@ from srm.domain.names.topics import Flow
 from srm.domain.offset_map.map_records import CopyId
 from srm.domain.offset_map.offset_ranges import both_ends
 from srm.errors import FencedError, IntegrityError
+from srm.replication.batches.rebuild import decode
 from srm.replication.claim.claim import Claim, ClaimLifetime, take
 from srm.replication.claim.claim_limits import ClaimPermits, Meter, MeteredReader, WalkPermits
 from srm.replication.claim.marker import until_in_force
@@ -23,7 +24,6 @@ from srm.replication.ports import Wire
 from srm.replication.resume.resume import Resumed, Walked, resume
 from srm.replication.resume.source_lookahead import Comparison
 from srm.replication.resume.walk_start import records_of_others
-from srm.replication.takeover.sealing import begins_with_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,7 @@ class Claiming:
         self._claim_lifetime = claim_lifetime
         self._read_assignment = read_assignment
         self._added_headers = config.records.target_only
+        self._provenance_name = config.records.provenance_name
         self._accepts_loss = config.data_loss_policy == "continue"
         self._read_committed = config.isolation_level == "read_committed"
         self._claims = ClaimPermits()
@@ -140,12 +141,21 @@ class Claiming:
         return claim if copy.attempt == attempt else None
 
     async def _are_originals(self, copy: PartitionCopy) -> bool:
-        """Return whether the records on the target are what the opposite flow copies.
+        """Return whether the records on the target are those that the opposite flow copies.
 
-        Then the log of the source begins with a claim of that flow, or is empty.
+        Then the source begins with records that say where they come from, or has none.
         """
         log = LogReader(self._source, copy.source, copy.source_id, read_committed=False)
-        return copy.is_shared and not await begins_with_records(log)
+        at, end = await self._source.log_range(copy.source)
+        while copy.is_shared and at < end:
+            batch = await log.batch_from(at)
+            if batch is None:
+                break
+            if batch.record_count and not batch.is_control:
+                names = {name for record in decode(batch) for name, _ in record.headers}
+                return self._provenance_name in names
+            at = batch.last_offset + 1
+        return copy.is_shared
 
     async def _walk(
         self, copy: PartitionCopy, attempt: int, claim: Claim | None, meter: Meter

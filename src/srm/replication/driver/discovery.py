@@ -179,7 +179,7 @@ class Discovery:
         source_topics: Collection[str],
         target_topics: Collection[str],
     ) -> tuple[str, ...]:
-        """Select the topics of the flow, less those whose copies a flow from a third cluster writes.
+        """Select the topics of the flow, less those that a flow from a third cluster copies into.
 
         Only a policy that keeps names gives copies of two clusters one name.
         """
