@@ -24,10 +24,12 @@ from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import sync
 from srm.engine.groups.translate import translate
 from srm.engine.moves import MoveRequest
+from srm.engine.recovery.look import look_at_source
+from srm.engine.recovery.settle import settle_return
 from srm.engine.verification import verification
 from srm.engine.verification.verification import VerificationRequest
 from srm.engine.why.listing import list_topics
-from srm.wiring import kafka_cluster, open_flow, open_move
+from srm.wiring import kafka_cluster, open_flow, open_move, open_return
 from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
@@ -240,3 +242,39 @@ def test_a_policy_of_a_user_names_the_copies(
     assert pair.values(pair.b, copy) == [f"{n}" for n in range(10)]
     assert (found.to_partition.topic, found.to_offset) == (copy, 5)
     assert (back.to_partition.topic, back.to_offset) == (pair.topic, 4)
+
+
+def test_after_the_loss_of_a_cluster_its_residue_joins_the_records_of_the_other_under_one_name(
+    clusters: Mapping[str, KafkaBroker], tmp_path: Path
+) -> None:
+    pair = Pair(clusters, tmp_path, IDENTITY, "B->P.enabled = true")
+    pair.produce(pair.p, [f"p{n}" for n in range(50)])
+    pair.commit(pair.p, "g", pair.topic, 30)
+
+    with replicating(pair.config, pair.there, pair.back):
+        pair.copied(pair.there)
+        pair.copied(pair.there, pair.back)
+        with open_flow(pair.config, pair.there) as context:
+            emit(context, [pair.group("g")])
+        request = MoveRequest(
+            "failover", pair.p, pair.b, (pair.topic,), (pair.group("g"),), mode="unplanned"
+        )
+        with open_move(pair.config, pair.p, pair.b, unplanned=True) as lost:
+            begin(lost, request, "loss")
+            pass_gate(lost, "loss")
+        moved = pair.committed(pair.b, "g", pair.topic)
+        pair.produce(pair.p, [f"residue{n}" for n in range(5)])
+        pair.produce(pair.b, [f"b{n}" for n in range(10)])
+        pair.copied(pair.back)
+        with open_return(pair.config, pair.there) as (context, logs):
+            found = look_at_source(context, logs)
+            settle_return(context, logs, {pair.topic: "merge"}, None, "ann")
+        pair.copied(pair.there, pair.back)
+
+    assert moved is not None
+    assert pair.values(pair.b, pair.topic, moved)[0] == "p30"
+    assert [topic.records for topic in found.topics if topic.topic == pair.topic] == [5]
+    of_p, of_b = (Counter(pair.values(alias, pair.topic)) for alias in (pair.p, pair.b))
+    assert set(of_p.values()) == {1}
+    assert of_p == of_b
+    assert len(of_p) == 50 + 5 + 10
