@@ -32,7 +32,9 @@ from srm.errors import AuthorizationError, ConfigError, SrmError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.wire.auth.security import read_security
 from srm.kafka.wire.auth.security_tls import tls_context
+from srm.kafka.wire.brokers import QUESTIONS, Brokers
 from srm.kafka.wire.cluster import WireCluster
+from srm.kafka.wire.log_messages import metadata_request
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -303,6 +305,28 @@ def test_sessions_that_end_are_renewed_in_between_the_requests(secured: SecuredB
     sessions = (time.monotonic() - began) * 1000 / SESSION_MS
     again = len({claim for claim in claims if claim[1] >= 0}) - len(partitions)
     assert 0 <= again <= sessions * len(partitions) / 2
+
+
+def test_sessions_of_the_control_plane_are_renewed_on_the_same_connection(
+    secured: SecuredBroker,
+) -> None:
+    """A broker closes a connection that goes on after its session's end (KIP-368)."""
+    session = {"bootstrap.servers": secured.broker.address("SHORT")}
+    properties = {**secured.ways_in()["SCRAM-SHA-512 over TLS"], **session}
+
+    async def run() -> None:
+        brokers = Brokers("X", properties)
+        await brokers.look()
+        [node] = brokers.nodes
+        first = await brokers.connection(node, QUESTIONS)
+        ends = time.monotonic() + 3 * SESSION_MS / 1000
+        while time.monotonic() < ends:
+            await brokers.ask(node, metadata_request([]))
+            await asyncio.sleep(0.1)  # the pace of the load
+        assert await brokers.connection(node, QUESTIONS) is first
+        brokers.close()
+
+    asyncio.run(run())
 
 
 def test_a_broker_that_hangs_does_not_hold_up_the_end(secured: SecuredBroker) -> None:

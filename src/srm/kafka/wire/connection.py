@@ -230,12 +230,14 @@ class Connection:
                 self._flush()
 
     async def ask(self, request: Request) -> dict[str, Any]:
-        """Send a request past those that are held, and return the answer.
+        """Send a request, and return the answer.
 
         Raises:
             SrmError: what ended the connection.
         """
+        return await self._exchange(self._send_or_hold, request)
 
+    async def _exchange(self, send: Callable[..., None], request: Request) -> dict[str, Any]:
         def decode(body: PooledBuffer) -> dict[str, Any]:
             made = request.decode(BytesIO(body.view[_CORRELATION.size :]))
             self._note_pause(made.get("throttle_time_ms", 0))
@@ -244,7 +246,7 @@ class Connection:
         future: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         answer = PendingAnswer(decode, partial(settle, future))
         sent, body = request.message, [request.encode()]
-        self._send(answer, sent.api_key, sent.version, body, flexible=sent.form is FLEXIBLE)
+        send(answer, sent.api_key, sent.version, body, flexible=sent.form is FLEXIBLE)
         try:
             return await future
         except UnavailableError:
@@ -279,7 +281,8 @@ class Connection:
     # ----- logging in
 
     async def _log_in(self) -> None:
-        lifetime_s = await self._access.log_in(self.ask, self.where)
+        now = partial(self._exchange, self._send)  # other requests wait for the login
+        lifetime_s = await self._access.log_in(now, self.where)
         if lifetime_s:
             self._log_in_at = self._loop.time() + lifetime_s * _LOG_IN_AFTER
 

@@ -27,9 +27,11 @@ from srm.kafka.wire.auth.security import Sasl, Security, Tls
 from srm.kafka.wire.auth.security_access import SecurityAccess
 from srm.kafka.wire.brokers import API_VERSIONS
 from srm.kafka.wire.connection import Connection, settle
+from srm.kafka.wire.messages import BYTES, CLASSIC, Fixed, Message, Structure
 from srm.replication.buffers import BufferPool, PooledBuffer
 
 HANDSHAKE, AUTHENTICATE, ECHO = 17, 36, 0
+LOOK = Message(3, 0, Structure(("asked", BYTES)), Structure(("sum", Fixed("32s"))), CLASSIC)
 BIG = 3_000_000
 
 
@@ -343,6 +345,41 @@ def test_requests_that_come_during_a_login_follow_it_in_their_order() -> None:
     assert answers == [hashlib.sha256(b"%d" % n).digest() for n in range(len(answers))]
     logins = [at for at, key in enumerate(broker.keys) if key == HANDSHAKE]
     assert all(broker.keys[at + 1] == AUTHENTICATE for at in logins)
+
+
+def test_requests_of_the_control_plane_log_in_again_in_time_and_in_their_order() -> None:
+    """A broker closes the connection at a request after the session's end (KIP-368)."""
+    broker = Broker(lifetime_ms=20)
+
+    async def run() -> list[bytes]:
+        async with connected(broker, login()) as connection:
+            answers = []
+            while broker.keys.count(HANDSHAKE) < 4:
+                sent = echo(connection, [b"%d" % len(answers)])
+                await connection.ask(LOOK(b"x" * 20))
+                assert sent.done(), "sent before"
+                answers.append(digest(await sent))
+                await asyncio.sleep(0.001)  # the pace of the load
+            return answers
+
+    answers = asyncio.run(run())
+
+    assert answers == [hashlib.sha256(b"%d" % n).digest() for n in range(len(answers))]
+    logins = [at for at, key in enumerate(broker.keys) if key == HANDSHAKE]
+    assert all(broker.keys[at + 1] == AUTHENTICATE for at in logins)
+
+
+def test_a_request_of_the_control_plane_says_why_a_later_login_is_refused() -> None:
+    broker = Broker(lifetime_ms=1)
+
+    async def run() -> None:
+        async with connected(broker, login()) as connection:
+            broker.password = "another by now"
+            await asyncio.sleep(0.01)  # the session ends
+            with pytest.raises(AuthorizationError, match=r"check sasl\.username"):
+                await connection.ask(LOOK(b"x"))
+
+    asyncio.run(run())
 
 
 def test_a_login_that_is_refused_later_ends_the_connection_and_all_that_waits() -> None:
