@@ -40,12 +40,12 @@ def test_a_partition_that_does_not_exist_has_no_leader_and_is_not_created(
 def test_a_topic_that_is_created_later_is_found(wire_site: WireSite) -> None:
     async def scenario(wire: Wire) -> None:
         first = Place(*wire_site.create_topic())
-        node = await wire.leader(first.at)
+        node = (await wire.leader(first.at)).node
         later = Place(*wire_site.create_topic(2), 1)
 
         async def leader() -> int | None:
             try:
-                return await wire.leader(later.at)
+                return (await wire.leader(later.at)).node
             except UnavailableError:
                 return None
 
@@ -75,7 +75,7 @@ def test_one_request_carries_a_batch_for_each_of_several_partitions(wire_site: W
     here = [Place(topic, topic_id, number) for number in range(3)]
 
     async def scenario(wire: Wire) -> None:
-        node = await wire.leader(here[0].at)
+        node = (await wire.leader(here[0].at)).node
         await wire.connect(node)
         [sent] = produced(wire, node, [(p.at, batch(p.at.partition + 1)) for p in here])
         answer = await sent
@@ -94,7 +94,7 @@ def test_a_batch_for_a_partition_that_does_not_exist_is_refused_alone(
     nowhere = TopicPartition(place.at.topic, 7)
 
     async def scenario(wire: Wire) -> None:
-        node = await wire.leader(place.at)
+        node = (await wire.leader(place.at)).node
         await wire.connect(node)
         [sent] = produced(wire, node, [(place.at, batch(1)), (nowhere, batch(1))])
         answer = await sent
@@ -107,7 +107,7 @@ def test_a_batch_for_a_partition_that_does_not_exist_is_refused_alone(
 
 def test_without_a_connection_a_batch_fails_at_once(wire_site: WireSite, place: Place) -> None:
     async def scenario(wire: Wire) -> None:
-        node = await wire.leader(place.at)
+        node = (await wire.leader(place.at)).node
         with pytest.raises(UnavailableError):
             await produced(wire, node, [(place.at, batch(1))])[0]
         assert await wire.log_range(place.at) == (0, 0)
@@ -248,6 +248,17 @@ def test_a_log_ranges_from_what_was_trimmed_to_its_high_watermark(
         assert await wire.log_range(place.at) == (0, 10)
         wire_site.trim(place.at.topic, 0, 7)
         assert await wire.log_range(place.at) == (7, 10)
+
+    wire_site.run(scenario)
+
+
+def test_the_leader_names_its_epoch_with_the_end_of_its_log(
+    wire_site: WireSite, place: Place
+) -> None:
+    async def scenario(wire: Wire) -> None:
+        await place.produce(wire, 3)
+
+        assert await wire.log_end(place.at) == EpochEnd((await wire.leader(place.at)).epoch, 3)
 
     wire_site.run(scenario)
 

@@ -15,6 +15,7 @@ from srm.replication.batches.batch import batches
 from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, FetchSession, Wire
 
 UNKNOWN_TOPIC_ID = 100
+UNKNOWN_LEADER_EPOCH = 75
 
 
 # ----- fetch
@@ -100,7 +101,7 @@ def test_a_log_without_the_epoch_that_was_read_is_an_error(
 
 def test_a_topic_id_that_nobody_has_is_an_error(wire_site: WireSite, place: Place) -> None:
     async def scenario(wire: Wire) -> None:
-        node = await wire.leader(place.at)
+        node = (await wire.leader(place.at)).node
         stranger = FetchFrom(uuid.uuid4().bytes, 0, 0, 1 << 20)
         fetched = await wire.fetch(
             node,
@@ -112,6 +113,27 @@ def test_a_topic_id_that_nobody_has_is_an_error(wire_site: WireSite, place: Plac
 
         errors = {part.topic_id: part.error for part in fetched.partitions}
         assert errors == {stranger.topic_id: UNKNOWN_TOPIC_ID, place.topic_id: codes.NONE}
+
+    wire_site.run(scenario)
+
+
+def test_a_fetch_that_names_an_epoch_its_leader_has_not_heard_of_is_refused(
+    wire_site: WireSite, place: Place
+) -> None:
+    """The leader lags behind the controller: its log may lack what was written since (KIP-320)."""
+
+    async def scenario(wire: Wire) -> None:
+        await place.produce(wire, 3)
+        node, epoch = await wire.leader(place.at)
+        for named, error in ((epoch, codes.NONE), (epoch + 1, UNKNOWN_LEADER_EPOCH)):
+            part = await place.fetch(wire, 0, leader_epoch=named)
+            assert (part.error, bool(part.records)) == (error, not error)
+        session = wire.fetch_session(node, read_committed=False)
+        session.want(place.wanted(0, leader_epoch=epoch + 1))
+        [part] = (await poll(session)).partitions
+        assert part.error == UNKNOWN_LEADER_EPOCH
+        session.want(place.wanted(0, leader_epoch=epoch))
+        assert await news(session) == {0: [(0, 3)]}
 
     wire_site.run(scenario)
 
@@ -130,7 +152,7 @@ def test_a_size_limit_never_keeps_back_the_first_batch(wire_site: WireSite, plac
     async def scenario(wire: Wire) -> None:
         await place.produce(wire, 30, 30)
         fetched = await wire.fetch(
-            await wire.leader(place.at),
+            (await wire.leader(place.at)).node,
             [place.wanted(0, max_bytes=1)],
             max_wait_ms=10,
             max_bytes=1,
@@ -214,7 +236,7 @@ def test_a_session_brings_what_is_wanted_from_where_it_is_wanted(wire_site: Wire
     async def scenario(wire: Wire) -> None:
         for p in here:
             await p.produce(wire, 2, 2)
-        session = wire.fetch_session(await wire.leader(here[0].at), read_committed=False)
+        session = wire.fetch_session((await wire.leader(here[0].at)).node, read_committed=False)
         session.want(here[0].wanted(0))
         session.want(here[1].wanted(2))
 
@@ -231,7 +253,7 @@ def test_a_session_repeats_what_was_not_taken_and_leaves_out_what_has_no_news(
     async def scenario(wire: Wire) -> None:
         for p in here:
             await p.produce(wire, 1)
-        session = wire.fetch_session(await wire.leader(here[0].at), read_committed=False)
+        session = wire.fetch_session((await wire.leader(here[0].at)).node, read_committed=False)
         for p in here:
             session.want(p.wanted(0))
         assert sorted(await news(session)) == [0, 1, 2]
@@ -254,7 +276,7 @@ def test_a_session_forgets_what_it_is_told_to_and_remembers_it_when_wanted_again
     here = three(wire_site)
 
     async def scenario(wire: Wire) -> None:
-        session = wire.fetch_session(await wire.leader(here[0].at), read_committed=False)
+        session = wire.fetch_session((await wire.leader(here[0].at)).node, read_committed=False)
         for p in here:
             session.want(p.wanted(0))
         await poll(session)
@@ -275,7 +297,7 @@ def test_a_waiting_poll_comes_back_when_records_arrive(wire_site: WireSite, plac
     """A long poll that waited to its end would come back after minutes."""
 
     async def scenario(wire: Wire) -> None:
-        session = wire.fetch_session(await wire.leader(place.at), read_committed=False)
+        session = wire.fetch_session((await wire.leader(place.at)).node, read_committed=False)
         session.want(place.wanted(0))
         await poll(session)
         waiting = asyncio.ensure_future(poll(session, 10 * 60_000))
@@ -296,7 +318,7 @@ def test_a_session_tells_of_an_offset_that_is_out_of_range_and_goes_on_with_the_
         for p in here:
             await p.produce(wire, 3)
         wire_site.trim(here[1].at.topic, 1, 2)
-        session = wire.fetch_session(await wire.leader(here[0].at), read_committed=False)
+        session = wire.fetch_session((await wire.leader(here[0].at)).node, read_committed=False)
         session.want(here[0].wanted(0))
         session.want(here[1].wanted(1))
         session.want(here[2].wanted(4))
@@ -316,7 +338,7 @@ def test_a_session_tells_of_an_offset_that_is_out_of_range_and_goes_on_with_the_
 def test_sessions_know_nothing_of_each_other(wire_site: WireSite, place: Place) -> None:
     async def scenario(wire: Wire) -> None:
         await place.produce(wire, 1, 1)
-        node = await wire.leader(place.at)
+        node = (await wire.leader(place.at)).node
         first, second = (wire.fetch_session(node, read_committed=False) for _ in range(2))
         first.want(place.wanted(0))
         second.want(place.wanted(1))

@@ -35,16 +35,24 @@ class Place:
         self.at = TopicPartition(topic, partition)
         self.topic_id = topic_id
 
-    def wanted(self, offset: int, max_bytes: int = 1 << 20, epoch: int = -1) -> FetchFrom:
-        return FetchFrom(self.topic_id, self.at.partition, offset, max_bytes, epoch)
+    def wanted(
+        self, offset: int, max_bytes: int = 1 << 20, epoch: int = -1, leader_epoch: int = -1
+    ) -> FetchFrom:
+        return FetchFrom(self.topic_id, self.at.partition, offset, max_bytes, epoch, leader_epoch)
 
     async def fetch(
-        self, wire: Wire, offset: int, *, epoch: int = -1, read_committed: bool = False
+        self,
+        wire: Wire,
+        offset: int,
+        *,
+        epoch: int = -1,
+        leader_epoch: int = -1,
+        read_committed: bool = False,
     ) -> FetchedPartition:
         """Fetch once."""
         fetched = await wire.fetch(
-            await wire.leader(self.at),
-            [self.wanted(offset, epoch=epoch)],
+            (await wire.leader(self.at)).node,
+            [self.wanted(offset, epoch=epoch, leader_epoch=leader_epoch)],
             max_wait_ms=10,
             max_bytes=1 << 20,
             read_committed=read_committed,
@@ -61,7 +69,7 @@ class Place:
         sequence: int = 0,
     ) -> list[Produced]:
         """Send a batch of each count, one behind the other without waiting for answers."""
-        node = await wire.leader(self.at)
+        node = (await wire.leader(self.at)).node
         await wire.connect(node)
         answers = []
         for count in counts:

@@ -94,7 +94,7 @@ async def _until_served(name: str, topic_id: bytes, partitions: int, wire: Wire)
         while True:
             with suppress(UnavailableError):
                 fetched = await wire.fetch(
-                    await wire.leader(TopicPartition(name, 0)),
+                    (await wire.leader(TopicPartition(name, 0))).node,
                     wanted,
                     max_wait_ms=0,
                     max_bytes=1,

@@ -66,7 +66,7 @@ class Owner:
         copy = self.copy
         wanted = FetchFrom(copy.source_id, copy.source.partition, copy.fetch_offset, 1 << 20)
         fetched = await self._source.fetch(
-            await self._source.leader(copy.source),
+            (await self._source.leader(copy.source)).node,
             [wanted],
             max_wait_ms=100,
             max_bytes=1 << 20,
@@ -80,7 +80,7 @@ class Owner:
     async def send(self, batches: int = 1_000_000) -> list[Produced]:
         """Send up to so many batches, all of them before the first answer is looked at."""
         copy = self.copy
-        node = await self._target.leader(copy.target)
+        node = (await self._target.leader(copy.target)).node
         await self._target.connect(node)
         sent = []
         while copy.can_send and batches:

@@ -127,7 +127,7 @@ async def _leader(wire: WireCluster, p: AssignedPartition) -> int:
     async with asyncio.timeout(DEADLINE_S):
         while True:
             with suppress(UnavailableError):
-                return await wire.leader(TopicPartition(p.target_topic, p.partition))
+                return (await wire.leader(TopicPartition(p.target_topic, p.partition))).node
             await asyncio.sleep(0.1)  # between two questions
 
 

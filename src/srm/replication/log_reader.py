@@ -78,10 +78,13 @@ class LogReader:
             UnavailableError: the leader does not answer, or has moved.
             AuthorizationError: the right to read the topic is missing.
         """
-        node = await self.wire.leader(self.partition)
+        node, epoch = await self.wire.leader(self.partition)
+        wanted = FetchFrom(
+            self.topic_id, self.partition.partition, offset, max_bytes, leader_epoch=epoch
+        )
         fetched = await self.wire.fetch(
             node,
-            [FetchFrom(self.topic_id, self.partition.partition, offset, max_bytes)],
+            [wanted],
             max_wait_ms=wait_ms,
             max_bytes=max_bytes,
             read_committed=self.read_committed,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from srm.domain.names.topics import TopicPartition
 from srm.errors import SrmError, UnavailableError
@@ -45,6 +45,20 @@ class DecodedRecord(Protocol):
         ...
 
 
+class Leader(NamedTuple):
+    """The node that leads a partition, and the epoch in which it does.
+
+    A broker that was replaced as the leader, and does not know it, has a lower epoch. Requests that
+    name the epoch are refused there (KIP-320).
+    """
+
+    node: int
+    epoch: int
+
+
+NO_LEADER: Final = Leader(-1, -1)
+
+
 @dataclass(frozen=True, slots=True)
 class FetchFrom:
     """One partition in a fetch request. The id protects against a topic that was re-created.
@@ -52,6 +66,9 @@ class FetchFrom:
     ``epoch`` is the leader epoch of the batch before the offset, -1 where that is not to be
     compared. A log that does not hold that epoch up to the offset is another one than was read: the
     offset is out of its range then (KIP-320, as followers ask since KIP-595).
+
+    ``leader_epoch`` is that of the :class:`Leader`; in another one the broker refuses the fetch. -1
+    accepts any.
     """
 
     topic_id: bytes
@@ -59,6 +76,7 @@ class FetchFrom:
     offset: int
     max_bytes: int
     epoch: int = -1
+    leader_epoch: int = -1
 
 
 @dataclass(slots=True)
@@ -179,12 +197,15 @@ class Wire(Protocol):
         """Alias of the cluster, for messages."""
         ...
 
-    async def leader(self, partition: TopicPartition) -> int:
-        """Return the node that leads the partition; UnavailableError while there is none."""
+    async def leader(self, partition: TopicPartition) -> Leader:
+        """Return the leader of a partition; UnavailableError while there is none.
+
+        A broker that knows only an older leader is not trusted.
+        """
         ...
 
     def leaders_changed(self) -> None:
-        """Ask for fresh metadata: a broker said that it does not lead a partition."""
+        """Request metadata again: a broker does not lead a partition, or not in this epoch."""
         ...
 
     def fetch_session(self, node: int, *, read_committed: bool) -> FetchSession:
@@ -223,6 +244,10 @@ class Wire(Protocol):
 
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         """Return log start and log end (high watermark) of a partition."""
+        ...
+
+    async def log_end(self, partition: TopicPartition) -> EpochEnd:
+        """Return the leader's epoch with the log end (high watermark) in it."""
         ...
 
     async def topic_id(self, topic: str) -> bytes | None:

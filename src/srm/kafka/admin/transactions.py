@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, TypeVar
@@ -16,8 +17,10 @@ from srm.domain.names.transactions import ActiveProducer, OpenTransaction
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients
 from srm.kafka.admin.errors import of_code
+from srm.kafka.admin.partition_leaders import find_leaders
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.brokers import Brokers
+from srm.kafka.wire.log_messages import by_partition
 from srm.kafka.wire.rights import on_topic
 from srm.kafka.wire.transaction_messages import (
     DESCRIBE_PRODUCERS,
@@ -93,7 +96,10 @@ async def _producers(
     clients: Clients, brokers: Brokers, partitions: Collection[TopicPartition]
 ) -> list[tuple[TopicPartition, Mapping[str, Any]]]:
     """Return what the leaders of partitions know of their producers, partition by partition."""
-    by_node = await _leaders(clients, brokers, partitions)
+    by_node: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    leaders = await find_leaders(brokers, partitions, partial(_error, clients))
+    for (topic, number), leader in sorted(leaders.items()):
+        by_node[leader.node][topic].append(number)
     answers = await asyncio.gather(
         *[
             brokers.ask(node, DESCRIBE_PRODUCERS(list(topics.items())))
@@ -101,41 +107,18 @@ async def _producers(
         ]
     )
     found = []
-    for topic in [topic for answer in answers for topic in answer["topics"]]:
-        for answer in topic["partitions"]:
-            partition = TopicPartition(topic["topic"], answer["partition"])
-            if answer["error_code"]:
-                _check(clients, partition, answer["error_code"])
-            found += [(partition, state) for state in answer["producers"]]
+    for partition, told in (each for one in answers for each in by_partition(one).items()):
+        if told["error_code"]:
+            raise _error(clients, partition.topic, told["error_code"])
+        found += [(partition, state) for state in told["producers"]]
     return found
 
 
-async def _leaders(
-    clients: Clients, brokers: Brokers, partitions: Collection[TopicPartition]
-) -> dict[int, dict[str, list[int]]]:
-    """Sort partitions by leader and topic; unknown ones are left out."""
-    metadata = await brokers.look({p.topic for p in partitions})
-    leaders: dict[TopicPartition, tuple[int, int]] = {}
-    for topic in metadata["topics"]:
-        if topic["error_code"] and topic["error_code"] not in UNKNOWN_TOPIC_CODES:
-            _check(clients, topic["topic"], topic["error_code"])
-        for found in topic["partitions"]:
-            place = TopicPartition(topic["topic"], found["partition"])
-            leaders[place] = (found["leader"], found["error_code"])
-    by_node: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for partition in sorted(set(partitions) & leaders.keys()):
-        leader, code = leaders[partition]
-        if leader < 0:
-            _check(clients, partition, code)
-        by_node[leader][partition.topic].append(partition.partition)
-    return by_node
-
-
-def _check(clients: Clients, place: TopicPartition | str, code: int) -> None:
+def _error(clients: Clients, topic: str, code: int) -> SrmError:
+    where = clients.where(f"{_DOING} of {topic}")
     if code in UNKNOWN_TOPIC_CODES:  # just deleted, or not yet known to its leader
-        raise UnavailableError(f"{clients.where(f'{_DOING} of {place}')}: not known; retry")
-    topic = place if isinstance(place, str) else place.topic
-    raise of_code(code, clients.where(f"{_DOING} of {place}"), on_topic("Read", topic))
+        return UnavailableError(f"{where}: not known; retry")
+    return of_code(code, where, on_topic("Read", topic))
 
 
 async def _names(

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from srm.domain.names.topics import TopicPartition
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.cluster_ports import Place
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients
 from srm.kafka.admin.errors import of_code
 from srm.kafka.admin.offsets import log_starts
+from srm.kafka.admin.partition_leaders import find_leaders
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.fetch_by_name import fetch_one, fetched_of
@@ -28,6 +28,7 @@ from srm.replication.batches.batch import batches, verify
 from srm.replication.batches.legacy import convert
 from srm.replication.batches.rebuild import decode
 from srm.replication.ports import DecodedRecord as Decoded
+from srm.replication.ports import Leader
 
 _AT_ONCE: Final = 2000  # places that can be read within the time of one call
 _UNDER_WAY: Final = 32
@@ -72,18 +73,19 @@ class _Reading:
 
         async def request(brokers: Brokers) -> None:
             done = self.found.keys() | self.given_up | self.out_of_range
-            await self._read(brokers, {p: at for p, at in starts.items() if p not in done}, topics)
+            await self._read(brokers, {p: at for p, at in starts.items() if p not in done})
 
         if starts:
             self.clients.read_brokers("reading single records", request, on_topic("Read", *topics))
 
-    async def _read(self, brokers: Brokers, starts: Mapping[Place, int], topics: list[str]) -> None:
-        leaders = await self._leaders(brokers, topics)
+    async def _read(self, brokers: Brokers, starts: Mapping[Place, int]) -> None:
+        partitions = {partition for partition, _ in starts}
+        leaders = await find_leaders(brokers, partitions, self._error)
         gate = asyncio.Semaphore(_UNDER_WAY)
 
-        async def read_one(place: Place, at: int, node: int) -> None:
+        async def read_one(place: Place, at: int, leader: Leader) -> None:
             async with gate:
-                await self._read_place(brokers, node, place, at)
+                await self._read_place(brokers, leader, place, at)
 
         outcomes = await asyncio.gather(
             *[
@@ -97,27 +99,13 @@ class _Reading:
             if outcome is not None:
                 raise outcome
 
-    async def _leaders(self, brokers: Brokers, topics: list[str]) -> dict[TopicPartition, int]:
-        metadata = await brokers.look(topics)
-        leaders: dict[TopicPartition, int] = {}
-        for topic in metadata["topics"]:
-            if topic["error_code"] and topic["error_code"] not in UNKNOWN_TOPIC_CODES:
-                raise self._error(topic["topic"], topic["error_code"])
-            for found in topic["partitions"]:
-                if found["leader"] < 0:
-                    raise self._error(topic["topic"], found["error_code"])
-                leaders[TopicPartition(topic["topic"], found["partition"])] = found["leader"]
-        return leaders
-
-    async def _read_place(self, brokers: Brokers, node: int, place: Place, at: int) -> None:
+    async def _read_place(self, brokers: Brokers, leader: Leader, place: Place, at: int) -> None:
         partition = place[0]
         max_bytes = _FIRST_BYTES
         for _ in range(_MOST_FETCHES):
-            request = fetch_one(
-                *(partition.topic, partition.partition, at, max_bytes), committed=self.committed
-            )
+            request = fetch_one(partition, leader, at, max_bytes, committed=self.committed)
             where = self.clients.where(f"reading {partition.topic}")
-            answer = await brokers.ask(node, request)
+            answer = await brokers.ask(leader.node, request)
             fetched = fetched_of(answer, where, partial(self._error, partition.topic))
             if fetched is None:
                 self.out_of_range.add(place)

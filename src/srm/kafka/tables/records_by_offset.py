@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from srm.domain.names.topics import TopicPartition
@@ -16,6 +17,7 @@ from srm.engine.table_ports import Row
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients
 from srm.kafka.admin.errors import of_code
+from srm.kafka.admin.partition_leaders import find_leaders
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.fetch_by_name import fetch_one, fetched_of
@@ -23,6 +25,7 @@ from srm.kafka.wire.rights import on_topic
 from srm.replication.batches.aborted import AbortedTransactions
 from srm.replication.batches.batch import batches, verify
 from srm.replication.batches.rebuild import decode
+from srm.replication.ports import Leader
 
 _NEIGHBOURS: Final = 16
 """Places so near to each other are read together: a block and the index record after it, say."""
@@ -55,14 +58,14 @@ class _Reading:
 
     async def read(self, brokers: Brokers, wanted: Sequence[int]) -> None:
         left = [offset for offset in wanted if offset not in self.found]
-        node = await self._leader(brokers)
-        if node is None:
+        leader = (await find_leaders(brokers, [self.place], self._error)).get(self.place)
+        if leader is None:
             return
         gate = asyncio.Semaphore(_UNDER_WAY)
 
         async def read_group(group: Sequence[int]) -> None:
             async with gate:
-                await self._read_group(brokers, node, group)
+                await self._read_group(brokers, leader, group)
 
         outcomes = await asyncio.gather(
             *[read_group(group) for group in _neighbours(left)], return_exceptions=True
@@ -71,38 +74,25 @@ class _Reading:
             if outcome is not None:
                 raise outcome
 
-    async def _leader(self, brokers: Brokers) -> int | None:
-        """Return the node to ask, None where the partition does not exist."""
-        metadata = await brokers.look([self.place.topic])
-        for topic in metadata["topics"]:
-            if topic["error_code"] and topic["error_code"] not in UNKNOWN_TOPIC_CODES:
-                raise self._error(topic["error_code"])
-            for found in topic["partitions"]:
-                if found["partition"] == self.place.partition:
-                    if found["leader"] < 0:
-                        raise self._error(found["error_code"])
-                    return int(found["leader"])
-        return None
-
-    async def _read_group(self, brokers: Brokers, node: int, group: Sequence[int]) -> None:
+    async def _read_group(self, brokers: Brokers, leader: Leader, group: Sequence[int]) -> None:
         """Read neighbouring places, as many at once as the answers have of them."""
         left = list(group)
         while left:
-            reached = self._take(await self._fetch(brokers, node, left), frozenset(left))
+            reached = self._take(await self._fetch(brokers, leader, left), frozenset(left))
             for offset in left:
                 if offset <= max(reached, left[0]):  # an answer has the record, if it exists
                     self.found.setdefault(offset, None)
             left = [offset for offset in left if offset not in self.found]
 
     async def _fetch(
-        self, brokers: Brokers, node: int, offsets: Sequence[int]
+        self, brokers: Brokers, leader: Leader, offsets: Sequence[int]
     ) -> Mapping[str, Any] | None:
         """Fetch from the first offset on, a batch at least; None where the log does not hold it."""
         max_bytes = 1 if len(offsets) == 1 else len(offsets) * _NEIGHBOUR_BYTES
-        place = self.place
-        request = fetch_one(place.topic, place.partition, offsets[0], max_bytes)
-        where = self.clients.where(f"reading places of {place}")
-        return fetched_of(await brokers.ask(node, request), where, self._error)
+        request = fetch_one(self.place, leader, offsets[0], max_bytes)
+        where = self.clients.where(f"reading places of {self.place}")
+        error = partial(self._error, self.place.topic)
+        return fetched_of(await brokers.ask(leader.node, request), where, error)
 
     def _take(self, fetched: Mapping[str, Any] | None, wanted: frozenset[int]) -> int:
         """Keep the wanted records of an answer; return the last offset that it speaks of."""
@@ -124,8 +114,7 @@ class _Reading:
                     self.found[record.offset] = bytes(record.key), record.value
         return reached
 
-    def _error(self, code: int) -> SrmError:
-        topic = self.place.topic
+    def _error(self, topic: str, code: int) -> SrmError:
         where = self.clients.where(f"reading places of {self.place}")
         if code in UNKNOWN_TOPIC_CODES:  # just deleted, or not yet known to its leader
             return UnavailableError(f"{where}: not known; retry")

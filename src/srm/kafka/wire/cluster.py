@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from srm.clock import now_s, pauses
+from srm.clock import pauses
 from srm.domain.names.topics import TopicPartition
 from srm.errors import AuthorizationError, FencedError, SrmError, UnavailableError
 from srm.kafka.wire.auth.security_probe import refusal
@@ -34,10 +32,11 @@ from srm.kafka.wire.frames import (
     produce_response,
 )
 from srm.kafka.wire.group_messages import FIND_COORDINATORS
+from srm.kafka.wire.leaders import Leaders
 from srm.kafka.wire.log_messages import (
+    LogQuery,
     by_partition,
     epoch_ends_request,
-    metadata_request,
     offsets_request,
 )
 from srm.kafka.wire.messages import Request, error_name
@@ -51,6 +50,7 @@ from srm.kafka.wire.rights import (
     on_topic,
     on_transactional_id,
 )
+from srm.kafka.wire.shared_queries import SharedQueries
 from srm.kafka.wire.transaction_messages import (
     ADD_PARTITIONS,
     END_TRANSACTION,
@@ -62,6 +62,7 @@ from srm.replication.ports import (
     Fetched,
     FetchFrom,
     FetchSession,
+    Leader,
     ProduceRequest,
     ProducerId,
 )
@@ -78,15 +79,10 @@ _PATIENCE_S: Final = 20.0
 _FIRST_PAUSE_S: Final = 0.005
 _LONGEST_PAUSE_S: Final = 0.5
 _MISSING_RIGHTS: Final = frozenset({TOPIC, CLUSTER, TRANSACTIONAL_ID})
-_MAX_AGE_S: Final = 60.0
-Look = Callable[[Collection[str]], Awaitable[Mapping[str, Any]]]
-"""Requests the metadata of topics, see :meth:`srm.kafka.wire.brokers.Brokers.look`."""
-EARLIEST: Final = -2
-LATEST: Final = -1
-Send = Callable[[int, Request], Awaitable[Mapping[str, Any]]]
-Answer = tuple[int, int]
-"""Error code and offset."""
-_Questions = dict[TopicPartition, asyncio.Future[Answer]]
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+_Make = Callable[[Iterable[LogQuery]], Request]
+_LogQueries = SharedQueries[LogQuery, Mapping[str, Any]]
 
 
 class WireCluster:
@@ -104,7 +100,7 @@ class WireCluster:
         timeout_s = self._brokers.access.security.request_timeout_s
         self._acks_timeout_ms = int(timeout_s * 1000 * _ACKS_WITHIN)
         self._coordinators: dict[str, int] = {}
-        self._log_offsets = LogOffsets(self._ask)
+        self._log_queries: dict[tuple[int, _Make], _LogQueries] = {}
 
     @property
     def alias(self) -> str:
@@ -138,14 +134,14 @@ class WireCluster:
         """Close every connection."""
         self._brokers.close()
 
-    async def leader(self, partition: TopicPartition) -> int:
+    async def leader(self, partition: TopicPartition) -> Leader:
         """See the port."""
-        error, node = await self._leaders.find(partition)
+        error, leader = await self._leaders.find(partition)
         if error == TOPIC:
             self._check(TOPIC, f"finding {partition}", on_topic("Read", partition.topic))
-        if node < 0:
+        if leader.node < 0:
             raise UnavailableError(f"{partition} on {self._alias} has no leader at the moment")
-        return node
+        return leader
 
     def leaders_changed(self) -> None:
         """See the port."""
@@ -194,42 +190,35 @@ class WireCluster:
 
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         """See the port."""
-        return (
-            await self._offset(partition, EARLIEST),
-            await self._offset(partition, LATEST),
-        )
+        start = await self._offset(partition, _EARLIEST)
+        return start, (await self.log_end(partition)).end
+
+    async def log_end(self, partition: TopicPartition) -> EpochEnd:
+        """See the port."""
+        found = await self._query_log(partition, offsets_request, _LATEST)
+        return EpochEnd(found["leader_epoch"], found["offset"])
 
     async def topic_id(self, topic: str) -> bytes | None:
         """See the port."""
 
         async def once() -> bytes | None:
-            [found] = (await self._brokers.ask_any(metadata_request([topic])))["topics"]
-            if found["error_code"] == codes.UNKNOWN_TOPIC:
+            found = await self._leaders.look_up(topic)
+            if found.error == codes.UNKNOWN_TOPIC:
                 return None
-            self._check(found["error_code"], f"finding {topic}", on_topic("Describe", topic))
-            topic_id: bytes = found["topic_id"]
-            return topic_id
+            self._check(found.error, f"finding {topic}", on_topic("Describe", topic))
+            return found.topic_id
 
         return await self._persistently(once)
 
     async def offset_at(self, partition: TopicPartition, time_ms: int) -> int:
         """See the port."""
         found = await self._offset(partition, max(0, time_ms))
-        return found if found >= 0 else await self._offset(partition, LATEST)
+        return found if found >= 0 else (await self.log_end(partition)).end
 
     async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
         """See the port."""
-
-        async def once() -> EpochEnd:
-            node = await self.leader(partition)
-            answer = await self._ask(node, epoch_ends_request({partition: epoch}))
-            [found] = by_partition(answer).values()
-            if found["error_code"] in codes.LEADERSHIP:
-                self.leaders_changed()
-            self._check(found["error_code"], f"leader epochs of {partition}")
-            return EpochEnd(found["leader_epoch"], found["end_offset"])
-
-        return await self._persistently(once)
+        found = await self._query_log(partition, epoch_ends_request, epoch)
+        return EpochEnd(found["leader_epoch"], found["end_offset"])
 
     async def init_producer_id(self, transactional_id: str) -> ProducerId:
         """See the port."""
@@ -304,16 +293,46 @@ class WireCluster:
     def _at(self, node: int) -> str:
         return f"node {node} of {self._alias}"
 
-    async def _offset(self, partition: TopicPartition, which: int) -> int:
-        async def once() -> int:
-            node = await self.leader(partition)
-            error, offset = await self._log_offsets.ask(node, partition, which)
-            if error in codes.LEADERSHIP:
+    async def _offset(self, partition: TopicPartition, time_ms: int) -> int:
+        return int((await self._query_log(partition, offsets_request, time_ms))["offset"])
+
+    async def _query_log(
+        self, partition: TopicPartition, make: _Make, value: int
+    ) -> Mapping[str, Any]:
+        """Query the leader; concurrent queries of one kind share a request to their broker."""
+
+        async def once() -> Mapping[str, Any]:
+            node, epoch = await self.leader(partition)
+            queries = self._log_queries.get((node, make))
+            if queries is None:
+                queries = SharedQueries(partial(self._send_queries, node, make))
+                self._log_queries[node, make] = queries
+            found = await queries.find(LogQuery(partition, epoch, value))
+            if found["error_code"] in codes.LEADERSHIP:
                 self.leaders_changed()
-            self._check(error, f"offsets of {partition}", on_topic("Describe", partition.topic))
-            return offset
+            doing = f"offsets of {partition}"
+            self._check(found["error_code"], doing, on_topic("Describe", partition.topic))
+            return found
 
         return await self._persistently(once)
+
+    async def _send_queries(
+        self, node: int, make: _Make, queries: Sequence[LogQuery]
+    ) -> dict[LogQuery, Mapping[str, Any]]:
+        """Send queries in as few requests as possible: each names a partition once."""
+        requests: list[dict[TopicPartition, LogQuery]] = []
+        for query in queries:
+            free = (one for one in requests if query.partition not in one)
+            request = next(free, None)
+            if request is None:
+                requests.append(request := {})
+            request[query.partition] = query
+        answers = await asyncio.gather(*(self._ask(node, make(r.values())) for r in requests))
+        return {
+            request[partition]: found
+            for request, answer in zip(requests, answers, strict=True)
+            for partition, found in by_partition(answer).items()
+        }
 
     async def _to_coordinator(self, transactional_id: str, request: Request) -> dict[str, Any]:
         node = self._coordinators.get(transactional_id)
@@ -379,138 +398,3 @@ async def open_wire(alias: str, properties: Mapping[str, str]) -> AsyncIterator[
         yield wire
     finally:
         await wire.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _Topic:
-    """A broker's answer about a topic: its error, and the nodes that lead its partitions."""
-
-    error: int
-    nodes: Mapping[int, int]
-    time: int
-    asked_at: float
-
-
-class Leaders:
-    """Cache of the partition leaders of one cluster; for one event loop.
-
-    A leader is looked up on first use, then kept. Concurrent lookups share one request, for topics
-    in use only: a slot may follow thousands, and one election does not justify a request for all.
-    """
-
-    def __init__(self, look: Look) -> None:
-        self._look = look
-        self._topics: dict[str, _Topic] = {}
-        self._asked: dict[str, tuple[int, asyncio.Future[_Topic]]] = {}
-        self._to_ask: dict[str, asyncio.Future[_Topic]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._time = 0
-
-    def outdate(self) -> None:
-        """Mark the known leaders as outdated: query again before the next answer."""
-        self._time += 1
-
-    async def find(self, partition: TopicPartition) -> tuple[int, int]:
-        """Return the topic's error code and the leading node, -1 while there is none.
-
-        Raises:
-            SrmError: as ``look``.
-        """
-        known = self._topics.get(partition.topic)
-        if known is None or not self._is_current(known) or partition.partition not in known.nodes:
-            known = await self._ask(partition.topic)
-        return known.error, known.nodes.get(partition.partition, -1)
-
-    def _is_current(self, known: _Topic) -> bool:
-        return known.time == self._time and now_s() - known.asked_at < _MAX_AGE_S
-
-    async def _ask(self, topic: str) -> _Topic:
-        time, answer = self._asked.get(topic, (-1, None))
-        if time != self._time or answer is None or answer.done():
-            answer = self._to_ask.get(topic)
-        if answer is None:
-            loop = asyncio.get_running_loop()
-            if not self._to_ask:
-                loop.call_soon(self._leave)
-            answer = self._to_ask[topic] = loop.create_future()
-        return await asyncio.shield(answer)
-
-    def _leave(self) -> None:
-        questions, self._to_ask = self._to_ask, {}
-        self._asked |= {topic: (self._time, answer) for topic, answer in questions.items()}
-        task = asyncio.get_running_loop().create_task(self._request(questions, self._time))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _request(self, questions: Mapping[str, asyncio.Future[_Topic]], time: int) -> None:
-        try:
-            metadata = await self._look(questions)
-            now = now_s()
-            for found in metadata["topics"]:
-                nodes = {
-                    p["partition"]: p["leader"] for p in found["partitions"] if p["leader"] >= 0
-                }
-                name = found["topic"]
-                answer = _Topic(found["error_code"], nodes, time, now)
-                self._topics[name] = answer
-                if answer.error:
-                    del self._topics[name]
-                questions[name].set_result(answer)
-        except Exception as error:  # noqa: BLE001 - each of the askers raises it
-            for question in questions.values():
-                if not question.done():
-                    question.set_exception(error)
-                    question.exception()  # the caller may be gone
-        finally:
-            for name, question in questions.items():
-                if not question.done():
-                    question.set_exception(UnavailableError(f"no news of topic {name}"))
-                if self._asked.get(name, (0, None))[1] is question:
-                    del self._asked[name]
-
-
-class LogOffsets:
-    """ListOffsets for many partitions of one cluster; for one event loop.
-
-    Concurrent lookups leave in one request per broker: a slot that gets a thousand new partitions
-    looks for the start of each.
-    """
-
-    def __init__(self, send: Send) -> None:
-        """``send`` sends a request to a node and returns the answer."""
-        self._send = send
-        self._waiting: dict[tuple[int, int], _Questions] = defaultdict(dict)
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def ask(self, node: int, partition: TopicPartition, which: int) -> Answer:
-        """Return error code and offset of a partition that a node leads.
-
-        Raises:
-            SrmError: as ``send``.
-        """
-        questions = self._waiting[node, which]
-        answer = questions.get(partition)
-        if answer is None:
-            loop = asyncio.get_running_loop()
-            if not questions:
-                loop.call_soon(self._leave, node, which)
-            answer = questions[partition] = loop.create_future()
-        return await asyncio.shield(answer)
-
-    def _leave(self, node: int, which: int) -> None:
-        questions = self._waiting.pop((node, which))
-        task = asyncio.get_running_loop().create_task(self._request(node, which, questions))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _request(self, node: int, which: int, questions: _Questions) -> None:
-        try:
-            answers = by_partition(await self._send(node, offsets_request(questions, which)))
-            for partition, future in questions.items():
-                found = answers[partition]
-                future.set_result((found["error_code"], found["offset"]))
-        except Exception as error:  # noqa: BLE001 - each of the askers raises it
-            for future in questions.values():
-                if not future.done():
-                    future.set_exception(error)
-                    future.exception()  # the caller may be gone

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from srm.domain.names.topics import TopicPartition
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.wire.messages import (
     BYTES,
@@ -24,6 +25,7 @@ from srm.kafka.wire.messages import (
     array,
 )
 from srm.replication.codes import OFFSET_OUT_OF_RANGE
+from srm.replication.ports import Leader
 
 _FETCHED: Final = Structure(
     ("throttle_time_ms", INT32),
@@ -80,18 +82,23 @@ _NO_SESSION: Final = (0, -1)
 
 
 def fetch_one(
-    topic: str, partition: int, offset: int, max_bytes: int, *, committed: bool = True
+    partition: TopicPartition,
+    leader: Leader,
+    offset: int,
+    max_bytes: int,
+    *,
+    committed: bool = True,
 ) -> Request:
     """Make a request for a partition's records from an offset on, one batch at least (KIP-74).
 
     It is answered at once, of an offset at the log's end with no records; ``committed``: up to the
     last stable offset only.
     """
-    wanted = (partition, -1, offset, -1, max_bytes)
+    wanted = (partition.partition, leader.epoch, offset, -1, max_bytes)
     isolation = _READ_COMMITTED if committed else _READ_UNCOMMITTED
     return _FETCH(
         *(_CONSUMER, 0, 0, max_bytes, isolation, *_NO_SESSION),
-        [(topic, [wanted])],
+        [(partition.topic, [wanted])],
         [],
         "",
     )

@@ -65,7 +65,9 @@ def fetch_request(
         out += topic_id
         out += uvarint(len(group) + 1)
         for p in group:
-            out += _FETCH_PARTITION.pack(p.partition, -1, p.offset, p.epoch, -1, p.max_bytes, 0)
+            out += _FETCH_PARTITION.pack(
+                p.partition, p.leader_epoch, p.offset, p.epoch, -1, p.max_bytes, 0
+            )
         out += b"\x00"
     left: dict[bytes, list[int]] = {}
     for topic_id, number in forgotten:

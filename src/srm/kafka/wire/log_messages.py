@@ -1,13 +1,13 @@
 """Requests about topics and their logs: Kafka 2.8 and later.
 
-KIP-79 (offsets by time), KIP-320 (where a leader epoch ends) and KIP-516 (topic ids).
+KIP-79 (offsets by time), KIP-320 (leader epochs and their ends) and KIP-516 (topic ids).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 from srm.domain.names.topics import TopicPartition
 from srm.kafka.wire.messages import (
@@ -27,17 +27,17 @@ from srm.kafka.wire.messages import (
 )
 
 _CONSUMER: Final = -1
-_ANY_EPOCH: Final = -1
 _READ_UNCOMMITTED: Final = 0
 _NO_ID: Final = bytes(16)
 
-_TIMES: Final = array(("partition", INT32), ("timestamp", INT64))
+_TIMES: Final = array(("partition", INT32), ("current_leader_epoch", INT32), ("timestamp", INT64))
 _OFFSETS: Final = array(
-    ("partition", INT32), ("error_code", INT16), ("timestamp", INT64), ("offset", INT64)
+    *(("partition", INT32), ("error_code", INT16), ("timestamp", INT64)),
+    *(("offset", INT64), ("leader_epoch", INT32)),
 )
-_LIST_OFFSETS: Final = Message(
+LIST_OFFSETS: Final = Message(
     2,
-    3,
+    5,
     Structure(
         ("replica_id", INT32),
         ("isolation_level", INT8),
@@ -56,7 +56,7 @@ _EPOCHS: Final = array(
 _ENDS: Final = array(
     ("error_code", INT16), ("partition", INT32), ("leader_epoch", INT32), ("end_offset", INT64)
 )
-_EPOCH_ENDS: Final = Message(
+EPOCH_ENDS: Final = Message(
     23,
     3,
     Structure(("replica_id", INT32), ("topics", array(("topic", TEXT), ("partitions", _EPOCHS)))),
@@ -98,20 +98,33 @@ def metadata_request(topics: Collection[str]) -> Request:
     return METADATA(wanted, create, cluster_operations, topic_operations)
 
 
-def offsets_request(partitions: Collection[TopicPartition], time_ms: int) -> Request:
+class LogQuery(NamedTuple):
+    """A query about the log of one partition.
+
+    ``leader_epoch``: the broker answers in this epoch only (KIP-320).
+    ``value``: the time or the epoch to look up.
+    """
+
+    partition: TopicPartition
+    leader_epoch: int
+    value: int
+
+
+def offsets_request(queries: Iterable[LogQuery]) -> Request:
     """Make a request for the first offsets at or after a time, or at an end of the log."""
-    topics: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for partition in partitions:
-        topics[partition.topic].append((partition.partition, time_ms))
-    return _LIST_OFFSETS(_CONSUMER, _READ_UNCOMMITTED, list(topics.items()))
+    return LIST_OFFSETS(_CONSUMER, _READ_UNCOMMITTED, _by_topic(queries))
 
 
-def epoch_ends_request(epochs: Mapping[TopicPartition, int]) -> Request:
-    """Make a request for the ends of leader epochs in the leader's logs, by partition."""
+def epoch_ends_request(queries: Iterable[LogQuery]) -> Request:
+    """Make a request for the ends of leader epochs in the leader's logs."""
+    return EPOCH_ENDS(_CONSUMER, _by_topic(queries))
+
+
+def _by_topic(queries: Iterable[LogQuery]) -> list[tuple[str, list[tuple[int, int, int]]]]:
     topics: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-    for partition, epoch in epochs.items():
-        topics[partition.topic].append((partition.partition, _ANY_EPOCH, epoch))
-    return _EPOCH_ENDS(_CONSUMER, list(topics.items()))
+    for (topic, number), leader_epoch, value in queries:
+        topics[topic].append((number, leader_epoch, value))
+    return list(topics.items())
 
 
 def by_partition(answer: Mapping[str, Any]) -> dict[TopicPartition, Mapping[str, Any]]:

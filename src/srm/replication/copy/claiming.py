@@ -78,7 +78,8 @@ class Claiming:
             IntegrityError: the position cannot be decided.
             SrmError: a broker does not answer or denies access, or another process claims it.
         """
-        nodes = await self._source.leader(copy.source), await self._target.leader(copy.target)
+        source_leader = await self._source.leader(copy.source)
+        nodes = source_leader.node, (await self._target.leader(copy.target)).node
         target = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
         async with self._claims.hold(nodes[1]):
             await self._read_assignment()

@@ -158,7 +158,8 @@ class SourceLoop:
             is_held = copy is not None and self._backlog.holds_back(copy)
             if copy is not None and copy.wants_data and not is_held:
                 self._left_out.discard(key)
-                wanted = FetchFrom(*key, copy.fetch_offset, self._partition_bytes, copy.fetch_epoch)
+                epochs = copy.fetch_epoch, copy.source_leader.epoch
+                wanted = FetchFrom(*key, copy.fetch_offset, self._partition_bytes, *epochs)
                 if self._asked.get(key) != wanted:
                     self._asked[key] = wanted
                     self._session.want(wanted)

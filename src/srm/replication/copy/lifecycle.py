@@ -211,15 +211,15 @@ class Lifecycle:
 
         A claim moves the position to the target's end, too, unless the two just were ``compared``.
         """
-        source_node = await self._source.leader(copy.source)
-        target_node = await self._target.leader(copy.target)
+        source = await self._source.leader(copy.source)
+        target_node = (await self._target.leader(copy.target)).node
         await self._target.connect(target_node)
         has_moved = False
         if copy.phase is Phase.IDLE and not compared:
             has_moved = await self._has_end_moved(copy)
         if self.copies.get(copy.assigned) is not copy or copy.phase in _AT_REST:
             return
-        self._placement.put(copy, source_node, target_node)
+        self._placement.put(copy, source, target_node)
         if copy.phase is Phase.IDLE and (copy.needs_claim or has_moved):
             self.claim(copy)
 
@@ -246,7 +246,7 @@ class Lifecycle:
         try:
             if await self._source.topic_id(copy.source.topic) != copy.source_id:
                 return  # another topic has the name now
-            _, end = await self._source.log_range(copy.source)
+            end = (await self._source.log_end(copy.source)).end
         except SrmError as error:
             logger.debug("%s: %s", copy.source, error)
             return
@@ -280,15 +280,15 @@ class Lifecycle:
         there is a batch to write.
         """
         at, epoch = copy.target_next, copy.target_lineage.epoch
-        _, log_end = await self._target.log_range(copy.target)
-        if log_end < at or not copy.has_position:
-            return log_end < at
+        now = await self._target.log_end(copy.target)
+        if now.end < at or not copy.has_position:
+            return now.end < at
         log = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
-        if epoch >= 0:
+        if 0 <= epoch != now.epoch:  # a leader does not truncate its log
             held = await log.epoch_end(epoch)
             if held.epoch != epoch or held.end < at:
                 return True
-        return log_end > at and await first_record_in(log, [(at, log_end)]) is None
+        return now.end > at and await first_record_in(log, [(at, now.end)]) is None
 
     def on_data(self, copy: PartitionCopy) -> None:
         """Send what was fetched; claim first where no claim is in force."""
@@ -382,6 +382,10 @@ class Lifecycle:
             case write_answers.Doubt():
                 copy.doubt()
                 self._settle_doubt(copy)
+            case write_answers.SourceMoved(otherwise):
+                self._placement.remove(copy)
+                self._source.leaders_changed()
+                self._run(copy, self._follow_leader(copy, copy.attempt, otherwise))
             case write_answers.TopicUnknown(error):
                 self._placement.remove(copy)
                 ask = partial(write_answers.judge_topic, copy, self._source, error)
@@ -396,6 +400,18 @@ class Lifecycle:
             case write_answers.Fine():
                 copy.believe()
                 self._run(copy, self._place(copy))
+
+    async def _follow_leader(
+        self, copy: PartitionCopy, attempt: int, otherwise: write_answers.Stop
+    ) -> None:
+        """Fetch from another leader under the same claim: an election needs no walk."""
+        leader = await self._source.leader(copy.source)
+        if copy.attempt != attempt:
+            return
+        if leader == copy.source_leader:
+            self._stop(copy, otherwise)
+        else:
+            await self._place(copy)
 
     def _blame_record(self, copy: PartitionCopy, produced: Produced) -> None:
         """Find the record to blame by cutting the batch; what is left is one record."""

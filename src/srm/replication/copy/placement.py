@@ -10,7 +10,7 @@ from srm.replication.copy.fetching import SourceLoop
 from srm.replication.copy.quota import Quota
 from srm.replication.copy.sending import TargetLink
 from srm.replication.partition.partition import PartitionCopy
-from srm.replication.ports import Clock, Produced, Wire
+from srm.replication.ports import Clock, Leader, Produced, Wire
 
 Spawn = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -66,12 +66,15 @@ class Placement:
         self._links: dict[int, TargetLink] = {}
         self._placed: dict[PartitionCopy, tuple[SourceLoop, TargetLink]] = {}
 
-    def put(self, copy: PartitionCopy, source_node: int, target_node: int) -> None:
+    def put(self, copy: PartitionCopy, source: Leader, target_node: int) -> None:
         """Fetch a partition from one node, and send it to another."""
         self.remove(copy)
-        loop, link = self._loop(source_node), self._link(target_node)
+        copy.note_leader(source)
+        loop, link = self._loop(source.node), self._link(target_node)
         self._placed[copy] = loop, link
         loop.add(copy, target_node)
+        if copy.can_send:
+            link.data_waits(copy)
 
     def remove(self, copy: PartitionCopy) -> None:
         """Fetch no more for a partition."""

@@ -69,6 +69,16 @@ class Doubt:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceMoved:
+    """The broker does not lead the source partition, or in another epoch: find the leader.
+
+    ``otherwise``: what to do while no other leader is known.
+    """
+
+    otherwise: Stop
+
+
+@dataclass(frozen=True, slots=True)
 class TopicUnknown:
     """The broker does not know the source topic by its id: ask the cluster which id it has."""
 
@@ -103,7 +113,7 @@ class Fine:
     """The source holds what was copied: fetch again from the copy's position."""
 
 
-Verdict = Stop | Fenced | Doubt | TopicUnknown | BlameRecord | Walk | Lost | Fine
+Verdict = Stop | Fenced | Doubt | SourceMoved | TopicUnknown | BlameRecord | Walk | Lost | Fine
 
 
 def judge_error(error: SrmError) -> Verdict:
@@ -163,7 +173,8 @@ def judge_fetch(copy: PartitionCopy, error: int, failure: SrmError | None, sourc
         failure = SrmError(refusal.name, refusal.action)
     if error == codes.UNREADABLE or error in codes.REFUSED:
         return Stop(str(failure), retriable=False, action=failure.action)
-    return Stop(str(failure), stale_leader="source", action=failure.action)
+    stop = Stop(str(failure), stale_leader="source", action=failure.action)
+    return SourceMoved(stop) if error in codes.LEADERSHIP else stop
 
 
 async def judge_topic(copy: PartitionCopy, source: Wire, error: int) -> Verdict:

@@ -41,7 +41,7 @@ from srm.replication.mapping.start_positions import Start
 from srm.replication.partition.send_queue import SendQueue
 from srm.replication.partition.sync_marks import SyncMarks
 from srm.replication.partition.traffic import Traffic
-from srm.replication.ports import FetchedPartition, ProducerId
+from srm.replication.ports import NO_LEADER, FetchedPartition, Leader, ProducerId
 from srm.replication.resume.resume import Resumed, Walked
 from srm.replication.resume.walk import ProvenPlace
 
@@ -67,6 +67,7 @@ class PartitionCopy:
     ``blocked``: source offsets that keep a stopped partition from continuing, where known.
     ``fetch_lineage``: lineage of the source before ``fetch_offset``.
     ``fetch_epoch``: the leader epoch that a fetch names, -1 if the log's may not be compared.
+    ``source_leader``: the leader that is fetched from.
     ``in_doubt``: the source's log has to be checked; ``found_epoch`` is of a batch in the place of
         records that are left out, -1 if none was seen.
     ``written_by``: claim of the target's batch before ``target_next``.
@@ -95,6 +96,7 @@ class PartitionCopy:
     fetch_offset: int = 0
     fetch_lineage: Lineage = UNKNOWN
     fetch_epoch: int = -1
+    source_leader: Leader = NO_LEADER
     in_doubt: bool = False
     found_epoch: int = -1
     source_next: int = 0
@@ -361,6 +363,10 @@ class PartitionCopy:
         """Fetch on: the source holds what was copied, whatever the epoch of what follows."""
         self.fetch_offset, self.fetch_epoch = self.source_next, -1
         self.in_doubt = False
+
+    def note_leader(self, leader: Leader) -> None:
+        """Fetch from this leader of the source from now on."""
+        self.source_leader = leader
 
     def note_checked(self, log_start: int) -> None:
         """Remember that both logs were walked after retention had passed the position."""

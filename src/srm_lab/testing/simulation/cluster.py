@@ -20,6 +20,8 @@ from srm_lab.testing.simulation.loop import SimulatedLoop, resolve
 
 UNKNOWN_TOPIC: Final = 3
 NOT_LEADER: Final = 6
+FENCED_LEADER_EPOCH: Final = 74
+UNKNOWN_LEADER_EPOCH: Final = 75
 TIMED_OUT: Final = 7
 NOT_ENOUGH_REPLICAS: Final = 19
 NOT_ENOUGH_REPLICAS_AFTER_APPEND: Final = 20
@@ -73,6 +75,14 @@ class Partition:
         self.news: list[Future[None]] = []
         self.uncommitted: list[tuple[int, Future[int]]] = []
         self.fork: LogFork | None = None
+
+    def leader_error(self, node: int, epoch: int) -> int:
+        """Return the error of a request to a node that names a leader epoch, -1 for any."""
+        if self.leader != node:
+            return NOT_LEADER
+        if epoch in {-1, self.log.epoch}:
+            return NONE
+        return FENCED_LEADER_EPOCH if epoch < self.log.epoch else UNKNOWN_LEADER_EPOCH
 
 
 @dataclass(eq=False)
@@ -153,13 +163,14 @@ class SimulatedCluster:
         offset: int,
         max_bytes: int,
         epoch: int = -1,
+        leader_epoch: int = -1,
         *,
         committed: bool,
     ) -> FetchedPartition:
         """Read from one partition whose log holds an epoch up to the offset."""
         partition = self.by_id(topic_id, number)
-        if partition is None or partition.leader != node:
-            error = UNKNOWN_TOPIC_ID if partition is None else NOT_LEADER
+        error = partition.leader_error(node, leader_epoch) if partition else UNKNOWN_TOPIC_ID
+        if partition is None or error:
             return FetchedPartition(topic_id, number, error, -1, -1, -1, (), _NO_RECORDS)
         log = partition.log
         stable = log.last_stable_offset

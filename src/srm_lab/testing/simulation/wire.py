@@ -16,6 +16,7 @@ from srm.replication.ports import (
     Fetched,
     FetchFrom,
     FetchSession,
+    Leader,
     ProduceAnswer,
     ProduceRequest,
     ProducerId,
@@ -41,7 +42,7 @@ class SimulatedWire:
         self._loop = cluster.loop
         self.network = network
         self._connections: dict[tuple[str, int], SimulatedConnection] = {}
-        self._leaders: dict[TopicPartition, int] = {}
+        self._leaders: dict[TopicPartition, Leader] = {}
         self._refreshing = False
 
     @property
@@ -51,15 +52,15 @@ class SimulatedWire:
 
     # ----- metadata
 
-    async def leader(self, partition: TopicPartition) -> int:
+    async def leader(self, partition: TopicPartition) -> Leader:
         """See the port."""
-        node = self._leaders.get(partition)
-        if node is None:
+        leader = self._leaders.get(partition)
+        if leader is None:
             await self._refresh(partition)
-            node = self._leaders.get(partition)
-        if node is None:
+            leader = self._leaders.get(partition)
+        if leader is None:
             raise UnavailableError(f"{partition} on {self.alias} has no leader at the moment")
-        return node
+        return leader
 
     def leaders_changed(self) -> None:
         """See the port."""
@@ -78,7 +79,7 @@ class SimulatedWire:
         if partition is None or partition.leader is None:
             self._leaders.pop(place, None)
         else:
-            self._leaders[place] = partition.leader
+            self._leaders[place] = Leader(partition.leader, partition.log.epoch)
 
     async def _refresh(self, place: TopicPartition) -> None:
         node = self._any_node()
@@ -182,7 +183,8 @@ class SimulatedWire:
             while True:
                 parts = [
                     cluster.fetch(
-                        *(node, p.topic_id, p.partition, p.offset, p.max_bytes, p.epoch),
+                        *(node, p.topic_id, p.partition, p.offset, p.max_bytes),
+                        *(p.epoch, p.leader_epoch),
                         committed=read_committed,
                     )
                     for p in partitions
@@ -242,6 +244,12 @@ class SimulatedWire:
         """See the port."""
         return await self._of_leader(partition, lambda p: (p.log.start, p.log.high_watermark))
 
+    async def log_end(self, partition: TopicPartition) -> EpochEnd:
+        """See the port."""
+        return await self._of_leader(
+            partition, lambda p: EpochEnd(p.log.epoch, p.log.high_watermark)
+        )
+
     async def topic_id(self, topic: str) -> bytes | None:
         """See the port."""
 
@@ -265,14 +273,14 @@ class SimulatedWire:
 
     async def _of_leader(self, place: TopicPartition, look: Callable[[Partition], T]) -> T:
         async def once() -> T:
-            node = await self.leader(place)
+            node, epoch = await self.leader(place)
 
             async def serve() -> tuple[int, T | None]:
                 partition = self._cluster.partition(place)
                 if partition is None:
                     return 3, None
-                if partition.leader != node:
-                    return 6, None
+                if error := partition.leader_error(node, epoch):
+                    return error, None
                 return 0, look(partition)
 
             error, found = await self._ask(node, "control", serve)

@@ -13,6 +13,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.errors import UnavailableError
 from srm.kafka.admin.clients import Clients
 from srm.kafka.admin.epoch_ends import epoch_ends
+from srm.kafka.wire.messages import Request
 
 PLACE = TopicPartition("pay", 0)
 _NOT_LEADER = 6
@@ -27,10 +28,12 @@ class Brokers:
     end: int
 
     async def look(self, topics: list[str]) -> dict[str, Any]:
-        partitions = [{"partition": 0, "leader": 1}]
+        partitions = [{"partition": 0, "leader": 1, "leader_epoch": 7}]
         return {"topics": [{"topic": t, "error_code": 0, "partitions": partitions} for t in topics]}
 
-    async def ask(self, _node: int, _request: object) -> dict[str, Any]:
+    async def ask(self, _node: int, request: Request) -> dict[str, Any]:
+        [[_, [(number, leader_epoch, _)]]] = request.values[-1]
+        assert (number, leader_epoch) == (0, 7), "the epoch of the leader is named"
         found = {"leader_epoch": self.epoch, "end_offset": self.end}
         partitions = [{"error_code": self.error, "partition": 0, **found}]
         return {"topics": [{"topic": "pay", "partitions": partitions}]}
@@ -64,5 +67,5 @@ def test_an_epoch_that_the_leader_knows_nothing_of_has_no_end() -> None:
 
 
 def test_a_partition_that_moves_is_asked_again() -> None:
-    with pytest.raises(UnavailableError, match="moves"):
+    with pytest.raises(UnavailableError, match="NOT_LEADER"):
         epoch_ends(Asked(Brokers(_NOT_LEADER, -1, -1)), {PLACE: 5})

@@ -9,25 +9,38 @@ from io import BytesIO
 
 from srm.kafka.wire.brokers import API_VERSIONS
 from srm.kafka.wire.group_messages import FIND_COORDINATORS
-from srm.kafka.wire.log_messages import METADATA
+from srm.kafka.wire.log_messages import EPOCH_ENDS, LIST_OFFSETS, METADATA
 from srm.kafka.wire.messages import FLEXIBLE, Message
 from srm.kafka.wire.transaction_messages import INIT_PRODUCER_ID
+from srm.replication.ports import Leader
 
 FETCH = 1
-MESSAGES = {m.api_key: m for m in (API_VERSIONS, METADATA, FIND_COORDINATORS, INIT_PRODUCER_ID)}
+MESSAGES = {
+    m.api_key: m
+    for m in (
+        *(API_VERSIONS, METADATA, FIND_COORDINATORS, INIT_PRODUCER_ID),
+        *(LIST_OFFSETS, EPOCH_ENDS),
+    )
+}
 NO_ID = bytes(16)
+FENCED, UNKNOWN = 74, 75
+"""FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH."""
+LOG_END = 5
 
 
 class Cluster:
     """What every broker of a cluster knows.
 
-    ``leader`` leads partition 0 of every topic, ``coordinator`` is that of every transaction.
+    ``leader`` leads every partition, in ``epoch``; ``coordinator`` is that of every transaction.
     """
 
     def __init__(self, cluster_id: str = "one") -> None:
         self.cluster_id = cluster_id
         self.brokers: dict[int, MetadataBroker] = {}
         self.leader = 1
+        self.epoch = 0
+        self.topic_id = NO_ID
+        self.partitions = 1
         self.coordinator = 1
 
     async def broker(self, node: int, *, port: int = 0) -> MetadataBroker:
@@ -36,17 +49,19 @@ class Cluster:
         await broker.start(port)
         return broker
 
-    def metadata(self, topics: list[str]) -> bytes:
+    def metadata(self, topics: list[str], leader: Leader) -> bytes:
         known = [(node, "127.0.0.1", b.port, None) for node, b in self.brokers.items()]
-        partition = (0, 0, self.leader, 0, [1], [1], [])
-        found = [(0, topic, NO_ID, False, [partition], 0) for topic in topics]
+        partitions = [(0, n, *leader, [1], [1], []) for n in range(self.partitions)]
+        found = [(0, topic, self.topic_id, False, partitions, 0) for topic in topics]
         return answer(METADATA, 0, known, self.cluster_id, 1, found, 0)
 
 
 class MetadataBroker:
     """One broker; ``silent`` ones take everything and answer nothing.
 
-    ``fetched`` are the bodies of answers to fetches, the last one for all that follow.
+    ``fetched`` are the bodies of answers to fetches, the last one for all that follow. ``believes``
+    is the leader of every partition in its view, where it has not heard of a newer one; ``queries``
+    counts the partitions in each request about logs.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -58,6 +73,8 @@ class MetadataBroker:
         self.fetched: list[bytes] = []
         self.fetches = 0
         self.versions_error = 0
+        self.believes: Leader | None = None
+        self.queries: list[int] = []
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def start(self, port: int) -> None:
@@ -102,8 +119,21 @@ class MetadataBroker:
         if message is INIT_PRODUCER_ID:
             self.claimed += 1
             return answer(message, 0, 0, 7, 0)
-        self.asked.append([topic["topic"] for topic in asked["topics"]])
-        return self.cluster.metadata(self.asked[-1])
+        known = self.believes or Leader(self.cluster.leader, self.cluster.epoch)
+        if message is METADATA:
+            self.asked.append([topic["topic"] for topic in asked["topics"]])
+            return self.cluster.metadata(self.asked[-1], known)
+        self.queries.append(sum(len(topic["partitions"]) for topic in asked["topics"]))
+
+        def look_up(query: dict[str, int]) -> tuple[int, ...]:
+            named = query["current_leader_epoch"]
+            error = 0 if named == known.epoch else FENCED if named < known.epoch else UNKNOWN
+            if message is EPOCH_ENDS:
+                return error, query["partition"], query["leader_epoch"], LOG_END
+            return query["partition"], error, -1, LOG_END, known.epoch
+
+        found = [(t["topic"], [look_up(p) for p in t["partitions"]]) for t in asked["topics"]]
+        return answer(message, 0, found)
 
 
 def answer(message: Message, *values: object) -> bytes:

@@ -16,6 +16,7 @@ from srm.errors import UnavailableError
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.cluster import WireCluster
 from srm.kafka.wire.group_messages import FIND_COORDINATORS
+from srm.replication.ports import Leader
 
 ANYTHING = FIND_COORDINATORS(1, ["x"])
 NEVER_MS = "100000"
@@ -193,12 +194,15 @@ def test_a_leader_is_asked_for_once_by_all_who_want_to_know() -> None:
         first, second = TopicPartition("T", 0), TopicPartition("U", 0)
         broker.asked.clear()
 
-        assert await asyncio.gather(*[wire.leader(p) for p in (first, second) * 50]) == [1] * 100
-        assert await wire.leader(first) == 1
+        assert (
+            await asyncio.gather(*[wire.leader(p) for p in (first, second) * 50])
+            == [Leader(1, 0)] * 100
+        )
+        assert await wire.leader(first) == Leader(1, 0)
         assert broker.asked == [["T", "U"]]
         cluster.leader = 2
         wire.leaders_changed()
-        assert await wire.leader(second) == 2
+        assert (await wire.leader(second)).node == 2
         assert broker.asked == [["T", "U"], ["U"]]
         await wire.close()
 
@@ -219,7 +223,7 @@ def test_a_question_that_left_before_leaders_changed_does_not_answer_later_ones(
         broker.asked.clear()
         after = asyncio.create_task(wire.leader(partition))
 
-        assert (await before, await after) == (1, 1)
+        assert (await before, await after) == (Leader(1, 0), Leader(1, 0))
         assert broker.asked == [["T"], ["T"]]
         await wire.close()
 

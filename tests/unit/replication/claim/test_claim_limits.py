@@ -20,7 +20,7 @@ from srm.replication.copy.lifecycle import Lifecycle
 from srm.replication.copy.quota import Quota
 from srm.replication.mapping.start_positions import Start
 from srm.replication.partition.partition import PartitionCopy, Phase
-from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, ProducerId
+from srm.replication.ports import EpochEnd, Fetched, FetchedPartition, FetchFrom, Leader, ProducerId
 from srm_lab.testing.flows import flow_config
 
 SICK = 300
@@ -38,9 +38,9 @@ class SourceWire:
 
     alias = "P"
 
-    async def leader(self, partition: TopicPartition) -> int:
+    async def leader(self, partition: TopicPartition) -> Leader:
         del partition
-        return 1
+        return Leader(1, 0)
 
     def fetch_session(self, node: int, *, read_committed: bool) -> SourceWire:
         del node, read_committed
@@ -80,9 +80,9 @@ class TargetWire:
     def _is_ill(self, number: int, illness: str) -> bool:
         return number > 0 and illness == self._illness
 
-    async def leader(self, partition: TopicPartition) -> int:
+    async def leader(self, partition: TopicPartition) -> Leader:
         del partition
-        return 1
+        return Leader(1, 0)
 
     async def connect(self, node: int) -> None:
         del node
@@ -107,6 +107,10 @@ class TargetWire:
         if partition.partition in self._claimed and self._is_ill(partition.partition, "no leader"):
             await for_ever()
         return 0, int(partition.partition in self._claimed)
+
+    async def log_end(self, partition: TopicPartition) -> EpochEnd:
+        _, end = await self.log_range(partition)
+        return EpochEnd(0, end)
 
     async def fetch(self, node: int, partitions: Sequence[FetchFrom], **limits: object) -> Fetched:
         del node, limits

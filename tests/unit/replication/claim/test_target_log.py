@@ -21,7 +21,7 @@ from srm.replication.batches.batch import batches
 from srm.replication.claim.target_log import HeldLog, held_log
 from srm.replication.log_reader import LogReader
 from srm.replication.mapping.start_positions import Start
-from srm.replication.ports import EpochEnd, Fetched, FetchedPartition, FetchFrom, ProducerId
+from srm.replication.ports import EpochEnd, Fetched, FetchedPartition, FetchFrom, Leader, ProducerId
 
 OURS, STRANGER = 7, 8
 
@@ -70,9 +70,9 @@ class TargetLog:
     def leaders_changed(self) -> None:
         """Nothing is remembered."""
 
-    async def leader(self, partition: TopicPartition) -> int:
+    async def leader(self, partition: TopicPartition) -> Leader:
         del partition
-        return 1
+        return Leader(1, 0)
 
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         del partition

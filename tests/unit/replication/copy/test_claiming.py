@@ -28,7 +28,7 @@ from srm.replication.copy.lifecycle import Lifecycle
 from srm.replication.copy.quota import Quota
 from srm.replication.mapping.start_positions import Start
 from srm.replication.partition.partition import PartitionCopy, Phase
-from srm.replication.ports import EpochEnd, Fetched, ProducerId
+from srm.replication.ports import EpochEnd, Fetched, Leader, ProducerId
 from srm.replication.resume.resume import Walked
 from srm.replication.resume.source_lookahead import Comparison
 from srm_lab.testing.flows import flow_config
@@ -473,9 +473,9 @@ def test_a_look_at_one_target_that_fails_unexpectedly_ends_no_other_looks(
 ) -> None:
     monkeypatch.setattr(lifecycle, "_WATCH_S", 0.01)
     target = Cluster(copies(3))
-    answer, looks = target.log_range, 0
+    answer, looks = target.log_end, 0
 
-    async def nonsense(partition: TopicPartition) -> tuple[int, int]:
+    async def nonsense(partition: TopicPartition) -> EpochEnd:
         nonlocal looks
         looks += 1
         if looks == 1:  # as it is placed
@@ -490,8 +490,66 @@ def test_a_look_at_one_target_that_fails_unexpectedly_ends_no_other_looks(
         assert not watching.done()
         watching.cancel()
 
-    monkeypatch.setattr(target, "log_range", nonsense)
+    monkeypatch.setattr(target, "log_end", nonsense)
     run(lambda: Site(source_of(3), target), scenario)
+
+
+def test_an_idle_target_whose_leader_is_that_of_the_copy_is_not_asked_for_epochs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A leader does not truncate its log; the end that it answers says so by its epoch."""
+    monkeypatch.setattr(lifecycle, "_WATCH_S", 0.01)
+    target = Cluster(copies(3))
+    target.leader_epoch, looks, epochs = 4, 0, 0
+    answer = target.log_end
+
+    async def log_end(partition: TopicPartition) -> EpochEnd:
+        nonlocal looks
+        looks += 1
+        return await answer(partition)
+
+    async def epoch_end(partition: TopicPartition, epoch: int) -> EpochEnd:
+        nonlocal epochs
+        del partition
+        epochs += 1
+        return EpochEnd(epoch, 4)
+
+    monkeypatch.setattr(target, "log_end", log_end)
+    monkeypatch.setattr(target, "epoch_end", epoch_end)
+    known = Start(3, 4, frozenset({OURS}), target_lineage=Lineage(((4, 0),)))
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, known)
+        watching = asyncio.create_task(site.lifecycle.watch_targets())
+        await site.until(lambda: looks > 3)
+        assert not epochs
+        target.leader_epoch = 5
+        await site.until(lambda: epochs > 1)
+        watching.cancel()
+        assert (site.copy.phase, target.claimed) == (Phase.IDLE, 0)
+
+    run(lambda: Site(source_of(3), target), scenario)
+
+
+@pytest.mark.parametrize("error", [6, 74, 75])
+def test_a_new_leader_of_the_source_is_followed_under_the_same_claim(error: int) -> None:
+    """A claim takes an epoch and a walk, for each partition at each election."""
+    source, target = source_of(3), Cluster(copies(3), [ProducerId(OURS, 1)])
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, Start(3, 4, frozenset({OURS}), target_lineage=LINEAGE))
+        await site.claim()
+        assert (site.copy.phase, site.copy.source_leader) == (Phase.COPYING, Leader(1, 0))
+        attempt, source.leader_epoch = site.copy.attempt, 1
+        site.lifecycle.on_fetch_trouble(site.copy, error, None)
+        await site.until(lambda: site.copy.source_leader.epoch == 1)
+        assert (site.copy.phase, site.copy.attempt) == (Phase.COPYING, attempt)
+
+        site.lifecycle.on_fetch_trouble(site.copy, error, None)
+        await site.until(lambda: site.copy.phase is Phase.STOPPED)
+        assert site.copy.reason == f"fetch error {error}"
+
+    run(lambda: Site(source, target), scenario)
 
 
 @pytest.mark.parametrize(("topic_id", "known"), [(None, 9), (bytes(16), 3)])

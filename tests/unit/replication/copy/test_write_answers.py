@@ -86,7 +86,8 @@ def test_an_error_of_the_network_is_tried_again_and_a_fence_is_waited_out() -> N
 def test_a_source_that_is_led_elsewhere_is_asked_for_its_leaders() -> None:
     verdict = write_answers.judge_fetch(PartitionCopy(ASSIGNED, Start(5, 6)), 6, None, "P")
 
-    assert verdict == write_answers.Stop("fetch error 6", stale_leader="source")
+    stop = write_answers.Stop("fetch error 6", stale_leader="source")
+    assert verdict == write_answers.SourceMoved(stop)
 
 
 @pytest.mark.parametrize(
@@ -304,7 +305,7 @@ def test_records_that_were_skipped_were_not_read() -> None:
             "SASL_AUTHENTICATION_FAILED; check the credentials",
             "check the credentials",
         ),
-        (6, None, "fetch error 6", ""),
+        (7, None, "fetch error 7", ""),
     ],
 )
 def test_what_keeps_a_partition_from_being_fetched_says_what_to_do_as_a_value(

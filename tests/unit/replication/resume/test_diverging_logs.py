@@ -15,7 +15,7 @@ from tests.batches import Record, stored
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.errors import UnavailableError
-from srm.replication import codes, log_reader
+from srm.replication import codes, log_reader, ports
 from srm.replication.log_reader import LogReader
 from srm.replication.ports import EpochEnd, Fetched, FetchedPartition, FetchFrom
 
@@ -95,9 +95,9 @@ class Leader:
         del partition
         return self.start, len(self.log)
 
-    async def leader(self, partition: TopicPartition) -> int:
+    async def leader(self, partition: TopicPartition) -> ports.Leader:
         del partition
-        return 1
+        return ports.Leader(1, 0)
 
     def leaders_changed(self) -> None:
         """Nothing is remembered."""

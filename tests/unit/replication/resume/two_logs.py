@@ -16,7 +16,14 @@ from srm.replication.batches.rebuild import decode
 from srm.replication.claim.claim import Claim
 from srm.replication.log_reader import LogReader
 from srm.replication.mapping.start_positions import Start
-from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, ProducerId
+from srm.replication.ports import (
+    EpochEnd,
+    Fetched,
+    FetchedPartition,
+    FetchFrom,
+    Leader,
+    ProducerId,
+)
 from srm.replication.resume.resume import Resumed, Walked, resume
 from srm.replication.resume.source_lookahead import Comparison
 
@@ -37,15 +44,20 @@ class Log:
         self.start = log_start
         self.end = max([log_start, *self._ends])
         self.fetches = 0
+        self.leader_epoch = 0
 
     def append(self, raw: bytes) -> None:
         self._batches.append(raw)
         self._ends.append(_end(raw))
         self.end = self._ends[-1]
 
-    async def leader(self, partition: TopicPartition) -> int:
+    async def leader(self, partition: TopicPartition) -> Leader:
         del partition
-        return 1
+        return Leader(1, self.leader_epoch)
+
+    async def log_end(self, partition: TopicPartition) -> EpochEnd:
+        _, end = await self.log_range(partition)
+        return EpochEnd(self.leader_epoch, end)
 
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         del partition
