@@ -18,7 +18,7 @@ from srm.errors import UsageError
 
 RedirectKind = Literal["routing", "webhook", "command", "manual"]
 CallStep = Literal["hold", "release", "go"]
-CallState = Literal["done", "failed", "superseded"]
+CallState = Literal["calling", "done", "failed", "superseded"]
 FenceKind = Literal["none", "acl"]
 
 KINDS: Final[tuple[RedirectKind, ...]] = get_args(RedirectKind)
@@ -75,7 +75,8 @@ RedirectNames = Annotated[tuple[RedirectKind, ...], BeforeValidator(_split)]
 class Call:
     """Result of one call of a redirector; ``said``: its answer, or the reason if there is none.
 
-    A call is ``superseded``, and not made any more, when a later move leads some of the clients.
+    A call is ``calling`` until its answer is known, so a killed process has made it, or not.
+    It is ``superseded``, and not made any more, when a later move leads some of the clients.
     """
 
     state: CallState
@@ -149,7 +150,10 @@ def to_call(
         kind
         for kind in kinds
         if kind != "routing"
-        and ((known := calls.get(call_key(attempt, step, kind))) is None or known.state == "failed")
+        and (
+            (known := calls.get(call_key(attempt, step, kind))) is None
+            or known.state in {"calling", "failed"}
+        )
     )
 
 

@@ -75,15 +75,18 @@ def call_redirectors(
             for kind in missing
             if call_key(attempt, step, kind) not in tried
             and not (
-                (last := progress.calls.get(call_key(attempt, step, kind))) and last.time_ms > since
+                (last := progress.calls.get(call_key(attempt, step, kind)))
+                and last.state == "failed"
+                and last.time_ms > since
             )
         ]
         if not todo or (step == "hold" and todo[0] != missing[0]):
             return tuple(missing_confirmations(plan.redirect, progress.calls, attempt, step))
         key = call_key(attempt, step, todo[0])
         tried.add(key)
-        # Without an answer, a process that was killed may have called it.
-        _call_while_in_force(context, plan, todo[0], meanwhile, called=key not in progress.calls)
+        known = progress.calls.get(key)
+        called = known is not None and known.state == "calling"  # by a process that was killed
+        _call_while_in_force(context, plan, todo[0], meanwhile, called=called)
 
 
 def _call_while_in_force(
@@ -94,15 +97,20 @@ def _call_while_in_force(
     *,
     called: bool,
 ) -> None:
-    """Call a redirector with the step in force; if it was called, again for a later move."""
+    """Call a redirector with the step in force; a later move's call is repeated after a late one.
+
+    It is repeated once: what that move calls after the state was read comes later anyway.
+    """
 
     def make(now: InForce) -> None:
         nonlocal called
         if now.step is not None and not now.later:
             called = True
             _call(context, plan, (now.attempt, now.step), kind, meanwhile)
-        for move_id in now.moves if called else ():
-            _call_for_later(context, move_id, kind)
+        elif called:
+            for move_id in now.moves:
+                _call_for_later(context, move_id, kind)
+            called = False
 
     now = bring_about(context, plan, make)
     if now.step is not None and now.later:
@@ -158,6 +166,7 @@ def _call(
     elif caller is None:
         answer = CallResult(done=False, said=f"it is not configured here for {plan.request.flow}")
     else:
+        _keep(context, plan, asked, kind, "calling", "no answer yet")
         answer = _await(caller, order_of(context, plan, attempt, step), meanwhile)
     level = logging.INFO if answer.done else logging.WARNING
     log.log(level, "move %s: %s, redirector %s: %s", plan.move_id, step, kind, answer.said)

@@ -229,7 +229,7 @@ def test_a_call_that_lasts_until_after_a_release_is_followed_by_another_release(
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("number", range(1, 11))
+@pytest.mark.parametrize("number", range(1, 15))
 def test_a_hold_killed_at_any_write_is_finished_by_its_repetition(redirected, number, after):
     """At least once, under one key; what was confirmed and kept is not repeated."""
     world = redirected.world
@@ -247,7 +247,7 @@ def test_a_hold_killed_at_any_write_is_finished_by_its_repetition(redirected, nu
 
     moves.hold(redirected.world.context(), "m1")
 
-    assert killed == (number <= 8), world.writes.count
+    assert killed == (number <= 12), world.writes.count
     assert set(redirected.calls().values()) == {"done"}
     assert {order.key for order in redirected.webhook.orders} == {"m1/1/hold"}
     for name in ("webhook", "command"):
@@ -364,7 +364,8 @@ def test_a_go_that_ends_after_the_failback_is_followed_by_the_go_of_that(redirec
 
     called = [(order.move_id, order.step) for order in redirected.webhook.orders]
     assert called == [("m1", "hold"), ("m1", "go"), ("m2", "hold"), ("m2", "go"), ("m2", "go")]
-    assert ("m1", "go") not in [(one.move_id, one.step) for one in redirected.command.orders]
+    once = [("m1", "hold"), ("m2", "hold"), ("m2", "go")]
+    assert [(one.move_id, one.step) for one in redirected.command.orders] == once
 
 
 def test_a_redirector_that_is_not_set_up_blocks_the_plan(world):
