@@ -355,6 +355,49 @@ def test_killed_at_any_write_and_run_again_it_ends_the_same(config) -> None:
             assert disaster.pause() is not None
 
 
+@pytest.mark.parametrize("then", ["hold", "release", "plan"])
+@pytest.mark.parametrize(
+    "moment", ["before the pause", "after the pause", "seal", "after the seal"]
+)
+def test_a_hold_that_is_killed_while_the_flow_is_paused_is_repeated_or_undone(
+    disaster: Disaster, moment: str, then: str
+) -> None:
+    """A flow that stays paused for a move that never held a client copies nothing, unnoticed."""
+    disaster.planned()
+    writes, at = disaster.world.writes, disaster.world.writes.count
+
+    def die() -> None:
+        raise Killed
+
+    if moment == "seal":
+        disaster.switch.before_seal = die
+    else:  # of the clock, the pause, the routes
+        writes.die_at = {
+            "before the pause": (at + 2, False),
+            "after the pause": (at + 2, True),
+            "after the seal": (at + 3, False),
+        }[moment]
+    with pytest.raises(Killed):
+        disaster.through("hold")
+    assert (disaster.pause() is None) == (moment == "before the pause")
+    assert disaster.world.routes("B") == {}
+    disaster.switch.before_seal, writes.die_at = lambda: None, None
+
+    if then == "release":
+        disaster.through("release")
+        assert disaster.pause() is None
+        assert {r.state for r in disaster.world.routes("B").values()} <= {"go"}
+    else:
+        if then == "plan":
+            assert not disaster.planned().blocking
+        disaster.through("hold", "apply", "go")
+        assert disaster.switch.sealed == [COPY]
+        pause = disaster.pause()
+        assert pause is not None
+        assert pause.moves == ("m1",)
+        assert {(r.cluster, r.state) for r in disaster.world.routes("B").values()} == {("B", "go")}
+
+
 def test_checkpoints_of_topics_that_do_not_move_are_left_alone(disaster: Disaster) -> None:
     strange = Checkpoint("near", TopicPartition("P.Refunds", 0), 5, 5)
     table = disaster.world.b.compacted_topic(internal_topics.checkpoints("P"))
