@@ -62,6 +62,10 @@ def _without_epoch(fetch_from: Any) -> Any:
     return lambda *args: replace(fetch_from(*args), epoch=-1)
 
 
+def _without_leader_epoch(query: Any) -> Any:
+    return lambda partition, _, value: query(partition, -1, value)
+
+
 def _always(value: Any) -> Replacement:
     return lambda _: lambda *args, **kwargs: value
 
@@ -308,6 +312,18 @@ MUTANTS: Final[Sequence[Mutant]] = (
             ("srm.replication.copy.claiming:Claiming._is_source_whole", _async(True)),
         ),
         faults="truncate source",
+    ),
+    Mutant(
+        "any leader answers for a log",
+        "a leader that lags behind the controller is not believed",
+        (("srm.kafka.wire.cluster:LogQuery", _without_leader_epoch),),
+        killer="tests/unit/kafka/wire/test_leaders.py",
+    ),
+    Mutant(
+        "any broker says who leads",
+        "metadata that names an older leader is ignored for a while",
+        (("srm.kafka.wire.leaders:_KnownTopic.is_newer_than", _always(False)),),
+        killer="tests/unit/kafka/wire/test_leaders.py",
     ),
     Mutant(
         "an epoch is the same whatever it begins with",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Mapping
 
@@ -13,11 +14,17 @@ from tests.integration.kafka_tools import run_tool
 from tests.waiting import eventually
 
 from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.engine.cluster_ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
+from srm.kafka.wire.cluster import WireCluster, open_wire
+from srm.replication import codes
+from srm.replication.ports import EpochEnd, FetchFrom, Leader
+from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(900)]
 
+_FENCED_LEADER_EPOCH = 74
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
 
@@ -82,6 +89,45 @@ def test_offsets_of_a_topic_that_was_made_anew_are_told_though_its_leader_epochs
         somebody.create_topics([TopicSpec(name, 1, 1, {})])
 
         assert cluster.log_ends([TopicPartition(name, 0)]) == {TopicPartition(name, 0): 0}
+
+
+def test_a_request_that_names_a_former_epoch_of_the_leader_is_refused_and_sent_again(
+    broker_factory,
+):
+    """So what a replaced leader still holds is never taken for the log (KIP-320)."""
+    place = TopicPartition(f"fenced-{uuid.uuid4().hex[:8]}", 0)
+    broker = broker_factory("X")
+    props = {"bootstrap.servers": broker.bootstrap}
+    with KafkaCluster("X", *[props] * 3, timeout_s=150) as cluster:
+        cluster.create_topics([TopicSpec(place.topic, 1, 1, {})])
+        _produce(props, place.topic, range(3))
+        topic_id = topic_id_bytes(cluster.topics()[place.topic].topic_id)
+
+    async def error_in(wire: WireCluster, leader: Leader) -> int:
+        wanted = FetchFrom(topic_id, 0, 0, 1 << 20, leader_epoch=leader.epoch)
+        limits = {"max_wait_ms": 0, "max_bytes": 1 << 20, "read_committed": False}
+        [part] = (await wire.fetch(leader.node, [wanted], **limits)).partitions
+        return part.error
+
+    async def play() -> None:
+        async with open_wire("X", props) as wire:
+            former = await wire.leader(place)
+            assert await error_in(wire, former) == codes.NONE
+            assert await wire.log_end(place) == EpochEnd(former.epoch, 3)
+            await asyncio.to_thread(_restart, broker)
+            now = await wire.log_end(place)
+            assert (now.epoch > former.epoch, now.end) == (True, 3)
+            assert await error_in(wire, former) == _FENCED_LEADER_EPOCH
+            assert await wire.leader(place) == Leader(former.node, now.epoch)
+            assert await error_in(wire, await wire.leader(place)) == codes.NONE
+
+    asyncio.run(play())
+
+
+def _restart(broker: KafkaBroker) -> None:
+    broker.kill()
+    broker.start()
+    broker.wait_ready()
 
 
 def _produce(props: Mapping[str, str], topic: str, numbers: range) -> None:

@@ -127,7 +127,9 @@ class MetadataBroker:
 
         def look_up(query: dict[str, int]) -> tuple[int, ...]:
             named = query["current_leader_epoch"]
-            error = 0 if named == known.epoch else FENCED if named < known.epoch else UNKNOWN
+            error = FENCED if named < known.epoch else UNKNOWN
+            if named in {-1, known.epoch}:
+                error = 0
             if message is EPOCH_ENDS:
                 return error, query["partition"], query["leader_epoch"], LOG_END
             return query["partition"], error, -1, LOG_END, known.epoch
