@@ -1,11 +1,11 @@
 """Keeps remote topics in step with their sources.
 
-Creates missing remote topics and adds partitions. The replicator does the same for what it copies
-within seconds; this run also covers the time when it is down.
+Creates missing remote topics, adds partitions, carries settings over and adds ACLs. The replicator
+creates and grows topics too; this run also covers the time when it is down.
 
 **Where to look** - the task's return value is the plan that was carried out.
 
-**When it is red** - `AuthorizationError`: give srm's user CREATE and ALTER on the target's topics.
+**When it is red** - `AuthorizationError`: grant what it names (docs/security.md).
 `UnavailableError`: a cluster does not answer; the next run makes up for it.
 """
 
@@ -31,7 +31,15 @@ def sync(flow: str) -> dict[str, Any]:
 @dag(
     dag_id=dag_id("topic_sync"),
     schedule=schedule_of(
-        (flow.refresh_topics_interval for flow in FLOWS), shortest=timedelta(seconds=30)
+        (
+            min(
+                flow.refresh_topics_interval,
+                flow.sync_topic_configs_interval,
+                flow.sync_topic_acls_interval,
+            )
+            for flow in FLOWS
+        ),
+        shortest=timedelta(seconds=30),
     ),
     max_active_runs=1,
     catchup=False,

@@ -64,6 +64,7 @@ FAST: Final = (
     "integration/test_clients.py",
     "integration/test_doctor.py",
     "integration/test_driver.py",
+    "integration/test_acl_sync.py",
     "integration/test_fence.py",
     "integration/test_flow_switch.py",
     "integration/test_java_decoder.py",

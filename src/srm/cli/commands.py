@@ -180,8 +180,20 @@ SRM: Final[Mapping[str, Entry]] = {
         "Remote topics on the target.",
         sync=_flows(
             "topics:sync",
-            "Create missing remote topics, add partitions, copy settings; nothing is ever deleted.",
+            "Create missing remote topics, add partitions, copy settings, add ACLs; nothing is "
+            "deleted.",
             "srm topics sync --flow P:B --dry-run",
+        ),
+        plan=_flows(
+            "topics:plan",
+            "Show what differs between source and target: topics, settings, ACLs, quotas, users.",
+            "srm topics plan --flow P:B",
+        ),
+        apply=_flows(
+            "topics:apply",
+            "Show the plan, and carry out exactly that once it is approved.",
+            "srm topics apply --flow P:B",
+            "srm topics apply --flow P:B --remove-acls --yes",
         ),
         append=_flows(
             "topics:append",

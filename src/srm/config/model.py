@@ -91,6 +91,11 @@ class FlowConfig:
     linger_ms: int
     isolation_level: IsolationLevel
     records: RecordSettings
+    sync_topic_configs_interval: timedelta = timedelta(seconds=600)
+    sync_topic_acls_enabled: bool = True
+    sync_topic_acls_interval: timedelta = timedelta(seconds=600)
+    sync_acls_include: tuple[str, ...] = ()
+    use_defaults_from: Literal["source", "target"] = "target"
     failover_approval: Literal["never", "unplanned", "always"] = "unplanned"
     failover_alert_after: timedelta = timedelta(seconds=60)
     failover_notifier: str = ""

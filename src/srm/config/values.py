@@ -30,7 +30,10 @@ def parse_value(key: ConfigKey, text: str) -> Value:
     """
     if key.kind == "choice":
         return _choice(text, key.choices)
-    return _PARSERS[key.kind](text)
+    value = _PARSERS[key.kind](text)
+    if key.choices and isinstance(value, tuple):
+        return tuple(_choice(one, key.choices) for one in value)
+    return value
 
 
 def parse_boolean(text: str) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeVar
 
 from srm.config.model import ClientKind
+from srm.domain.names.acls import Acl
 from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import ActiveProducer, OpenTransaction
 from srm.domain.verification.compared_record import ComparedRecord
@@ -48,6 +49,22 @@ class TopicSpec:
     configs: Mapping[str, str]
 
 
+SettingOrigin = Literal["topic", "dynamic", "static", "default"]
+"""Origin of a value: the topic, a dynamic setting of brokers, their file, Kafka's default."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSetting:
+    """The value of a topic's setting that is in effect, and where it is set."""
+
+    value: str
+    origin: SettingOrigin = "topic"
+
+
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Types and names of what a quota limits, such as ``user`` and ``client-id``; None: the default."""
+
+
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
     """One group: only ``empty`` and ``dead`` (absent) groups may be written to.
@@ -84,6 +101,10 @@ class TopicPort(Protocol):
 
     def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
         """Return the non-default, non-sensitive, topic-level configs of the topics."""
+        ...
+
+    def topic_settings(self, topics: Collection[str]) -> dict[str, dict[str, TopicSetting]]:
+        """Return all values in effect that can be set and shown; missing topics are omitted."""
         ...
 
     def create_topics(self, specs: Collection[TopicSpec]) -> None:
@@ -189,7 +210,7 @@ class TransactionPort(Protocol):
 
 
 class AccessPort(Protocol):
-    """Rights of srm on a cluster, and ACLs that deny writes."""
+    """Rights of srm on a cluster, its ACLs, quotas and users."""
 
     def topic_rights(
         self, topics: Collection[str], client: ClientKind = "admin"
@@ -205,8 +226,49 @@ class AccessPort(Protocol):
         """
         ...
 
+    def acls(self) -> frozenset[Acl]:
+        """Return the ACLs on topics, groups and transactional ids.
+
+        Raises:
+            ConfigError: the brokers have no authorizer.
+            AuthorizationError: srm may not describe the cluster.
+        """
+        ...
+
+    def create_acls(self, acls: Collection[Acl]) -> None:
+        """Add ACLs; return when they are in force. Existing ones do not matter.
+
+        Raises:
+            ConfigError: the brokers have no authorizer.
+        """
+        ...
+
+    def delete_acls(self, acls: Collection[Acl]) -> None:
+        """Remove ACLs; return when they are gone. Missing ones do not matter.
+
+        Raises:
+            ConfigError: the brokers have no authorizer.
+        """
+        ...
+
+    def quotas(self) -> dict[QuotaEntity, dict[str, float]]:
+        """Return the client quotas: limits by their keys, by entity.
+
+        Raises:
+            AuthorizationError: srm may not describe the settings of the cluster.
+        """
+        ...
+
+    def scram_users(self) -> frozenset[str]:
+        """Return the users with SCRAM credentials.
+
+        Raises:
+            AuthorizationError: srm may not describe the cluster.
+        """
+        ...
+
     def no_fence_reason(self) -> str:
-        """Return why srm cannot deny writes here (no authorizer, no right); empty if it can."""
+        """Return why srm cannot change ACLs here (no authorizer, no right); empty if it can."""
         ...
 
     def write_denials(self, topics: Collection[str]) -> frozenset[str]:

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from srm.config.model import ClientKind
+from srm.domain.names.acls import Acl
 from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import ActiveProducer, OpenTransaction
 from srm.domain.verification.compared_record import ComparedRecord
@@ -14,13 +15,16 @@ from srm.engine.cluster_ports import (
     ByGroup,
     GroupDescription,
     Place,
+    QuotaEntity,
     TopicDescription,
+    TopicSetting,
     TopicSpec,
 )
 from srm.engine.table_ports import CompactedTopic
 from srm.errors import SrmError
-from srm.kafka.admin import acls, group_descriptions, topic_rights, transaction_log
+from srm.kafka.admin import acls as acl_calls
 from srm.kafka.admin import epoch_ends as epoch_calls
+from srm.kafka.admin import group_descriptions, topic_rights, transaction_log, users
 from srm.kafka.admin import groups as group_calls
 from srm.kafka.admin import offsets as offset_calls
 from srm.kafka.admin import topics as topic_calls
@@ -125,6 +129,10 @@ class KafkaCluster:
         """Return the overrides of the topics; one that does not exist is left out."""
         return topic_calls.overrides(self._clients, topics)
 
+    def topic_settings(self, topics: Collection[str]) -> dict[str, dict[str, TopicSetting]]:
+        """Return the values in effect of the topics; one that does not exist is left out."""
+        return topic_calls.settings(self._clients, topics)
+
     def create_topics(self, specs: Collection[TopicSpec]) -> None:
         """Create topics and wait until they are visible; existing topics are not changed."""
         topic_calls.create(self._clients, specs)
@@ -193,21 +201,41 @@ class KafkaCluster:
         """Return the sets of topics that one transaction was seen to write together."""
         return transaction_log.written_together(self._clients)
 
+    def acls(self) -> frozenset[Acl]:
+        """Return the ACLs on topics, groups and transactional ids."""
+        return acl_calls.describe(self._clients)
+
+    def create_acls(self, acls: Collection[Acl]) -> None:
+        """Add ACLs, and wait until they are in force."""
+        acl_calls.create(self._clients, acls)
+
+    def delete_acls(self, acls: Collection[Acl]) -> None:
+        """Remove ACLs, and wait until they are gone."""
+        acl_calls.delete(self._clients, acls)
+
+    def quotas(self) -> dict[QuotaEntity, dict[str, float]]:
+        """Return the client quotas by what they limit."""
+        return users.quotas(self._clients)
+
+    def scram_users(self) -> frozenset[str]:
+        """Return the users with SCRAM credentials."""
+        return users.scram_users(self._clients)
+
     def no_fence_reason(self) -> str:
-        """Say why srm cannot deny writes here; empty where it can."""
-        return acls.unavailable_reason(self._clients)
+        """Say why srm cannot change ACLs here; empty where it can."""
+        return acl_calls.unavailable_reason(self._clients)
 
     def write_denials(self, topics: Collection[str]) -> frozenset[str]:
         """Return those of the topics to which everybody is denied to write."""
-        return acls.write_denials(self._clients, topics)
+        return acl_calls.write_denials(self._clients, topics)
 
     def deny_writes(self, topics: Collection[str]) -> None:
         """Deny everybody to write to topics."""
-        acls.deny_writes(self._clients, topics)
+        acl_calls.deny_writes(self._clients, topics)
 
     def allow_writes(self, topics: Collection[str]) -> None:
         """Remove what :meth:`deny_writes` has set."""
-        acls.allow_writes(self._clients, topics)
+        acl_calls.allow_writes(self._clients, topics)
 
     def groups(self, names: Collection[str] | None = None) -> dict[str, GroupDescription]:
         """Describe all groups, or the named ones; an absent group is ``dead``."""

@@ -8,8 +8,10 @@ retention, a network that fails.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Final
 
 from srm.config.model import ClientKind
+from srm.domain.names.acls import Acl, write_denial
 from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import ActiveProducer, OpenTransaction
 from srm.domain.verification.compared_record import ComparedRecord
@@ -18,7 +20,9 @@ from srm.engine.cluster_ports import (
     GroupDescription,
     GroupKind,
     Place,
+    QuotaEntity,
     TopicDescription,
+    TopicSetting,
     TopicSpec,
 )
 from srm.errors import (
@@ -41,12 +45,21 @@ from srm_lab.testing.fake_groups import FakeGroups, by_group
 from srm_lab.testing.fake_rights import FakeRights
 from srm_lab.testing.fake_transactions import FakeTransactions
 
+KAFKA_DEFAULTS: Final[Mapping[str, str]] = {
+    "cleanup.policy": "delete",
+    "max.message.bytes": "1048588",
+    "message.timestamp.type": "CreateTime",
+    "min.insync.replicas": "1",
+    "retention.bytes": "-1",
+    "retention.ms": "604800000",
+}
+
 
 class FakeCluster:
     """One Kafka cluster in memory (implements :class:`srm.engine.cluster_ports.Cluster`).
 
     ``commits`` lists the (group, offsets) of all successful :meth:`commit_idle` calls; ``rights``
-    are those of srm on topics.
+    are those of srm on topics. ``defaults`` are settings of topics that do not set them.
     """
 
     def __init__(
@@ -64,7 +77,10 @@ class FakeCluster:
         self._failure: SrmError | None = None
         self._clock = clock
         self._epochs: dict[str, int] = {}
-        self._denied: set[str] = set()
+        self._acls: set[Acl] = set()
+        self.defaults = dict(KAFKA_DEFAULTS)
+        self.client_quotas: dict[QuotaEntity, dict[str, float]] = {}
+        self.users: set[str] = set()
         self._no_fence = ""
         self._written: dict[tuple[str, TopicPartition], set[int]] = {}
 
@@ -103,6 +119,14 @@ class FakeCluster:
         """Return the overrides of the topics; one that does not exist is left out."""
         self._reach("reading topic configs")
         return {name: dict(self._topics[name].configs) for name in topics if name in self._topics}
+
+    def topic_settings(self, topics: Collection[str]) -> dict[str, dict[str, TopicSetting]]:
+        """Return the values in effect of the topics; one that does not exist is left out."""
+        defaults = {name: TopicSetting(value, "default") for name, value in self.defaults.items()}
+        return {
+            topic: defaults | {name: TopicSetting(value) for name, value in found.items()}
+            for topic, found in self.topic_configs(topics).items()
+        }
 
     def create_topics(self, specs: Collection[TopicSpec]) -> None:
         """Create topics; existing topics are not changed."""
@@ -230,27 +254,52 @@ class FakeCluster:
         self._reach("reading __transaction_state")
         return self._transactions.written_together()
 
+    def acls(self) -> frozenset[Acl]:
+        """Return the ACLs."""
+        self._reach("reading ACLs")
+        if self._no_fence:
+            raise ConfigError(f"reading ACLs on cluster {self._alias}: {self._no_fence}")
+        return frozenset(self._acls)
+
+    def create_acls(self, acls: Collection[Acl]) -> None:
+        """Add ACLs."""
+        self._reach("adding ACLs")
+        if self._no_fence:
+            raise ConfigError(f"adding ACLs on cluster {self._alias}: {self._no_fence}")
+        self._acls |= set(acls)
+
+    def delete_acls(self, acls: Collection[Acl]) -> None:
+        """Remove ACLs."""
+        self._reach("removing ACLs")
+        self._acls -= set(acls)
+
+    def quotas(self) -> dict[QuotaEntity, dict[str, float]]:
+        """Return the client quotas."""
+        self._reach("reading quotas")
+        return dict(self.client_quotas)
+
+    def scram_users(self) -> frozenset[str]:
+        """Return the users with SCRAM credentials."""
+        self._reach("reading users")
+        return frozenset(self.users)
+
     def no_fence_reason(self) -> str:
-        """Say why writes cannot be denied."""
+        """Say why ACLs cannot be changed."""
         self._reach("reading ACLs")
         return self._no_fence
 
     def write_denials(self, topics: Collection[str]) -> frozenset[str]:
         """Return those of the topics that are closed for writes."""
         self._reach("reading ACLs")
-        return frozenset(self._denied & set(topics))
+        return frozenset(topic for topic in topics if write_denial(topic) in self._acls)
 
     def deny_writes(self, topics: Collection[str]) -> None:
         """Close topics for writes."""
-        self._reach("denying writes")
-        if self._no_fence:
-            raise ConfigError(f"denying writes on cluster {self._alias}: {self._no_fence}")
-        self._denied |= set(topics)
+        self.create_acls([write_denial(topic) for topic in topics])
 
     def allow_writes(self, topics: Collection[str]) -> None:
         """Let everybody write to topics again."""
-        self._reach("allowing writes")
-        self._denied -= set(topics)
+        self.delete_acls([write_denial(topic) for topic in topics])
 
     def groups(self, names: Collection[str] | None = None) -> dict[str, GroupDescription]:
         """Describe all groups, or the named ones; an absent group is ``dead``."""
@@ -374,7 +423,7 @@ class FakeCluster:
         """Let a producer append records, an idempotent one if it has an id; return the new end."""
         place = TopicPartition(topic, partition)
         found = self._existing(place)
-        if topic in self._denied:
+        if write_denial(topic) in self._acls:
             raise AuthorizationError(f"writing to topic {topic} is denied on cluster {self._alias}")
         found.grow(records, timestamp_ms)
         if producer_id is not None:

@@ -376,7 +376,7 @@ def test_clusters_have_to_be_named_and_addressed(load: Load, head: str, message:
         ("consumer.key.deserializer = x", "records are copied byte for byte"),
         ("workers.rest.port = 1", "no Connect REST server"),
         ("P->B.worker.offset.flush.timeout.ms = 1", "has no meaning here"),
-        ("sync.topic.acls.enabled = true", "ACLs are not copied"),
+        ("use.incremental.alter.configs = required", "Topic settings are always altered so"),
         ("P.ssl.enabled.protocols = TLSv1.2", "librdkafka's take it where the broker has it"),
         (
             "ssl.cipher.suites = TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",

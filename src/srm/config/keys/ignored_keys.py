@@ -16,15 +16,10 @@ _TABLE: Final[dict[Origin, dict[str, str]]] = {
         "The offset map is exact whatever the lag.": "offset.lag.max",
         "Records are not polled one by one.": "consumer.poll.timeout.ms",
         "Set `admin.request.timeout.ms` instead.": "admin.timeout.ms",
-        "The DAG `srm_topic_sync` and `srm topics sync` compare topic settings.": (
-            "sync.topic.configs.interval.seconds"
-        ),
         "A long `refresh.groups.interval.seconds` has the same effect.": (
             "refresh.groups.enabled=true"
         ),
-        "ACLs are not copied.": "sync.topic.acls.enabled=false sync.topic.acls.interval.seconds",
         "Topic settings are always altered so.": "use.incremental.alter.configs",
-        "Settings at their default stay the target's.": "use.defaults.from",
         "Metrics always name their flow.": "add.source.alias.to.metrics",
         "It names a Java class.": "forwarding.admin.class",
         _NO_WORKERS: "dedicated.mode.enable.internal.rest",

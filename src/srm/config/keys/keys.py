@@ -148,6 +148,42 @@ FLOW_KEYS: Final = (
         "Whether settings of source topics are carried to their remote topics.",
     ),
     ConfigKey(
+        "sync.topic.configs.interval.seconds",
+        "seconds",
+        "600",
+        "How late a change of settings may reach the remote topic. Each run of `srm_topic_sync` "
+        "and `srm topics sync` compares all.",
+    ),
+    ConfigKey(
+        "use.defaults.from",
+        "choice",
+        "target",
+        "Whose default applies to a setting that the source topic does not set: the target's, or "
+        "the source's, which is then set on the remote topic.",
+        choices=("source", "target"),
+    ),
+    ConfigKey(
+        "sync.topic.acls.enabled",
+        "boolean",
+        "true",
+        "Whether literal ACLs of source topics are added to their remote topics, without Write and "
+        "with Read for All.",
+    ),
+    ConfigKey(
+        "sync.topic.acls.interval.seconds",
+        "seconds",
+        "600",
+        "How late a new ACL may reach the target, as `sync.topic.configs.interval.seconds`.",
+    ),
+    our_key(
+        "sync.acls.include",
+        "list",
+        "",
+        "ACLs that are added too: `prefixed` (and `*`) of topics; `groups` that the flow selects; "
+        "`transactional-ids`.",
+        choices=("prefixed", "groups", "transactional-ids"),
+    ),
+    ConfigKey(
         "emit.checkpoints.enabled",
         "boolean",
         "true",

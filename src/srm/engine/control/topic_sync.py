@@ -1,116 +1,134 @@
-"""Keep the remote topics of a flow like their sources: existence, partitions, settings.
+"""Keep the remote topics of a flow like their sources: existence, partitions, settings, ACLs.
 
-Rules of MM2's MirrorSourceConnector: same partition count, grown but never shrunk; settings that
-differ from the source's defaults, less the excluded ones; nothing is deleted. Planning is pure,
-so that a dry run shows exactly what a run would do.
+A sync does what only adds, or follows the source's settings. A plan shows all differences, those
+that stay included; nothing is deleted but ACLs, where an operator applies a plan with that choice.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import cache
 
-from srm.config.model import FlowConfig
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.pause import read_pause
 from srm.domain.flow_state.replication_records import STATE_PARTITIONS, AssignedPartition
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.flow_state.reported_positions import positions_by_copy
 from srm.domain.names import internal_topics
+from srm.domain.names.acls import Acl
 from srm.domain.names.topics import TopicPartition
-from srm.engine.cluster_ports import TopicDescription, TopicSpec
+from srm.engine.control.acl_sync import acls_to_copy, surplus_acls
 from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.topic_plan import TopicSyncPlan, plan_remote_topics
+from srm.engine.control.user_drift import compare_users
 from srm.engine.flows.state_topic import StateTopic
 from srm.engine.ports import FlowContext
-from srm.errors import NotFoundError, SrmError
+from srm.errors import AuthorizationError, ConfigError, NotFoundError, SrmError
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class TopicSyncPlan:
-    """Changes to make on a flow's target, by name of the remote topic.
+def plan(context: FlowContext) -> TopicSyncPlan:
+    """Compare topics, settings, ACLs, quotas and users of a flow's clusters; change nothing.
 
-    Attributes:
-        create: remote topics that are missing.
-        grow: new partition counts.
-        configs: settings to change, None deletes an override.
-        surplus: remote topics with more partitions than their source: (source's, target's) count.
-            They are not changed, since Kafka cannot shrink a topic.
-        selected: number of source topics that the flow selects.
-        skipped: why the sync was skipped, else empty.
+    A paused flow is skipped: a rebuilt source has other settings at first, and a shorter retention
+    could delete the only copy.
+
+    Raises:
+        SrmError: a cluster does not answer.
     """
-
-    create: tuple[TopicSpec, ...] = ()
-    grow: Mapping[str, int] = field(default_factory=dict)
-    configs: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
-    surplus: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    selected: int = 0
-    skipped: str = ""
-
-    @property
-    def is_empty(self) -> bool:
-        """True if there is nothing to do."""
-        return not (self.create or self.grow or self.configs)
+    found = _look(context)
+    if found.skipped:
+        return found
+    findings, notes = compare_users(context.source, context.target)
+    return replace(
+        found,
+        findings=(*found.findings, *findings),
+        notes=tuple(dict.fromkeys(found.notes + notes)),
+    )
 
 
-def plan_remote_topics(
-    source_topics: Mapping[str, TopicDescription],
-    target_topics: Mapping[str, TopicDescription],
-    flow_config: FlowConfig,
-    source_configs: Mapping[str, Mapping[str, str]],
-    target_configs: Mapping[str, Mapping[str, str]] | None = None,
-) -> TopicSyncPlan:
-    """Plan the changes that make the remote topics like their sources; pure.
+def sync(context: FlowContext, *, dry_run: bool = False) -> TopicSyncPlan:
+    """Create, grow and configure the remote topics of a flow and add ACLs; return that plan.
+
+    A paused flow is skipped, see :func:`plan`.
+
+    Raises:
+        SrmError: a cluster does not answer, or a part of the plan failed.
+    """
+    found = _look(context)
+    for note in found.notes:
+        _warn_once(str(context.config.flow), note)
+    if found.skipped:
+        logger.warning("%s", found.skipped)
+    elif not dry_run:
+        apply(context, found)
+    return found
+
+
+@cache
+def _warn_once(flow: str, note: str) -> None:
+    logger.warning("%s: %s", flow, note)
+
+
+def _look(context: FlowContext) -> TopicSyncPlan:
+    config = context.config
+    if read_pause(StateTopic(context.target, config.flow.source).read_commands()) is not None:
+        skipped = f"{config.flow} is paused: its topics are synced when it resumes"
+        return TopicSyncPlan(skipped=skipped)
+    source_topics, target_topics = context.source.topics(), context.target.topics()
+    selected = config.names.select(source_topics)
+    remote = set(map(config.names.remote, selected))
+    found = plan_remote_topics(
+        source_topics,
+        target_topics,
+        config,
+        context.source.topic_settings(selected),
+        context.target.topic_settings(sorted(remote & target_topics.keys())),
+    )
+    if not config.sync_topic_acls_enabled:
+        return found
+    try:
+        here = context.source.acls()
+        if reason := context.target.no_fence_reason():
+            raise ConfigError(reason)  # noqa: TRY301 - one answer to both
+        there = context.target.acls()
+    except (AuthorizationError, ConfigError) as error:
+        why = f"ACLs are not synced: {error}; or set sync.topic.acls.enabled = false"
+        return replace(found, notes=(why,))
+    wanted = acls_to_copy(here, source_topics, config)
+    return replace(
+        found,
+        acls=tuple(sorted(wanted - there)),
+        surplus_acls=surplus_acls(wanted, there, remote),
+    )
+
+
+def apply(context: FlowContext, planned: TopicSyncPlan, remove_acls: Collection[Acl] = ()) -> None:
+    """Carry out a planned. A topic that fails does not stop the others.
 
     Args:
-        source_topics: topics of the source; those the flow does not select are skipped.
-        target_topics: topics of the target.
-        flow_config: settings of the flow, control lists included.
-        source_configs: non-default settings by source topic.
-        target_configs: the same by remote topic. Without it, or where sync.topic.configs.enabled is
-            false, settings of existing topics are not changed.
-    """
-    create: list[TopicSpec] = []
-    grow: dict[str, int] = {}
-    configs: dict[str, Mapping[str, str | None]] = {}
-    surplus: dict[str, tuple[int, int]] = {}
-    names = flow_config.names
-    selected = names.select(source_topics)
-    for name in selected:
-        remote = names.remote(name)
-        wanted = _configs_to_copy(source_configs.get(name, {}), flow_config)
-        partitions = source_topics[name].partitions
-        found = target_topics.get(remote)
-        if found is None:
-            create.append(TopicSpec(remote, partitions, flow_config.replication_factor, wanted))
-            continue
-        if found.partitions < partitions:
-            grow[remote] = partitions
-        elif found.partitions > partitions:
-            surplus[remote] = (partitions, found.partitions)
-        if target_configs is not None and flow_config.sync_topic_configs_enabled:
-            current = _configs_to_copy(target_configs.get(remote, {}), flow_config)
-            if changes := _differences(wanted, current):
-                configs[remote] = changes
-    return TopicSyncPlan(tuple(create), grow, configs, surplus, len(selected))
-
-
-def apply(context: FlowContext, plan: TopicSyncPlan) -> None:
-    """Carry out a plan. A topic that fails does not stop the others.
+        context: the flow.
+        planned: the planned.
+        remove_acls: those of its surplus ACLs that are removed.
 
     Raises:
         SrmError: something failed; raised after all steps, the message names all failures.
     """
     target = context.target
     steps: list[tuple[str, Callable[[], None]]] = []
-    if plan.create:
-        steps.append(("creating topics", lambda: target.create_topics(plan.create)))
-    if plan.grow:
-        steps.append(("adding partitions", lambda: target.create_partitions(plan.grow)))
-    if plan.configs:
-        steps.append(("changing settings", lambda: target.alter_topic_configs(plan.configs)))
+    if planned.create:
+        steps.append(("creating topics", lambda: target.create_topics(planned.create)))
+    if planned.grow:
+        steps.append(("adding partitions", lambda: target.create_partitions(planned.grow)))
+    if planned.configs:
+        steps.append(("changing settings", lambda: target.alter_topic_configs(planned.configs)))
+    if planned.acls:
+        steps.append(("adding ACLs", lambda: target.create_acls(planned.acls)))
+    if remove_acls:
+        steps.append(("removing ACLs", lambda: target.delete_acls(remove_acls)))
     failures: list[tuple[str, SrmError]] = []
     for what, step in steps:
         try:
@@ -121,32 +139,6 @@ def apply(context: FlowContext, plan: TopicSyncPlan) -> None:
     if failures:
         text = "; ".join(f"{what}: {error}" for what, error in failures)
         raise type(failures[0][1])(f"topic sync of {context.config.flow}: {text}")
-
-
-def sync(context: FlowContext, *, dry_run: bool = False) -> TopicSyncPlan:
-    """Create, grow and configure the remote topics of a flow; return what was (or would be) done.
-
-    A paused flow is skipped: a rebuilt source has other settings at first, and a shorter retention
-    could delete the only copy.
-
-    Raises:
-        SrmError: a cluster does not answer, or a part of the plan failed.
-    """
-    config = context.config
-    if read_pause(StateTopic(context.target, config.flow.source).read_commands()) is not None:
-        skipped = f"{config.flow} is paused: its topics are synced when it resumes"
-        logger.warning("%s", skipped)
-        return TopicSyncPlan(skipped=skipped)
-    source_topics, target_topics = context.source.topics(), context.target.topics()
-    names = config.names
-    selected = names.select(source_topics)
-    remote = set(map(names.remote, selected))
-    source_configs = context.source.topic_configs(selected)
-    target_configs = context.target.topic_configs(sorted(remote & target_topics.keys()))
-    plan = plan_remote_topics(source_topics, target_topics, config, source_configs, target_configs)
-    if not dry_run:
-        apply(context, plan)
-    return plan
 
 
 def append(
@@ -170,7 +162,7 @@ def append(
     """
     config, target = context.config, context.target
     source_topics, target_topics = context.source.topics(), target.topics()
-    if unknown := set(topics) - set(config.select(source_topics)):
+    if unknown := set(topics) - set(config.names.select(source_topics)):
         raise NotFoundError(f"the flow does not copy {', '.join(sorted(unknown))}")
     state = StateTopic(target, config.flow.source)
     reported = positions_by_copy(decode_state(state.read()).reports)
@@ -191,16 +183,3 @@ def append(
         ensure_compacted(target, topic, STATE_PARTITIONS, config.internal_replication_factor)
         state.write({note.key(): note.value() for note in notes})
     return decided
-
-
-def _configs_to_copy(configs: Mapping[str, str], flow_config: FlowConfig) -> dict[str, str]:
-    copied = flow_config.config_property_filter((".*",), flow_config.config_properties_exclude)
-    return {name: value for name, value in sorted(configs.items()) if copied.matches(name)}
-
-
-def _differences(wanted: Mapping[str, str], current: Mapping[str, str]) -> dict[str, str | None]:
-    changes: dict[str, str | None] = {
-        name: value for name, value in wanted.items() if current.get(name) != value
-    }
-    changes.update({name: None for name in current if name not in wanted})
-    return changes

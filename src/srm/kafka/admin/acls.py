@@ -1,13 +1,13 @@
-"""Denying everybody to write to topics, and letting them again, where brokers have an authorizer.
+"""ACLs of a cluster: reading, adding and removing them, where brokers have an authorizer.
 
-One rule a topic: Write is denied to ``User:*`` from any host. A denial goes before every rule that
-allows; Kafka knows no exception from it but the brokers' super users.
+A fence of writes is one rule a topic: Write is denied to ``User:*`` from any host. A denial goes
+before every rule that allows; Kafka knows no exception from it but the brokers' super users.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, Final
 
@@ -20,15 +20,24 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from srm.domain.names.acls import ALL_USERS, ANY_NAME, Acl, ResourceKind, write_denial
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
 from srm.kafka.admin.clients import Clients, answer_of
 from srm.kafka.admin.errors import of_code
+from srm.kafka.admin.topic_rights import operation_name
 from srm.kafka.wire.brokers import Brokers
-from srm.kafka.wire.messages import CLASSIC, INT8, INT16, INT32, TEXT, Message, Structure, array
+from srm.kafka.wire.messages import (
+    CLASSIC,
+    INT8,
+    INT16,
+    INT32,
+    TEXT,
+    Message,
+    Request,
+    Structure,
+    array,
+)
 from srm.kafka.wire.rights import on_cluster
-
-_EVERYBODY: Final = "User:*"
-_ANYWHERE: Final = "*"
 
 _RULES: Final = array(
     *(("principal", TEXT), ("host", TEXT), ("operation", INT8), ("permission_type", INT8)),
@@ -53,21 +62,34 @@ DESCRIBE_ACLS: Final = Message(
     ),
     CLASSIC,
 )
+_ANYTHING: Final = DESCRIBE_ACLS(
+    ResourceType.ANY.value,
+    None,
+    ResourcePatternType.ANY.value,
+    *(None, None, AclOperation.ANY.value, AclPermissionType.ANY.value),
+)
 _DENIALS: Final = DESCRIBE_ACLS(
     ResourceType.TOPIC.value,
     None,
     ResourcePatternType.LITERAL.value,
-    _EVERYBODY,
-    _ANYWHERE,
+    ALL_USERS,
+    ANY_NAME,
     AclOperation.WRITE.value,
     AclPermissionType.DENY.value,
 )
+_RESOURCES: Final[Mapping[ResourceKind, ResourceType]] = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional-id": ResourceType.TRANSACTIONAL_ID,
+}
+_KINDS: Final = {kind.value: name for name, kind in _RESOURCES.items()}
+_OPERATIONS: Final = {operation_name(one): one for one in AclOperation}
 
 
 def unavailable_reason(clients: Clients) -> str:
-    """Say why srm cannot deny writes on this cluster; empty where it can."""
+    """Say why srm cannot change ACLs on this cluster; empty where it can."""
     try:
-        _denied_topics(clients)
+        _on_each_broker(clients, _DENIALS)
     except ConfigError:
         return f"the brokers of {clients.alias} have no authorizer"
     except AuthorizationError:
@@ -83,63 +105,88 @@ def unavailable_reason(clients: Clients) -> str:
     return "" if clients.call("checking rights", request) else _lacking(clients, "Alter")
 
 
+def describe(clients: Clients) -> frozenset[Acl]:
+    """Return the ACLs on topics, groups and transactional ids that are in force on every broker."""
+    return frozenset.intersection(*_on_each_broker(clients, _ANYTHING))
+
+
+def create(clients: Clients, acls: Collection[Acl]) -> None:
+    """Add ACLs, and wait until they are in force; those that exist do not matter."""
+    _add(clients, acls, f"adding {_list_acls(acls)}", _ANYTHING)
+
+
+def delete(clients: Clients, acls: Collection[Acl]) -> None:
+    """Remove ACLs, and wait until they are gone; those that are absent do not matter."""
+    _remove(clients, acls, f"removing {_list_acls(acls)}", _ANYTHING)
+
+
 def write_denials(clients: Clients, topics: Collection[str]) -> frozenset[str]:
     """Return those of the topics to which everybody is denied to write, on every broker."""
-    return frozenset(topics).intersection(*_denied_topics(clients))
+    denials = frozenset.intersection(*_on_each_broker(clients, _DENIALS))
+    return frozenset(topics).intersection(denial.name for denial in denials)
 
 
 def deny_writes(clients: Clients, topics: Collection[str]) -> None:
     """Deny everybody to write to topics, and wait until that is in force."""
-    wanted = frozenset(topics)
-    _change(
-        clients,
-        ("denying", "denied", topics),
-        lambda timeout_s: clients.admin().create_acls(
-            [AclBinding(*_no_writing(topic)) for topic in topics], request_timeout=timeout_s
-        ),
-        lambda: write_denials(clients, topics) == wanted,
-    )
+    denials = [write_denial(topic) for topic in topics]
+    _add(clients, denials, f"denying writes to {', '.join(topics)}", _DENIALS)
 
 
 def allow_writes(clients: Clients, topics: Collection[str]) -> None:
     """Remove what :func:`deny_writes` has set, and wait until that is in force."""
+    denials = [write_denial(topic) for topic in topics]
+    _remove(clients, denials, f"allowing writes to {', '.join(topics)}", _DENIALS)
+
+
+def _add(clients: Clients, acls: Collection[Acl], doing: str, look: Request) -> None:
+    bindings, wanted = [AclBinding(*_parts(acl)) for acl in acls], frozenset(acls)
     _change(
         clients,
-        ("allowing", "allowed", topics),
-        lambda timeout_s: clients.admin().delete_acls(
-            [AclBindingFilter(*_no_writing(topic)) for topic in topics], request_timeout=timeout_s
-        ),
-        lambda: frozenset(topics).isdisjoint(*_denied_topics(clients)),
+        doing,
+        lambda timeout_s: clients.admin().create_acls(bindings, request_timeout=timeout_s),
+        lambda: wanted.issubset(frozenset.intersection(*_on_each_broker(clients, look))),
+        needed=bool(bindings),
+    )
+
+
+def _remove(clients: Clients, acls: Collection[Acl], doing: str, look: Request) -> None:
+    filters, unwanted = [AclBindingFilter(*_parts(acl)) for acl in acls], frozenset(acls)
+    _change(
+        clients,
+        doing,
+        lambda timeout_s: clients.admin().delete_acls(filters, request_timeout=timeout_s),
+        lambda: unwanted.isdisjoint(frozenset.union(*_on_each_broker(clients, look))),
+        needed=bool(filters),
     )
 
 
 def _change(
     clients: Clients,
-    words: tuple[str, str, Collection[str]],
+    doing: str,
     start: Callable[[float], Mapping[Any, Future[Any]]],
     in_force: Callable[[], bool],
+    *,
+    needed: bool,
 ) -> None:
-    doing, done, topics = words
-    if not topics:
+    if not needed:
         return
 
     def request(timeout_s: float) -> None:
         for changed in start(timeout_s).values():
             answer_of(changed, timeout_s)
 
-    named = f"writes to {', '.join(topics)}"
-    clients.call(f"{doing} {named}", request, on_cluster("Alter"))
-    clients.wait_until(f"{done} {named}", in_force)
+    clients.call(doing, request, on_cluster("Alter"))
+    clients.wait_until(doing, in_force)
 
 
-def _denied_topics(clients: Clients) -> list[frozenset[str]]:
-    """Query each broker for topics that deny writes; skip brokers that do not answer."""
+def _on_each_broker(clients: Clients, request: Request) -> list[frozenset[Acl]]:
+    """Query each broker for ACLs; skip brokers that do not answer."""
     needs = on_cluster("Describe")
 
-    async def ask(brokers: Brokers) -> list[frozenset[str]]:
+    async def ask(brokers: Brokers) -> list[frozenset[Acl]]:
         await brokers.look()
         answers = await asyncio.gather(
-            *[brokers.ask(node, _DENIALS) for node in brokers.nodes], return_exceptions=True
+            *[brokers.ask(node, request) for node in brokers.nodes], return_exceptions=True
         )
         found, away = [], None
         for answer in answers:
@@ -150,7 +197,7 @@ def _denied_topics(clients: Clients) -> list[frozenset[str]]:
             elif answer["error_code"]:
                 raise of_code(answer["error_code"], clients.where("reading ACLs"), needs)
             else:
-                found.append(frozenset(one["resource_name"] for one in answer["resources"]))
+                found.append(frozenset(_decode(answer)))
         if not found:
             raise away or UnavailableError(clients.where("reading ACLs: no broker"))
         return found
@@ -158,19 +205,43 @@ def _denied_topics(clients: Clients) -> list[frozenset[str]]:
     return clients.ask("reading ACLs", ask, needs)
 
 
-def _no_writing(
-    topic: str,
+def _decode(answer: Mapping[str, Any]) -> Iterator[Acl]:
+    for resource in answer["resources"]:
+        kind = _KINDS.get(resource["resource_type"])
+        prefixed = resource["pattern_type"] == ResourcePatternType.PREFIXED.value
+        if kind is None:
+            continue
+        for rule in resource["acls"]:
+            allows = rule["permission_type"] == AclPermissionType.ALLOW.value
+            yield Acl(
+                kind,
+                resource["resource_name"],
+                rule["principal"],
+                operation_name(AclOperation(rule["operation"])),
+                "Allow" if allows else "Deny",
+                rule["host"],
+                "prefixed" if prefixed else "literal",
+            )
+
+
+def _parts(
+    acl: Acl,
 ) -> tuple[ResourceType, str, ResourcePatternType, str, str, AclOperation, AclPermissionType]:
-    """Return what a rule of the fence and a filter that finds it are both made of."""
+    """Return what a rule and a filter that finds it are both made of."""
     return (
-        ResourceType.TOPIC,
-        topic,
-        ResourcePatternType.LITERAL,
-        _EVERYBODY,
-        _ANYWHERE,
-        AclOperation.WRITE,
-        AclPermissionType.DENY,
+        _RESOURCES[acl.resource],
+        acl.name,
+        ResourcePatternType[acl.pattern.upper()],
+        acl.principal,
+        acl.host,
+        _OPERATIONS[acl.operation],
+        AclPermissionType[acl.permission.upper()],
     )
+
+
+def _list_acls(acls: Collection[Acl], most: int = 3) -> str:
+    more = f" and {len(acls) - most} more" if len(acls) > most else ""
+    return ", ".join(map(str, sorted(acls)[:most])) + more
 
 
 def _lacking(clients: Clients, operation: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation
@@ -35,9 +35,8 @@ def operations(
         found: dict[str, frozenset[str]] = {}
         for name, future in futures.items():
             try:
-                found[name] = _operation_names(
-                    answer_of(future, timeout_s).authorized_operations or ()
-                )
+                allowed = answer_of(future, timeout_s).authorized_operations or ()
+                found[name] = frozenset(map(operation_name, allowed))
             except KafkaException as error:
                 code = error.args[0].code()
                 if code == TOPIC:
@@ -49,6 +48,6 @@ def operations(
     return clients.call("checking rights on topics", request)
 
 
-def _operation_names(found: Iterable[AclOperation]) -> frozenset[str]:
-    """Spell operations as kafka-acls.sh does: ``DescribeConfigs``."""
-    return frozenset(one.name.title().replace("_", "") for one in found)
+def operation_name(operation: AclOperation) -> str:
+    """Spell an operation as kafka-acls.sh does: ``DescribeConfigs``."""
+    return operation.name.title().replace("_", "")

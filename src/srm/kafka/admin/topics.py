@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.admin import TopicDescription as TopicDescriptionAnswer
 
-from srm.engine.cluster_ports import TopicDescription, TopicSpec
+from srm.engine.cluster_ports import SettingOrigin, TopicDescription, TopicSetting, TopicSpec
 from srm.errors import NotFoundError, SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients, answer_of
 from srm.kafka.admin.errors import translate
@@ -33,6 +33,13 @@ UNKNOWN_TOPIC_CODES = frozenset(
         KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - as above
     }
 )
+_ORIGINS: Final[Mapping[ConfigSource, SettingOrigin]] = {
+    ConfigSource.DYNAMIC_TOPIC_CONFIG: "topic",
+    ConfigSource.DYNAMIC_BROKER_CONFIG: "dynamic",
+    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "dynamic",
+    ConfigSource.STATIC_BROKER_CONFIG: "static",
+    ConfigSource.DEFAULT_CONFIG: "default",
+}
 _CONFIG_WAIT_S: Final = 5.0
 _logger = logging.getLogger(__name__)
 
@@ -92,17 +99,27 @@ def _leaderless(topic: TopicDescriptionAnswer) -> frozenset[int]:
 
 def overrides(clients: Clients, topics: Collection[str]) -> dict[str, dict[str, str]]:
     """Return what was set on the topics themselves; a topic that does not exist is left out."""
+    return {
+        topic: {name: one.value for name, one in found.items() if one.origin == "topic"}
+        for topic, found in settings(clients, topics).items()
+    }
+
+
+def settings(clients: Clients, topics: Collection[str]) -> dict[str, dict[str, TopicSetting]]:
+    """Return the values in effect that can be set and shown; a missing topic is left out."""
     if not topics:
         return {}
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(topics)]
 
-    def request(timeout_s: float) -> dict[str, dict[str, str]]:
+    def request(timeout_s: float) -> dict[str, dict[str, TopicSetting]]:
         futures = clients.admin().describe_configs(resources, request_timeout=timeout_s)
         where = clients.where("reading configs")
         found = _results(where, futures, timeout_s, "DescribeConfigs", expected=UNKNOWN_TOPIC_CODES)
         return {
             resource.name: {
-                name: entry.value for name, entry in entries.items() if _is_override(entry)
+                name: TopicSetting(entry.value, _ORIGINS[ConfigSource(entry.source)])
+                for name, entry in entries.items()
+                if _is_shown(entry)
             }
             for resource, entries in found.items()
         }
@@ -231,9 +248,9 @@ def _in_short(value: str | None) -> str | None:
     return None if value is None else "".join(value.split()).lower()
 
 
-def _is_override(entry: ConfigEntry) -> bool:
+def _is_shown(entry: ConfigEntry) -> bool:
     return (
-        ConfigSource(entry.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG
+        ConfigSource(entry.source) in _ORIGINS
         and not entry.is_read_only
         and not entry.is_sensitive
         and entry.value is not None

@@ -20,10 +20,11 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS
 from srm.engine.cluster_ports import Cluster, TopicDescription, TopicSpec
-from srm.engine.control import control_lists, topic_sync
+from srm.engine.control import control_lists
 from srm.engine.control.compacted import STAMPED, compacted_spec
 from srm.engine.control.control_lists import ControlLists
 from srm.engine.control.control_topics import create_control_topics
+from srm.engine.control.topic_plan import plan_remote_topics
 from srm.engine.flows.raw_metrics import raw_metrics_spec
 from srm.engine.flows.recorded_copies import copies_of_others
 from srm.engine.groups.checkpoints import forget_topics
@@ -320,8 +321,8 @@ def create_remote_topics(
     selected = tuple(selected)
     names = set(outgrown(selected, target_topics, context.config))
     wanted = {topic.name: topic for topic in selected if topic.name in names}
-    configs = context.source.topic_configs(tuple(sorted(wanted)))
-    plan = topic_sync.plan_remote_topics(wanted, target_topics, context.config, configs)
+    settings = context.source.topic_settings(tuple(sorted(wanted)))
+    plan = plan_remote_topics(wanted, target_topics, context.config, settings)
     failures = []
     for step in (
         partial(context.target.create_topics, plan.create),

@@ -160,3 +160,21 @@ def test_no_enabled_flow_is_bad_input(config: Path, down: set[Flow]) -> None:
     assert isinstance(result.exception, UsageError)
     assert "--flow" in str(result.exception)
     assert not down
+
+
+def test_a_plan_of_topics_is_shown_and_applied_once_it_is_approved(
+    config: Path, down: set[Flow]
+) -> None:
+    """A program that cannot ask approves with --yes; nothing is left to do then."""
+    down.add(Flow("B", "P"))
+    flow = ("--config", str(config), "--flow", "P:B")
+    config.write_text(config.read_text() + "P->B.topics = Payments, New\n")
+
+    shown = run("topics", "plan", *flow, "--json")
+    refused = run("topics", "apply", *flow, "--json")
+    applied = run("topics", "apply", *flow, "--json", "--yes")
+
+    [plan] = json.loads(shown.stdout)
+    assert plan["plan"]["selected"] == 1
+    assert isinstance(refused.exception, UsageError)
+    assert (applied.exit_code, json.loads(applied.stdout)) == (0, [])

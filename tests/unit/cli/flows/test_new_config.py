@@ -67,7 +67,7 @@ spec:
       sourceConnector:
         tasksMax: 8
         autoRestart: {enabled: true}
-        config: {replication.factor: 3, sync.topic.acls.enabled: "true"}
+        config: {replication.factor: 3, offset.lag.max: 10}
       checkpointConnector:
         config: {checkpoints.topic.replication.factor: 3}
 """
@@ -173,7 +173,7 @@ def test_a_resource_of_strimzi_is_taken_over_with_its_secrets_as_references(
     assert "P.sasl.password = ${env:P_SASL_PASSWORD}" in text
     assert "# - P.sasl.password: key password of the Secret mm2" in text
     assert "# - P->B sourceConnector.autoRestart: srm has no Connect workers." in text
-    assert "# - P->B.sync.topic.acls.enabled: ACLs are not copied." in text
+    assert "# - P->B.offset.lag.max: The offset map is exact whatever the lag." in text
     config = loaded(path, monkeypatch, P_SASL_PASSWORD="secret")
     flow = config.flow(Flow("P", "B"))
     assert (flow.topics, flow.groups) == (("Payments.*|Orders",), ("audit|ledger",))

@@ -17,76 +17,14 @@ from srm.domain.flow_state.replication_records import (
 )
 from srm.domain.flow_state.slot_records import PositionGroup
 from srm.domain.names import internal_topics
+from srm.domain.names.acls import Acl, write_denial
 from srm.domain.offset_map.offset_map import Position
-from srm.engine.cluster_ports import TopicDescription, TopicSpec
-from srm.engine.control.topic_sync import TopicSyncPlan, append, apply, plan_remote_topics, sync
+from srm.engine.cluster_ports import TopicSpec
+from srm.engine.control.topic_plan import TopicSyncPlan
+from srm.engine.control.topic_sync import append, apply, plan, sync
 from srm.engine.flows.state_topic import StateTopic
 from srm.engine.ports import FlowContext
 from srm.errors import ConfigError, NotFoundError
-
-
-def described(name: str, partitions: int) -> dict[str, TopicDescription]:
-    return {name: TopicDescription(name, "id", partitions)}
-
-
-@pytest.fixture
-def config(sites):
-    return sites.flow("P->B").config
-
-
-def test_a_missing_remote_topic_gets_the_partitions_and_settings_of_its_source(config) -> None:
-    settings = {"retention.ms": "1000", "min.insync.replicas": "2"}
-
-    plan = plan_remote_topics(described("Payments", 3), {}, config, {"Payments": settings})
-
-    assert plan.create == (TopicSpec("P.Payments", 3, 1, {"retention.ms": "1000"}),)
-    assert (plan.selected, plan.is_empty) == (1, False)
-
-
-def test_a_remote_topic_grows_and_one_that_is_larger_is_left_and_named(config) -> None:
-    source = described("Payments", 3)
-
-    smaller = plan_remote_topics(source, described("P.Payments", 2), config, {})
-    larger = plan_remote_topics(source, described("P.Payments", 4), config, {})
-
-    assert smaller.grow == {"P.Payments": 3}
-    assert (larger.is_empty, larger.surplus) == (True, {"P.Payments": (3, 4)})
-
-
-def test_settings_follow_the_source_and_an_override_it_has_not_is_removed(config) -> None:
-    plan = plan_remote_topics(
-        described("Payments", 1),
-        described("P.Payments", 1),
-        config,
-        {"Payments": {"retention.ms": "1000", "cleanup.policy": "compact"}},
-        {"P.Payments": {"retention.ms": "5", "max.message.bytes": "7", "min.insync.replicas": "2"}},
-    )
-
-    assert plan.configs == {
-        "P.Payments": {
-            "cleanup.policy": "compact",
-            "retention.ms": "1000",
-            "max.message.bytes": None,
-        }
-    }
-
-
-def test_settings_of_existing_topics_stay_where_their_sync_is_off_or_they_were_not_read(
-    config,
-) -> None:
-    topics = (described("Payments", 1), described("P.Payments", 1))
-    settings = {"Payments": {"retention.ms": "1000"}}
-    off = replace(config, sync_topic_configs_enabled=False)
-
-    assert plan_remote_topics(*topics, config, settings).is_empty
-    assert plan_remote_topics(*topics, off, settings, {}).is_empty
-
-
-@pytest.mark.parametrize("name", ["Other", "__consumer_offsets", "B.Payments", "mm2-x.internal"])
-def test_topics_that_are_not_replicated_are_passed_over(config, name: str) -> None:
-    everything = replace(config, topics=("Payments|B.*|__.*|.*internal",), topics_exclude=())
-
-    assert plan_remote_topics(described(name, 1), {}, everything, {}).is_empty
 
 
 def test_a_sync_does_everything_once(sites) -> None:
@@ -196,3 +134,73 @@ def test_a_part_that_fails_keeps_none_of_the_others_from_being_done(sites) -> No
 
     assert context.target.topics()["P.Payments"].partitions == 2
     assert context.target.topic_configs(["P.Payments"])["P.Payments"] == {"retention.ms": "1"}
+
+
+def planned_with_acls(sites, **settings: object) -> FlowContext:
+    sites.clusters["P"].create_acls([APP_READS, APP_WRITES, write_denial("Payments")])
+    context = sites.flow("P->B")
+    return replace(context, config=replace(context.config, **settings))
+
+
+APP_READS = Acl("topic", "Payments", "User:app", "Read")
+APP_WRITES = Acl("topic", "Payments", "User:app", "Write")
+
+
+def test_acls_of_topics_are_added_once_and_fences_never(sites) -> None:
+    context = planned_with_acls(sites)
+
+    copy = replace(APP_READS, name="P.Payments")
+    assert sync(context).acls == (copy,)
+    assert context.target.acls() == {copy}
+    assert sync(context).is_empty
+
+
+def test_acls_stay_where_their_sync_is_off(sites) -> None:
+    assert sync(planned_with_acls(sites, sync_topic_acls_enabled=False)).acls == ()
+
+
+@pytest.mark.parametrize("alias", ["P", "B"])
+def test_a_cluster_that_refuses_acls_is_reported_once_and_the_rest_is_synced(
+    sites, alias: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    context = sites.flow("P->B")
+    sites.clusters[alias].take_authorizer_away(f"{alias} has no authorizer {id(caplog)}")
+    sites.clusters["P"].add_topic("Payments", 4)
+
+    first, second = sync(context), sync(context)
+
+    assert first.grow == {"P.Payments": 4}
+    [note] = second.notes
+    assert f"{alias} has no authorizer" in note
+    assert caplog.text.count("ACLs are not synced") == 1
+
+
+def test_an_acl_that_the_source_has_not_is_removed_by_choice_only(sites) -> None:
+    """Principals that write to the copy, as the replicator does, keep theirs."""
+    context, target = sites.flow("P->B"), sites.clusters["B"]
+    stale = Acl("topic", "P.Payments", "User:former", "Read")
+    own = [Acl("topic", "P.Payments", "User:srm", each) for each in ("Read", "Write")]
+    target.create_acls([stale, *own])
+
+    found = plan(context)
+    assert (found.acls, found.surplus_acls) == ((), (stale,))
+    apply(context, found)
+    assert stale in target.acls()
+    apply(context, found, found.surplus_acls)
+    assert target.acls() == {*own}
+
+
+def test_a_plan_compares_quotas_and_users_and_a_sync_does_not(sites) -> None:
+    source, target = sites.clusters["P"], sites.clusters["B"]
+    alice, default = (("client-id", "x"), ("user", "alice")), (("user", None),)
+    source.client_quotas = {alice: {"producer_byte_rate": 1e6}, default: {"request_percentage": 5}}
+    target.client_quotas = {default: {"request_percentage": 5}}
+    source.users, target.users = {"alice", "bob", "eve"}, {"eve"}
+
+    found = {finding.subject: finding.text for finding in plan(sites.flow("P->B")).findings}
+
+    assert found == {
+        "quota of client-id x, user alice": "producer_byte_rate is 1000000 on P, not set on B",
+        "users": "2 SCRAM users exist only on P: alice, bob",
+    }
+    assert sync(sites.flow("P->B")).findings == ()

@@ -1,0 +1,209 @@
+"""Plan of the changes that bring a flow's remote topics in step with their sources; pure.
+
+Rules of MM2's MirrorSourceConnector: same partition count, grown but never shrunk; settings that
+the source sets, less the excluded ones; ACLs that are only added. What differs and is not changed
+is a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from srm.config.model import FlowConfig
+from srm.domain.names.acls import Acl
+from srm.engine.cluster_ports import TopicDescription, TopicSetting, TopicSpec
+
+Settings = Mapping[str, Mapping[str, TopicSetting]]
+"""Settings in effect by topic and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncFinding:
+    """A difference between the clusters that a sync does not remove; ``action`` is the remedy."""
+
+    subject: str
+    text: str
+    action: str = ""
+
+
+@dataclass(frozen=True)
+class TopicSyncPlan:
+    """Changes to make on a flow's target, by name of the remote topic.
+
+    Attributes:
+        create: remote topics that are missing.
+        grow: new partition counts.
+        configs: settings to change, None deletes an override.
+        surplus: remote topics with more partitions than their source: (source's, target's) count.
+            They are not changed, since Kafka cannot shrink a topic.
+        acls: ACLs to add.
+        surplus_acls: ACLs on remote topics that the source does not account for; a sync keeps them.
+        findings: differences that stay.
+        notes: what could not be compared, and why.
+        selected: number of source topics that the flow selects.
+        skipped: why the sync was skipped, else empty.
+    """
+
+    create: tuple[TopicSpec, ...] = ()
+    grow: Mapping[str, int] = field(default_factory=dict)
+    configs: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    surplus: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    acls: tuple[Acl, ...] = ()
+    surplus_acls: tuple[Acl, ...] = ()
+    findings: tuple[SyncFinding, ...] = ()
+    notes: tuple[str, ...] = ()
+    selected: int = 0
+    skipped: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is nothing to do."""
+        return not (self.create or self.grow or self.configs or self.acls)
+
+
+def plan_remote_topics(
+    source_topics: Mapping[str, TopicDescription],
+    target_topics: Mapping[str, TopicDescription],
+    flow_config: FlowConfig,
+    source_settings: Settings,
+    target_settings: Settings | None = None,
+) -> TopicSyncPlan:
+    """Plan topics, partitions and settings.
+
+    Args:
+        source_topics: topics of the source; those the flow does not select are skipped.
+        target_topics: topics of the target.
+        flow_config: settings of the flow, control lists included.
+        source_settings: settings in effect by source topic.
+        target_settings: the same by remote topic. Without it, or where sync.topic.configs.enabled
+            is false, settings of existing topics are not changed.
+    """
+    create: list[TopicSpec] = []
+    grow: dict[str, int] = {}
+    configs: dict[str, Mapping[str, str | None]] = {}
+    surplus: dict[str, tuple[int, int]] = {}
+    findings: list[SyncFinding] = []
+    selected = flow_config.names.select(source_topics)
+    for name in selected:
+        remote = flow_config.names.remote(name)
+        here = source_settings.get(name, {})
+        partitions = source_topics[name].partitions
+        found = target_topics.get(remote)
+        if found is None:
+            wanted = _settings_to_copy(here, flow_config)
+            create.append(TopicSpec(remote, partitions, flow_config.replication_factor, wanted))
+            continue
+        if found.partitions < partitions:
+            grow[remote] = partitions
+        elif found.partitions > partitions:
+            surplus[remote] = (partitions, found.partitions)
+        if target_settings is not None and remote in target_settings:
+            there, changes = target_settings[remote], {}
+            if flow_config.sync_topic_configs_enabled:
+                changes = _differences(here, there, flow_config)
+            if changes:
+                configs[remote] = changes
+            findings += _weaker_settings((name, here), (remote, there), changes, flow_config)
+    findings += _orphans(source_topics, target_topics, flow_config)
+    return TopicSyncPlan(
+        tuple(create), grow, configs, surplus, findings=tuple(findings), selected=len(selected)
+    )
+
+
+def _without_excluded(
+    settings: Mapping[str, TopicSetting], config: FlowConfig
+) -> dict[str, TopicSetting]:
+    copied = config.config_property_filter((".*",), config.config_properties_exclude)
+    return {name: one for name, one in sorted(settings.items()) if copied.matches(name)}
+
+
+def _settings_to_copy(here: Mapping[str, TopicSetting], config: FlowConfig) -> dict[str, str]:
+    """Return what the copy is to set; never what the file of a source's broker says."""
+    origins = {"topic", "dynamic"}
+    if config.use_defaults_from == "source":
+        origins.add("default")
+    candidates = _without_excluded(here, config)
+    return {name: one.value for name, one in candidates.items() if one.origin in origins}
+
+
+def _differences(
+    here: Mapping[str, TopicSetting], there: Mapping[str, TopicSetting], config: FlowConfig
+) -> dict[str, str | None]:
+    own = {name: one.value for name, one in there.items() if one.origin == "topic"}
+    wanted = _settings_to_copy(here, config)
+    changes: dict[str, str | None] = {
+        name: value
+        for name, value in wanted.items()
+        if own.get(name) != value
+        and (here[name].origin != "default" or name in there)  # known to the target's release
+    }
+    candidates = _without_excluded(here, config)
+    changes |= (
+        {name: None for name, one in candidates.items() if one.origin == "default" and name in own}
+        if config.use_defaults_from == "target"
+        else {}
+    )
+    return changes
+
+
+def _weaker_limit(here: str, there: str) -> bool:
+    """Compare limits of retention: -1 is none."""
+    return int(there) >= 0 and (int(here) < 0 or int(there) < int(here))
+
+
+def _less(here: str, there: str) -> bool:
+    return int(there) < int(here)
+
+
+_WEAKER: Final[Mapping[str, Callable[[str, str], bool]]] = {
+    "retention.ms": _weaker_limit,
+    "retention.bytes": _weaker_limit,
+    "min.insync.replicas": _less,
+    "max.message.bytes": _less,
+    "message.timestamp.type": lambda here, there: here != there == "LogAppendTime",
+}
+"""Values of a copy that keep less than its source, refuse its records or change their times."""
+
+
+def _weaker_settings(
+    source: tuple[str, Mapping[str, TopicSetting]],
+    target: tuple[str, Mapping[str, TopicSetting]],
+    changes: Mapping[str, str | None],
+    config: FlowConfig,
+) -> Iterator[SyncFinding]:
+    """Yield values in effect that stay weaker on the target; retention only where it deletes."""
+    (topic, here), (remote, there) = source, target
+    deletes = "delete" in there.get("cleanup.policy", TopicSetting("delete")).value
+    candidates = _without_excluded(here, config)
+    for name, is_weaker in _WEAKER.items():
+        if name in changes or not (name in here and name in there):
+            continue
+        if name.startswith("retention.") and not deletes:
+            continue
+        mine, other = here[name].value, there[name].value
+        if is_weaker(mine, other):
+            copied = name in candidates and config.sync_topic_configs_enabled
+            action = (
+                f"set it on {topic} of {config.flow.source}, or use.defaults.from = source"
+                if copied
+                else f"set {name}={mine} on {remote} of {config.flow.target}"
+            )
+            text = f"{name} is {other}, on {topic} of {config.flow.source} {mine}"
+            yield SyncFinding(remote, text, action)
+
+
+def _orphans(
+    source_topics: Mapping[str, TopicDescription],
+    target_topics: Mapping[str, TopicDescription],
+    config: FlowConfig,
+) -> Iterator[SyncFinding]:
+    """Yield remote topics of the flow whose source topic does not exist; srm never deletes them."""
+    for remote in sorted(target_topics):
+        upstream = config.names.original(remote)
+        if upstream is None or upstream in source_topics:
+            continue
+        if config.names.selected(upstream):
+            text = f"{config.flow.source} has no topic {upstream}"
+            yield SyncFinding(remote, text, "delete it once no group needs it")
