@@ -104,6 +104,12 @@ SRM: Final[Mapping[str, Entry]] = {
         "Check this host, the configuration and each cluster; nothing is written.",
         "srm doctor --config srm.properties",
     ),
+    "rights": _flows(
+        "rights:rights",
+        "Print the kafka-acls.sh commands that give a role its rights.",
+        "srm rights --flow P:B --principal User:srm",
+        "srm rights --role client --flow P:B --group billing --principal User:billing",
+    ),
     "config": _group(
         "Check the properties file and explain its values.",
         check=_flows(

@@ -12,7 +12,6 @@ from typing import Final
 
 from srm.config.model import FlowConfig
 from srm.domain.names.acls import ANY_NAME, Acl, write_denial, writers_of
-from srm.domain.names.filters import group_filter
 
 _OWN_IDS: Final = "srm-"
 """Prefix of srm's transactional ids."""
@@ -77,7 +76,7 @@ def _on_target(acl: Acl, source_topics: Collection[str], config: FlowConfig) -> 
             yield replace(acl, name=name) if name else replace(acl, name="*", pattern="literal")
     elif acl.resource == "group":
         named = acl.pattern == "literal" and not everything
-        groups = group_filter(config.groups, config.groups_exclude)
+        groups = config.group_names
         if "groups" in included and (groups.matches(acl.name) if named else bool(config.groups)):
             yield acl
     elif "transactional-ids" in included and not acl.name.startswith(_OWN_IDS):

@@ -13,9 +13,11 @@ from typer.testing import CliRunner
 
 from srm.cli.flows import for_flows, translate
 from srm.cli.main import app
+from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position, Run
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.ports import FlowContext
 from srm.errors import NotFoundError, SrmError, UnavailableError, UsageError
 from srm_lab.testing.clock import FakeClock
@@ -165,16 +167,22 @@ def test_no_enabled_flow_is_bad_input(config: Path, down: set[Flow]) -> None:
 def test_a_plan_of_topics_is_shown_and_applied_once_it_is_approved(
     config: Path, down: set[Flow]
 ) -> None:
-    """A program that cannot ask approves with --yes; nothing is left to do then."""
-    down.add(Flow("B", "P"))
+    """A program approves with --yes; nothing is left to do then."""
     flow = ("--config", str(config), "--flow", "P:B")
     config.write_text(config.read_text() + "P->B.topics = Payments, New\n")
+    with for_flows.open_flow(load_config(config), Flow("P", "B")) as context:
+        context.source.create_topics([TopicSpec("New", 2, 1, {})])
+        target = context.target
 
-    shown = run("topics", "plan", *flow, "--json")
+    shown = run("topics", "plan", *flow)
     refused = run("topics", "apply", *flow, "--json")
+    assert "P.New" not in target.topics()
     applied = run("topics", "apply", *flow, "--json", "--yes")
+    rest = run("topics", "apply", *flow, "--yes")
 
-    [plan] = json.loads(shown.stdout)
-    assert plan["plan"]["selected"] == 1
+    assert "P.New  + topic  2 partitions" in shown.stdout
     assert isinstance(refused.exception, UsageError)
-    assert (applied.exit_code, json.loads(applied.stdout)) == (0, [])
+    assert [spec["name"] for spec in json.loads(applied.stdout)[0]["plan"]["create"]] == ["P.New"]
+    assert target.topics()["P.New"].partitions == 2
+    assert rest.stdout.endswith("nothing to do\n")
+    assert not down

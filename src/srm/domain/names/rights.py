@@ -1,0 +1,148 @@
+"""Rights that each role needs on the clusters of a flow, as ``docs/security.md`` lists them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from srm.domain.names import internal_topics
+from srm.domain.names.acls import ANY_NAME
+from srm.domain.names.policy import ReplicationPolicy
+from srm.domain.names.topics import Flow
+
+Role = Literal["replicator", "operator", "client"]
+ResourceOption = Literal["--topic", "--group", "--transactional-id", "--cluster"]
+
+_TOPICS: Final = "__srm-"
+"""Prefix of srm's topics."""
+_WRITERS: Final = "srm-"
+"""Prefix of srm's transactional ids."""
+_LITERAL: Final = re.compile(r"[A-Za-z0-9._\-]+")
+_PREFIX: Final = re.compile(r"([A-Za-z0-9._\-]*)\.[*+]")
+
+
+@dataclass(frozen=True, slots=True)
+class NeededRight:
+    """Operations on one resource of a cluster; the cluster itself has no name."""
+
+    cluster: str
+    operations: tuple[str, ...]
+    option: ResourceOption
+    name: str = ""
+    prefixed: bool = False
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Arguments of kafka-acls.sh."""
+        words = [word for one in self.operations for word in ("--operation", one)]
+        words += [self.option, *([self.name] if self.name else [])]
+        return (*words, *(("--resource-pattern-type", "prefixed") if self.prefixed else ()))
+
+
+@dataclass(frozen=True, slots=True)
+class FlowNames:
+    """Settings of a flow that its rights depend on; topics and groups are regular expressions."""
+
+    flow: Flow
+    policy: ReplicationPolicy
+    topics: tuple[str, ...]
+    groups: tuple[str, ...]
+    offset_syncs_on: str
+
+    @property
+    def opposite(self) -> FlowNames:
+        """The flow back."""
+        flow = Flow(self.flow.target, self.flow.source)
+        location = flow.source if self.offset_syncs_on == self.flow.source else flow.target
+        return FlowNames(flow, self.policy, self.topics, self.groups, location)
+
+
+def replicator_rights(names: FlowNames, *, acls: bool = False) -> tuple[NeededRight, ...]:
+    """Return what copying, checkpoints, group sync and topic sync need.
+
+    Args:
+        names: the flow.
+        acls: with ACL sync, which takes ``Alter`` on the target's cluster.
+    """
+    source, target, policy = names.flow.source, names.flow.target, names.policy
+    other = target if names.offset_syncs_on == source else source
+    syncs = internal_topics.offset_syncs(other, policy.separator)
+    rights = [
+        *_on_each(source, ("Read", "DescribeConfigs"), "--topic", names.topics),
+        *_on_copies(source, ("Describe",), names, target),
+        NeededRight(names.offset_syncs_on, ("Create", "Write"), "--topic", syncs),
+        NeededRight(source, ("Read",), "--topic", _TOPICS, prefixed=True),
+        NeededRight(source, ("Describe",), "--group", ANY_NAME),
+        *_on_copies(target, ("Create", "Write", "Read"), names, source),
+        *_on_copies(target, ("Alter", "AlterConfigs"), names, source),
+        *_on_each(target, ("Read",), "--topic", names.topics),
+        NeededRight(target, ("Create", "Write"), "--topic", internal_topics.HEARTBEATS),
+        NeededRight(target, ("Create", "Write", "Read"), "--topic", _TOPICS, prefixed=True),
+        NeededRight(target, ("DescribeConfigs",), "--topic", _TOPICS, prefixed=True),
+        NeededRight(target, ("Write",), "--transactional-id", _WRITERS, prefixed=True),
+        NeededRight(target, ("Read",), "--group", ANY_NAME),
+        NeededRight(target, ("DescribeConfigs",), "--cluster"),
+    ]
+    if acls:
+        rights.append(NeededRight(source, ("Describe",), "--cluster"))
+        rights.append(NeededRight(target, ("Describe", "Alter"), "--cluster"))
+    return tuple(rights)
+
+
+def operator_rights(names: FlowNames) -> tuple[NeededRight, ...]:
+    """Return what moves need: the replicator's rights in both directions, and more."""
+    rights = [*replicator_rights(names), *replicator_rights(names.opposite)]
+    for cluster in names.flow.source, names.flow.target:
+        rights += (
+            *_on_each(cluster, ("Read",), "--topic", names.topics),
+            *_on_each(cluster, ("Read",), "--group", names.groups),
+            NeededRight(cluster, ("Describe",), "--transactional-id", ANY_NAME),
+            NeededRight(cluster, ("Read",), "--topic", "__transaction_state"),
+            NeededRight(cluster, ("Describe",), "--cluster"),
+        )
+    return tuple(dict.fromkeys(rights))
+
+
+def client_rights(names: FlowNames, groups: Collection[str]) -> tuple[NeededRight, ...]:
+    """Return what an application on ``srm.client`` needs; its transactional id is its group."""
+    rights: list[NeededRight] = []
+    source, target = names.flow.source, names.flow.target
+    for cluster, other in ((source, target), (target, source)):
+        rights += _on_each(cluster, ("Read", "Write"), "--topic", names.topics)
+        for name, prefixed in map(_resource, names.topics):
+            copy = names.policy.format_remote_topic(other, "" if name == ANY_NAME else name)
+            is_prefix = prefixed or name == ANY_NAME
+            rights.append(NeededRight(cluster, ("Read",), "--topic", copy, is_prefix))
+        rights += _on_each(cluster, ("Read",), "--group", groups)
+        rights.append(NeededRight(cluster, ("Read", "Write"), "--topic", internal_topics.ROUTING))
+        rights += _on_each(cluster, ("Write",), "--transactional-id", groups)
+    return tuple(rights)
+
+
+def _on_each(
+    cluster: str, operations: tuple[str, ...], option: ResourceOption, patterns: Collection[str]
+) -> Iterator[NeededRight]:
+    for name, prefixed in dict.fromkeys(map(_resource, patterns)):
+        yield NeededRight(cluster, operations, option, name, prefixed)
+
+
+def _on_copies(
+    cluster: str, operations: tuple[str, ...], names: FlowNames, alias: str
+) -> Iterator[NeededRight]:
+    """Yield rights on the copies of a cluster's topics; a policy may give them no prefix."""
+    if prefix := names.policy.format_remote_topic(alias, ""):
+        yield NeededRight(cluster, operations, "--topic", prefix, prefixed=True)
+        return
+    yield from _on_each(cluster, operations, "--topic", names.topics)
+    heartbeats = names.policy.format_remote_topic(alias, internal_topics.HEARTBEATS)
+    yield NeededRight(cluster, operations, "--topic", heartbeats)
+
+
+def _resource(pattern: str) -> tuple[str, bool]:
+    """Return the name that covers a pattern, and whether it is a prefix; else all names."""
+    if _LITERAL.fullmatch(pattern):
+        return pattern, False
+    found = _PREFIX.fullmatch(pattern)
+    return (found[1], True) if found and found[1] else (ANY_NAME, False)
