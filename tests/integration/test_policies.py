@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,8 @@ from tests.integration.moving import begin, pass_gate
 from tests.replicating import configure, is_copied, replicating
 from tests.waiting import eventually
 
+from srm.client.consumer import FailoverConsumer
+from srm.client.routing.routing import RoutingWatcher
 from srm.config.model import Config
 from srm.domain.names.policy import ReplicationPolicy
 from srm.domain.names.topics import Flow, TopicPartition
@@ -224,6 +227,57 @@ def test_one_name_is_copied_both_ways_without_a_loop_and_groups_move_there_and_b
     assert set(of_p.values()) == {1}
     assert of_p == of_b
     assert len(of_p) == 100 + 50 + 800
+
+
+def test_clients_follow_a_move_there_and_back_under_one_name(
+    clusters: Mapping[str, KafkaBroker], tmp_path: Path
+) -> None:
+    pair = Pair(clusters, tmp_path, IDENTITY, "B->P.enabled = true")
+    processed, stop, failures = list[str](), threading.Event(), list[BaseException]()
+
+    def work(watcher: RoutingWatcher) -> None:
+        try:
+            settings = {"group.id": pair.group("app"), "auto.offset.reset": "earliest"}
+            with FailoverConsumer(settings, watcher=watcher) as consumer:
+                consumer.subscribe([pair.topic])
+                while not stop.is_set():
+                    message = consumer.poll(0.5)
+                    if message is not None:
+                        assert message.error() is None, message.error()
+                        processed.append(message.value().decode())
+        except BaseException as error:  # noqa: BLE001 -- the test reports it
+            failures.append(error)
+
+    def reads(count: int) -> None:
+        eventually(lambda: len(processed) >= count or bool(failures), f"{count} are processed")
+
+    pair.produce(pair.p, [f"p{n}" for n in range(50)])
+    with replicating(pair.config, pair.there, pair.back), RoutingWatcher(pair.config) as watcher:
+        pair.copied(pair.there)
+        thread = threading.Thread(target=work, args=(watcher,), daemon=True)
+        thread.start()
+        try:
+            reads(50)
+            pair.copied(pair.there, pair.back)
+            pair.move(pair.p, pair.b, "app")
+            pair.produce(pair.b, [f"b{n}" for n in range(30)])
+            reads(80)
+            pair.copied(pair.there, pair.back)
+            pair.move(pair.b, pair.p, "app")
+            pair.produce(pair.p, [f"q{n}" for n in range(20)])
+            reads(100)
+        finally:
+            stop.set()
+            thread.join(60)
+
+    assert failures == []
+    assert Counter(processed) == Counter(
+        [
+            *(f"p{n}" for n in range(50)),
+            *(f"b{n}" for n in range(30)),
+            *(f"q{n}" for n in range(20)),
+        ]
+    )
 
 
 def test_a_policy_of_a_user_names_the_copies(

@@ -1,18 +1,19 @@
 """The file of applications: where the clusters are, and nothing of the operator's.
 
 It has the syntax of the replicator's file and is read by the same loader; it is that small since
-clients need no more: addresses, what is public of the security settings, and the separator.
+clients need no more: addresses, what is public of the security settings, and how copies are named.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from typing import Final
 
 from srm.config.hierarchy import resolve_client
+from srm.config.keys.keys import KEYS
 from srm.config.loader import SettingsFile, build_config, understand
 from srm.config.properties import Property, property_line
-from srm.domain.names.policy import DefaultReplicationPolicy
 from srm.errors import ConfigError
 
 PUBLIC: Final = frozenset(
@@ -43,7 +44,8 @@ PUBLIC: Final = frozenset(
 """Settings that say how a cluster is reached; who enters, and how it proves that, is not one."""
 
 _ENTRY: Final = ("sasl.", "ssl.")
-_SEPARATOR: Final = "replication.policy.separator"
+_NAMING: Final = ("replication.policy.separator", "replication.policy.class")
+"""Settings that name copies, which consumers read."""
 
 
 def client_file(file: SettingsFile, added: Mapping[str, str]) -> str:
@@ -82,14 +84,10 @@ def _lines(file: SettingsFile) -> Iterator[tuple[str, str]]:
         for name, resolved in resolve_client(alias, "consumer", file.settings).items():
             if name in PUBLIC and resolved.value is not None:
                 yield f"{alias}.{name}", resolved.value
-    yield from _separators(file)
-
-
-def _separators(file: SettingsFile) -> Iterator[tuple[str, str]]:
-    found = {flow: file.resolve(_SEPARATOR, flow).value or "" for flow in file.flows}
-    for flow, separator in found.items():
-        if separator != DefaultReplicationPolicy().separator:
-            yield f"{flow}.{_SEPARATOR}", separator
+    for name, flow in product(_NAMING, file.flows):
+        value = file.resolve(name, flow).value or ""
+        if value != KEYS[name].default:
+            yield f"{flow}.{name}", value
 
 
 def _find_left_out(file: SettingsFile) -> Iterable[str]:

@@ -328,8 +328,14 @@ def _isolation_level(file: SettingsFile, flow: Flow) -> IsolationLevel:
 def _records(file: SettingsFile, flow: Flow, *, keep_names: bool) -> RecordSettings:
     values: dict[str, Any] = {key.name: _value(file, key, flow) for key in RECORD_KEYS}
     overrides = "provenance.header.filter.overrides"
-    if not values["provenance.header.name"]:
-        raise ConfigError(f"{file.path}: provenance.header.name is empty")
+    name = "provenance.header.name"
+    if not values[name]:
+        raise ConfigError(f"{file.path}: {name} is empty")
+    if keep_names and values[name] != _value(file, KEYS[name], flow.reverse):
+        raise ConfigError(
+            f"{file.path}: {flow}: {name} differs from that of {flow.reverse}, which would copy "
+            "records back; set one name for both"
+        )
     try:
         found = parse_overrides(values[overrides] or "")
     except ConfigError as error:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from srm.client.routing.membership import subscription
 from srm.client.settings import ClientSettings, load_client_config
+from srm.errors import UsageError
 
 
 def settings(tmp_path: Path, given: dict[str, object]) -> dict[str, object]:
@@ -54,3 +57,15 @@ def test_topics_and_patterns_are_read_with_their_copies() -> None:
     }
 
     assert subscription(["a", "^b|^c"], "P", remote) == ["a", "^b|^c", "B.a", r"^B\.(b|c)"]
+
+
+def test_subscriptions_follow_the_policy_that_names_copies() -> None:
+    def suffixed(topic: str) -> str:
+        return f"{topic}.of.B"
+
+    wanted = ["a", "^b|^c"]
+    assert subscription(wanted, "P", {"B": str}) == wanted
+    names = subscription(wanted, "P", {"B": suffixed})
+    assert names == [*wanted, "a.of.B", r"^(b|c)\.of\.B$"]
+    with pytest.raises(UsageError, match=r"the pattern \^b\.\* cannot select copies"):
+        subscription(["^b.*"], "P", {"B": lambda _topic: "x"})

@@ -102,6 +102,17 @@ def test_flows_that_keep_names_both_ways_mark_where_records_come_from(tmp_path: 
     assert (both.both_ways, both.records.provenance) == (True, True)
 
 
+def test_both_flows_that_keep_names_use_one_header(tmp_path: Path) -> None:
+    file = tmp_path / "srm.properties"
+    file.write_text(
+        FILE + "replication.policy.class = IdentityReplicationPolicy\n"
+        "P->B.provenance.header.name = x\n"
+    )
+
+    with pytest.raises(ConfigError, match="provenance.header.name differs from that of"):
+        load_config(file)
+
+
 def test_two_flows_may_keep_names_on_one_target_for_different_topics(tmp_path: Path) -> None:
     file = tmp_path / "srm.properties"
     file.write_text(

@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from srm.client.background_calls import Aside
 from srm.client.errors import named_errors
 from srm.client.routing.messages import FailoverMessage, stamp
+from srm.errors import UsageError
 from srm.kafka.admin.errors import translate
 from srm.kafka.wire.rights import Needs, on_group
 
@@ -440,15 +441,25 @@ def subscription(
     for other, name_of in remote_names.items():
         if other != cluster:
             names += [_remote(topic, name_of) for topic in topics]
-    return names
+    return list(dict.fromkeys(names))
 
 
 def _remote(topic: str, name_of: Callable[[str], str]) -> str:
     if not topic.startswith("^"):
         return name_of(topic)
-    prefix = "".join(f"\\{char}" if char == "." else char for char in name_of(""))
+    before, found, after = (
+        part.replace(".", "\\.") for part in name_of("TOPIC").partition("TOPIC")
+    )
+    if not found:
+        raise UsageError(
+            f"the pattern {topic} cannot select copies, as the replication policy does not keep "
+            "the name of a topic in that of its copy",
+            "subscribe to names",
+        )
+    if not before + after:
+        return topic
     # librdkafka's patterns are POSIX's: the alternatives are grouped after the prefix.
-    return f"^{prefix}({topic[1:].replace('|^', '|')})"
+    return f"^{before}({topic[1:].replace('|^', '|')}){after and after + '$'}"
 
 
 def _place(message: Any) -> Place:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from srm.cli.main import app
 from srm.client.settings import load_client_config
+from srm.domain.names.policy import IdentityReplicationPolicy
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError, UsageError
 
@@ -156,6 +157,7 @@ ssl.truststore.password = hidden
 P->B.enabled = true
 P->B.topics = .*
 P->B.replication.policy.separator = _
+B->P.replication.policy.class = IdentityReplicationPolicy
 """
 
 
@@ -187,7 +189,7 @@ def test_the_file_of_clients_says_where_clusters_are_and_has_no_secrets(tmp_path
         "ssl.ca.location": "/etc/srm/ca.pem",
     }
     assert config.flow(Flow("P", "B")).policy.separator == "_"
-    assert config.flow(Flow("B", "P")).policy.separator == "."
+    assert config.flow(Flow("B", "P")).policy == IdentityReplicationPolicy(".", "B")
 
 
 def test_the_file_of_clients_has_credentials_that_were_given(tmp_path: Path) -> None:
