@@ -167,6 +167,16 @@ class Runs(Sequence[Run]):
             return self
         return Runs(self.sources[kept], self.targets[kept], self.counts[kept])
 
+    def joined(self) -> Runs:
+        """Join each run with the next one where that continues it on both sides."""
+        shifts = self.targets - self.sources
+        joins = (self.targets[1:] == self.target_ends[:-1]) & (shifts[1:] == shifts[:-1])
+        if not joins.any():
+            return self
+        starts = np.concatenate(([0], np.flatnonzero(~joins) + 1))
+        counts = np.add.reduceat(self.counts, starts)
+        return Runs(self.sources[starts], self.targets[starts], counts)
+
     def grow(self) -> bool:
         """Return True if both sides only grow, as in a map; facts about one may not."""
         return bool(
@@ -191,13 +201,7 @@ def solid_runs(facts: Runs) -> Runs:
     """
     solid = facts.with_records()
     if len(solid) == len(facts) and facts.grow():
-        shifts = facts.targets - facts.sources
-        joins = (facts.targets[1:] == facts.target_ends[:-1]) & (shifts[1:] == shifts[:-1])
-        if not joins.any():
-            return facts
-        starts = np.concatenate(([0], np.flatnonzero(~joins) + 1))
-        counts = np.add.reduceat(facts.counts, starts)
-        return Runs(facts.sources[starts], facts.targets[starts], counts)
+        return facts.joined()
     return Runs.of(coalesce(facts))
 
 
