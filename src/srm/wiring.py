@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Final
@@ -13,6 +13,7 @@ from srm import __version__, patience
 from srm.clock import now_ms
 from srm.config.model import ClusterClients, Config, FlowConfig
 from srm.domain.names.topics import Flow
+from srm.domain.recovery.adoption import SLOT
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control import control_lists
 from srm.engine.flows.cluster_absence import away_cluster
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
     from srm.engine.flows.supervision import StateTopics
     from srm.engine.moves.control.move_records import MoveContext, Notary
     from srm.engine.ports import FlowContext
+    from srm.replication.adoption.adopting import AdoptionContext
     from srm.replication.takeover.copy_end import WalkedLogs
 
 _CONDEMNED_S: Final = 5.0
 
 _LOOK_S: Final = 6.0
+_FLUSH_S: Final = 20.0
 
 
 @contextmanager
@@ -246,6 +249,40 @@ def open_return(config: Config, flow: Flow) -> Iterator[tuple[FlowContext, Walke
             lambda: (context.source.cluster_id(), context.target.cluster_id()),
         )
         yield context, logs
+
+
+@contextmanager
+def open_adoption(config: Config, flow: Flow, by: str) -> Iterator[AdoptionContext]:
+    """Open a flow whose remote topics others have filled, its logs and its state.
+
+    Raises:
+        ConfigError: the flow names a cluster that the configuration does not list.
+        UnavailableError: the target, which holds the lists, does not answer.
+    """
+    from srm.kafka.state.slot_state import KafkaStartReader
+    from srm.kafka.state.state_log import KafkaStateLog
+    from srm.kafka.wire.cluster import open_wire
+    from srm.replication.adoption.adopting import AdoptionContext
+    from srm.replication.report.reporting import Reporter
+
+    producer = config.cluster_clients(flow.target, flow).producer
+    properties = {
+        flow.source: config.cluster_clients(flow.source, flow).consumer,
+        flow.target: producer,
+    }
+    with open_flow(config, flow) as context:
+        state = KafkaStateLog(flow.target, producer)
+        # Positions of the past are handed over: MirrorMaker 2's syncs are of what is copied.
+        telling = replace(context.config, emit_offset_syncs_enabled=False)
+        yield AdoptionContext(
+            context,
+            lambda alias: open_wire(alias, properties[alias]),
+            KafkaStartReader(flow, context.target),
+            lambda: Reporter(telling, SLOT, state, state, now_ms),
+            by,
+        )
+        with suppress(SrmError):
+            state.flush(_FLUSH_S)
 
 
 def _open_for_deletion(config: Config, alias: str) -> KafkaCluster:

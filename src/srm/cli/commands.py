@@ -138,6 +138,28 @@ SRM: Final[Mapping[str, Entry]] = {
             )
         },
     ),
+    "import": _group(
+        "Take over from MirrorMaker 2 or SRM without copying a record again.",
+        mm2=_flows(
+            "importing:mm2",
+            "Continue after the records that MirrorMaker 2, or another tool, has copied.",
+            "srm import mm2 --config mm2.properties --dry-run",
+            "srm import mm2 --flow P:B --topic Payments --yes",
+        ),
+        srm=_flows(
+            "importing:srm",
+            "Take over the lists of SRM's srm-control, then do what srm import mm2 does.",
+            "srm import srm --flow P:B --list topics=topics.txt --list groups=groups.txt",
+        ),
+    ),
+    "export": _group(
+        "Go back to MirrorMaker 2.",
+        mm2=_flows(
+            "importing:export_mm2",
+            "Let MirrorMaker 2 continue where srm has stopped: write the offsets of its connector.",
+            "srm export mm2 --flow P:B --dry-run",
+        ),
+    ),
     "metrics": _group(
         "Windowed metrics: byte rate, replication and checkpoint latency, record lag.",
         aggregate=_flows(

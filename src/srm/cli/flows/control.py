@@ -204,6 +204,20 @@ def _report(lists: ListPair, *, show: bool) -> Iterator[str]:
     yield "Done."
 
 
+def read_list(text: str) -> ListPair:
+    """Read both lists of a flow from what ``srm-control ... --list`` prints.
+
+    Raises:
+        UsageError: it is not that.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    heads = [line for line in lines if line.startswith("Current ")]
+    if heads != ["Current whitelist:", "Current blacklist:"] or lines[0] != heads[0]:
+        raise UsageError("not the output of srm-control --list: it begins with Current whitelist:")
+    middle, end = lines.index(heads[1]), len(lines) - (lines[-1] == "Done.")
+    return ListPair(tuple(lines[1:middle]), tuple(lines[middle + 1 : end]))
+
+
 def _surprises(name: ListName, summary: ChangeSummary) -> Iterator[str]:
     for pattern in summary.absent:
         yield f"{pattern} was not in the {name} list"

@@ -99,7 +99,7 @@ def import_file(
     or a list, and KafkaMirrorMaker2 (v1, v1beta2) as YAML or JSON. Comments list what has no
     meaning here. Without --output nothing is written.
     """
-    documents = [document for file in files for document in _read(file)]
+    documents = [document for file in files for document in read_documents(file)]
     text = render(sections_of(documents, ", ".join(map(str, files))), str(output or files[0]))
     if output is None:
         emit({"text": text}, as_json, lambda _: typer.echo(text, nl=False))
@@ -120,7 +120,7 @@ def _address(text: str) -> tuple[str, str]:
     return alias.strip(), servers.strip()
 
 
-def _read(file: Path) -> list[dict[str, Any]]:
+def read_documents(file: Path) -> list[dict[str, Any]]:
     """Return the documents of a JSON or YAML file.
 
     Raises:

@@ -206,7 +206,9 @@ def _held_by_others(copy: PartitionCopy, offsets: tuple[int, int], flow: Flow) -
     return IntegrityError(
         f"{copy.target} on {flow.target} holds records that srm did not copy, at target offsets "
         f"{both_ends(*offsets)}; {flow} would copy {copy.source} a second time",
-        f"to copy after these records, run srm topics append --flow '{flow}' --topic {topic}; "
+        f"to continue after the copies among them, run srm import mm2 --flow '{flow}' --topic "
+        f"{topic}; to copy after these records, run srm topics append --flow '{flow}' --topic "
+        f"{topic}; "
         f"to copy into an empty topic, delete {remote} on {flow.target}",
     )
 

@@ -20,6 +20,7 @@ from srm.domain.offset_map.runs import Runs
 from srm.domain.recovery.restore import SLOT, TopicRestore, holes, invert, runs_from
 from srm.domain.text.amount import amount
 from srm.engine.cluster_ports import TopicDescription
+from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, FencedError, IntegrityError, SrmError, UnavailableError
 from srm.replication.mapping.start_positions import Start
 from srm.replication.partition.partition import PartitionCopy
@@ -90,7 +91,7 @@ def hand_topic_over(
     incarnation = next_incarnation(before.incarnations, context.forward.now_ms())
     reporter.begin(incarnation, before.notes)
     hand_over(handovers, reporter)
-    _check_read(context, work.plan.topic, expected)
+    check_read(context.forward, work.plan.topic, expected)
     return records
 
 
@@ -148,18 +149,17 @@ def _check_foreign(
         )
 
 
-def _check_read(
-    context: RestoreContext, topic: str, expected: Mapping[TopicPartition, OffsetMap]
-) -> None:
-    """Read back what was handed over.
+def check_read(flow: FlowContext, topic: str, expected: Mapping[TopicPartition, OffsetMap]) -> None:
+    """Read back what was handed over, to the end of a map that may have begun before.
 
     Raises:
         IntegrityError: it is something else.
     """
-    found = context.forward.maps.load([topic])
+    found = flow.maps.load([topic])
     for place, wanted in expected.items():
         read = found.maps.get(place)
-        if read is None or read.runs != wanted.runs or _end(read) != _end(wanted):
+        first = len(read.runs) - len(wanted.runs) if read else 0
+        if read is None or read.runs[max(first, 0) :] != wanted.runs or _end(read) != _end(wanted):
             why = found.errors.get(place) or found.gaps.get(place) or "it is another one"
             raise IntegrityError(
                 f"the offset map of {place} that was handed over reads back differently: "
@@ -175,7 +175,7 @@ def _end(of: OffsetMap) -> tuple[int, int] | None:
 class Handover:
     """One partition: what is known of it, all that was copied, and how far that is.
 
-    ``sealed`` is our claim on the target partition.
+    ``sealed`` is our claim on the target partition, ``lost`` are source offsets without a copy.
     """
 
     assigned: AssignedPartition
@@ -183,6 +183,7 @@ class Handover:
     runs: Runs
     position: Position
     sealed: Sealed
+    lost: Sequence[tuple[int, int]] = ()
 
 
 def hand_over(handovers: Sequence[Handover], reporter: Reporter) -> None:
@@ -192,7 +193,9 @@ def hand_over(handovers: Sequence[Handover], reporter: Reporter) -> None:
         UnavailableError: the topics with the state cannot be written.
     """
     copies = [_stand(each, reporter) for each in handovers]
-    for copy in copies:
+    for copy, handover in zip(copies, handovers, strict=True):
+        for lost in handover.lost:
+            reporter.lost(copy, *lost, "they were not copied before the copy was adopted")
         copy.leave()
     leaving: Sequence[PartitionCopy] = copies
     for _ in range(_TRIES):

@@ -1,0 +1,110 @@
+"""Plan of an adoption: for each partition that others have filled, what was proven of its copy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.names.topics import Flow
+from srm.domain.offset_map.alignment import AlignedCopy, Ranges
+from srm.domain.offset_map.offset_ranges import both_ends
+from srm.domain.text.amount import amount
+
+SLOT: Final = "import"
+"""Slot name under which an adoption reports positions."""
+_SHOWN: Final = 3
+
+CopyState = Literal["adopt", "differs", "undecided", "own", "empty"]
+"""``adopt``: the whole copy is proven. ``differs``: with skipped or foreign records, which have to
+be accepted. ``undecided``: no map is proven. ``own``: nothing follows what srm copied. ``empty``:
+nothing was copied."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedCopy:
+    """One partition.
+
+    Attributes:
+        assigned: the partition.
+        target_end: end of the target's log, up to which it was walked.
+        source_end: end of the source's log.
+        aligned: what the walk has found; None if nothing was walked.
+        stored: last copied offset by MirrorMaker 2's own record; None without one.
+        failure: why the logs could not be walked, empty if they were.
+    """
+
+    assigned: AssignedPartition
+    target_end: int
+    source_end: int
+    aligned: AlignedCopy | None = None
+    stored: int | None = None
+    failure: str = ""
+
+    @property
+    def state(self) -> CopyState:
+        """State of the partition."""
+        found = self.aligned
+        if self.failure:
+            return "undecided"
+        if found is None:
+            return "empty"
+        if not (found.copied or found.foreign or found.older):
+            return "own"
+        if found.late or not found.copied:
+            return "undecided"
+        return "differs" if found.skipped or found.foreign else "adopt"
+
+    @property
+    def reason(self) -> str:
+        """Reason for a state that needs one, and what else is not in the map."""
+        found = self.aligned
+        if self.failure or found is None:
+            return self.failure
+        told = []
+        if self.state == "undecided" and not found.copied:
+            told.append("no record of the target is in the source's log")
+        if found.late:
+            told.append(f"source offsets {_named(found.late)} were copied after later ones")
+        if found.skipped:
+            records = amount(found.skipped_records, "record")
+            told.append(f"{records} not copied at source offsets {_named(found.skipped)}")
+        if found.foreign:
+            told.append(f"foreign records at target offsets {_named(found.foreign)}")
+        if found.older and found.copied:
+            told.append(f"the source has lost what target offsets {_named(found.older)} hold")
+        return "; ".join(told)
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptionPlan:
+    """Plan for a flow; ``workers`` are members of MirrorMaker 2 that still run."""
+
+    flow: Flow
+    copies: tuple[AdoptedCopy, ...]
+    workers: tuple[str, ...] = ()
+
+    def to_adopt(self, *, accepted: bool) -> dict[str, tuple[AdoptedCopy, ...]]:
+        """Return the topics to adopt with their partitions; ``accepted``: with differences."""
+        good = {"adopt", "own", "empty", *(["differs"] if accepted else [])}
+        topics = dict.fromkeys(one.assigned.topic for one in self.copies)
+        by_topic = {
+            topic: tuple(one for one in self.copies if one.assigned.topic == topic)
+            for topic in topics
+        }
+        return {
+            topic: tuple(one for one in copies if one.state in {"adopt", "differs"})
+            for topic, copies in by_topic.items()
+            if {one.state for one in copies} <= good
+            and not {one.state for one in copies} <= {"own", "empty"}
+        }
+
+    def refused(self, *, accepted: bool) -> tuple[AdoptedCopy, ...]:
+        """Return the partitions that keep their topic from being adopted."""
+        bad = {"undecided"} if accepted else {"undecided", "differs"}
+        return tuple(one for one in self.copies if one.state in bad)
+
+
+def _named(ranges: Ranges) -> str:
+    shown = ", ".join(both_ends(*each) for each in ranges[:_SHOWN])
+    return shown + (f" and {len(ranges) - _SHOWN} more ranges" if len(ranges) > _SHOWN else "")

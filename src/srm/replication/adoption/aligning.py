@@ -1,0 +1,155 @@
+"""Walk of both logs of a copy that others made, record by record, for its alignment."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from srm.domain.offset_map.alignment import OPTIONAL, AlignedCopy, Alignment, Columns
+from srm.replication.batches import legacy
+from srm.replication.batches.aborted import AbortedTransactions
+from srm.replication.batches.batch import batches, verify
+from srm.replication.batches.content_hash import content_hash
+from srm.replication.log_reader import LogReader
+from srm.replication.ports import DecodedRecord
+from srm.replication.resume.batch_decoding import LoopShare, records_of
+from srm.replication.resume.find_place import fetches
+from srm.replication.resume.source_lookahead import Comparison
+
+_RECORDS: Final = 1 << 14
+"""Records of a part: some are compared at once."""
+_TIMES: Final = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class LogColumns:
+    """Reads a log as columns; with equal settings on both sides.
+
+    Attributes:
+        comparison: how records are compared.
+        with_time: compare their times, too.
+        with_keys: for a side that is compacted.
+    """
+
+    comparison: Comparison
+    with_time: bool
+    with_keys: bool
+
+    async def read(self, log: LogReader, start: int, end: int) -> AsyncGenerator[Columns]:
+        """Yield the records from an offset on, aborted ones too, up to the end.
+
+        Raises:
+            IntegrityError: a batch is damaged.
+            SrmError: a broker does not answer, or does not let srm in.
+        """
+        records, optional = list[DecodedRecord](), list[int]()
+        turns = LoopShare()
+        async with aclosing(_batches(log, start, end, turns)) as pieces:
+            async for piece, kind in pieces:
+                records += piece
+                optional += [kind] * len(piece)
+                if len(records) >= _RECORDS:
+                    yield self._columns(records, optional)
+                    records, optional = [], []
+        if records:
+            yield self._columns(records, optional)
+
+    def _columns(self, records: list[DecodedRecord], optional: list[int]) -> Columns:
+        content = self.comparison.content
+        contents = np.array([content(record) for record in records], np.int64)
+        if self.with_time:
+            times = np.array([record.timestamp for record in records], np.int64)
+            contents ^= (times.astype(np.uint64) * _TIMES).astype(np.int64)
+        if self.with_keys:
+            hashes = (0 if r.key is None else content_hash(r.key) for r in records)
+            keys = np.fromiter(hashes, np.int64, len(records))
+        else:
+            keys = np.zeros(len(records), np.int64)
+        kinds = [
+            (r.key is not None) | (r.value is None) << 1 | kind
+            for r, kind in zip(records, optional, strict=True)
+        ]
+        offsets = np.array([record.offset for record in records], np.int64)
+        return Columns(offsets, contents, keys, np.array(kinds, np.uint8))
+
+
+async def _batches(
+    log: LogReader, start: int, end: int, turns: LoopShare
+) -> AsyncGenerator[tuple[list[DecodedRecord], int]]:
+    """Yield decoded records with a bit of their kind: up to the last stable offset, then the rest.
+
+    A response of committed records names the aborted ones among them.
+    """
+    at = start
+    for committed in (True, False):
+        reader = LogReader(log.wire, log.partition, log.topic_id, read_committed=committed)
+        async for wanted, fetched in fetches(reader, at):
+            aborted = AbortedTransactions(fetched.aborted if committed else ())
+            for batch in batches(fetched.records, legacy.convert):
+                dropped = aborted.drops(batch)
+                at = max(at, batch.last_offset + 1)
+                if batch.is_control or not batch.record_count or batch.last_offset < wanted:
+                    continue
+                verify(batch)
+                async for piece in records_of(batch, turns, wanted):
+                    yield [r for r in piece if r.offset < end], OPTIONAL * dropped
+            if at >= end:
+                return
+
+
+async def align(
+    source: LogReader,
+    target: LogReader,
+    begin: tuple[int, int],
+    ends: tuple[int, int],
+    columns: LogColumns,
+    compacts: tuple[bool, bool],
+    show: Callable[[int], None],
+) -> AlignedCopy:
+    """Align what the target holds from an offset on with the source.
+
+    Args:
+        source: its log.
+        target: its log.
+        begin: source and target offset of a known position, or zeros.
+        ends: of both logs.
+        columns: how records are read.
+        compacts: whether source and target are compacted.
+        show: receives the number of records of the target that were aligned.
+
+    Raises:
+        IntegrityError: a batch is damaged.
+        SrmError: a broker does not answer, or does not let srm in.
+    """
+    log_start, _ = await source.wire.log_range(source.partition)
+    alignment = Alignment(
+        begin[0],
+        trimmed=log_start > 0,
+        source_compacts=compacts[0],
+        target_compacts=compacts[1],
+    )
+    target_end = ends[1]
+    async with (
+        aclosing(columns.read(source, log_start, ends[0])) as originals,
+        aclosing(columns.read(target, begin[1], target_end)) as copies,
+    ):
+        part, left = await anext(copies, None), None
+        while part is not None:
+            following = await anext(copies, None)
+            left = Columns.concatenate([left, part]) if left is not None else part
+            while True:
+                left = left.after(alignment.match(left, is_last=following is None))
+                if not (len(left) and alignment.wants_source):
+                    break
+                more = await anext(originals, None)
+                if more is None:
+                    alignment.ended = True
+                else:
+                    alignment.feed(more)
+            show(int(part.offsets[-1]) + 1)
+            part = following
+    return alignment.result()

@@ -1,0 +1,106 @@
+"""Return of a flow to MirrorMaker 2: its connector gets the exact positions of the copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.flow_state.replication_state import decode_state
+from srm.domain.flow_state.reported_positions import positions_by_copy
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine.flows import mm2_offsets
+from srm.engine.flows.replicator_status import driver_status
+from srm.engine.flows.supervision import state_topic
+from srm.engine.ports import FlowContext
+from srm.errors import ConflictError, NotFoundError, SrmError
+from srm.replication.takeover.copy_end import WalkedLogs
+
+
+@dataclass(frozen=True, slots=True)
+class BackPosition:
+    """The next source offset of one partition."""
+
+    topic: str
+    partition: int
+    source_next: int
+
+
+@dataclass(frozen=True, slots=True)
+class HandedBack:
+    """Positions for MirrorMaker 2, of all partitions that srm has copied."""
+
+    flow: Flow
+    positions: tuple[BackPosition, ...]
+
+
+def plan(
+    context: FlowContext,
+    logs: WalkedLogs,
+    topics: Collection[str] = (),
+    show: Callable[[int], None] = lambda _done: None,
+) -> HandedBack:
+    """Prove where the copies of a stopped flow end.
+
+    Args:
+        context: the flow.
+        logs: both logs.
+        topics: source topics; without any, all that the flow copies.
+        show: receives the number of partitions that were walked.
+
+    Raises:
+        ConflictError: the replicator runs.
+        NotFoundError: none of the topics was copied.
+        SrmError: a position cannot be proven, or a cluster does not answer.
+    """
+    config, records = context.config, state_topic(context).read()
+    driver, _ = driver_status(records, config.flow, context.now_ms())
+    if driver is not None and driver.alive:
+        raise ConflictError(
+            f"the replicator of {config.flow} runs on {driver.host}",
+            f"srm replicator stop --flow '{config.flow}'",
+        )
+    reported = positions_by_copy(decode_state(records).reports)
+    sources, targets = context.source.topics(), context.target.topics()
+    copied = []
+    for name in sorted(topics or config.select(sources)):
+        source = sources.get(name)
+        remote = targets.get(config.policy.format_remote_topic(config.flow.source, name))
+        if source is not None and remote is not None:
+            ids = source.topic_id, remote.name, remote.topic_id
+            every = (AssignedPartition(name, n, *ids) for n in range(source.partitions))
+            copied += [one for one in every if one.copy_id in reported]
+    if not copied:
+        raise NotFoundError(f"{config.flow} has copied none of these topics")
+    positions = []
+    for one, found in logs.copy_ends(copied, show).items():
+        if isinstance(found, SrmError):
+            raise found
+        positions.append(BackPosition(one.topic, one.partition, found.source_next))
+    return HandedBack(config.flow, tuple(positions))
+
+
+def write(context: FlowContext, found: HandedBack, offsets_topic: str = "") -> None:
+    """Write the positions where MirrorMaker 2's workers read them.
+
+    Args:
+        context: the flow.
+        found: the positions.
+        offsets_topic: that of its workers; the default if empty.
+
+    Raises:
+        ConflictError: MirrorMaker 2 runs: it would overwrite them.
+        NotFoundError: its topic does not exist.
+        SrmError: the cluster does not answer.
+    """
+    flow, target = found.flow, context.target
+    group = mm2_offsets.workers_group(flow)
+    [workers] = target.groups([group]).values()
+    if workers.members:
+        raise ConflictError(
+            f"MirrorMaker 2 runs: group {group} on {flow.target} has members "
+            f"{', '.join(workers.members)}; stop it first"
+        )
+    topic = offsets_topic or mm2_offsets.offsets_topic(flow)
+    wanted = {TopicPartition(one.topic, one.partition): one.source_next for one in found.positions}
+    mm2_offsets.write(target, topic, flow, wanted)

@@ -1,0 +1,208 @@
+"""A remote topic that others have filled is adopted: copied after it, and mapped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from tests.integration.copying import CopyLab
+from tests.waiting import eventually
+
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.offset_map import Run, Translated
+from srm.domain.recovery.adoption import SLOT
+from srm.engine.offset_map.map_reader import KafkaMapReader
+from srm.engine.ports import FlowContext
+from srm.errors import ConflictError
+from srm.kafka.state.flow_pause import KafkaFlowSwitch
+from srm.kafka.state.slot_state import KafkaStartReader
+from srm.kafka.state.state_log import KafkaStateLog
+from srm.kafka.wire.cluster import open_wire
+from srm.replication.adoption.adopting import AdoptionContext, adopt, plan
+from srm.replication.report.reporting import Reporter
+from srm_lab.stack.kafka import KafkaBroker
+from srm_lab.testing.logs import read_log
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+COUNT = 100
+
+
+@pytest.fixture
+def lab(clusters: Mapping[str, KafkaBroker]) -> CopyLab:
+    return CopyLab(clusters["P"].bootstrap, clusters["B"].bootstrap)
+
+
+def produce(lab: CopyLab, p: AssignedPartition, numbers: Sequence[int]) -> None:
+    producer = lab.producer()
+    for number in numbers:
+        producer.produce(p.topic, b"%d" % number, key=b"key", partition=p.partition)
+    assert producer.flush(60) == 0
+
+
+def mirror(lab: CopyLab, p: AssignedPartition, *stretches: range) -> None:
+    """Copy records of the source as MirrorMaker 2 does: some again, or not at all."""
+    producer = Producer({**lab.target_props, "enable.idempotence": True})
+    log = [record for _, record in read_log(lab.source_props, p.topic, p.partition)]
+    for stretch in stretches:
+        for record in log[stretch.start : stretch.stop]:
+            producer.produce(
+                p.target_topic,
+                record.value,
+                key=record.key,
+                partition=p.partition,
+                timestamp=record.timestamp,
+            )
+    assert producer.flush(60) == 0
+
+
+def values(lab: CopyLab, p: AssignedPartition) -> list[int]:
+    return [int(r.value or b"") for _, r in read_log(lab.target_props, p.target_topic, 0)]
+
+
+def context(lab: CopyLab) -> AdoptionContext:
+    maps = KafkaMapReader(lab.target, lab.source, lab.flow)
+    switch = KafkaFlowSwitch(lab.flow, lab.target, lab.target_props, lab.target_props)
+    config = lab.config
+    flow = FlowContext(config, lab.source, lab.target, maps, maps, lambda: 0, switch=switch)
+    state = KafkaStateLog(lab.flow.target, lab.target_props)
+    properties = {lab.flow.source: lab.source_props, lab.flow.target: lab.target_props}
+    return AdoptionContext(
+        flow,
+        lambda alias: open_wire(alias, properties[alias]),
+        KafkaStartReader(lab.flow, lab.target),
+        lambda: Reporter(config, SLOT, state, state, lambda: 0),
+        "ann",
+    )
+
+
+def store(lab: CopyLab, p: AssignedPartition, offset: int) -> None:
+    """Write MirrorMaker 2's own record of its position."""
+    place = {"cluster": lab.flow.source, "partition": p.partition, "topic": p.topic}
+    key = json.dumps(["MirrorSourceConnector", place], separators=(",", ":")).encode()
+    producer = Producer(lab.target_props)
+    producer.produce(f"mm2-offsets.{lab.flow.source}.internal", b'{"offset":%d}' % offset, key=key)
+    assert producer.flush(60) == 0
+
+
+def test_the_copy_continues_after_what_others_copied_and_maps_it(lab: CopyLab) -> None:
+    [p] = lab.topic()
+    produce(lab, p, range(COUNT))
+    mirror(lab, p, range(60), range(50, 80))  # killed after 60, and again after 80
+    store(lab, p, 74)
+    lab.assign("0", [p])
+    with lab.running():
+        eventually(lambda: stopped(lab, p), "the slot leaves the topic alone")
+
+    there = context(lab)
+    found = plan(there, [p.topic])
+    [copy] = found.copies
+    assert copy.aligned is not None
+    assert (copy.state, copy.stored, copy.aligned.source_next) == ("adopt", 74, 80)
+    assert (copy.aligned.copied, copy.aligned.repeated) == (80, 10)
+    assert values(lab, p) == [*range(60), *range(50, 80)], "a plan writes nothing"
+    done = adopt(there, found)
+
+    assert (done.topics, done.records) == ((p.topic,), 80)
+    with lab.running():
+        produce(lab, p, range(COUNT, COUNT + 5))
+        lab.wait_until_copied([p])
+    assert values(lab, p) == [*range(60), *range(50, COUNT + 5)]
+    known = lab.offset_map(p)
+    assert known.runs[:2] == (Run(0, 0, 50), Run(50, 60, 30))
+    target = read_log(lab.target_props, p.target_topic, 0)
+    for committed in range(COUNT + 5):
+        place = known.forward(committed)
+        assert isinstance(place, Translated)
+        rest = [int(record.value or b"") for at, record in target if at >= place.offset]
+        assert rest[0] == committed
+        if committed >= 50:
+            assert rest == list(range(committed, COUNT + 5)), "exactly once"
+    again = plan(context(lab), [p.topic])
+    assert [one.state for one in again.copies] == ["own"]
+
+
+def stopped(lab: CopyLab, p: AssignedPartition) -> bool:
+    status = lab.status(p)
+    return status is not None and "srm import mm2" in f"{status.reason} {status.action}"
+
+
+def test_what_others_skipped_has_to_be_accepted_and_is_noted(lab: CopyLab) -> None:
+    [p] = lab.topic()
+    produce(lab, p, range(COUNT))
+    mirror(lab, p, range(20), range(30, 40))
+
+    found = plan(context(lab), [p.topic])
+    [copy] = found.copies
+    assert copy.state == "differs"
+    assert copy.reason == "10 records not copied at source offsets 20 to 29"
+    assert adopt(context(lab), found).topics == ()
+    assert adopt(context(lab), found, accepted=True).topics == (p.topic,)
+
+    lab.assign("0", [p])
+    with lab.running():
+        lab.wait_until_copied([p])
+    assert values(lab, p) == [*range(20), *range(30, COUNT)]
+    status = lab.status(p)
+    assert status is not None
+    notes = lab.state().notes_of({p.topic: p.topic_id})[TopicPartition(p.topic, 0)]
+    assert [(note.lost_from, note.lost_to) for note in notes] == [(20, 30)]
+
+
+def test_a_copy_that_grows_after_the_plan_is_left_alone(lab: CopyLab) -> None:
+    [p] = lab.topic()
+    produce(lab, p, range(COUNT))
+    mirror(lab, p, range(50))
+    found = plan(context(lab), [p.topic])
+    mirror(lab, p, range(50, 60))
+
+    with pytest.raises(ConflictError, match="has grown since"):
+        adopt(context(lab), found)
+    again = plan(context(lab), [p.topic])
+    assert adopt(context(lab), again).records == 60
+
+
+def test_what_others_copied_after_srm_is_adopted_as_well(lab: CopyLab) -> None:
+    [p] = lab.topic()
+    produce(lab, p, range(COUNT))
+    lab.assign("0", [p])
+    with lab.running():
+        lab.wait_until_copied([p])
+    produce(lab, p, range(COUNT, COUNT + 50))
+    mirror(lab, p, range(COUNT, COUNT + 30))
+
+    found = plan(context(lab), [p.topic])
+    [copy] = found.copies
+    assert (copy.state, copy.aligned and copy.aligned.source_next) == ("adopt", COUNT + 30)
+    adopt(context(lab), found)
+    with lab.running():
+        lab.wait_until_copied([p])
+    lab.assert_equal([p])
+
+
+def test_an_import_that_was_killed_is_run_again(lab: CopyLab) -> None:
+    [p] = lab.topic()
+    produce(lab, p, range(COUNT))
+    mirror(lab, p, range(50))
+    there, broken = context(lab), RuntimeError("killed")
+
+    class Killed(Reporter):
+        def prepare(self, *_arguments: Any, **_options: Any) -> Any:
+            raise broken
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Reporter, "prepare", Killed.prepare)
+        patch.setattr(KafkaFlowSwitch, "resume", lambda *_, **__: True)
+        with pytest.raises(RuntimeError, match="killed"):
+            adopt(there, plan(there, [p.topic]))
+
+    there = context(lab)
+    adopt(there, plan(there, [p.topic]))
+    lab.assign("0", [p])
+    with lab.running():
+        lab.wait_until_copied([p])
+    lab.assert_equal([p])
