@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from tests.integration.copying import CopyLab
+from tests.integration.copying import CopyLab, described
 from tests.waiting import eventually
 
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Run, Translated
 from srm.domain.recovery.adoption import SLOT
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError
@@ -55,7 +56,7 @@ def mirror(lab: CopyLab, p: AssignedPartition, *stretches: range) -> None:
                 record.value,
                 key=record.key,
                 partition=p.partition,
-                timestamp=record.timestamp,
+                timestamp=record.timestamp[1],
             )
     assert producer.flush(60) == 0
 
@@ -84,8 +85,11 @@ def store(lab: CopyLab, p: AssignedPartition, offset: int) -> None:
     """Write MirrorMaker 2's own record of its position."""
     place = {"cluster": lab.flow.source, "partition": p.partition, "topic": p.topic}
     key = json.dumps(["MirrorSourceConnector", place], separators=(",", ":")).encode()
+    topic = f"mm2-offsets.{lab.flow.source}.internal"
+    lab.target.create_topics([TopicSpec(topic, 3, 1, {"cleanup.policy": "compact"})])
+    described(lab.target, topic)
     producer = Producer(lab.target_props)
-    producer.produce(f"mm2-offsets.{lab.flow.source}.internal", b'{"offset":%d}' % offset, key=key)
+    producer.produce(topic, b'{"offset":%d}' % offset, key=key)
     assert producer.flush(60) == 0
 
 

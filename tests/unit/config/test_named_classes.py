@@ -109,7 +109,7 @@ def test_both_flows_that_keep_names_use_one_header(tmp_path: Path) -> None:
         "P->B.provenance.header.name = x\n"
     )
 
-    with pytest.raises(ConfigError, match="provenance.header.name differs from that of"):
+    with pytest.raises(ConfigError, match=r"provenance\.header\.name differs from that of"):
         load_config(file)
 
 

@@ -205,7 +205,7 @@ def _report(lists: ListPair, *, show: bool) -> Iterator[str]:
 
 
 def read_list(text: str) -> ListPair:
-    """Read both lists of a flow from what ``srm-control ... --list`` prints.
+    """Read both lists of a flow from what ``--list`` prints.
 
     Raises:
         UsageError: it is not that.

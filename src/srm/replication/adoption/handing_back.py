@@ -10,8 +10,7 @@ from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.flow_state.reported_positions import positions_by_copy
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.flows import mm2_offsets
-from srm.engine.flows.replicator_status import driver_status
-from srm.engine.flows.supervision import state_topic
+from srm.engine.flows.supervision import driver_status, state_topic
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, NotFoundError, SrmError
 from srm.replication.takeover.copy_end import WalkedLogs

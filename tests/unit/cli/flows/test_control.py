@@ -13,12 +13,13 @@ import pytest
 
 from srm.cli import main
 from srm.cli.flows import control
+from srm.cli.flows.control import read_list
 from srm.config.model import Config
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.control.control_lists import ControlLists, ListPair, load
-from srm.errors import UnavailableError
+from srm.errors import UnavailableError, UsageError
 from srm_lab.testing.fake_cluster import FakeCluster
 
 PROPERTIES = """\
@@ -367,3 +368,11 @@ def test_help(run: Run, command: str, option: str) -> None:
     assert outcome.code == 0
     assert "Usage:" in outcome.out
     assert "--bootstrap-servers" in outcome.out
+
+
+def test_the_output_of_list_is_read_as_lists() -> None:
+    text = "Current whitelist:\nPayments.*\nRefunds\nCurrent blacklist:\naudit\nDone.\n"
+    assert read_list(text) == ListPair(("Payments.*", "Refunds"), ("audit",))
+    assert read_list("Current whitelist:\nCurrent blacklist:\n") == ListPair((), ())
+    with pytest.raises(UsageError, match="not the output"):
+        read_list("Payments")
