@@ -1,9 +1,10 @@
 """Keeps the replicator running.
 
-One task supervises one Spark application that copies all enabled flows. It starts the application
-with `spark-submit` (connection `srm_spark`) and finds it again by its heartbeat in
-`__srm-replication.<SOURCE>`, so neither a killed task nor a restart of Airflow interrupts
-copying or starts it twice. A run normally never ends.
+One task supervises one Spark application that copies all enabled flows; checkpoints, group offsets
+and topics are left to the DAGs `srm_checkpoints`, `srm_group_offset_sync` and `srm_topic_sync`. The
+task starts the application with `spark-submit` (connection `srm_spark`) and finds it again by its
+heartbeat in `__srm-replication.<SOURCE>`, so neither a killed task nor a restart of Airflow
+interrupts copying or starts it twice. A run normally never ends.
 
 **Where to look** - state store of the task, key `progress`: state, process, log file, and for each
 flow its slots, partitions and the number of offsets not copied yet.
@@ -28,6 +29,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import dag
 
+from srm.domain.flow_state.replication_records import DUTIES
 from srm_airflow.operators import ReplicationOperator
 from srm_airflow.settings import config_path, dag_id, load
 
@@ -51,6 +53,7 @@ def srm_replication() -> None:
         task_id="replicator",
         flows=[str(flow) for flow in CONFIG.flows],
         config_path=str(config_path()),
+        without=DUTIES,
         retries=3,
         retry_delay=timedelta(seconds=1),
     )

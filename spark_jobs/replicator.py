@@ -11,6 +11,7 @@ import sys
 
 from srm import logs
 from srm.config.loader import load_config
+from srm.domain.flow_state.replication_records import parse_duties
 from srm.domain.names.topics import Flow
 from srm.errors import SrmError
 from srm.spark.replication.program import run_program
@@ -25,11 +26,14 @@ def main() -> int:
         "--flow", action="append", type=Flow.parse, metavar="A->B", help="default: all enabled"
     )
     parser.add_argument("--until-caught-up", action="store_true")
+    parser.add_argument("--without", default="", help="duties that something else does")
     options = parser.parse_args()
     logs.set_up(srm=logging.INFO)
     try:
         config = load_config(options.config)
-        replicator = Replicator(config, options.flow or config.flows)
+        replicator = Replicator(
+            config, options.flow or config.flows, without=parse_duties(options.without)
+        )
         run_program(replicator, until_caught_up=options.until_caught_up)
     except SrmError as error:
         sys.stderr.write(f"srm: {error}\n")

@@ -58,6 +58,7 @@ class ReplicationOperator(BaseOperator):
         flows: replication flows as ``A->B``, all copied by one application.
         config_path: srm's properties file, also on the host of the Spark driver.
         conn_id: Airflow connection of type ``spark``.
+        without: duties of the application that other DAGs do.
         shortest_try: seconds.
         deferrable: by default as ``[operators] default_deferrable`` says.
     """
@@ -71,6 +72,7 @@ class ReplicationOperator(BaseOperator):
         flows: Sequence[str],
         config_path: str,
         conn_id: str = SPARK_CONNECTION,
+        without: Sequence[str] = (),
         shortest_try: float = 15.0,
         deferrable: bool | None = None,
         **kwargs: Any,
@@ -79,6 +81,7 @@ class ReplicationOperator(BaseOperator):
         self.flows = list(flows)
         self.config_path = config_path
         self.conn_id = conn_id
+        self.without = tuple(without)
         self.shortest_try = shortest_try
         usual = conf.getboolean("operators", "default_deferrable", fallback=False)
         self.deferrable = bool(usual if deferrable is None else deferrable)
@@ -139,6 +142,8 @@ class ReplicationOperator(BaseOperator):
     def _command(self) -> list[str]:
         named = [part for flow in self.flows for part in ("--flow", flow)]
         arguments = ["--config", self.config_path, *named]
+        if self.without:
+            arguments += ["--without", ",".join(self.without)]
         hook = submit_hook(self.conn_id, "srm-replicator", arguments)
         _check_driver_outlives_task(hook)
         # The hook's own submit() keeps pipes to the child, which then cannot outlive the task.

@@ -16,6 +16,7 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.timetables.base import TimeRestriction
 from airflow.timetables.simple import ContinuousTimetable
 
+from srm.domain.flow_state.replication_records import DUTIES
 from srm.domain.moves.records.progress import STEPS
 from srm.domain.moves.records.request import FORM, MoveRequest
 from srm_airflow import outcome
@@ -143,6 +144,7 @@ def test_one_application_replicates_all_enabled_flows(bag: Any) -> None:
     (task,) = bag.dags["srm_replication"].tasks
 
     assert sorted(task.flows) == ["B->P", "P->B"]
+    assert task.without == DUTIES, "other DAGs do the rest"
 
 
 def test_parsing_imports_neither_kafka_clients_nor_spark_nor_pandas() -> None:

@@ -68,6 +68,7 @@ class FlowConfig:
     internal_replication_factor: int
     refresh_topics_interval: timedelta
     sync_topic_configs_enabled: bool
+    sync_topic_configs_interval: timedelta
     emit_checkpoints_enabled: bool
     emit_checkpoints_interval: timedelta
     sync_group_offsets_enabled: bool
@@ -91,9 +92,8 @@ class FlowConfig:
     linger_ms: int
     isolation_level: IsolationLevel
     records: RecordSettings
-    sync_topic_configs_interval: timedelta = timedelta(seconds=600)
     sync_topic_acls_enabled: bool = True
-    sync_topic_acls_interval: timedelta = timedelta(seconds=600)
+    sync_topic_acls_interval: timedelta = timedelta(seconds=60)
     sync_acls_include: tuple[str, ...] = ()
     use_defaults_from: Literal["source", "target"] = "target"
     failover_approval: Literal["never", "unplanned", "always"] = "unplanned"

@@ -34,6 +34,7 @@ def flow_config(flow: Flow = P_TO_B, **settings: Any) -> FlowConfig:
         internal_replication_factor=1,
         refresh_topics_interval=SECOND,
         sync_topic_configs_enabled=True,
+        sync_topic_configs_interval=SECOND,
         emit_checkpoints_enabled=True,
         emit_checkpoints_interval=SECOND,
         sync_group_offsets_enabled=True,

@@ -21,6 +21,7 @@ from rich.text import Text
 
 from srm.cli.console import ConfigOption, FlowsOption, JsonOption, write_document
 from srm.config.loader import load_config
+from srm.domain.flow_state.replication_records import DUTIES, parse_duties
 from srm.domain.text.documents import encode
 from srm.replication.driver.progress import FlowProgress
 
@@ -40,6 +41,13 @@ _UntilCaughtUp = Annotated[
         "--until-caught-up",
         help="End once everything is copied that was there at the start. A flow that "
         "cannot be copied for 40 s fails the command, once the others have caught up.",
+    ),
+]
+_Without = Annotated[
+    str,
+    typer.Option(
+        metavar="LIST",
+        help=f"What something else does, such as Airflow: any of {', '.join(DUTIES)}.",
     ),
 ]
 
@@ -173,9 +181,12 @@ def replicate(
     flow: FlowsOption = None,
     master: MasterOption = None,
     until_caught_up: _UntilCaughtUp = False,
+    without: _Without = "",
     as_json: JsonOption = False,
 ) -> None:
     """Copy topics of one or more flows until stopped: a Spark application in the foreground.
+
+    It also emits checkpoints and heartbeats, and syncs offsets of groups and settings of topics.
 
     A flow whose cluster does not answer, or refuses srm, is tried again and stops no other flow.
 
@@ -186,7 +197,9 @@ def replicate(
     from srm.spark.replication.replicator import Replicator
 
     resolved = load_config(config)
-    replicator = Replicator(resolved, flow or resolved.flows, master=master)
+    replicator = Replicator(
+        resolved, flow or resolved.flows, master=master, without=parse_duties(without)
+    )
     with replication_view(replicator.progress, as_json=as_json):
         run_program(replicator, until_caught_up=until_caught_up)
 

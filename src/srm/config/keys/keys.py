@@ -150,9 +150,8 @@ FLOW_KEYS: Final = (
     ConfigKey(
         "sync.topic.configs.interval.seconds",
         "seconds",
-        "600",
-        "How late a change of settings may reach the remote topic. Each run of `srm_topic_sync` "
-        "and `srm topics sync` compares all.",
+        "60",
+        "How often `srm replicate` compares remote topics with their sources (MirrorMaker 2: 600).",
     ),
     ConfigKey(
         "use.defaults.from",
@@ -172,8 +171,8 @@ FLOW_KEYS: Final = (
     ConfigKey(
         "sync.topic.acls.interval.seconds",
         "seconds",
-        "600",
-        "How late a new ACL may reach the target, as `sync.topic.configs.interval.seconds`.",
+        "60",
+        "As `sync.topic.configs.interval.seconds`: one comparison does both, at the shorter one.",
     ),
     our_key(
         "sync.acls.include",

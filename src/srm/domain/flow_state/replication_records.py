@@ -29,7 +29,7 @@ from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.domain.offset_map.map_records import CopyId, MapEnd
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.text.json_records import JsonRecord, decoding
-from srm.errors import message
+from srm.errors import UsageError, message
 
 DRIVER_KEY = b"driver"
 REQUEST_KEY = b"request"
@@ -49,6 +49,22 @@ State = Literal["claiming", "copying", "waiting", "stopped"]
 AT_REST: Final[frozenset[State]] = frozenset({"waiting", "stopped"})
 """States of a partition that makes no progress."""
 Action = Literal["stop", "restart"]
+Duty = Literal["checkpoints", "group-offsets", "topics"]
+DUTIES: Final[tuple[Duty, ...]] = get_args(Duty)
+"""Work of a driver besides the copy; each may be left to a scheduler."""
+
+
+def parse_duties(text: str) -> frozenset[Duty]:
+    """Return the duties of a list that is separated by commas.
+
+    Raises:
+        UsageError: one of them is unknown.
+    """
+    named = frozenset(name for part in text.split(",") if (name := part.strip()))
+    if unknown := sorted(named.difference(DUTIES)):
+        raise UsageError(f"--without: {', '.join(unknown)} is none of {', '.join(DUTIES)}")
+    return frozenset(duty for duty in DUTIES if duty in named)
+
 
 HeldBack = tuple[str, int, int]
 """Remote topic id, partition, end of a source log held back by an open transaction."""
@@ -162,6 +178,8 @@ class DriverHeartbeat(JsonRecord):
     ``stopped_by`` is the user whose request stopped it, written to the heartbeats of all flows.
     ``stopped_flow`` is the flow whose state topic holds that request.
     ``flows`` are all flows of the application, also those whose clusters do not answer yet.
+    ``duties`` are those of :data:`DUTIES` that this driver does for its flow.
+    ``troubles`` say which of them fail, and why.
     """
 
     KIND = "driver heartbeat"
@@ -176,6 +194,8 @@ class DriverHeartbeat(JsonRecord):
     stopped_by: str = ""
     stopped_flow: str = ""
     flows: tuple[str, ...] = ()
+    duties: tuple[str, ...] = ()
+    troubles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,6 +305,7 @@ class DriverStatus:
     one that ended the application before it, or None. ``stopped_by`` is the user who stopped it, by
     a request in the state topic of ``stopped_flow``, which may be another of its flows.
     ``started_ms`` is its start in epoch milliseconds, 0 if unknown.
+    ``duties`` are what it does for the flow besides the copy, ``troubles`` why one of them fails.
     """
 
     driver: str
@@ -319,6 +320,8 @@ class DriverStatus:
     stopped_by: str = ""
     stopped_flow: str = ""
     started_ms: int = 0
+    duties: tuple[str, ...] = ()
+    troubles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,6 +366,8 @@ def driver_status(
             stopped_by=stopped[0],
             stopped_flow=stopped[1],
             started_ms=beat.started_ms,
+            duties=beat.duties,
+            troubles=beat.troubles,
         ),
         {},
     )

@@ -134,6 +134,8 @@ def flow_findings(found: FlowStatus) -> Iterator[Finding]:
     if silent and len(silent) < len(found.slots):
         text = f"{amount(len(silent), 'slot')} of {len(found.slots)} silent: {some(silent)}"
         yield warning("silent-slot", text)
+    if found.driver is not None and found.driver.alive:
+        yield from (warning("duty", text) for text in found.driver.troubles)
     if found.standing is not None and found.standing.proof is not None:
         wrong = sorted({one.group for one in found.standing.proof.disproved})
         if wrong:
@@ -235,7 +237,7 @@ def _group_hints(
         yield Reason(
             f"no checkpoint yet of {some(missing)}: if {flow.source} died now, auto.offset.reset "
             "would decide where they start",
-            f"srm checkpoints emit --flow '{flow}', or the DAG srm_checkpoints",
+            f"srm checkpoints emit --flow '{flow}', or srm replicate, which repeats it",
         )
 
 

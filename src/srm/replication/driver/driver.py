@@ -47,6 +47,8 @@ SUCCESSOR_S: Final = (
 )
 _DRIVING: Final = "the driver"
 _DISCOVERING: Final = "discovery of topics"
+CHARGE_S: Final = 5 * HEARTBEAT_S
+"""A process that was suspended finds out only by its next record that another one drives."""
 SIGN_OFF_S: Final = 10.0  # for the slots to end, before the last heartbeat says that they have
 
 
@@ -96,6 +98,7 @@ class FlowDriver:
         *,
         slots: Collection[str],
         identity: Callable[[], DriverHeartbeat],
+        duties: Collection[str] = (),
         timing: Timing = Timing(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -107,9 +110,11 @@ class FlowDriver:
             discovery: finds its topics.
             slots: ids of the slots of this application.
             identity: makes a heartbeat record; its ``driver`` must be the same in each.
+            duties: what the application does for the flow besides the copy, for heartbeats.
             timing: intervals.
             clock: monotonic seconds.
         """
+        self.duties = frozenset(duties)
         self.progress = ProgressBook(str(flow), slots)
         self.discovered: Discovered | None = None
         self.obeyed: DriverRequest | None = None
@@ -127,6 +132,7 @@ class FlowDriver:
         self._term = self._new_term()
         self._metrics_topic = internal_topics.raw_metrics(flow.source)
         self._heartbeat_due = 0.0
+        self._published = float("-inf")
         self._next_round = float("-inf")
         self._pause: Pause | None = None
 
@@ -184,6 +190,11 @@ class FlowDriver:
         trouble = self.progress.troubles.get(_DRIVING)
         return trouble if isinstance(trouble, ConfigError) and not self._opened else None
 
+    @property
+    def is_in_charge(self) -> bool:
+        """True if no other driver can have been in charge for long."""
+        return self._clock() - self._published <= CHARGE_S
+
     def _drive(
         self,
         stop: threading.Event,
@@ -202,7 +213,7 @@ class FlowDriver:
         if not self._opened:
             rounds.start()
         self._opened, self._fenced = True, None
-        self._work_again(_DRIVING)
+        self.progress.troubles.end(_DRIVING)
         while not self._must_end(stop):
             self._step()
             driving()
@@ -242,19 +253,8 @@ class FlowDriver:
 
     def _report(self, what: str, error: Exception, pause_s: float) -> float:
         """Report a failure, once while it stays the same; return the seconds until a new try."""
-        trouble = error if isinstance(error, SrmError) else SrmError(f"unexpected: {error!r}")
-        if str(self.progress.troubles.get(what, "")) != str(trouble):
-            known = trouble is error
-            logger.warning(
-                *("%s: %s fails and is tried again: %s", self._flow, what, trouble),
-                exc_info=None if known else error,
-            )
-        self.progress.troubles[what] = trouble
+        trouble = self.progress.troubles.report(what, error)
         return RETRY_S if trouble.retriable else max(RETRY_S, pause_s)
-
-    def _work_again(self, what: str) -> None:
-        if self.progress.troubles.pop(what, None) is not None:
-            logger.warning("%s: %s works again", self._flow, what)
 
     def _await_word(self, fenced: FencedError, stop: threading.Event | None) -> None:
         """Wait for the first record of the process that fenced us.
@@ -313,8 +313,14 @@ class FlowDriver:
             )
 
     def _heartbeat(self, *, ended: bool = False) -> bytes:
-        started_after = self._started_after or ""
-        return replace(self._identity(), started_after=started_after, ended=ended).value()
+        beat = replace(
+            self._identity(),
+            started_after=self._started_after or "",
+            ended=ended,
+            duties=tuple(sorted(self.duties)),
+            troubles=tuple(f"{what}: {e}" for what, e in [*self.progress.duty_troubles.items()]),
+        )
+        return beat.value()
 
     def _sign_off(self, slots_ended: threading.Event | None) -> None:
         """Write that the application has ended, so that readers need not infer it from silence."""
@@ -343,7 +349,7 @@ class FlowDriver:
                     self.progress.set_partitions(found.partitions, self._target_ends(found))
                     self.discovered = found
                 self._term.cleaning.look(self._discovery.find_deleted, self._clear)
-                self._work_again(_DISCOVERING)
+                self.progress.troubles.end(_DISCOVERING)
                 backoff = Backoff()
             except Exception as error:  # noqa: BLE001 -- it is reported, and tried again
                 pause_s = backoff.after(self._clock() - tried)
@@ -378,6 +384,7 @@ class FlowDriver:
         deletions = self._term.deletions(now)
         self._log.publish(records, deletions)
         self._term.cleaning.on_publish(new, deletions)
+        self._published = now
         self._heartbeat_due = now + HEARTBEAT_S
         if self._term.liveness.deaf(now):
             raise UnavailableError("the driver's own heartbeats do not come back; reading again")

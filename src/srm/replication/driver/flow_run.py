@@ -1,6 +1,6 @@
 """One flow in an application: it begins when its target answers, and ends without the others.
 
-With it run MM2 heartbeats, and a check whether the flow has caught up.
+With it run its works (MM2 heartbeats, metrics windows, duties), and a check for having caught up.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from srm.engine.cluster_ports import Cluster
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, DataLossError, SrmError, SupersededError
 from srm.replication.driver.driver import FlowDriver
-from srm.replication.driver.heartbeats import emit_heartbeats
 from srm.replication.driver.jobs import keep_running
-from srm.replication.driver.windows import OpenLog, keep_windows
 
 logger = logging.getLogger(__name__)
+Work = Callable[[threading.Event], object]
+"""Does something for the flow until the event is set; raises nothing."""
+
 _JOIN_S = 2.0
 _CANCEL_EVERY_S = 1.0
 STUCK_S: Final = 40.0  # longer than a slot waits before it tries a stopped partition again
@@ -46,7 +47,7 @@ class FlowHost:
 
 
 class FlowRun:
-    """The life of one flow: its driver, and once its target has answered slots and metrics."""
+    """The life of one flow: its driver, and once its target has answered slots and works."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class FlowRun:
         context: FlowContext,
         driver: FlowDriver,
         jobs: Mapping[str, Callable[[], None]],
-        open_log: OpenLog,
+        works: Mapping[str, Work],
     ) -> None:
         """Start nothing yet.
 
@@ -63,14 +64,14 @@ class FlowRun:
             context: the flow; nothing has to answer yet.
             driver: its driver.
             jobs: runs one job of a slot until that ends, by the name of the job.
-            open_log: gives access to the flow's raw metrics.
+            works: what else runs from the driver's first heartbeat on, by name.
         """
         self.driver = driver
         self._failure: SrmError | None = None
         self._host = host
         self._context = context
         self._jobs = jobs
-        self._open_log = open_log
+        self._works = works
         self._goal = CatchUp(driver, context.source)
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -118,18 +119,19 @@ class FlowRun:
                 self._cancel_slots()
 
     def _copy(self) -> None:
-        """Start what copies and measures, unless it has started."""
+        """Start slots and works, unless they have started."""
         if self._host.stop.is_set() or self._slots:
             return
-        context, over = self._context, self._over
-        beats = partial(emit_heartbeats, context.target, [context.config], context.now_ms, over)
-        windows = partial(keep_windows, context, self._open_log, over)
         self._threads += [
-            start_thread(f"heartbeats {self.flow}", beats),
-            start_thread(f"metrics windows {self.flow}", windows),
+            start_thread(f"{name} {self.flow}", partial(self._do, work))
+            for name, work in self._works.items()
         ]
         for name, job in self._jobs.items():
             self._slots[name] = start_thread(name, partial(self._keep_running, name, job))
+
+    def _do(self, work: Work) -> None:
+        with logs.about(flow=str(self.flow)):
+            work(self._over)
 
     def _keep_running(self, name: str, job: Callable[[], None]) -> None:
         try:

@@ -33,8 +33,8 @@ class FlowProgress:
     ``records`` and ``bytes`` count what was copied since the driver started: records from target
     positions less the marker that each claim writes, bytes from raw metrics, which come every
     ``metrics.interval.seconds``. ``lag`` is how many source offsets are not copied yet in the
-    ``reported`` partitions. ``trouble`` says why the flow cannot be driven or its topics not be
-    found at the moment, empty where both work.
+    ``reported`` partitions. ``trouble`` says why the flow cannot be driven, its topics not be found
+    or a duty not be done at the moment, empty where all works.
     """
 
     flow: str
@@ -50,15 +50,50 @@ class FlowProgress:
     trouble: str = ""
 
 
+class Troubles(dict[str, SrmError]):
+    """Failures that last, by what does not work; each is logged once while it stays the same.
+
+    Args:
+        flow: the flow, for the log.
+    """
+
+    def __init__(self, flow: str) -> None:
+        super().__init__()
+        self._flow = flow
+
+    def report(self, what: str, error: Exception) -> SrmError:
+        """Note a failure, and return it as one of srm's."""
+        trouble = error if isinstance(error, SrmError) else SrmError(f"unexpected: {error!r}")
+        if str(self.get(what, "")) != str(trouble):
+            known = trouble is error
+            logger.warning(
+                *("%s: %s fails and is tried again: %s", self._flow, what, trouble),
+                exc_info=None if known else error,
+            )
+        self[what] = trouble
+        return trouble
+
+    def end(self, what: str) -> None:
+        """Note that it works."""
+        if self.pop(what, None) is not None:
+            logger.warning("%s: %s works again", self._flow, what)
+
+    @property
+    def first(self) -> SrmError | None:
+        """The oldest of them, or None."""
+        return next(iter(tuple(self.values())), None)
+
+
 class ProgressBook:
     """Gathers reports, statuses and raw metrics; written by one thread, read by any.
 
-    ``troubles`` are the failures that last, by what does not work.
+    ``troubles`` keep the flow from being copied, ``duty_troubles`` only a duty from being done.
     """
 
     def __init__(self, flow: str, slots: Collection[str]) -> None:
         """Begin with nothing known."""
-        self.troubles: dict[str, SrmError] = {}
+        self.troubles = Troubles(flow)
+        self.duty_troubles = Troubles(flow)
         self._flow = flow
         self._slots = len(slots)
         self._lock = threading.Lock()
@@ -170,8 +205,8 @@ class ProgressBook:
 
     @property
     def trouble(self) -> SrmError | None:
-        """A failure that lasts, None where there is none."""
-        return next(iter(tuple(self.troubles.values())), None)
+        """A failure that lasts and keeps the flow from being copied, None where there is none."""
+        return self.troubles.first
 
     def snapshot(self) -> FlowProgress:
         """Return the state of the flow."""
@@ -189,7 +224,7 @@ class ProgressBook:
                 slots_alive=self._alive,
                 slots=self._slots,
                 stopped=tuple(sorted(stopped, key=lambda s: (s.topic, s.partition))),
-                trouble=str(self.trouble or ""),
+                trouble=str(self.trouble or self.duty_troubles.first or ""),
             )
 
     def _next(self, partition: AssignedPartition) -> int:

@@ -4,7 +4,7 @@
 
     driver process                              Spark                     Python workers
     per flow:  driver thread, discovery thread
-               heartbeats thread, metrics windows thread
+               threads of its works: heartbeats, metrics windows, duties
     per cluster: heartbeats thread, of flows that are off
     per slot:  thread --- submits one job ----> one task per job -------> SlotTask: run_slot
                ^    (again when it dies)                                   |
@@ -23,7 +23,7 @@ import signal
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -36,7 +36,7 @@ from pyspark import SparkContext
 from srm import logs
 from srm.clock import now_ms
 from srm.config.model import Config
-from srm.domain.flow_state.replication_records import DriverHeartbeat
+from srm.domain.flow_state.replication_records import DUTIES, DriverHeartbeat, Duty
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError, FencedError, SrmError, SupersededError, UnavailableError
 from srm.kafka.state.driver_log import KafkaDriverLog
@@ -44,9 +44,11 @@ from srm.kafka.tables.raw_log import follow_raw_metrics
 from srm.replication.copy.slot import SlotSpec
 from srm.replication.driver.discovery import Discovery
 from srm.replication.driver.driver import FlowDriver, Timing
-from srm.replication.driver.flow_run import FlowHost, FlowRun, start_thread
+from srm.replication.driver.duties import GroupDuty, keep_topics
+from srm.replication.driver.flow_run import FlowHost, FlowRun, Work, start_thread
 from srm.replication.driver.heartbeats import disabled_flows, emit_heartbeats
 from srm.replication.driver.progress import FlowProgress
+from srm.replication.driver.windows import keep_windows
 from srm.spark.replication.slot_task import DEFAULT_SLOT, SlotTask, slot_function
 from srm.spark.session import file_settings, spark_context, submit_options
 from srm.wiring import kafka_cluster, open_configured_flow
@@ -117,6 +119,7 @@ class Replicator:
         flows: Sequence[Flow],
         *,
         master: str | None = None,
+        without: Collection[Duty] = (),
         function: str = DEFAULT_SLOT,
         timing: Timing | None = None,
     ) -> None:
@@ -126,6 +129,7 @@ class Replicator:
             config: the resolved configuration.
             flows: the flows to copy, at least one.
                 master: Spark master; spark-submit's wins, a local one gets enough cores.
+            without: duties that something else does, such as Airflow.
             function: the slot function, ``module:function``, importable on the executors.
                 timing: intervals of the drivers; by default from the configuration.
 
@@ -144,6 +148,7 @@ class Replicator:
         self._config = config
         self._flows = tuple(dict.fromkeys(flows))
         self._master = master
+        self._duties = frozenset(DUTIES) - frozenset(without)
         self._function = function
         self._timing = timing
         self._runs: tuple[FlowRun, ...] = ()
@@ -226,6 +231,7 @@ class Replicator:
             Discovery(context, flow_config),
             slots=slots,
             identity=self._identity,
+            duties=self._duties,
             timing=self._timing or Timing(flow_config.refresh_topics_interval.total_seconds()),
         )
         names = {slot: f"slot {slot} of {flow}" for slot in slots}
@@ -233,8 +239,20 @@ class Replicator:
             name: partial(self._job, name, SlotSpec(flow_config, slot, source, target, self._id))
             for slot, name in names.items()
         }
-        follow = partial(follow_raw_metrics, flow, target.consumer)
-        return FlowRun(self._host, context, driver, jobs, follow)
+        works: dict[str, Work] = {
+            "heartbeats": partial(
+                emit_heartbeats, context.target, [context.config], context.now_ms
+            ),
+            "metrics windows": partial(
+                keep_windows, context, partial(follow_raw_metrics, flow, target.consumer)
+            ),
+        }
+        if "topics" in self._duties:
+            works["topics"] = partial(keep_topics, driver, context)
+        if self._duties & {"checkpoints", "group-offsets"}:
+            own = stack.enter_context(open_configured_flow(config, flow))
+            works["groups"] = GroupDuty(driver, own).keep
+        return FlowRun(self._host, context, driver, jobs, works)
 
     def _beat_for_disabled_flows(self, stack: ExitStack) -> None:
         for alias, flows in disabled_flows(self._config, self._flows).items():

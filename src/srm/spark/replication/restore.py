@@ -9,6 +9,7 @@ from dataclasses import replace
 from srm.clock import now_ms
 from srm.config.model import Config
 from srm.config.restoring import with_restore
+from srm.domain.flow_state.replication_records import DUTIES
 from srm.domain.names.topics import Flow
 from srm.domain.recovery.restore import SLOT, restore_flow
 from srm.engine.control import control_lists
@@ -49,7 +50,9 @@ def open_restore(
     both, back = with_restore(config, forward, ()), restore_flow(forward)
 
     def copy(copies: Collection[str]) -> None:
-        run(Replicator(with_restore(config, forward, copies), [back], master=master))
+        run(
+            Replicator(with_restore(config, forward, copies), [back], master=master, without=DUTIES)
+        )
 
     with open_clusters(config, (forward.target, forward.source)) as opened:
         intact, rebuilt = opened[forward.target], opened[forward.source]

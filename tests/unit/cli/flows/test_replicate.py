@@ -6,7 +6,8 @@ import pytest
 from rich.console import Console
 
 from srm.cli.flows.replicate import FlowLine, Overview, Rates, _write_json, plain
-from srm.domain.flow_state.replication_records import PartitionStatus
+from srm.domain.flow_state.replication_records import PartitionStatus, parse_duties
+from srm.errors import UsageError
 from srm.replication.driver.progress import FlowProgress
 
 
@@ -46,6 +47,13 @@ def test_the_plain_line_says_what_an_operator_looks_for():
     for part in ("P->B", "20,000 rec/s", "5.0 MB/s", "lag 1,234", "partitions 8/8", "slots 1/2"):
         assert part in text
     assert "STOPPED" not in text
+
+
+def test_duties_of_something_else_are_named_and_a_misspelt_one_is_refused():
+    assert parse_duties(" topics,group-offsets ") == {"topics", "group-offsets"}
+    assert parse_duties("") == frozenset()
+    with pytest.raises(UsageError, match="groups is none of checkpoints, group-offsets, topics"):
+        parse_duties("groups,topics")
 
 
 def test_what_keeps_a_flow_from_running_is_seen_in_both_views():

@@ -43,6 +43,11 @@ def test_a_flow_that_copies_everything_runs_and_says_nothing() -> None:
             "STOPPED",
             "the replicator on host-7 sent its last heartbeat 1 min 30 s ago",
         ),
+        (
+            replace(WELL, driver=replace(DRIVER, troubles=("topic sync: not allowed",))),
+            "DEGRADED",
+            "topic sync: not allowed",
+        ),
         (replace(WELL, topics=()), "IDLE", "no topic is selected"),
         (
             replace(WELL, topics=(), selects=("Payments.*", "Refunds")),

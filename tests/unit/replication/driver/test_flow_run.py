@@ -34,7 +34,9 @@ class OneFlow:
         self.superseded = threading.Event()
         self.submitted = 0
         self.driver = self.lab.driver(opened=False)
-        self.run = FlowRun(host, _context(), self.driver, {"slot": self._copy}, _no_log)
+        self.working = threading.Event()
+        works = {"work": self._work}
+        self.run = FlowRun(host, _context(), self.driver, {"slot": self._copy}, works)
 
     def _copy(self) -> None:
         self.submitted += 1
@@ -45,19 +47,18 @@ class OneFlow:
         self.cancelled.wait(DEADLINE_S)
         raise SrmError("cancelled")
 
+    def _work(self, stop: threading.Event) -> None:
+        assert self.is_driven(), "only a driver in charge has works"
+        self.working.set()
+        stop.wait(DEADLINE_S)
+        self.working.clear()
+
     def is_driven(self) -> bool:
         return any(record.key == DRIVER_KEY for record in self.lab.topic.records)
 
 
 def _context() -> SimpleNamespace:
-    settings = SimpleNamespace(
-        flow=FLOW, emit_heartbeats_enabled=False, metrics_windows_continuous=False
-    )
-    return SimpleNamespace(config=settings, source=None, target=None, now_ms=None)
-
-
-def _no_log(since_ms: int) -> object:
-    raise AssertionError(since_ms)
+    return SimpleNamespace(config=SimpleNamespace(flow=FLOW), source=None)
 
 
 @pytest.fixture
@@ -121,6 +122,8 @@ def test_a_flow_that_another_replicator_takes_over_ends_with_its_slots_and_no_ot
 
     eventually(taken.cancelled.is_set, "its slots are cancelled")
     assert isinstance(taken.run.failure, FencedError)
+    eventually(lambda: not taken.working.is_set(), "its works end")
+    assert going.working.is_set()
     assert taken.run.is_over(until_caught_up=False)
     assert "is driven by another replicator now" in taken.driver.progress.snapshot().trouble
     beats = len(going.lab.topic.records)

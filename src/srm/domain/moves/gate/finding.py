@@ -11,6 +11,7 @@ FindingId = Literal[
     "absent-topic",
     "clients",
     "clocks",
+    "duty",
     "fence",
     "group-active",
     "group-unknown",
