@@ -194,6 +194,7 @@ GROUPS: Final = (
             "faults/test_packed_environment.py",
             "faults/test_replicated_aborts.py",
             "faults/test_standalone_faults.py",
+            "integration/test_commits_real.py",
             "integration/test_three_clusters.py",
         ),
         (

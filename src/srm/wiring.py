@@ -99,11 +99,16 @@ def kafka_cluster(
     return KafkaCluster(alias, clients.admin, clients.consumer, clients.producer, timeout_s)
 
 
-def following_cluster(alias: str, clients: ClusterClients, timeout_s: float) -> KafkaCluster:
-    """Return a cluster that keeps compacted topics in memory from their first read."""
-    return KafkaCluster(
-        alias, clients.admin, clients.consumer, clients.producer, timeout_s, follow=True
-    )
+def following_cluster(
+    alias: str,
+    clients: ClusterClients,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    *,
+    fresh: bool = False,
+) -> KafkaCluster:
+    """Return a cluster that keeps compacted topics in memory; see :class:`.LiveTables`."""
+    props = clients.admin, clients.consumer, clients.producer
+    return KafkaCluster(alias, *props, timeout_s, follow=True, fresh=fresh)
 
 
 @contextmanager
@@ -135,18 +140,26 @@ def open_flow(config: Config, flow: Flow, *, partial: bool = False) -> Iterator[
 
 
 @contextmanager
-def open_configured_flow(config: Config, flow: Flow) -> Iterator[FlowContext]:
+def open_configured_flow(
+    config: Config, flow: Flow, *, follow: bool = False
+) -> Iterator[FlowContext]:
     """Open one flow by its settings alone, without lists, so no cluster has to answer yet.
+
+    With ``follow`` the compacted topics that are read stay in memory; each read goes to their ends.
 
     Raises:
         ConfigError: the flow names a cluster that the configuration does not list.
     """
     clients = {alias: config.cluster_clients(alias, flow) for alias in (flow.source, flow.target)}
-    with (
-        kafka_cluster(flow.source, clients[flow.source]) as source,
-        kafka_cluster(flow.target, clients[flow.target]) as target,
-    ):
-        yield flow_context(config.flow(flow), source, target, clients[flow.target])
+
+    def open_one(alias: str) -> KafkaCluster:
+        if follow:
+            return following_cluster(alias, clients[alias], fresh=True)
+        return kafka_cluster(alias, clients[alias])
+
+    with open_one(flow.source) as source, open_one(flow.target) as target:
+        context = flow_context(config.flow(flow), source, target, clients[flow.target])
+        yield replace(context, opposite=config.flow_configs.get(flow.reverse))
 
 
 @contextmanager

@@ -51,6 +51,7 @@ class KafkaCluster:
         producer_props: the same for producers.
         timeout_s: seconds that each call may take.
         follow: keep the compacted topics that are read in memory, seconds fresh.
+        fresh: follow only what is read, each time up to its end at the call.
     """
 
     def __init__(
@@ -62,9 +63,10 @@ class KafkaCluster:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         *,
         follow: bool = False,
+        fresh: bool = False,
     ) -> None:
         self._clients = Clients(alias, admin_props, consumer_props, producer_props, timeout_s)
-        self._tables = LiveTables(self._clients) if follow else None
+        self._tables = LiveTables(self._clients, fresh=fresh) if follow else None
         self._id: str | None = None
 
     def __enter__(self) -> Self:

@@ -52,6 +52,8 @@ Action = Literal["stop", "restart"]
 Duty = Literal["checkpoints", "group-offsets", "topics"]
 DUTIES: Final[tuple[Duty, ...]] = get_args(Duty)
 """Work of a driver besides the copy; each may be left to a scheduler."""
+COMMITS: Final = "commits"
+"""Among the duties of a heartbeat: commits are carried over as they come."""
 
 
 def parse_duties(text: str) -> frozenset[Duty]:
@@ -178,7 +180,7 @@ class DriverHeartbeat(JsonRecord):
     ``stopped_by`` is the user whose request stopped it, written to the heartbeats of all flows.
     ``stopped_flow`` is the flow whose state topic holds that request.
     ``flows`` are all flows of the application, also those whose clusters do not answer yet.
-    ``duties`` are those of :data:`DUTIES` that this driver does for its flow.
+    ``duties`` are those of :data:`DUTIES` that this driver does for its flow, and `COMMITS`.
     ``troubles`` say which of them fail, and why.
     """
 

@@ -57,7 +57,7 @@ State = Literal[
 ]
 UNFINISHED: frozenset[State] = frozenset({"not-copied-yet", "map-behind"})
 """States that end by themselves; their offset is true, and may only raise a group."""
-_UNREACHED: frozenset[State] = frozenset({*UNFINISHED, "no-map"})
+UNREACHED: frozenset[State] = frozenset({*UNFINISHED, "no-map"})
 _RESET = "reset that offset to where the group is to continue"
 _WAIT = "wait until its replicator has found the lost end: srm status shows it as copying again"
 
@@ -287,7 +287,7 @@ def _through_one_map(facts: PartitionFacts, offset: int | None) -> Translation:
     except NotLoadedError as error:
         return _in_gap(facts, str(error))
     # Offsets beyond the map are in its lost part, not still to be copied.
-    return _in_gap(facts, found.reason) if facts.gap and found.state in _UNREACHED else found
+    return _in_gap(facts, found.reason) if facts.gap and found.state in UNREACHED else found
 
 
 def _on_one_name(
@@ -301,7 +301,7 @@ def _on_one_name(
     different orders.
     """
     known, log, there = back.offset_map, facts.upstream_log, facts.downstream_log
-    if log is None or there is None or found.state not in {"translated", *_UNREACHED}:
+    if log is None or there is None or found.state not in {"translated", *UNREACHED}:
         return found
     if back.damage or back.gap or known.known_source_end is None:
         why = back.damage or back.gap or "the opposite flow has not reported yet"

@@ -36,7 +36,8 @@ def tell(context: FlowContext, teller: str, values: Collection[bytes]) -> bool:
     spec = raw_metrics_spec(context.config)
     try:
         # A replicator may never have run; a producer would wait long for a missing topic.
-        context.target.create_topics([spec])
+        if spec.name not in context.target.partition_counts():
+            context.target.create_topics([spec])
         table = context.target.compacted_topic(spec.name)
         for value in values:
             table.write({teller.encode(): value})

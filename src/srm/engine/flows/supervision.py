@@ -7,13 +7,15 @@ host can supervise. :func:`look` reads the topics, the other functions decide on
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+from srm.config.model import FlowConfig
 from srm.domain.flow_state.liveness_thresholds import LOOK_S, LOST_S, SILENT_S, STARTUP_S, is_silent
 from srm.domain.flow_state.pause import Pause, read_pause
 from srm.domain.flow_state.replication_records import (
+    COMMITS,
     DRIVER_KEY,
     REQUEST_KEY,
     DriverHeartbeat,
@@ -403,6 +405,17 @@ def down_reasons(
         yield _end_reason(flow, driver)
     elif slots:
         yield Reason("the replicator has no live slot", SEE_LOG)
+
+
+def late_commits(config: FlowConfig, duties: Collection[str]) -> Reason | None:
+    """Return why a driver with these duties carries commits over at intervals, or None."""
+    if COMMITS in duties or not {"checkpoints", "group-offsets"}.intersection(duties):
+        return None
+    source, every_s = config.flow.source, config.emit_checkpoints_interval.total_seconds()
+    return Reason(
+        f"new commits on {source} wait up to {every_s:.0f} s: srm may not read __consumer_offsets",
+        f"grant Read on topic __consumer_offsets of {source} to srm's principal",
+    )
 
 
 def _end_reason(flow: Flow, driver: DriverStatus) -> Reason:

@@ -49,6 +49,8 @@ logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 Commits = Mapping[TopicPartition, int]
+Groups = Collection[str] | Mapping[str, Collection[TopicPartition]]
+"""Groups by name, or some partitions of each."""
 Topics = Mapping[str, TopicDescription]
 
 
@@ -116,10 +118,11 @@ def selection_of(config: FlowConfig) -> Selection:
 
 def emit(
     context: FlowContext,
-    groups: Collection[str] | None = None,
+    groups: Groups | None = None,
     *,
     dry_run: bool = False,
     share: ProofShare | None = None,
+    found: Survey | None = None,
 ) -> CheckpointSummary:
     """Write changed checkpoints to ``<SOURCE>.checkpoints.internal`` on the target.
 
@@ -132,6 +135,7 @@ def emit(
         groups: only these groups; all selected ones without it.
         dry_run: compute and compare, write nothing.
         share: the places to prove; by the flow's settings without it.
+        found: their translations, if the caller has just made them.
 
     Raises:
         SrmError: a cluster does not answer.
@@ -142,7 +146,7 @@ def emit(
         return CheckpointSummary(config.flow, now_ms, skipped=skipped)
     if paused := paused_text(context):
         return CheckpointSummary(config.flow, now_ms, skipped=paused)
-    found = survey(context, groups, remember=not dry_run)
+    found = found or survey(context, groups, remember=not dry_run)
     share = share or proof_share(context)
     proven = prove_emission(
         context,
@@ -176,7 +180,8 @@ def emit(
     if groups is None and not dry_run:
         still = standing_still(existing.keys() - records.keys(), found)
         keep_proof(context, replace(proven.proof, unread=(*proven.proof.unread, *still)))
-    logger.info("%s: wrote %d of %d checkpoints", config.flow, len(changed), len(records))
+    level = logging.INFO if groups is None else logging.DEBUG
+    logger.log(level, "%s: wrote %d of %d checkpoints", config.flow, len(changed), len(records))
     return CheckpointSummary(
         flow=config.flow,
         time_ms=now_ms,
@@ -233,9 +238,7 @@ def proof_share(context: FlowContext) -> ProofShare:
     return ProofShare.after(budget, last)
 
 
-def survey(
-    context: FlowContext, groups: Collection[str] | None = None, *, remember: bool = False
-) -> Survey:
+def survey(context: FlowContext, groups: Groups | None = None, *, remember: bool = False) -> Survey:
     """Translate the commits of all selected (or the given) groups; return errors by group.
 
     ``remember`` stores the listing of groups for ``refresh.groups.interval.seconds``.
@@ -257,6 +260,11 @@ def survey(
         errors.update(
             {group: Reason(_not_selected(group, context.config.flow)) for group in unselected}
         )
+    if isinstance(groups, Mapping):
+        commits = {
+            group: {place: offset for place, offset in offsets.items() if place in groups[group]}
+            for group, offsets in commits.items()
+        }
     chosen = {
         group: offsets
         for group, offsets in commits.items()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -24,6 +24,7 @@ from srm.engine.control.compacted import STAMPED, ensure_compacted
 from srm.engine.flows.supervision import paused_text
 from srm.engine.groups.checkpoints import (
     Commits,
+    Groups,
     Survey,
     of_all,
     per_group,
@@ -63,7 +64,11 @@ class GroupSyncSummary:
 
 
 def sync(
-    context: FlowContext, groups: Collection[str] | None = None, *, dry_run: bool = False
+    context: FlowContext,
+    groups: Groups | None = None,
+    *,
+    dry_run: bool = False,
+    found: Survey | None = None,
 ) -> GroupSyncSummary:
     """Set idle groups on the target to their translated source offsets.
 
@@ -74,6 +79,7 @@ def sync(
         context: the flow.
         groups: only these groups; all selected ones without it.
         dry_run: decide without writing.
+        found: their translations, if the caller has just made them.
 
     Raises:
         SrmError: a cluster does not answer.
@@ -84,7 +90,7 @@ def sync(
         return GroupSyncSummary(flow, now_ms, skipped=skipped)
     if paused := paused_text(context):
         return GroupSyncSummary(flow, now_ms, skipped=paused)
-    found = survey(context, groups, remember=not dry_run)
+    found = found or survey(context, groups, remember=not dry_run)
     ledger = read_ledger(context.target, found.on_target)
     decisions, errors = decisions_of(context, found, ledger)
     if not dry_run:

@@ -28,7 +28,7 @@ from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount, some
 from srm.domain.text.documents import encode
 from srm.domain.text.reason import Reason
-from srm.engine.flows.supervision import FlowSigns, down_reasons
+from srm.engine.flows.supervision import FlowSigns, down_reasons, late_commits
 from srm.engine.status.status import FlowStatus, TopicState, TopicStatus
 
 NO_CHECKPOINT: Final = "no checkpoint: auto.offset.reset would decide"
@@ -225,6 +225,10 @@ def _group_hints(
     if found.groups and not config.sync_group_offsets_enabled:
         key = f"set {flow}.sync.group.offsets.enabled"
         yield Reason("offsets are not written for groups", key)
+    driver = found.driver
+    if found.groups and driver is not None and driver.alive:
+        late = late_commits(config, driver.duties)
+        yield from () if late is None else (late,)
     replicas = (
         outcome.reason
         for outcome in outcomes

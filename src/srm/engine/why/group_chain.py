@@ -12,6 +12,7 @@ from srm.domain.groups.translation import UNFINISHED
 from srm.domain.moves.records.plan import state_remedy
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import ago, amount, some
+from srm.engine.flows.supervision import late_commits
 from srm.engine.status.health import group_proof
 from srm.engine.why.answer import WhyStep
 from srm.engine.why.flow_steps import flow_steps
@@ -140,6 +141,8 @@ def _emission(look: GroupLook) -> WhyStep:
     told = f"{amount(len(look.emitted), 'partition')}, the last change {_ago(look, newest)}"
     if look.proof is not None:
         told += f", the last emission {_ago(look, look.proof.time_ms)}"
+    if look.driver is not None and (late := late_commits(look.config, look.driver.duties)):
+        told += f"; {late.line}"
     return WhyStep.yes("emitted", question, told)
 
 

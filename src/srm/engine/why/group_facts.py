@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from srm.config.model import FlowConfig
-from srm.domain.flow_state.pause import Pause
+from srm.domain.flow_state.pause import Pause, read_pause
+from srm.domain.flow_state.replication_records import DriverHeartbeat
 from srm.domain.groups.checkpoints import CheckpointOutcome, Selection
 from srm.domain.groups.group_sync import SyncDecision
 from srm.domain.groups.proof_records import FlowProof
@@ -19,7 +20,7 @@ from srm.domain.text.reason import Reason
 from srm.engine.cluster_ports import GroupDescription
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists, merged_if_known
-from srm.engine.flows.supervision import pause_in_force
+from srm.engine.flows.supervision import read_driver, state_topic
 from srm.engine.groups.checkpoints import (
     Emitted,
     Survey,
@@ -75,6 +76,7 @@ class GroupLook:
     group: str
     now_ms: int
     pause: Pause | None = None
+    driver: DriverHeartbeat | None = None
     source_error: str = ""
     found: GroupDescription | None = None
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -124,14 +126,16 @@ def read_group(context: FlowContext, name: str) -> GroupLook:
     Raises:
         SrmError: the target does not answer.
     """
-    config = context.config
+    config, commands = context.config, state_topic(context).read_commands()
+    beat = read_driver(commands)
     look = GroupLook(
         config,
         None if context.opposite is None else merged_if_known(context.opposite, context.source),
         control_lists.load(context.target, config.flow),
         name,
         context.now_ms(),
-        pause_in_force(context),
+        read_pause(commands),
+        driver=None if beat is None or beat.ended else beat,
         emitted=_read_emission(context, name),
         proof=read_proof(context.target, config.flow),
     )

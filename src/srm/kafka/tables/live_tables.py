@@ -12,8 +12,10 @@ from typing import Final, Protocol, cast
 from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_LOG_APPEND_TIME, Consumer, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
+from srm.domain.names.topics import TopicPartition
 from srm.engine.table_ports import Row, Stamped
 from srm.errors import DataLossError, SrmError, UnavailableError
+from srm.kafka.admin import offsets as offset_calls
 from srm.kafka.admin import topics as topic_calls
 from srm.kafka.admin.clients import ClientLog, Clients, is_stranded, reader_props
 from srm.kafka.admin.errors import kafka_errors
@@ -142,8 +144,8 @@ class _Followed:
 class LiveTable:
     """One partition of a compacted topic in memory (implements the engine's CompactedTopic).
 
-    What it says is as old as the last fetch, not as of the call. Everything but the latest values
-    comes from the topic itself.
+    What it says is as old as the last fetch, not as of the call, unless the tables are fresh.
+    Everything but the latest values comes from the topic itself.
     """
 
     def __init__(self, tables: LiveTables, topic: KafkaCompactedTopic, place: _Place) -> None:
@@ -193,11 +195,14 @@ class LiveTables:
 
     Args:
         clients: of the cluster; the caller closes them.
+        fresh: a partition is followed from its first read on, and each read goes to its end.
     """
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: Clients, *, fresh: bool = False) -> None:
         self._clients = clients
+        self._fresh = fresh
         self._lock = threading.Lock()
+        self._news = threading.Condition(self._lock)
         self._followed: dict[_Place, _Followed] = {}
         self._wake = threading.Event()
         self._closed = threading.Event()
@@ -205,10 +210,9 @@ class LiveTables:
         self._heard = self._looked = 0.0
 
     def table(self, topic: str, partition: int = 0) -> LiveTable:
-        """Give access to one partition; it is followed from now on."""
-        with self._lock:
-            if (topic, partition) not in self._followed:
-                self._expect((topic, partition), _Rows())
+        """Give access to one partition; it is followed from now on, or from its first read."""
+        if not self._fresh:
+            self._table((topic, partition))
         return LiveTable(
             self, KafkaCompactedTopic(self._clients, topic, partition), (topic, partition)
         )
@@ -225,7 +229,9 @@ class LiveTables:
         Raises:
             SrmError: the cluster refuses the read, or it was not read to its end in time.
         """
-        found = self._followed[place]
+        found = self._table(place)
+        if self._fresh:
+            self._read_to_end(place, found)
         if not found.complete.wait(self._clients.timeout_s):
             where = self._clients.where(f"following {place[0]}-{place[1]}")
             raise found.error or UnavailableError(f"{where}: its end was not reached; retry")
@@ -233,6 +239,25 @@ class LiveTables:
             raise found.error
         with self._lock:
             yield cast("_Rows", found.sink)
+
+    def _table(self, place: _Place) -> _Followed:
+        with self._lock:
+            if place not in self._followed:
+                self._expect(place, _Rows())
+            return self._followed[place]
+
+    def _read_to_end(self, place: _Place, one: _Followed) -> None:
+        """Wait until all that the partition holds now is in its table."""
+        partition = TopicPartition(*place)
+        end = offset_calls.log_ends(self._clients, [partition]).get(partition, 0)
+        with self._news:
+            if end and not one.topic_id:
+                self._wake.set()  # it was created since the last look
+            if not self._news.wait_for(
+                lambda: one.next >= end or one.error is not None, self._clients.timeout_s
+            ):
+                where = self._clients.where(f"following {place[0]}-{place[1]}")
+                raise UnavailableError(f"{where}: its end was not reached; retry")
 
     def close(self) -> None:
         """End the thread; what was read stays readable."""
@@ -349,11 +374,13 @@ class LiveTables:
                 one.end()
             elif (key := message.key()) is not None:
                 one.take(place, message, key)
+            self._news.notify_all()
 
     def _fail(self, places: Collection[_Place], error: SrmError) -> None:
         with self._lock:
             for place in places:
                 self._followed[place].fail(error)
+            self._news.notify_all()
 
     def _forget_assignment(self) -> None:
         with self._lock:

@@ -102,6 +102,15 @@ class Discovery:
         self._sides: tuple[Side, Side] | None = None
         self._gone = GoneTopics()
 
+    @property
+    def context(self) -> FlowContext:
+        """The flow by the settings in force."""
+        return replace(self._context, config=self._configured)
+
+    def take(self, configured: FlowConfig) -> None:
+        """Have the next round use other settings."""
+        self._configured, self._seen = configured, None
+
     def prepare(self) -> None:
         """Create the internal topics that the flow needs on its target, or their new partitions.
 

@@ -40,12 +40,14 @@ from srm.domain.flow_state.replication_records import DUTIES, DriverHeartbeat, D
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError, FencedError, SrmError, SupersededError, UnavailableError
 from srm.kafka.state.driver_log import KafkaDriverLog
+from srm.kafka.tables.commit_tail import KafkaCommitTail
 from srm.kafka.tables.raw_log import follow_raw_metrics
 from srm.replication.copy.slot import SlotSpec
 from srm.replication.driver.discovery import Discovery
 from srm.replication.driver.driver import FlowDriver, Timing
-from srm.replication.driver.duties import GroupDuty, keep_topics
+from srm.replication.driver.duties import keep_topics
 from srm.replication.driver.flow_run import FlowHost, FlowRun, Work, start_thread
+from srm.replication.driver.group_duty import GroupDuty
 from srm.replication.driver.heartbeats import disabled_flows, emit_heartbeats
 from srm.replication.driver.progress import FlowProgress
 from srm.replication.driver.windows import keep_windows
@@ -225,10 +227,11 @@ class Replicator:
         source = config.cluster_clients(flow.source, flow)
         target = config.cluster_clients(flow.target, flow)
         slots = [str(number) for number in range(flow_config.tasks_max)]
+        discovery = Discovery(context, flow_config)
         driver = FlowDriver(
             flow,
             KafkaDriverLog(flow, target.consumer, target.producer),
-            Discovery(context, flow_config),
+            discovery,
             slots=slots,
             identity=self._identity,
             duties=self._duties,
@@ -248,10 +251,12 @@ class Replicator:
             ),
         }
         if "topics" in self._duties:
-            works["topics"] = partial(keep_topics, driver, context)
+            works["topics"] = partial(keep_topics, driver, lambda: discovery.context)
         if self._duties & {"checkpoints", "group-offsets"}:
-            own = stack.enter_context(open_configured_flow(config, flow))
-            works["groups"] = GroupDuty(driver, own).keep
+            own = stack.enter_context(open_configured_flow(config, flow, follow=True))
+            commits = partial(KafkaCommitTail, source.consumer)
+            groups = GroupDuty(driver, own, commits)
+            works["groups"] = groups.keep
         return FlowRun(self._host, context, driver, jobs, works)
 
     def _beat_for_disabled_flows(self, stack: ExitStack) -> None:

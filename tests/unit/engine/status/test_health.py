@@ -10,9 +10,10 @@ from srm.domain.flow_state.pause import Pause
 from srm.domain.flow_state.replication_records import DriverHeartbeat
 from srm.domain.names.topics import Flow
 from srm.domain.text.reason import Reason
-from srm.engine.flows.supervision import DriverStatus, FlowSigns, SlotStatus
+from srm.engine.flows.supervision import DriverStatus, FlowSigns, SlotStatus, late_commits
 from srm.engine.status.health import document, flow_health, signs_health, topic_health
 from srm.engine.status.status import FlowStatus, TopicState, TopicStatus
+from srm_lab.testing.flows import flow_config
 
 DRIVER = DriverStatus("d", "local-1", "host-7", 42, 500, alive=True)
 SLOTS = (SlotStatus("0", 1, 2, 500, alive=True), SlotStatus("1", 1, 2, 500, alive=True))
@@ -234,3 +235,19 @@ def test_a_copy_that_is_not_created_leads_to_the_command_that_asks_why() -> None
     found = flow_health(replace(WELL, topics=(replace(TOPIC, topic="T", state="not-created"),)))
 
     assert found.reasons[0].action == "srm why T --flow 'P->B'"
+
+
+@pytest.mark.parametrize(
+    ("duties", "expected"),
+    [
+        (("checkpoints", "commits"), None),
+        (("topics",), None),
+        (("checkpoints", "group-offsets"), "grant Read on topic __consumer_offsets of P"),
+    ],
+)
+def test_commits_that_wait_for_the_interval_are_named_with_the_right_that_is_missing(
+    duties: tuple[str, ...], expected: str | None
+) -> None:
+    found = late_commits(flow_config(), duties)
+
+    assert (found.action if found else None) == (expected and f"{expected} to srm's principal")

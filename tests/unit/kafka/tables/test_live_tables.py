@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError
 from tests.waiting import eventually
 
+from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import TopicDescription
 from srm.engine.table_ports import Stamped
 from srm.errors import AuthorizationError, UnavailableError
@@ -266,3 +267,20 @@ def test_a_record_that_one_sink_cannot_stand_keeps_nobody_from_reading_on(
     eventually(picky.ended.is_set, "the end of the log")
     assert picky.taken == [b"a", b"b"]
     assert log.opened == 1
+
+
+def test_a_fresh_table_is_followed_from_its_first_read_on_and_read_to_its_end(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def log_ends(_: Clients, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(places, len(log.records))
+
+    monkeypatch.setattr(live_tables.offset_calls, "log_ends", log_ends)
+    with closing(LiveTables(Clients("B", {}, {}, {}, timeout_s=10.0), fresh=True)) as tables:
+        table = tables.table(TOPIC)
+        assert log.opened == 0, "as one that is only written, or read at some offsets"
+        assert table.read() == {b"a": b"1", b"b": b"2"}
+        for number in range(20):
+            log.records.append((b"a", b"%d" % number))
+            assert table.read()[b"a"] == b"%d" % number, "as soon as it is written"
+        assert log.assigned == 1

@@ -1,10 +1,8 @@
-"""The driver in charge emits checkpoints, syncs groups and topics by itself; nobody else does."""
+"""The driver in charge emits checkpoints, syncs groups and topics by itself."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,17 +17,11 @@ from tests.unit.replication.driving import Lab
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain.flow_state.replication_records import DUTIES, DriverHeartbeat
-from srm.domain.names import internal_topics
-from srm.engine.control import control_lists
-from srm.engine.control.compacted import ensure_compacted
-from srm.engine.control.control_lists import ListChange
 from srm.errors import UnavailableError
 from srm.replication.driver import duties as duties_module
 from srm.replication.driver.driver import FlowDriver
-from srm.replication.driver.duties import GroupDuty, keep, keep_topics
+from srm.replication.driver.duties import keep, keep_topics
 from srm.replication.driver.progress import Troubles
-
-GROUP = "billing"
 
 
 class Charge:
@@ -49,100 +41,11 @@ def charge() -> Charge:
     return Charge()
 
 
-def duty_of(sites: TwoSites, charge: Charge, now: Callable[[], float]) -> GroupDuty:  # noqa: F811
-    return GroupDuty(charge.as_driver(), sites.flow("P->B"), now)
-
-
-def emitted(sites: TwoSites) -> int:  # noqa: F811
-    return len(sites.clusters["B"].compacted_topic("P.checkpoints.internal").read())
-
-
-def test_checkpoints_come_at_their_interval_and_offsets_of_groups_after_them(
-    sites: TwoSites,  # noqa: F811
-    charge: Charge,
-) -> None:
-    sites.change("P->B", emit_checkpoints_interval=timedelta(seconds=60))
-    sites.commit("P", GROUP, "Payments", 40)
-    now = [0.0]
-    duty = duty_of(sites, charge, lambda: now[0])
-
-    assert duty.step() == 60
-    assert (emitted(sites), sites.committed("B", GROUP, "P.Payments")) == (1, 41)
-
-    sites.commit("P", GROUP, "Payments", 50)
-    now[0] = 59.0
-    assert duty.step() == 1
-    assert sites.committed("B", GROUP, "P.Payments") == 41
-    now[0] = 60.0
-    duty.step()
-    assert sites.committed("B", GROUP, "P.Payments") == 51
-
-
-def test_offsets_of_groups_have_an_interval_of_their_own_if_that_is_set(
-    sites: TwoSites,  # noqa: F811
-    charge: Charge,
-) -> None:
-    sites.change(
-        "P->B",
-        emit_checkpoints_interval=timedelta(seconds=60),
-        sync_group_offsets_interval=timedelta(seconds=10),
-    )
-    now = [0.0]
-    duty = duty_of(sites, charge, lambda: now[0])
-    duty.step()
-    sites.commit("P", GROUP, "Payments", 40)
-    now[0] = 10.0
-
-    assert duty.step() == 10
-    assert (emitted(sites), sites.committed("B", GROUP, "P.Payments")) == (0, 41)
-
-
-@pytest.mark.parametrize(
-    ("duties", "expected"),
-    [
-        ({"checkpoints", "topics"}, (1, None)),
-        ({"group-offsets"}, (0, 41)),
-        ({"topics"}, (0, None)),
-    ],
-)
-def test_what_something_else_does_is_left_to_it(
-    sites: TwoSites,  # noqa: F811
-    charge: Charge,
-    duties: set[str],
-    expected: tuple[int, int | None],
-) -> None:
-    sites.commit("P", GROUP, "Payments", 40)
-    charge.duties = frozenset(duties)
-
-    assert duty_of(sites, charge, lambda: 0.0).step() > 0
-
-    assert (emitted(sites), sites.committed("B", GROUP, "P.Payments")) == expected
-
-
-def test_lists_of_srm_control_count_at_once(sites: TwoSites, charge: Charge) -> None:  # noqa: F811
-    sites.change("P->B", groups=())
-    sites.commit("P", GROUP, "Payments", 40)
-    now = [0.0]
-    duty = duty_of(sites, charge, lambda: now[0])
-    duty.step()
-    assert emitted(sites) == 0
-    context = sites.flow("P->B")
-    ensure_compacted(context.target, internal_topics.control("P"), replication_factor=1)
-    change = ListChange(add=(GROUP,))
-    control_lists.change(context.target, context.config.flow, "groups", change, 1)
-    now[0] = 60.0
-
-    duty.step()
-
-    assert emitted(sites) == 1
-
-
 def test_remote_topics_follow_their_sources(sites: TwoSites, charge: Charge) -> None:  # noqa: F811
     sites.clusters["P"].create_partitions({"Payments": 3})
     stop = threading.Event()
-    work = threading.Thread(
-        target=keep_topics, args=(charge.as_driver(), sites.flow("P->B"), stop), daemon=True
-    )
+    given = charge.as_driver(), lambda: sites.flow("P->B"), stop
+    work = threading.Thread(target=keep_topics, args=given, daemon=True)
     work.start()
 
     eventually(lambda: sites.clusters["B"].topics()["P.Payments"].partitions == 3, "it has grown")
