@@ -124,6 +124,11 @@ SRM: Final[Mapping[str, Entry]] = {
             "srm config explain topics",
             "srm config explain security.protocol --flow P:B",
         ),
+        reload=_flows(
+            "reload:reload",
+            "Show what the replicator has taken up from the file, and what waits for its restart.",
+            "srm config reload --flow P:B",
+        ),
         client=_flows(
             "client_file:client",
             "Write the file that applications need: clusters, addresses, and no secrets of this "

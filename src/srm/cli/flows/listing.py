@@ -24,7 +24,7 @@ SelectedOption = Annotated[
 
 
 @dataclass(frozen=True)
-class FlowTopics:
+class ListedTopics:
     """Topics of one flow."""
 
     flow: Flow
@@ -54,11 +54,11 @@ def topics(
     If the source does not answer, the copies on the target are listed.
     """
 
-    def call(context: FlowContext) -> FlowTopics:
+    def call(context: FlowContext) -> ListedTopics:
         found = list_topics(context)
         kept = (one for one in found if one.selected >= selected)
         wanted = (one for one in kept if not remote or one.remote_partitions is not None)
-        return FlowTopics(context.config.flow, tuple(wanted))
+        return ListedTopics(context.config.flow, tuple(wanted))
 
     results = for_each_flow(config, flow, "listing topics", call, partial=True)
     results.emit(as_json, lambda console: _render_topics(console, results.values))
@@ -84,7 +84,7 @@ def groups(
     results.emit(as_json, lambda console: _render_groups(console, results.values))
 
 
-def _render_topics(console: Console, flows: Sequence[FlowTopics]) -> None:
+def _render_topics(console: Console, flows: Sequence[ListedTopics]) -> None:
     for one in flows:
         flow, rows = one.flow, cut(one.topics, console)
         _render(

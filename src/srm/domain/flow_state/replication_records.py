@@ -5,6 +5,7 @@ partition  key                   written by                     value
 =========  ====================  =============================  ==================================
 0          driver                driver, every second           :class:`DriverHeartbeat`, JSON
 0          request               client that stops the driver    :class:`DriverRequest`, JSON
+0          settings              driver, when they change       the flow's settings in force, JSON
 0          assignment:<slot>     driver, in a transaction       :class:`Assignment`, JSON
 0          copied:<id>:<id>      driver, with the assignment    :class:`.CopiedTopic`, JSON
 0          pause                 an unplanned failover          :class:`.Pause`, JSON
@@ -33,6 +34,7 @@ from srm.errors import UsageError, message
 
 DRIVER_KEY = b"driver"
 REQUEST_KEY = b"request"
+SETTINGS_KEY = b"settings"
 ASSIGNMENT_PREFIX = b"assignment:"
 SLOT_PREFIX = b"slot:"
 STATUS_PREFIX = b"status:"

@@ -19,6 +19,7 @@ from srm.domain.flow_state.pause import PAUSE_KEY, Pause
 from srm.domain.flow_state.replication_records import (
     DRIVER_KEY,
     REQUEST_KEY,
+    SETTINGS_KEY,
     AssignedPartition,
     DriverHeartbeat,
     DriverRequest,
@@ -115,6 +116,8 @@ class FlowDriver:
             clock: monotonic seconds.
         """
         self.duties = frozenset(duties)
+        self.settings = b""
+        self._published_settings = b""
         self.progress = ProgressBook(str(flow), slots)
         self.discovered: Discovered | None = None
         self.obeyed: DriverRequest | None = None
@@ -232,6 +235,7 @@ class FlowDriver:
             if fenced is not None and pause_in(records) == self._pause:
                 self._await_word(fenced, stop)
         self._log.fence()
+        self._published_settings = b""
         self._term = self._new_term()
         self._heartbeat_due = self._clock()
         standing = b""
@@ -379,12 +383,15 @@ class FlowDriver:
             return
         records = {change.key(): change.value() for change in changes}
         records[DRIVER_KEY] = self._heartbeat()
+        settings = self.settings
+        if settings != self._published_settings:
+            records[SETTINGS_KEY] = settings
         new = self._term.new_topics(found)
         records |= {topic.key(): topic.value() for topic in new}
         deletions = self._term.deletions(now)
         self._log.publish(records, deletions)
         self._term.cleaning.on_publish(new, deletions)
-        self._published = now
+        self._published, self._published_settings = now, settings
         self._heartbeat_due = now + HEARTBEAT_S
         if self._term.liveness.deaf(now):
             raise UnavailableError("the driver's own heartbeats do not come back; reading again")

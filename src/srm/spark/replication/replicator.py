@@ -35,7 +35,8 @@ from pyspark import SparkContext
 
 from srm import logs
 from srm.clock import now_ms
-from srm.config.model import Config
+from srm.config.loader import load_config
+from srm.config.model import Config, FlowConfig
 from srm.domain.flow_state.replication_records import DUTIES, DriverHeartbeat, Duty
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError, FencedError, SrmError, SupersededError, UnavailableError
@@ -50,6 +51,7 @@ from srm.replication.driver.flow_run import FlowHost, FlowRun, Work, start_threa
 from srm.replication.driver.group_duty import GroupDuty
 from srm.replication.driver.heartbeats import disabled_flows, emit_heartbeats
 from srm.replication.driver.progress import FlowProgress
+from srm.replication.driver.reload import SettingsReload
 from srm.replication.driver.windows import keep_windows
 from srm.spark.replication.slot_task import DEFAULT_SLOT, SlotTask, slot_function
 from srm.spark.session import file_settings, spark_context, submit_options
@@ -159,6 +161,7 @@ class Replicator:
         self._application_id = ""  # Spark forgets it when it ends
         self._id = uuid.uuid4().hex
         self._started_ms = now_ms()
+        self._reload = SettingsReload(partial(load_config, config.path))
 
     def stop(self) -> None:
         """Ask :meth:`run` to end; may be called from a signal handler and before it started."""
@@ -252,11 +255,14 @@ class Replicator:
         }
         if "topics" in self._duties:
             works["topics"] = partial(keep_topics, driver, lambda: discovery.context)
+        takers: list[Callable[[FlowConfig], None]] = [discovery.take]
         if self._duties & {"checkpoints", "group-offsets"}:
             own = stack.enter_context(open_configured_flow(config, flow, follow=True))
             commits = partial(KafkaCommitTail, source.consumer)
             groups = GroupDuty(driver, own, commits)
             works["groups"] = groups.keep
+            takers.append(groups.take)
+        self._reload.follow(driver, flow_config, takers)
         return FlowRun(self._host, context, driver, jobs, works)
 
     def _beat_for_disabled_flows(self, stack: ExitStack) -> None:
@@ -310,6 +316,7 @@ class Replicator:
         """Wait for the end; return the first failure where the flows have ended by themselves."""
         is_stopped = _question(spark)
         while not self._host.stop.wait(_TICK_S if until_caught_up else _ALIVE_S):
+            self._reload.look()
             if is_stopped():
                 raise UnavailableError("Spark's JVM has ended: start the replicator again")
             over = [run.is_over(until_caught_up=until_caught_up) for run in self._runs]

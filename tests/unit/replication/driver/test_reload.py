@@ -1,0 +1,123 @@
+"""A running application takes up what has changed in its file, flow by flow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from srm.config.changes import SettingsRecord
+from srm.config.loader import load_config
+from srm.config.model import Config, FlowConfig
+from srm.domain.names.topics import Flow
+from srm.replication.driver.driver import FlowDriver
+from srm.replication.driver.reload import LOOK_S, SettingsReload
+
+TEXT = """
+clusters = P, B
+P.bootstrap.servers = 127.0.0.1:1
+B.bootstrap.servers = 127.0.0.1:2
+P->B.enabled = true
+B->P.enabled = true
+P->B.topics = Payments
+"""
+FLOWS = Flow("P", "B"), Flow("B", "P")
+
+
+class Lab:
+    """A file, and an application of both flows that follows it."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.now = 0.0
+        self.write()
+        self.drivers = {flow: SimpleNamespace(settings=b"") for flow in FLOWS}
+        self.taken: list[FlowConfig] = []
+        self.reload = SettingsReload(self.load, lambda: self.now)
+        for flow in FLOWS:
+            driver = cast("FlowDriver", self.drivers[flow])
+            self.reload.follow(driver, self.load().flow(flow), [self.taken.append])
+
+    def write(self, *lines: str) -> None:
+        self.file.write_text(TEXT + "\n".join(lines) + "\n")
+
+    def load(self) -> Config:
+        return load_config(self.file)
+
+    def look(self) -> None:
+        self.now += LOOK_S
+        self.reload.look()
+
+    def settings(self, flow: Flow = FLOWS[0]) -> SettingsRecord:
+        return SettingsRecord.decode(self.drivers[flow].settings)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path / "srm.properties")
+
+
+def test_the_flow_that_a_line_is_for_takes_it_and_no_other(lab: Lab) -> None:
+    before = lab.settings(FLOWS[1])
+    lab.write("P->B.groups = ledger", "P->B.emit.checkpoints.interval.seconds = 5")
+
+    lab.look()
+
+    assert [(one.flow, one.groups) for one in lab.taken] == [(FLOWS[0], ("ledger",))]
+    found = lab.settings()
+    assert (found.before["groups"], found.in_force["groups"]) == ([], ["ledger"])
+    assert found.in_force["emit_checkpoints_interval"] == 5.0
+    assert lab.settings(FLOWS[1]) == before
+    lab.look()
+    assert len(lab.taken) == 1
+
+
+def test_what_slots_have_from_their_start_waits_for_a_restart(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab.write("P->B.groups = ledger", "P->B.tasks.max = 4")
+
+    lab.look()
+
+    assert [(one.tasks_max, one.groups) for one in lab.taken] == [(1, ("ledger",))]
+    assert "P->B: groups: [] becomes ['ledger'], in force" in caplog.text
+    assert "P->B: tasks.max: 1 becomes 4, waits for srm replicator restart" in caplog.text
+
+
+def test_a_file_that_cannot_be_used_changes_nothing_and_is_named_once(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab.write("P->B.tasks.max = many")
+    lab.look()
+    lab.look()
+
+    assert caplog.text.count("the settings stay as they are: ") == 1
+    assert lab.taken == []
+    lab.write("P->B.groups = ledger")
+    lab.look()
+    assert len(lab.taken) == 1
+
+
+def test_new_settings_of_clients_are_named_without_a_secret(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab.look()
+    lab.write("P.sasl.password = swordfish")
+
+    lab.look()
+
+    assert "settings of clients have changed: srm replicator restart applies them" in caplog.text
+    assert "swordfish" not in caplog.text + repr(lab.settings())
+
+
+def test_settings_that_are_published_hold_no_secret(lab: Lab) -> None:
+    lab.write("P->B.failover.redirect = webhook", "P->B.failover.webhook.url = https://h/swordfish")
+    lab.look()
+
+    assert "swordfish" not in repr(lab.settings())
+    assert replace(lab.settings(), time_ms=0) == replace(
+        SettingsRecord.decode(lab.settings().value()), time_ms=0
+    )
