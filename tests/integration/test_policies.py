@@ -22,6 +22,7 @@ from srm.client.routing.routing import RoutingWatcher
 from srm.config.model import Config
 from srm.domain.names.policy import ReplicationPolicy
 from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine import moves
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import sync
@@ -112,11 +113,8 @@ class Pair:
             consumer.close()
 
     def commit(self, alias: str, group: str, topic: str, offset: int) -> None:
-        settings = {**self.config.client(alias, "consumer"), "group.id": self.group(group)}
-        consumer = Consumer(settings)
-        place = KafkaTopicPartition(topic, 0, offset)
-        consumer.commit(offsets=[place], asynchronous=False)
-        consumer.close()
+        with self._cluster(alias) as cluster:
+            cluster.commit_idle(self.group(group), {TopicPartition(topic, 0): offset})
 
     def committed(self, alias: str, group: str, topic: str) -> int | None:
         with self._cluster(alias) as cluster:
@@ -168,7 +166,11 @@ def test_a_group_continues_under_the_same_name_one_way(
             plan = verification.plan(context, VerificationRequest((pair.topic,)))
         pair.commit(pair.p, "g", pair.topic, 70)
         pair.move(pair.p, pair.b, "g")
+        with open_move(pair.config, pair.b, pair.p) as back_again:
+            request = MoveRequest("failback", pair.b, pair.p, (pair.topic,), (pair.group("g"),))
+            blocked = moves.plan(back_again, request, "back")
 
+    assert "no replicator has ever run" in blocked.blocking[0], "records of B would never reach P"
     assert pair.values(pair.b, pair.topic) == [f"{n}" for n in range(100)]
     assert (found.state, found.to_partition.topic, found.to_offset) == (
         "translated",

@@ -316,7 +316,8 @@ def _on_one_name(
         reason = f"{back.downstream} is examined for records of its own up to {theirs} only"
         found = replace(found, state="map-behind", remaining=1, reason=reason)
     elif found.state == "no-map":
-        found = replace(found, state="not-copied-yet", remaining=1)
+        reason = f"{facts.upstream} was never copied: does a replicator run?"
+        found = replace(found, state="not-copied-yet", remaining=1, reason=reason)
     return replace(found, offset=theirs, reached=offset)
 
 

@@ -39,6 +39,12 @@ def plan(context: RestoreContext, topics: Collection[str] = ()) -> RestorePlan:
             f"{flow} has never copied anything: {flow.target} holds nothing to restore "
             f"{flow.source} from"
         )
+    if config.both_ways:
+        raise UsageError(
+            f"{flow} and {flow.reverse} keep names of topics, so the copies on {flow.target} hold "
+            f"records of {flow.target}, too; restoring {flow.source} from them is not supported",
+            f"run {flow.reverse} for the records of {flow.target}",
+        )
     names = copies_of(copies, config.names, context.clusters)
     own, originals = RestoreState.read(source, context.copying.config.flow), source.topics()
     unknown = sorted(set(topics) - set(names.values()))
