@@ -321,7 +321,7 @@ def test_sessions_of_the_control_plane_are_renewed_on_the_same_connection(
         first = await brokers.connection(node, QUESTIONS)
         ends = time.monotonic() + 3 * SESSION_MS / 1000
         while time.monotonic() < ends:
-            await brokers.ask(node, metadata_request([]))
+            await brokers.query(node, metadata_request([]))
             await asyncio.sleep(0.1)  # the pace of the load
         assert await brokers.connection(node, QUESTIONS) is first
         brokers.close()

@@ -186,7 +186,7 @@ def _on_each_broker(clients: Clients, request: Request) -> list[frozenset[Acl]]:
     async def ask(brokers: Brokers) -> list[frozenset[Acl]]:
         await brokers.look()
         answers = await asyncio.gather(
-            *[brokers.ask(node, request) for node in brokers.nodes], return_exceptions=True
+            *[brokers.query(node, request) for node in brokers.nodes], return_exceptions=True
         )
         found, away = [], None
         for answer in answers:

@@ -86,7 +86,7 @@ async def _read(brokers: Brokers) -> ClusterFacts:
     if not await brokers.serves(node, _QUORUM):
         return ClusterFacts(release, len(newest), None)
     began_ms = now_ms()
-    answer = await brokers.ask(node, _QUORUM([("__cluster_metadata", [(0,)])]))
+    answer = await brokers.query(node, _QUORUM([("__cluster_metadata", [(0,)])]))
     ended_ms = now_ms()
     if answer["error_code"]:
         raise of_code(answer["error_code"], "describing the quorum", on_cluster("Describe"))

@@ -35,7 +35,7 @@ def epoch_ends(clients: Clients, epochs: Mapping[TopicPartition, int]) -> dict[T
         for partition, (node, epoch) in (await find_leaders(brokers, epochs, error)).items():
             by_node[node].append(LogQuery(partition, epoch, epochs[partition]))
         requests = {node: epoch_ends_request(queries) for node, queries in by_node.items()}
-        answers = await asyncio.gather(*(brokers.ask(*each) for each in requests.items()))
+        answers = await asyncio.gather(*(brokers.query(*each) for each in requests.items()))
         ends: dict[TopicPartition, int] = {}
         for partition, found in (each for one in answers for each in by_partition(one).items()):
             if found["error_code"]:

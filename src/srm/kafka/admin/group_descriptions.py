@@ -98,7 +98,7 @@ async def by_coordinator(
     if unknown:
         await brokers.look()
     for some in batches(unknown):
-        answer = await brokers.ask(brokers.nodes[0], FIND_COORDINATORS(GROUP_KEYS, some))
+        answer = await brokers.query(brokers.nodes[0], FIND_COORDINATORS(GROUP_KEYS, some))
         for found in answer["coordinators"]:
             name = found["key"]
             if found["error_code"]:
@@ -152,7 +152,7 @@ class _Look:
         """Describe the groups that a broker coordinates."""
         by_type = await brokers.serves(node, LIST_GROUPS_BY_TYPE)
         request = LIST_GROUPS_BY_TYPE([], []) if by_type else LIST_GROUPS([])
-        answer = await brokers.ask(node, request)
+        answer = await brokers.query(node, request)
         if answer["error_code"]:
             # A broker that does not answer hides the groups it coordinates.
             where = self._clients.where("listing groups")
@@ -182,7 +182,7 @@ class _Look:
                 describe = _DESCRIBE[kind]
                 if left and await brokers.serves(node, describe):
                     request = describe(left, False)  # noqa: FBT003 - a field of the message
-                    answer = await brokers.ask(node, request)
+                    answer = await brokers.query(node, request)
                     left = [name for group in answer["groups"] for name in self._take(group, kind)]
             if left:
                 await self._absent(brokers, node, left)
@@ -200,7 +200,7 @@ class _Look:
     async def _absent(self, brokers: Brokers, node: int, names: list[str]) -> None:
         """Separate groups that do not exist from those of which only the offsets are visible."""
         request = FETCH_OFFSETS([(name, None) for name in names], False)  # noqa: FBT003 - as above
-        answer = await brokers.ask(node, request)
+        answer = await brokers.query(node, request)
         for group in answer["groups"]:
             name, code = group["group"], group["error_code"]
             if code and code not in _NOWHERE:

@@ -162,7 +162,7 @@ class _Fetch(Generic[_T]):
             try:
                 for topics in self._topics:
                     request = FETCH_OFFSETS([(name, topics) for name in some], self._stable())
-                    answer = await brokers.ask(node, request)
+                    answer = await brokers.query(node, request)
                     for group in answer["groups"]:
                         found[group["group"]] += self._commits(brokers, group)
             except SrmError as error:
@@ -205,7 +205,7 @@ def remove_static(clients: Clients, group: str, instance_ids: Collection[str]) -
     async def request(brokers: Brokers) -> None:
         members = [("", instance_id, _REMOVED) for instance_id in sorted(set(instance_ids))]
         async with coordinator(clients, brokers, group) as node:
-            answer = await brokers.ask(node, LEAVE_GROUP(group, members))
+            answer = await brokers.query(node, LEAVE_GROUP(group, members))
             _check_all([answer, *answer["members"]], clients.where(doing), needs)
 
     if instance_ids:
@@ -227,12 +227,12 @@ def remove_members(clients: Clients, group: str, goes: Callable[[str], bool]) ->
             for describe in (DESCRIBE_CLASSIC, DESCRIBE_CONSUMER):
                 if await brokers.serves(node, describe):
                     question = describe([group], False)  # noqa: FBT003 - a field of the message
-                    [found] = (await brokers.ask(node, question))["groups"]
+                    [found] = (await brokers.query(node, question))["groups"]
                     _check_all([found], clients.where(doing), on_group("Describe", group))
                     members += [m for m in found["members"] if goes(m["client_id"])]
             leaving = [(m["member"], m["instance_id"], _ENDED) for m in members]
             if leaving:
-                answer = await brokers.ask(node, LEAVE_GROUP(group, leaving))
+                answer = await brokers.query(node, LEAVE_GROUP(group, leaving))
                 _check_all([answer, *answer["members"]], clients.where(doing), needs)
 
     clients.ask(doing, request, needs)
@@ -264,7 +264,7 @@ def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, i
     async def request(brokers: Brokers) -> None:
         async with coordinator(clients, brokers, group) as node:
             question = COMMIT_OFFSETS(group, _NO_GENERATION, "", None, list(topics.items()))
-            answer = await brokers.ask(node, question)
+            answer = await brokers.query(node, question)
             failed = {
                 TopicPartition(topic["topic"], p["partition"]): p["error_code"]
                 for topic in answer["topics"]

@@ -102,7 +102,7 @@ async def _producers(
         by_node[leader.node][topic].append(number)
     answers = await asyncio.gather(
         *[
-            brokers.ask(node, DESCRIBE_PRODUCERS(list(topics.items())))
+            brokers.query(node, DESCRIBE_PRODUCERS(list(topics.items())))
             for node, topics in by_node.items()
         ]
     )
@@ -133,12 +133,12 @@ async def _names(
         return found
     for node in brokers.nodes:
         try:
-            listed = await brokers.ask(node, LIST_TRANSACTIONS([], sorted(producer_ids)))
+            listed = await brokers.query(node, LIST_TRANSACTIONS([], sorted(producer_ids)))
             names = {t["transactional_id"]: t["producer_id"] for t in listed["transactions"]}
             found |= {producer_id: (name, None) for name, producer_id in names.items()}
             if not names:
                 continue
-            described = await brokers.ask(node, DESCRIBE_TRANSACTIONS(sorted(names)))
+            described = await brokers.query(node, DESCRIBE_TRANSACTIONS(sorted(names)))
         except SrmError as error:
             _logger.debug("transactions of node %d: %s", node, error)
             continue

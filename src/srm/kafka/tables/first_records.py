@@ -105,7 +105,7 @@ class _Reading:
         for _ in range(_MOST_FETCHES):
             request = fetch_one(partition, leader, at, max_bytes, committed=self.committed)
             where = self.clients.where(f"reading {partition.topic}")
-            answer = await brokers.ask(leader.node, request)
+            answer = await brokers.query(leader.node, request)
             fetched = fetched_of(answer, where, partial(self._error, partition.topic))
             if fetched is None:
                 self.out_of_range.add(place)

@@ -92,7 +92,7 @@ class _Reading:
         request = fetch_one(self.place, leader, offsets[0], max_bytes)
         where = self.clients.where(f"reading places of {self.place}")
         error = partial(self._error, self.place.topic)
-        return fetched_of(await brokers.ask(leader.node, request), where, error)
+        return fetched_of(await brokers.query(leader.node, request), where, error)
 
     def _take(self, fetched: Mapping[str, Any] | None, wanted: frozenset[int]) -> int:
         """Keep the wanted records of an answer; return the last offset that it speaks of."""

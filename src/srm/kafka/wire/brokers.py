@@ -35,7 +35,7 @@ from srm.replication.buffers import BufferPool
 Address = tuple[str, int]
 
 QUESTIONS: Final = "questions"
-"""Purpose of the connections that :meth:`Brokers.ask` uses."""
+"""Purpose of the connections that :meth:`Brokers.query` uses."""
 POLLS: Final = "poll"
 """Purpose of the connections whose answers are kept as long as their owner, and no longer."""
 _NEXT_BROKER_S: Final = 1.0
@@ -92,7 +92,7 @@ class Brokers:
         self._links: dict[tuple[Address, str], _Link] = {}
         self._opening: dict[tuple[Address, str], asyncio.Task[_Link]] = {}
         self._refusals: dict[Address, tuple[float, SrmError]] = {}
-        self._asking: set[asyncio.Task[Any]] = set()
+        self._queries: set[asyncio.Task[Any]] = set()
         self._nodes: dict[int, Address] = {}
         self._cluster_id: str | None = None
         self.replaced_by = ""
@@ -103,10 +103,10 @@ class Brokers:
         """The brokers of the last :meth:`look`."""
         return tuple(sorted(self._nodes))
 
-    # ----- questions
+    # ----- queries
 
     async def look(self, topics: Collection[str] = ()) -> dict[str, Any]:
-        """Ask for the brokers, and for topics with their leaders, which are not created by that.
+        """Look up the brokers, and topics with their leaders, which are not created by that.
 
         Raises:
             UnavailableError: no broker answers.
@@ -128,24 +128,24 @@ class Brokers:
             return f"its address now belongs to another cluster, {answer['cluster_id']}"
 
         request = metadata_request(sorted(topics))
-        answer = await self._ask_one_of([*known, *self.servers], request, unfit)
+        answer = await self._query_one_of([*known, *self.servers], request, unfit)
         self._nodes = {found["node"]: (found["host"], found["port"]) for found in answer["brokers"]}
         self._cluster_id = answer["cluster_id"]
         return answer
 
-    async def ask(self, node: int, request: Request, purpose: str = QUESTIONS) -> dict[str, Any]:
+    async def query(self, node: int, request: Request, purpose: str = QUESTIONS) -> dict[str, Any]:
         """Send a request to a broker; return its answer.
 
         Raises:
             SrmError: as :meth:`look`, or the broker does not support the request; error codes
                 within the answer are the caller's.
         """
-        return await self._ask(self._address(node), request, purpose)
+        return await self._query(self._address(node), request, purpose)
 
-    async def ask_any(self, request: Request) -> dict[str, Any]:
+    async def query_any(self, request: Request) -> dict[str, Any]:
         """Do the same with whichever broker answers first."""
         known = random.sample(list(self._nodes.values()), len(self._nodes))
-        return await self._ask_one_of(known, request, lambda _address, _answer: "")
+        return await self._query_one_of(known, request, lambda _address, _answer: "")
 
     async def serves(self, node: int, message: Message) -> bool:
         """Return whether a broker supports this version of a request."""
@@ -156,30 +156,30 @@ class Brokers:
         link = await self._link(self._address(node), QUESTIONS)
         return int(link.versions.get(api_key, (0, -1))[1])
 
-    async def _ask_one_of(
+    async def _query_one_of(
         self,
         addresses: Sequence[Address],
         request: Request,
         unfit: Callable[[Address, Mapping[str, Any]], str],
     ) -> dict[str, Any]:
-        """Ask one broker after the other until one answers; do not wait for a silent one.
+        """Query one broker after the other until one answers; do not wait for a silent one.
 
         ``unfit`` says what is wrong with an answer, if anything is.
         """
         failure: SrmError | None = None
         left = list(dict.fromkeys(addresses))
-        asked: dict[asyncio.Task[Any], Address] = {}
-        while left or asked:
+        queried: dict[asyncio.Task[Any], Address] = {}
+        while left or queried:
             if left:
                 address = left.pop(0)
-                asked[self._begin_asking(address, request)] = address
+                queried[self._begin_query(address, request)] = address
             done, _ = await asyncio.wait(
-                asked,
+                queried,
                 timeout=_NEXT_BROKER_S if left else None,
                 return_when=asyncio.FIRST_COMPLETED,
             )
             for task in done:
-                address = asked.pop(task)
+                address = queried.pop(task)
                 error = task.exception()
                 if error is None:
                     reason = unfit(address, task.result())
@@ -192,19 +192,19 @@ class Brokers:
                     failure = error
         raise failure or UnavailableError(f"cluster {self.alias} has no broker at the moment")
 
-    def _begin_asking(self, address: Address, request: Request) -> asyncio.Task[Any]:
-        """Ask in a task that ends by itself, by the connection's deadline at the latest."""
-        task = asyncio.get_running_loop().create_task(self._ask(address, request))
-        self._asking.add(task)
+    def _begin_query(self, address: Address, request: Request) -> asyncio.Task[Any]:
+        """Query in a task that ends by itself, by the connection's deadline at the latest."""
+        task = asyncio.get_running_loop().create_task(self._query(address, request))
+        self._queries.add(task)
         task.add_done_callback(self._on_answer)
         return task
 
     def _on_answer(self, task: asyncio.Task[Any]) -> None:
-        self._asking.discard(task)
+        self._queries.discard(task)
         if not task.cancelled():
             task.exception()  # another broker may have answered
 
-    async def _ask(
+    async def _query(
         self, address: Address, request: Request, purpose: str = QUESTIONS
     ) -> dict[str, Any]:
         link = await self._link(address, purpose)
@@ -215,7 +215,7 @@ class Brokers:
                 f"{message.api_key}; srm needs Kafka 3.1 or later"
             )
         try:
-            return await link.connection.ask(request)
+            return await link.connection.query(request)
         except asyncio.CancelledError:
             # Answers arrive in order: an abandoned one would delay the next one.
             link.connection.close("no answer in time")
@@ -239,7 +239,7 @@ class Brokers:
 
     def close(self) -> None:
         """Close every connection."""
-        for task in (*self._opening.values(), *self._asking):
+        for task in (*self._opening.values(), *self._queries):
             task.cancel()
         for link in self._links.values():
             link.connection.close()
@@ -290,7 +290,7 @@ class Brokers:
         try:
             # Also where no version matters: a frozen broker accepts connections, but nothing else.
             async with asyncio.timeout(timeout_s):
-                known = await connection.ask(API_VERSIONS())
+                known = await connection.query(API_VERSIONS())
         except TimeoutError as error:
             connection.close("no answer in time")
             raise UnavailableError(
@@ -314,7 +314,7 @@ class Brokers:
         return link
 
     def _raise_refusal(self, address: Address) -> None:
-        """Do not ask again at once who has just refused: many partitions would do so together."""
+        """Raise a recent refusal again, instead of a query by each of many partitions."""
         until, error = self._refusals.get(address, (0.0, None))
         if error is not None and asyncio.get_running_loop().time() < until:
             raise error

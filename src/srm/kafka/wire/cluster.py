@@ -270,9 +270,9 @@ class WireCluster:
             self.leaders_changed()
             raise
 
-    async def _ask(self, node: int, request: Request, purpose: str = QUESTIONS) -> dict[str, Any]:
+    async def _query(self, node: int, request: Request, purpose: str = QUESTIONS) -> dict[str, Any]:
         try:
-            return await self._brokers.ask(node, request, purpose)
+            return await self._brokers.query(node, request, purpose)
         except UnavailableError:
             self.leaders_changed()
             raise
@@ -327,7 +327,7 @@ class WireCluster:
             if request is None:
                 requests.append(request := {})
             request[query.partition] = query
-        answers = await asyncio.gather(*(self._ask(node, make(r.values())) for r in requests))
+        answers = await asyncio.gather(*(self._query(node, make(r.values())) for r in requests))
         return {
             request[partition]: found
             for request, answer in zip(requests, answers, strict=True)
@@ -338,7 +338,7 @@ class WireCluster:
         node = self._coordinators.get(transactional_id)
         if node is None:
             find = FIND_COORDINATORS(_TRANSACTION_KEYS, [transactional_id])
-            [found] = (await self._brokers.ask_any(find))["coordinators"]
+            [found] = (await self._brokers.query_any(find))["coordinators"]
             self._check(
                 found["error_code"],
                 f"finding the coordinator of {transactional_id}",
@@ -346,7 +346,7 @@ class WireCluster:
             )
             node = self._coordinators[transactional_id] = int(found["node"])
         try:
-            return await self._ask(node, request, "claims")
+            return await self._query(node, request, "claims")
         except UnavailableError:
             self._coordinators.pop(transactional_id, None)
             # It may have come back since the last look, or elsewhere: nothing else looks again.

@@ -129,13 +129,13 @@ class Connection:
         access: SecurityAccess,
         timeout_s: float | None = None,
     ) -> Connection:
-        """Connect over TCP, with TLS and a login where the cluster's settings ask for them.
+        """Connect over TCP, with TLS and a login where the cluster's settings demand them.
 
         They also say how long that may take, where ``timeout_s`` does not.
 
         Raises:
             UnavailableError: the broker does not accept in time.
-            ConfigError: it is not the broker to expect, or does not have what the settings ask for.
+            ConfigError: it is not the broker to expect, or does not have what the settings demand.
             AuthorizationError: it refuses srm's certificate or login.
         """
         where = f"cluster {access.security.alias}, broker {host}:{port}"
@@ -229,7 +229,7 @@ class Connection:
             if not self._writing and not self.is_closed:
                 self._flush()
 
-    async def ask(self, request: Request) -> dict[str, Any]:
+    async def query(self, request: Request) -> dict[str, Any]:
         """Send a request, and return the answer.
 
         Raises:

@@ -31,7 +31,7 @@ class Brokers:
         partitions = [{"partition": 0, "leader": 1, "leader_epoch": 7}]
         return {"topics": [{"topic": t, "error_code": 0, "partitions": partitions} for t in topics]}
 
-    async def ask(self, _node: int, request: Request) -> dict[str, Any]:
+    async def query(self, _node: int, request: Request) -> dict[str, Any]:
         [[_, [(number, leader_epoch, _)]]] = request.values[-1]
         assert (number, leader_epoch) == (0, 7), "the epoch of the leader is named"
         found = {"leader_epoch": self.epoch, "end_offset": self.end}

@@ -31,7 +31,7 @@ class Brokers:
     async def serves(self, _node: int, _message: Message) -> bool:
         return True
 
-    async def ask(self, _node: int, request: Request) -> dict[str, Any]:
+    async def query(self, _node: int, request: Request) -> dict[str, Any]:
         code = self.errors.get(request.message, 0)
         if request.message is LEAVE_GROUP:
             self.left += not code

@@ -59,7 +59,7 @@ def test_when_all_known_brokers_are_gone_the_bootstrap_servers_are_asked_again()
         brokers = brokers_at(front)
         await brokers.look()
         assert ports(brokers) == {broker.port for broker in old}
-        await brokers.ask(1, ANYTHING)
+        await brokers.query(1, ANYTHING)
         for broker in old:
             broker.stop()
         new = [await cluster.broker(node) for node in (1, 2)]
@@ -67,7 +67,7 @@ def test_when_all_known_brokers_are_gone_the_bootstrap_servers_are_asked_again()
         await brokers.look()
 
         assert ports(brokers) == {broker.port for broker in new}
-        await brokers.ask(1, ANYTHING)
+        await brokers.query(1, ANYTHING)
         brokers.close()
 
     play(scenario)
@@ -104,12 +104,12 @@ def test_a_silent_broker_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> N
         silent, other = [await cluster.broker(node) for node in (1, 2)]
         brokers = brokers_at(other)
         await brokers.look()
-        await brokers.ask(1, ANYTHING)
+        await brokers.query(1, ANYTHING)
         silent.silent = True
 
         for _ in range(3):  # whichever is asked first
             await brokers.look(["T"])
-            await brokers.ask_any(ANYTHING)
+            await brokers.query_any(ANYTHING)
         brokers.close()
 
     play(scenario)

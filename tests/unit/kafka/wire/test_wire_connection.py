@@ -299,7 +299,7 @@ def test_an_answer_that_cannot_be_decoded_is_an_error_of_the_connection() -> Non
         connection = Connection(ours, "here", BufferPool(), SecurityAccess(Security("P")))
         theirs.sendall(struct.pack(">iih", 6, 1, 0))  # no list of versions after the error code
         with pytest.raises(UnavailableError, match="here: unreadable answer"):
-            await connection.ask(API_VERSIONS())
+            await connection.query(API_VERSIONS())
         theirs.close()
         assert connection.is_closed
 
@@ -356,7 +356,7 @@ def test_requests_of_the_control_plane_log_in_again_in_time_and_in_their_order()
             answers = []
             while broker.keys.count(HANDSHAKE) < 4:
                 sent = echo(connection, [b"%d" % len(answers)])
-                await connection.ask(LOOK(b"x" * 20))
+                await connection.query(LOOK(b"x" * 20))
                 assert sent.done(), "sent before"
                 answers.append(digest(await sent))
                 await asyncio.sleep(0.001)  # the pace of the load
@@ -377,7 +377,7 @@ def test_a_request_of_the_control_plane_says_why_a_later_login_is_refused() -> N
             broker.password = "another by now"
             await asyncio.sleep(0.01)  # the session ends
             with pytest.raises(AuthorizationError, match=r"check sasl\.username"):
-                await connection.ask(LOOK(b"x"))
+                await connection.query(LOOK(b"x"))
 
     asyncio.run(run())
 

@@ -62,7 +62,7 @@ async def _use(host: str, port: int, access: SecurityAccess, timeout_s: float) -
     connection = await Connection.open(host, port, BufferPool(), access, timeout_s)
     try:
         async with asyncio.timeout(timeout_s):
-            answer = await connection.ask(metadata_request([]))
+            answer = await connection.query(metadata_request([]))
     except TimeoutError as error:
         raise UnavailableError(f"{connection.where}: no answer within {timeout_s:g} s") from error
     except UnavailableError as error:
