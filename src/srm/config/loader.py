@@ -295,6 +295,8 @@ def _flow_config(file: SettingsFile, flow: Flow) -> FlowConfig:
         values["internal_replication_factor"] = values["offset_syncs_replication_factor"]
     if not _value(file, KEYS["refresh.topics.enabled"], flow):
         values["refresh_topics_interval"] = NEVER
+    if not _value(file, KEYS["refresh.groups.enabled"], flow):
+        values["refresh_groups_interval"] = NEVER
     _check_notifier(file, flow, values["failover_notifier_arguments"])
     policies = _policy(file, flow), _policy(file, flow.reverse)
     keep_names = all(

@@ -512,3 +512,17 @@ def test_a_setting_that_does_not_steer_the_copy_is_answered_with_what_happens(
     warnings = load(line + "\n").warnings
 
     assert [answer in warning for warning in warnings] == ([True] if answer else [])
+
+
+def test_groups_are_listed_once_where_their_refresh_is_off(load: Load) -> None:
+    config = load("refresh.groups.enabled = false\nrefresh.groups.interval.seconds = 5\n")
+
+    assert config.warnings == ()
+    assert config.flow(Flow("P", "B")).refresh_groups_interval == NEVER
+
+
+def test_unknown_parts_of_acl_sync_are_refused(load: Load) -> None:
+    known = load("sync.acls.include = prefixed, groups\n").flow(Flow("P", "B"))
+    assert known.sync_acls_include == ("prefixed", "groups")
+    with pytest.raises(ConfigError, match=r"sync\.acls\.include: 'users' is none of prefixed"):
+        load("sync.acls.include = users\n")

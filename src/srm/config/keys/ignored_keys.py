@@ -16,9 +16,6 @@ _TABLE: Final[dict[Origin, dict[str, str]]] = {
         "The offset map is exact whatever the lag.": "offset.lag.max",
         "Records are not polled one by one.": "consumer.poll.timeout.ms",
         "Set `admin.request.timeout.ms` instead.": "admin.timeout.ms",
-        "A long `refresh.groups.interval.seconds` has the same effect.": (
-            "refresh.groups.enabled=true"
-        ),
         "Topic settings are always altered so.": "use.incremental.alter.configs",
         "Metrics always name their flow.": "add.source.alias.to.metrics",
         "It names a Java class.": "forwarding.admin.class",

@@ -205,6 +205,13 @@ FLOW_KEYS: Final = (
         "60).",
     ),
     ConfigKey(
+        "refresh.groups.enabled",
+        "boolean",
+        "true",
+        "Whether new groups are looked for. Without it the first listing counts until the lists "
+        "change.",
+    ),
+    ConfigKey(
         "refresh.groups.interval.seconds",
         "seconds",
         None,

@@ -54,7 +54,7 @@ def quotas(clients: Clients) -> dict[QuotaEntity, dict[str, float]]:
 
     async def ask(brokers: Brokers) -> dict[QuotaEntity, dict[str, float]]:
         await brokers.look()
-        answer = await brokers.ask_any(_DESCRIBE_CLIENT_QUOTAS([], False))  # noqa: FBT003 - a field
+        answer = await brokers.query_any(_DESCRIBE_CLIENT_QUOTAS([], False))  # noqa: FBT003 - a field
         if answer["error_code"]:
             raise of_code(answer["error_code"], clients.where("reading quotas"), needs)
         return {

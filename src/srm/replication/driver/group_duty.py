@@ -230,7 +230,7 @@ class GroupDuty:
             self._warn(emitted.errors)
             self._wrong = frozenset() if emitted.proof is None else emitted.proof.wrong_partitions
             self._emit_at = now + every_s
-            for key in _unreached(emitted.outcomes):
+            for key in _waiting_commits(emitted.outcomes):
                 self._changed.setdefault(key, _Seen(now, now + _PASS_S))
             self._sync_at = now if sync_every is None else self._sync_at
         if self._syncs and now >= self._sync_at:
@@ -257,7 +257,7 @@ class GroupDuty:
                 checkpoints.emit(context, changed, found=found, share=_UNPROVEN)
             if self._syncs:
                 group_sync.sync(context, changed, found=found)
-        waiting = _unreached(outcomes)
+        waiting = _waiting_commits(outcomes)
         self._changed = {
             key: seen.again(now) if key in due else seen
             for key, seen in self._changed.items()
@@ -278,5 +278,5 @@ class GroupDuty:
         self._unread = unread
 
 
-def _unreached(outcomes: Iterable[CheckpointOutcome]) -> set[tuple[str, TopicPartition]]:
+def _waiting_commits(outcomes: Iterable[CheckpointOutcome]) -> set[tuple[str, TopicPartition]]:
     return {(one.group, one.upstream) for one in outcomes if one.state in UNREACHED}

@@ -84,7 +84,7 @@ class Arrivals:
         stamps = first_stamps(target, "go") if self._clocked else {}
         self.gone_ms: int | None = stamps.get((plan.move_id, self._attempt))
         """Time of go by that clock; None if unknown."""
-        self._on_target, self._on_source = list(_said(target)), list(_said(source))
+        self._on_target, self._on_source = list(_messages(target)), list(_messages(source))
 
     @property
     def producers_are_ours(self) -> bool:
@@ -152,7 +152,7 @@ def _source_history(context: MoveContext) -> _History:
         return {}
 
 
-def _said(history: _History) -> Iterator[Said]:
+def _messages(history: _History) -> Iterator[Said]:
     """Yield all acknowledgements, oldest first for each key; damaged records are skipped."""
     for key, rows in history.items():
         for row in rows if is_ack(key) else ():
