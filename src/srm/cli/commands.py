@@ -362,7 +362,7 @@ SRM: Final[Mapping[str, Entry]] = {
     ),
     "completion": Entry(
         "Print the completion of a shell for srm and srm-control: commands, flows and names.",
-        "srm.cli.completion:completion",
+        "srm.cli.completing:completion",
         (
             'eval "$(srm completion bash)"',
             "srm completion fish > ~/.config/fish/completions/srm.fish",

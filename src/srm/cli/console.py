@@ -18,7 +18,6 @@ import typer
 
 from srm import logs, patience
 from srm.cli import completing
-from srm.cli.completion import prepare
 from srm.cli.document import document
 from srm.domain.names.topics import Flow
 from srm.errors import INTERRUPTED, UNEXPECTED, SrmError, UsageError
@@ -161,7 +160,7 @@ def run_cli(app: typer.Typer) -> NoReturn:
     given = sys.argv[1:]
     own = given[: given.index("--")] if "--" in given else given
     try:
-        prepare(Path(sys.argv[0]).name)
+        completing.prepare(Path(sys.argv[0]).name)
         command = typer.main.get_command(app)
         if {name for each in command.params for name in each.opts}.issuperset(_DEBUG):
             rest = [word for word in own if word not in _DEBUG]
