@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from srm.domain.text.amount import some
+from srm.engine.ports import FlowContext
 from srm.engine.why.answer import Kind, Why, WhyStep, in_order
-from srm.engine.why.asking import ask, not_found
 from srm.engine.why.group import why_group
 from srm.engine.why.rates import PACE_MS, is_fresh, rate_of, seconds_to_go
 from srm.engine.why.topic import why_topic
+from srm.errors import NotFoundError
 
 __all__ = [
     "PACE_MS",
@@ -22,3 +27,31 @@ __all__ = [
     "why_group",
     "why_topic",
 ]
+
+_ASK: Final[Mapping[Kind, Callable[[FlowContext, str], Why]]] = {
+    "topic": why_topic,
+    "group": why_group,
+}
+
+
+def ask(context: FlowContext, name: str, kinds: Collection[Kind] = tuple(_ASK)) -> tuple[Why, ...]:
+    """Explain a name, once for each kind that it may be; see :attr:`.Why.known`.
+
+    Raises:
+        SrmError: the target does not answer, or another error.
+    """
+    return tuple(_ASK[kind](context, name) for kind in kinds)
+
+
+def not_found(name: str, asked: Collection[Why]) -> NotFoundError:
+    """Return the error for an unknown name, with similar names."""
+    what = " or ".join(dict.fromkeys(answer.kind for answer in asked))
+    where = sorted({alias for why in asked for alias in (why.flow.source, why.flow.target)})
+    similar = dict.fromkeys(
+        f"{why.kind} {one} of {why.flow.source}" for why in asked for one in why.similar
+    )
+    exists = [step for why in asked for step in why.steps if step.name == "exists"]
+    unseen = dict.fromkeys(step.answer for step in exists if step.ok is None)
+    meant = f"; did you mean {some(tuple(similar))}?" if similar else ""
+    blind = f"; {'; '.join(unseen)}" if unseen else ""
+    return NotFoundError(f"no {what} {name!r} on {' or '.join(where)}{meant}{blind}")
