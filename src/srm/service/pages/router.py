@@ -1,18 +1,22 @@
-"""Router of all pages, redirects and static files of the service."""
+"""Router of all pages, redirects and static files of the service; the pages of why and of runs."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from fastapi.staticfiles import StaticFiles
 
-from srm.service.pages import flows, groups, moves, overview, runs, why
-from srm.service.pages.rendering import PageRoute, nothing_here, root_of
+from srm.domain.names.topics import Flow
+from srm.service.pages import flows, groups, moves, overview
+from srm.service.pages.airflow import FAILOVER, move_ids
+from srm.service.pages.rendering import Links, PageRoute, nothing_here, page, root_of
+from srm.service.views.request_params import ViewsDep
+from srm.service.views.views import Views
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-for _module in (overview, flows, groups, moves, runs, why):
+for _module in (overview, flows, groups, moves):
     router.include_router(_module.router)
 
 
@@ -20,6 +24,52 @@ for _module in (overview, flows, groups, moves, runs, why):
 def start(request: Request) -> Response:
     """Redirect to the overview."""
     return RedirectResponse(f"{root_of(request)}/ui", 307)
+
+
+@router.get("/ui/why")
+def why_page(
+    request: Request,
+    views: ViewsDep,
+    kind: Literal["topic", "group"] = "topic",
+    name: str = "",
+    flow: str = "",
+) -> Response:
+    """Show the form, and the answer if a name is given."""
+    return page(
+        request,
+        "why.html",
+        kind=kind,
+        name=name.strip(),
+        flow=flow,
+        flows=[str(look.flow) for look in views.looks()],
+    )
+
+
+@router.get("/ui/runs/{dag_id}/{run_id}")
+def run(request: Request, views: ViewsDep, dag_id: str, run_id: str, task: str = "") -> Response:
+    """Redirect to the move of a run, or to its flow."""
+    links = Links(root_of(request))
+    if dag_id.partition(".")[0] != FAILOVER:
+        flow = _flow_in(views, f"{dag_id}.{task}")
+        return RedirectResponse(links.flow(flow) if flow else links(), 307)
+    known = {move.move_id for move in views.moves()}
+    found = next((move for move in move_ids(dag_id, run_id) if move in known), None)
+    if found is not None:
+        return RedirectResponse(links("moves", found), 307)
+    return page(request, "no_move.html", dag_id=dag_id, run_id=run_id)
+
+
+def _flow_in(views: Views, name: str) -> Flow | None:
+    """Return the flow in the name of a DAG or task; None if it works on several."""
+    return next(
+        (
+            look.flow
+            for look in views.looks()
+            for written in (f"{look.flow.source}_to_{look.flow.target}",)
+            if written in name
+        ),
+        None,
+    )
 
 
 @router.get("/ui/{rest:path}")
