@@ -54,7 +54,7 @@ class MemberLooks:
         open_cluster: opens a cluster by its alias.
         group: the group.
         client_id: client id given to the program.
-        tell: called with each result.
+        report: called with each result.
     """
 
     def __init__(
@@ -62,17 +62,17 @@ class MemberLooks:
         open_cluster: Callable[[str], AbstractContextManager[GroupAccess]],
         group: str,
         client_id: str,
-        tell: Callable[[MembersLook], None],
+        report: Callable[[MembersLook], None],
     ) -> None:
         self._open_cluster = open_cluster
         self._group = group
         self._client_id = client_id
-        self._tell = tell
+        self._report = report
         self._wanted: queue.SimpleQueue[_Wanted] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def look(self, cluster: str, dead: str = "") -> None:
-        """Request one look; ``tell`` gets its result.
+        """Request one look; ``report`` gets its result.
 
         ``dead`` is the client id of an ended run of the program. Its remaining members are removed
         first, or the group would wait for their session timeout.
@@ -93,7 +93,7 @@ class MemberLooks:
         """Serve requests for one cluster; return the first for another one, None when idle."""
         cluster = wanted[0]
         while wanted[0] == cluster:
-            self._tell(self._look_at(*wanted, opened))
+            self._report(self._look_at(*wanted, opened))
             try:
                 wanted = self._wanted.get(timeout=_IDLE_S)
             except queue.Empty:

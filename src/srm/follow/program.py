@@ -51,7 +51,7 @@ class Program:
         command: the program and its arguments.
         environ: its whole environment.
         stopping: its stop signal and grace times.
-        tell: called with each event, in a separate thread.
+        report: called with each event, in a separate thread.
         mark: an environment variable whose value is unique to this run; by it, processes that
             outlive the guard are found and killed.
         json_logs: whether the guard writes its only log line as JSON.
@@ -65,12 +65,12 @@ class Program:
         command: Sequence[str],
         environ: Mapping[str, str],
         stopping: Stopping,
-        tell: Callable[[ProgramEvent], None],
+        report: Callable[[ProgramEvent], None],
         *,
         mark: str,
         json_logs: bool = False,
     ) -> None:
-        self._tell = tell
+        self._report = report
         self._mark = (mark, environ[mark])
         self._socket, theirs = socket.socketpair()
         with theirs:
@@ -92,11 +92,11 @@ class Program:
         return self._guard.pid
 
     def stop(self, grace_s: float) -> None:
-        """Stop it gracefully; ``tell`` reports its end. A repeated call can shorten the time."""
+        """Stop it gracefully; ``report`` reports its end. A repeated call can shorten the time."""
         self._order(f"stop {grace_s}")
 
     def kill(self) -> None:
-        """Kill it at once; ``tell`` reports its end."""
+        """Kill it at once; ``report`` reports its end."""
         self._order("kill")
 
     def signal(self, number: int) -> None:
@@ -118,13 +118,13 @@ class Program:
             for line in lines:
                 last = _event(*line.split())
                 if last.kind != "ended":
-                    self._tell(last)
+                    self._report(last)
         self._guard.wait()
         if last is None or last.kind not in {"ended", "failed"}:
             _kill_marked("=".join(self._mark).encode())
             last = ProgramEvent("ended", _GUARD_LOST)
         if last.kind == "ended":
-            self._tell(last)
+            self._report(last)
 
 
 def _kill_marked(mark: bytes) -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from srm.client.routing.client_heartbeat import Announcer
 from srm.client.routing.following import is_given_up, same_order
@@ -20,7 +20,7 @@ from srm.config.model import Config
 from srm.domain.moves.routing.routes import AckState, Route, group_subject
 from srm.errors import SrmError, UsageError
 from srm.follow.events import say
-from srm.follow.members import MembersLook
+from srm.follow.members import MemberLooks, MembersLook
 from srm.follow.program import Program, ProgramEvent, Stopping, exit_code, reap_strangers
 from srm.follow.rendering import Template, render_arguments
 from srm.follow.restarts import Restarts
@@ -36,13 +36,6 @@ _UNNAMED_S: Final = 3.0
 """Seconds a program has to join with its client id, before other members count."""
 _CANNOT_START: Final = 1
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
-
-
-class Looks(Protocol):
-    """Reads the members of the group; results go to the supervisor's events."""
-
-    def look(self, cluster: str, dead: str = "") -> None:
-        """Request one look, after removal of the members of an ended run."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +130,7 @@ class ProgramSupervisor:
         job: Job,
         watcher: RoutingWatcher,
         restarts: Restarts,
-        make_looks: Callable[[str, Callable[[MembersLook], None]], Looks],
+        make_looks: Callable[[str, Callable[[MembersLook], None]], MemberLooks],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._job = job

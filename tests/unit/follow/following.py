@@ -91,10 +91,10 @@ class Members:
         self.looks = 0
         self.taken_out: list[tuple[str, str]] = []
         self.answers = True
-        self.tell: Callable[[MembersLook], None] = lambda _seen: None
+        self.report: Callable[[MembersLook], None] = lambda _seen: None
 
-    def make(self, _group: str, tell: Callable[[MembersLook], None]) -> Self:
-        self.tell = tell
+    def make(self, _group: str, report: Callable[[MembersLook], None]) -> Self:
+        self.report = report
         return self
 
     def look(self, cluster: str, dead: str = "") -> None:
@@ -102,7 +102,7 @@ class Members:
         if dead:
             self.taken_out.append((cluster, dead))
         if self.answers:
-            self.tell(self.at.get(cluster, MembersLook(cluster)))
+            self.report(self.at.get(cluster, MembersLook(cluster)))
 
 
 class Running:

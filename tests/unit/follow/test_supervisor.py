@@ -114,7 +114,7 @@ def test_what_was_seen_before_the_program_had_ended_says_nothing_of_what_it_left
         eventually(lambda: running.supervisor._run is None, "and that is known")
         running.members.answers = True
         running.members.at["P"] = MembersLook("P", own=("me@/10.0.0.1",))
-        running.members.tell(MembersLook("P"))
+        running.members.report(MembersLook("P"))
         looks = running.members.looks
         eventually(lambda: running.members.looks > looks + 1, "looked at again")
         assert not running.routes.said(SUBJECT, "held", 7)

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 from anyio.to_thread import run_sync
@@ -15,7 +15,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from srm.errors import ElsewhereError, UnavailableError
 from srm.service.federation.announcements import ServiceAnnouncement
-from srm.service.federation.remote import MOST_BYTES, Reply
+from srm.service.federation.peers import Neighbours
+from srm.service.federation.remote import MOST_BYTES, Remote, Reply
 from srm.service.federation.remote_rows import Told
 from srm.service.views.documents import Page
 from srm.service.views.request_params import INTERNAL_MARK
@@ -28,14 +29,14 @@ _MOST_BYTES: Final = 16 << 20
 _T = TypeVar("_T")
 
 
-async def first_answer(asks: Sequence[Callable[[], Awaitable[_T]]], patience_s: float) -> _T:
+async def first_answer(requests: Sequence[Callable[[], Awaitable[_T]]], patience_s: float) -> _T:
     """Return the first answer of several services.
 
     The next service is queried when one fails or does not answer in time. Earlier ones may still
     answer first. Requests that are no longer needed are cancelled.
 
     Args:
-        asks: each sends one request, with a time limit of its own.
+        requests: each sends one request, with a time limit of its own.
         patience_s: seconds until the next request is sent.
 
     Raises:
@@ -44,9 +45,9 @@ async def first_answer(asks: Sequence[Callable[[], Awaitable[_T]]], patience_s: 
     failures: list[str] = []
     pending: set[asyncio.Future[_T]] = set()
     try:
-        for number, ask in enumerate(asks, 1):
+        for number, ask in enumerate(requests, 1):
             pending.add(asyncio.ensure_future(ask()))
-            is_last = number == len(asks)
+            is_last = number == len(requests)
             while pending:
                 done, pending = await asyncio.wait(
                     pending,
@@ -64,41 +65,6 @@ async def first_answer(asks: Sequence[Callable[[], Awaitable[_T]]], patience_s: 
         for one in pending:
             one.cancel()
     raise UnavailableError("; ".join(failures))
-
-
-class Watchers(Protocol):
-    """Directory of announced services, as :class:`srm.service.federation.peers.Neighbours` is."""
-
-    def watchers(self, target: str) -> tuple[ServiceAnnouncement, ...]:
-        """Return the services that watch a target, the most recent announcement first."""
-        ...
-
-    def watched_targets(self) -> tuple[str, ...]:
-        """Return the targets that other services watch."""
-        ...
-
-    def error(self, target: str) -> str:
-        """Return why the services of a target are unknown, if they are."""
-        ...
-
-
-class Asks(Protocol):
-    """Client of other services, as :class:`srm.service.federation.remote.Remote` is."""
-
-    async def get(
-        self,
-        service: ServiceAnnouncement,
-        target: str,
-        path: str,
-        headers: Mapping[str, str],
-        most_bytes: int,
-    ) -> Reply:
-        """Request a path of a target; raise UnavailableError without an answer."""
-        ...
-
-    def require_trusted(self, service: ServiceAnnouncement) -> None:
-        """Raise UnavailableError if the configuration does not allow requests to a service."""
-        ...
 
 
 def path_of(request: Request) -> str:
@@ -140,8 +106,8 @@ class Federation:
         self,
         here: Iterable[str],
         expected: Iterable[str],
-        neighbours: Watchers,
-        remote: Asks,
+        neighbours: Neighbours,
+        remote: Remote,
         limit_s: float,
     ) -> None:
         self._here = frozenset(here)
@@ -187,10 +153,10 @@ class Federation:
             unknown = self._neighbours.error(target) or "see service.advertise"
             raise UnavailableError(f"no service that watches {target} is announced: {unknown}")
         services.sort(key=lambda service: service.url != self._answered.get(target))
-        asks = [
+        requests = [
             partial(self._get, service, target, path, headers, most_bytes) for service in services
         ]
-        return await first_answer(asks, self._limit_s / len(services))
+        return await first_answer(requests, self._limit_s / len(services))
 
     async def _get(
         self,
