@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from srm.clock import now_ms
 from srm.domain.names.topics import Flow
@@ -31,6 +31,13 @@ Since = Annotated[
     ),
 ]
 Until = Annotated[int | None, Query(ge=0, le=_MOST_MS, description="End, epoch ms; default: now.")]
+
+
+def _times(from_ms: Since = None, to_ms: Until = None) -> tuple[int, int]:
+    return time_range(now_ms(), from_ms, to_ms)
+
+
+Times = Annotated[tuple[int, int], Depends(_times)]
 Upstream = Annotated[str, Path(description="Topic on the source.", examples=["orders"])]
 Downstream = Annotated[str, Path(description="Topic on the target.", examples=["P.orders"])]
 
@@ -54,11 +61,9 @@ async def topic_metrics(
     flow: FlowDep,
     upstream_topic: Upstream,
     metric: Metric,
-    from_ms: Since = None,
-    to_ms: Until = None,
+    times: Times,
 ) -> Response:
     """Return the windows of a metric, by default of the last two hours."""
-    times = time_range(now_ms(), from_ms, to_ms)
     return answer(request, views.metric(flow, upstream_topic, metric, *times))
 
 
@@ -73,11 +78,9 @@ async def downstream_topic_metrics(
     target: Target,
     downstream_topic: Downstream,
     metric: Metric,
-    from_ms: Since = None,
-    to_ms: Until = None,
+    times: Times,
 ) -> Response:
     """Return the windows of a metric; not for a remote topic that several flows write."""
-    times = time_range(now_ms(), from_ms, to_ms)
     flow = _flow_of_copy(views, target, downstream_topic)
     return answer(request, views.metric(flow, downstream_topic, metric, *times))
 
@@ -109,11 +112,9 @@ async def cluster_metrics(
     source: Source,
     target: Target,
     metric: Metric,
-    from_ms: Since = None,
-    to_ms: Until = None,
+    times: Times,
 ) -> Response:
     """Return the windows of a metric over all topics of a flow."""
     flow = Flow.parse(f"{source}->{target}")
-    times = time_range(now_ms(), from_ms, to_ms)
     views.look(flow)
     return answer(request, views.metric(flow, "", metric, *times))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 from typing import TypeVar
 
 from srm.config.model import Config
@@ -279,13 +280,4 @@ def _rank(look: MoveLook) -> tuple[object, ...]:
 
 
 def _point(window: Measured, metric: str) -> Point:
-    found = window.figures(metric)
-    return Point(
-        window.start_ms,
-        window.end_ms,
-        found.min,
-        found.max,
-        found.avg,
-        found.sum,
-        found.count,
-    )
+    return Point(window.start_ms, window.end_ms, **asdict(window.figures(metric)))
