@@ -22,10 +22,12 @@ def run_tool(main: str, *arguments: str, check: bool = True) -> subprocess.Compl
 
 
 @contextmanager
-def running_tool(main: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def running_tool(
+    main: str, *arguments: str, heap: str = "128m"
+) -> Iterator[subprocess.Popen[str]]:
     """Start such a program and let it run; it is ended afterwards, if it has not ended by then."""
     process = subprocess.Popen(
-        _command(main, arguments),
+        _command(main, arguments, heap),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -38,6 +40,6 @@ def running_tool(main: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def _command(main: str, arguments: tuple[str, ...]) -> list[str]:
-    java = [str(find_java().program), "-Xmx128m", *quick_start()]
+def _command(main: str, arguments: tuple[str, ...], heap: str = "128m") -> list[str]:
+    java = [str(find_java().program), f"-Xmx{heap}", *quick_start()]
     return [*java, "-cp", kafka_class_path(), main, *arguments]

@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.timeout(1200),
 ]
 
-COUNT = 10_000
+COUNT = 8_000
 PARTITIONS = 2
 
 
@@ -96,7 +96,8 @@ class Site:
     @contextmanager
     def mirror_maker(self) -> Iterator[subprocess.Popen[str]]:
         """Run MirrorMaker 2; it is killed at the end."""
-        with running_tool("org.apache.kafka.connect.mirror.MirrorMaker", str(self.file)) as process:
+        main = "org.apache.kafka.connect.mirror.MirrorMaker"
+        with running_tool(main, str(self.file), heap="512m") as process:
             yield process
 
     def until_gone(self) -> None:
