@@ -13,7 +13,6 @@ from srm import __version__, patience
 from srm.clock import now_ms
 from srm.config.model import ClusterClients, Config, FlowConfig
 from srm.domain.names.topics import Flow
-from srm.domain.recovery.adoption import SLOT
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control import control_lists
 from srm.engine.flows.cluster_absence import away_cluster
@@ -272,6 +271,7 @@ def open_adoption(config: Config, flow: Flow, by: str) -> Iterator[AdoptionConte
         ConfigError: the flow names a cluster that the configuration does not list.
         UnavailableError: the target, which holds the lists, does not answer.
     """
+    from srm.domain.recovery.adoption import SLOT
     from srm.kafka.state.slot_state import KafkaStartReader
     from srm.kafka.state.state_log import KafkaStateLog
     from srm.kafka.wire.cluster import open_wire

@@ -22,9 +22,7 @@ def run_tool(main: str, *arguments: str, check: bool = True) -> subprocess.Compl
 
 
 @contextmanager
-def running_tool(
-    main: str, *arguments: str, heap: str = "128m"
-) -> Iterator[subprocess.Popen[str]]:
+def running_tool(main: str, *arguments: str, heap: str = "128m") -> Iterator[subprocess.Popen[str]]:
     """Start such a program and let it run; it is ended afterwards, if it has not ended by then."""
     process = subprocess.Popen(
         _command(main, arguments, heap),

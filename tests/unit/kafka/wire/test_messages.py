@@ -50,6 +50,7 @@ LIBRARY = {
     and hasattr(found, "API_KEY")
     and not found.FLEXIBLE_VERSION
 }
+del LIBRARY["2 v5"]  # not used by aiokafka; its leader epoch has eight bytes, Kafka's four
 TEXT, SHORT_TEXT = types.CompactString("utf-8"), types.String("utf-8")
 FIXED = {
     messages.INT8: types.Int8,
@@ -167,7 +168,7 @@ def test_the_layout_of_a_message_is_that_of_aiokafka(name: str, data: st.DataObj
 
 def test_messages_that_aiokafka_has_are_compared_with_it() -> None:
     assert MESSAGES.keys() & LIBRARY.keys() == {
-        *("18 v0", "2 v5", "22 v0", "24 v0", "26 v0", "29 v1", "17 v1", "36 v1", "1 v11"),
+        *("18 v0", "22 v0", "24 v0", "26 v0", "29 v1", "17 v1", "36 v1", "1 v11"),
     }
 
 
