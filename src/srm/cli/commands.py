@@ -125,12 +125,12 @@ SRM: Final[Mapping[str, Entry]] = {
             "srm config explain security.protocol --flow P:B",
         ),
         reload=_flows(
-            "reload:reload",
+            "replicator:reload",
             "Show what the replicator has taken up from the file, and what waits for its restart.",
             "srm config reload --flow P:B",
         ),
         client=_flows(
-            "client_file:client",
+            "config:client",
             "Write the file that applications need: clusters, addresses, and no secrets of this "
             "one.",
             "srm config client --output srm-client.properties --set P.sasl.username=app",

@@ -28,7 +28,7 @@ def policy_of(name: str, source_alias: str, separator: str) -> ReplicationPolicy
     Raises:
         ConfigError: the class cannot be used.
     """
-    known = _known(name)
+    known = _plain_name(name)
     if known == "DefaultReplicationPolicy":
         return DefaultReplicationPolicy(separator)
     if known == "IdentityReplicationPolicy":
@@ -46,12 +46,12 @@ def filter_of(name: str, default: str) -> type[NameFilter]:
     Raises:
         ConfigError: the class cannot be used.
     """
-    if _known(name) == default.rpartition(".")[2]:
+    if _plain_name(name) == default.rpartition(".")[2]:
         return NameFilter
     return _load(name, NameFilter)  # type: ignore[no-any-return]
 
 
-def _known(name: str) -> str:
+def _plain_name(name: str) -> str:
     package, _, known = name.rpartition(".")
     return known if not package or name.startswith(_OF_JAVA) else ""
 

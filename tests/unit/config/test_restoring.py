@@ -38,7 +38,7 @@ def test_it_copies_just_these_topics_with_the_limits_and_clients_of_the_way_back
 
     settings = config.flow(flow)
     names = ("P_a.b", "P_axb", "P_Payments", "P_Other", "Payments", "heartbeats", "P_heartbeats")
-    copied = [*filter(settings.names.selected, names)]
+    copied = [*filter(settings.names.selects, names)]
     assert copied == ["P_a.b", "P_Payments"]
     assert settings.enabled
     assert settings.names.remote("P_a.b") == "a.b"

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,14 +15,16 @@ from rich.markup import escape
 
 from srm.cli import completing
 from srm.cli.console import ConfigOption, JsonOption, emit
+from srm.config.client_file import client_file
 from srm.config.hierarchy import Candidate, Resolved, resolve_client
 from srm.config.keys.client_keys import CLIENT_KEYS
 from srm.config.keys.keys import KEYS
 from srm.config.loader import CLIENT_KINDS, SettingsFile, build_config, read_settings
 from srm.config.model import Config, FlowConfig
 from srm.config.secrets import shown
+from srm.disk import write_atomically
 from srm.domain.names.topics import Flow
-from srm.errors import ConfigError, UsageError
+from srm.errors import ConfigError, StackError, UsageError
 from srm.kafka.wire.auth.security import read_security
 from srm.pages.tables import Listing
 
@@ -221,3 +224,34 @@ def _show_explanations(
             verdict = "from" if number == 0 else "overruled:"
             said = "" if number == 0 else f" = {candidate.value}"
             line(f"    {verdict} {candidate.level}: {candidate.key}{said}  {where}".rstrip())
+
+
+def client(
+    *,
+    config: ConfigOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write to this file, not to stdout."),
+    ] = None,
+    add: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Add a line, e.g. P.sasl.username=app."),
+    ] = None,
+) -> None:
+    """Write the file that applications need: clusters, addresses, and no secrets of this one."""
+    text = client_file(read_settings(config), dict(map(_assignment, add or ())))
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        write_atomically(output, text.encode())  # only its owner may read it
+    except StackError as error:
+        raise UsageError(str(error)) from None
+    typer.echo(f"{output}: written; name it with clusters= or $SRM_CLIENT_CONFIG")
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    key, found, value = text.partition("=")
+    if not found or not key.strip():
+        raise UsageError(f"--set {text}: write it as KEY=VALUE")
+    return key.strip(), value.strip()

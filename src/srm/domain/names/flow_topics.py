@@ -64,7 +64,7 @@ class FlowTopics:
         if original != name:
             return original
         there = self.recorded.on_target
-        return name if (self.selected(name) if there is None else name in there) else None
+        return name if (self.selects(name) if there is None else name in there) else None
 
     def replica(self, topic: str) -> str:
         """Return the name on the source of the copy of a topic of the target."""
@@ -82,7 +82,7 @@ class FlowTopics:
     def is_original(self, topic: str) -> bool:
         """Return True if a flow copies a topic of its source that is not a copy itself."""
         return (
-            self.selected(topic)
+            self.selects(topic)
             and self.came_from(topic) not in {self.flow.source, self.flow.target}
             and not self.is_heartbeats(topic)
         )
@@ -124,13 +124,13 @@ class FlowTopics:
             return "denied"
         return "not-listed" if self.listed.included_by(topic) is None else "filtered"
 
-    def selected(self, topic: str) -> bool:
+    def selects(self, topic: str) -> bool:
         """Return True if a topic of the source is copied."""
         return self.refusal(topic) is None
 
     def select(self, topics: Collection[str]) -> tuple[str, ...]:
         """Return those of the source's topics that the flow copies, in order."""
-        return tuple(filter(self.selected, sorted(topics)))
+        return tuple(filter(self.selects, sorted(topics)))
 
     def keeps_name(self, topic: str) -> bool:
         """Return True if the copy of a topic has its name."""
@@ -138,7 +138,7 @@ class FlowTopics:
 
     def is_shared(self, topic: str) -> bool:
         """Return True if both flows copy into this name, each to the other cluster."""
-        return topic in self.recorded.on_source and self.keeps_name(topic) and self.selected(topic)
+        return topic in self.recorded.on_source and self.keeps_name(topic) and self.selects(topic)
 
 
 def _upstream(policy: ReplicationPolicy, name: str, alias: str) -> str | None:

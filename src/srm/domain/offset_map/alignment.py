@@ -74,7 +74,7 @@ class Columns:
         return len(self.offsets)
 
     @cached_property
-    def matched(self) -> npt.NDArray[np.bool_]:
+    def marks(self) -> npt.NDArray[np.bool_]:
         """Marks of the records that are on the other side; changed in place."""
         return np.zeros(len(self), np.bool_)
 
@@ -83,19 +83,19 @@ class Columns:
         return np.argsort(self.contents, kind="stable")
 
     @cached_property
-    def _sorted(self) -> Offsets:
+    def _in_order(self) -> Offsets:
         return self.contents[self._order]
 
     def places(self, content: int) -> npt.NDArray[np.intp]:
         """Return the indexes of a content, in order."""
-        first = np.searchsorted(self._sorted, content)
-        last = np.searchsorted(self._sorted, content, "right")
+        first = np.searchsorted(self._in_order, content)
+        last = np.searchsorted(self._in_order, content, "right")
         return self._order[first:last]
 
     def has(self, contents: Offsets) -> npt.NDArray[np.bool_]:
         """Return which contents the records have."""
-        at = np.minimum(np.searchsorted(self._sorted, contents), len(self) - 1)
-        found: npt.NDArray[np.bool_] = self._sorted[at] == contents
+        at = np.minimum(np.searchsorted(self._in_order, contents), len(self) - 1)
+        found: npt.NDArray[np.bool_] = self._in_order[at] == contents
         return found
 
 
@@ -185,7 +185,7 @@ class Alignment:
 
     @property
     def wants_source(self) -> bool:
-        """True if the source has to be fed before the next record can be matched."""
+        """True if the source has to be fed before the next record can be marks."""
         return not self.ended and self._ahead() < self._look
 
     def match(self, target: Columns, *, is_last: bool) -> int:
@@ -217,14 +217,14 @@ class Alignment:
         equal = chunk.contents[at : at + most] == target.contents[first : first + most]
         count = most if equal.all() else int(np.argmin(equal))
         if count:
-            self._found(chunk, at, target, first, count)
+            self._note_pairs(chunk, at, target, first, count)
             self._at += count
         if self._at == len(chunk):
             self._chunk, self._at = self._chunk + 1, 0
         return count
 
-    def _found(self, chunk: Columns, at: int, target: Columns, first: int, count: int) -> None:
-        chunk.matched[at : at + count] = True
+    def _note_pairs(self, chunk: Columns, at: int, target: Columns, first: int, count: int) -> None:
+        chunk.marks[at : at + count] = True
         sources = chunk.offsets[at : at + count]
         targets = target.offsets[first : first + count]
         breaks = np.flatnonzero((np.diff(sources) != 1) | (np.diff(targets) != 1)) + 1
@@ -232,7 +232,7 @@ class Alignment:
         counts = np.diff(np.concatenate((starts, [count])))
         self._facts.append(Runs(sources[starts], targets[starts], counts))
         if len(self._facts) > _LOOK_AHEAD:
-            self._facts = [Runs.concatenate(self._facts).joined()]
+            self._facts = [Runs.concatenate(self._facts).join()]
         self._furthest = max(self._furthest, int(sources[-1]))
         if self._owed:
             self._owed.difference_update(target.keys[first : first + count].tolist())
@@ -280,7 +280,7 @@ class Alignment:
             part = slice(
                 self._at if index == self._chunk else 0, at if index == number else len(chunk)
             )
-            owes = (chunk.kinds[part] == KEYED) & ~chunk.matched[part]
+            owes = (chunk.kinds[part] == KEYED) & ~chunk.marks[part]
             self._owed.update(chunk.keys[part][owes].tolist())
 
     def _pass(self, target: Columns, first: int) -> int:
@@ -306,7 +306,7 @@ class Alignment:
     def _retire(self, chunk: Columns) -> None:
         """Note the records of a chunk without a copy."""
         end = np.searchsorted(chunk.offsets, self._furthest)
-        lacks = ~chunk.matched[:end] & (chunk.kinds[:end] < OPTIONAL)
+        lacks = ~chunk.marks[:end] & (chunk.kinds[:end] < OPTIONAL)
         lacks &= chunk.offsets[:end] >= self.begin
         if self.target_compacts:
             explained = lacks & ((chunk.kinds[:end] & KEYED) > 0)
@@ -334,7 +334,7 @@ class Alignment:
             self._compacted += len(offsets) - int(lacks.sum())
             records += int(lacks.sum())
             _add_all(skipped, offsets[lacks])
-        facts = Runs.concatenate(self._facts).joined()
+        facts = Runs.concatenate(self._facts).join()
         copied = OffsetSet((run.source_start, run.source_end) for run in facts).count
         return AlignedCopy(
             last_copies(facts),

@@ -77,7 +77,7 @@ def last_copies(facts: Runs) -> Runs:
         facts: runs in the order of the target, which may copy a source record several times.
     """
     if facts.grow():
-        return facts.joined()
+        return facts.join()
     left = OffsetSet((run.source_start, run.source_end) for run in facts)
     kept: list[Run] = []
     for run in reversed(tuple(facts)):
@@ -94,7 +94,7 @@ def last_copies(facts: Runs) -> Runs:
             kept.append(Run(start, start + shift, end - start))
             left.remove(start, end)
             end = start
-    return Runs.of(reversed(kept)).joined()
+    return Runs.of(reversed(kept)).join()
 
 
 def late_copies(facts: Runs) -> tuple[tuple[int, int], ...]:

@@ -167,7 +167,7 @@ class Runs(Sequence[Run]):
             return self
         return Runs(self.sources[kept], self.targets[kept], self.counts[kept])
 
-    def joined(self) -> Runs:
+    def join(self) -> Runs:
         """Join each run with the next one where that continues it on both sides."""
         shifts = self.targets - self.sources
         joins = (self.targets[1:] == self.target_ends[:-1]) & (shifts[1:] == shifts[:-1])
@@ -201,7 +201,7 @@ def solid_runs(facts: Runs) -> Runs:
     """
     solid = facts.with_records()
     if len(solid) == len(facts) and facts.grow():
-        return facts.joined()
+        return facts.join()
     return Runs.of(coalesce(facts))
 
 

@@ -76,7 +76,7 @@ def copies_of(
             or names.came_from(original) in clusters
         ):
             continue
-        if names.selected(original):
+        if names.selects(original):
             found[copy] = original
     return found
 

@@ -65,7 +65,7 @@ def _on_target(acl: Acl, source_topics: Collection[str], config: FlowConfig) -> 
         if acl.permission == "Allow" and acl.operation == "All":
             acl = replace(acl, operation="Read")
         if acl.pattern == "literal" and not everything:
-            chosen = config.names.selected(acl.name)
+            chosen = config.names.selects(acl.name)
         else:
             prefix = "" if everything else acl.name
             selected = config.names.select(source_topics)

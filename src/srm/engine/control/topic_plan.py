@@ -204,6 +204,6 @@ def _orphans(
         upstream = config.names.original(remote)
         if upstream is None or upstream in source_topics:
             continue
-        if config.names.selected(upstream):
+        if config.names.selects(upstream):
             text = f"{config.flow.source} has no topic {upstream}"
             yield SyncFinding(remote, text, "delete it once no group needs it")

@@ -14,7 +14,7 @@ from srm.engine.groups.group_listing import WITHOUT_OFFSETS
 from srm.engine.ports import FlowContext
 from srm.engine.status.observing import observe
 from srm.engine.why.answer import WhyStep, first_wrong
-from srm.engine.why.lists import SelectionLists, filtered
+from srm.engine.why.lists import SelectionLists, class_step
 from srm.errors import UnavailableError
 
 
@@ -116,7 +116,7 @@ def _why_not(context: FlowContext, selection: SelectionLists, name: str) -> WhyS
     if why == "cycle":
         return WhyStep.no("no-cycle", "", f"it is a copy of a topic of {config.flow.target}")
     if why == "filtered":
-        return filtered(context.config)
+        return class_step(context.config)
     return first_wrong(selection.steps(name))
 
 

@@ -20,7 +20,7 @@ DecidingList = Literal["topics", "groups"]
 _ONE: Final = {"topics": "topic", "groups": "group"}
 
 
-def filtered(config: FlowConfig) -> WhyStep:
+def class_step(config: FlowConfig) -> WhyStep:
     """Return the step of a topic that the lists select and topic.filter.class does not."""
     question = "does topic.filter.class select it?"
     of_a_class = f"{config.topic_filter.__module__}:{config.topic_filter.__qualname__}"

@@ -12,7 +12,7 @@ from srm.engine.groups.checkpoints import selection_of
 from srm.engine.status.status import GOING_ON, PartitionState, PartitionView
 from srm.engine.why.answer import WhyStep
 from srm.engine.why.flow_steps import flow_steps
-from srm.engine.why.lists import SelectionLists, filtered
+from srm.engine.why.lists import SelectionLists, class_step
 from srm.engine.why.rates import seconds_to_go
 from srm.engine.why.topic_facts import Copying, TopicFacts
 
@@ -89,7 +89,7 @@ def _selection(facts: TopicFacts) -> Iterator[WhyStep]:
         yield WhyStep.yes("allowed", question, "heartbeats are copied without being listed")
         return
     if facts.refusal == "filtered":
-        yield filtered(facts.config)
+        yield class_step(facts.config)
         return
     if facts.refusal is None and not names.listed.included_by(facts.topic):
         question = "does topic.filter.class select it?"

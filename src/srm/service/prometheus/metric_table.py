@@ -56,7 +56,7 @@ TOPIC_STATES: Final = get_args(TopicState)
 PARTITION_STATES: Final = (*get_args(ReportedState), "unknown")
 
 
-def _declared(subject: Subject, labels: tuple[str, ...], table: str) -> tuple[Metric, ...]:
+def _declare(subject: Subject, labels: tuple[str, ...], table: str) -> tuple[Metric, ...]:
     """Declare metrics of a subject from lines ``name{further,labels}: meaning``."""
     rows = re.findall(r"^(\w+)(?:{([\w,]+)})?: (.+)$", table, re.MULTILINE)
     return tuple(
@@ -86,10 +86,10 @@ def _window_metrics(subject: Subject, labels: tuple[str, ...]) -> tuple[Metric, 
     lines.append(
         f"{first}_window_end_timestamp_seconds: {end}, which the rates and latencies cover."
     )
-    return _declared(subject, labels, "\n".join(lines))
+    return _declare(subject, labels, "\n".join(lines))
 
 
-_FLOWS: Final = _declared(
+_FLOWS: Final = _declare(
     "flow",
     _FLOW,
     """
@@ -124,7 +124,7 @@ srm_forecast_unknown_partitions: Partitions that are unknown to the forecast or 
 """,  # noqa: E501
 )
 
-_TOPICS: Final = _declared(
+_TOPICS: Final = _declare(
     "topic",
     _TOPIC,
     """
@@ -135,7 +135,7 @@ srm_topic_copied_offsets: Filled offsets of the remote topic that its log still 
 """,
 )
 
-_GROUPS: Final = _declared(
+_GROUPS: Final = _declare(
     "group",
     _GROUP,
     """
@@ -149,7 +149,7 @@ srm_group_followers: Clients that follow routes, by their recent heartbeats on t
 """,  # noqa: E501
 )
 
-_MOVES: Final = _declared(
+_MOVES: Final = _declare(
     "move",
     _MOVE,
     """
@@ -166,7 +166,7 @@ srm_move_last_residue_records: Records written to the old side after the move.
 """,  # noqa: E501
 )
 
-_DRILLS: Final = _declared(
+_DRILLS: Final = _declare(
     "move",
     _FLOW,
     """
@@ -179,7 +179,7 @@ srm_drill_last_proven_groups: Groups proven.
 """,
 )
 
-_SERVICE: Final = _declared(
+_SERVICE: Final = _declare(
     "service",
     (),
     """

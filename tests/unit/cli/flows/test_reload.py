@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from srm.cli.flows.reload import SettingChange, _changes
+from srm.cli.flows.replicator import SettingChange, _changes
 from srm.clock import now_ms
 from srm.config.changes import SettingsRecord, plain_settings
 from srm.domain.flow_state.replication_records import DRIVER_KEY, SETTINGS_KEY, DriverHeartbeat

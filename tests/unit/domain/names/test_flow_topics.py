@@ -35,16 +35,16 @@ ALL: Final = NameFilter((".*",))
     ],
 )
 def test_internal_topics_and_cycles_are_never_copied(topic: str, copied: bool) -> None:
-    assert FlowTopics(A_TO_B, DefaultReplicationPolicy(), ALL).selected(topic) is copied
+    assert FlowTopics(A_TO_B, DefaultReplicationPolicy(), ALL).selects(topic) is copied
 
 
 def test_heartbeats_are_copied_without_being_listed_unless_switched_off() -> None:
     policy = DefaultReplicationPolicy()
 
-    assert FlowTopics(A_TO_B, policy).selected("heartbeats")
-    assert not FlowTopics(A_TO_B, policy, heartbeats=False).selected("heartbeats")
+    assert FlowTopics(A_TO_B, policy).selects("heartbeats")
+    assert not FlowTopics(A_TO_B, policy, heartbeats=False).selects("heartbeats")
     listed = NameFilter(("heartbeats",))
-    assert FlowTopics(A_TO_B, policy, listed, heartbeats=False).selected("heartbeats")
+    assert FlowTopics(A_TO_B, policy, listed, heartbeats=False).selects("heartbeats")
 
 
 def test_a_name_with_prefixes_shows_the_copy_its_original_and_its_counterpart() -> None:

@@ -65,7 +65,7 @@ def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Finding]:
         if topic not in facts.source.topics:
             continue
         remote = names.remote(topic)
-        if not names.selected(topic):
+        if not names.selects(topic):
             text = (
                 f"topic {topic} is not replicated by {config.flow}: add it with 'srm-control "
                 f"topics --source {config.flow.source} --target {config.flow.target} --add {topic}'"
