@@ -137,7 +137,7 @@ def mm2(
     Exit code 5 where a topic cannot be adopted; the others are.
     """
     asked = _Asked(tuple(topic or ()), offsets_topic, accept_differences, dry_run, yes, as_json)
-    with _open_config(config) as resolved:
+    with _load(config) as resolved:
         _import(resolved, flow, asked)
 
 
@@ -169,7 +169,7 @@ def srm(
     """
     changes = dict(_list_change(each) for each in lists or ())
     asked = _Asked(tuple(topic or ()), offsets_topic, accept_differences, dry_run, yes, as_json)
-    with _open_config(config) as resolved:
+    with _load(config) as resolved:
         if not dry_run:
             if not yes:
                 require_terminal(as_json=as_json)
@@ -194,7 +194,7 @@ def export_mm2(
     if not (dry_run or yes):
         require_terminal(as_json=as_json)
     with (
-        _open_config(config) as resolved,
+        _load(config) as resolved,
         open_return(resolved, flow) as (context, logs),
         _status(as_json=as_json) as tell,
     ):
@@ -219,7 +219,7 @@ def _show_back(console: Console, found: HandedBack) -> None:
 
 
 @contextmanager
-def _open_config(file: Path | None) -> Iterator[Config]:
+def _load(file: Path | None) -> Iterator[Config]:
     """Load a properties file, or make one of what MirrorMaker 2 has on Connect or Strimzi."""
     if file is None or file.suffix not in _DOCUMENTS:
         yield load_config(file)
@@ -262,7 +262,7 @@ def _import(config: Config, flows: list[Flow] | None, asked: _Asked) -> None:
                 raise UsageError(f"{flow} selects no topics; set {flow}.topics = .* for all")
             found, outcome = _import_flow(context, asked)
         outcomes.append(outcome)
-        refused += found.obstacles(accepted=asked.accepted)
+        refused += found.refusals(accepted=asked.accepted)
     if asked.as_json:
         emit(outcomes, as_json=True, render=lambda _: None)
     if refused and not asked.dry_run:

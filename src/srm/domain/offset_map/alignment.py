@@ -217,13 +217,13 @@ class Alignment:
         equal = chunk.contents[at : at + most] == target.contents[first : first + most]
         count = most if equal.all() else int(np.argmin(equal))
         if count:
-            self._note_pairs(chunk, at, target, first, count)
+            self._note_match(chunk, at, target, first, count)
             self._at += count
         if self._at == len(chunk):
             self._chunk, self._at = self._chunk + 1, 0
         return count
 
-    def _note_pairs(self, chunk: Columns, at: int, target: Columns, first: int, count: int) -> None:
+    def _note_match(self, chunk: Columns, at: int, target: Columns, first: int, count: int) -> None:
         chunk.marks[at : at + count] = True
         sources = chunk.offsets[at : at + count]
         targets = target.offsets[first : first + count]

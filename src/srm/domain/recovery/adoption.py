@@ -65,14 +65,14 @@ class AdoptedCopy:
         if self.state == "undecided" and not found.copied:
             told.append("no record of the target is in the source's log")
         if found.late:
-            told.append(f"source offsets {_list_ranges(found.late)} were copied after later ones")
+            told.append(f"source offsets {_text_of(found.late)} were copied after later ones")
         if found.skipped:
             records = amount(found.skipped_records, "record")
-            told.append(f"{records} not copied at source offsets {_list_ranges(found.skipped)}")
+            told.append(f"{records} not copied at source offsets {_text_of(found.skipped)}")
         if found.foreign:
-            told.append(f"foreign records at target offsets {_list_ranges(found.foreign)}")
+            told.append(f"foreign records at target offsets {_text_of(found.foreign)}")
         if found.older and found.copied:
-            told.append(f"the source has lost what target offsets {_list_ranges(found.older)} hold")
+            told.append(f"the source has lost what target offsets {_text_of(found.older)} hold")
         return "; ".join(told)
 
 
@@ -99,12 +99,12 @@ class AdoptionPlan:
             and not {one.state for one in copies} <= {"own", "empty"}
         }
 
-    def obstacles(self, *, accepted: bool) -> tuple[AdoptedCopy, ...]:
+    def refusals(self, *, accepted: bool) -> tuple[AdoptedCopy, ...]:
         """Return the partitions that keep their topic from being adopted."""
         bad = {"undecided"} if accepted else {"undecided", "differs"}
         return tuple(one for one in self.copies if one.state in bad)
 
 
-def _list_ranges(ranges: Ranges) -> str:
+def _text_of(ranges: Ranges) -> str:
     shown = ", ".join(both_ends(*each) for each in ranges[:_SHOWN])
     return shown + (f" and {len(ranges) - _SHOWN} more ranges" if len(ranges) > _SHOWN else "")

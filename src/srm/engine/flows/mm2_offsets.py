@@ -38,7 +38,7 @@ def read(target: Cluster, topic: str, flow: Flow) -> dict[TopicPartition, int]:
     """
     return {
         place: stored.decoded.offset
-        for place, stored in _read_offsets(target, topic, flow).items()
+        for place, stored in _read_stored(target, topic, flow).items()
         if stored.decoded.offset is not None
     }
 
@@ -63,7 +63,7 @@ def write(target: Cluster, topic: str, flow: Flow, positions: Mapping[TopicParti
             "start MirrorMaker 2 once before the flow's topics exist, or name the topic of its "
             "workers with --offsets-topic",
         )
-    known = _read_offsets(target, topic, flow)
+    known = _read_stored(target, topic, flow)
     connector = next((one.decoded.connector for one in known.values()), CONNECTOR)
     records: dict[int, dict[bytes, bytes | None]] = {}
     for place, position in positions.items():
@@ -76,7 +76,7 @@ def write(target: Cluster, topic: str, flow: Flow, positions: Mapping[TopicParti
         target.compacted_topic(topic, number).write(rows)
 
 
-def _read_offsets(target: Cluster, topic: str, flow: Flow) -> dict[TopicPartition, _Stored]:
+def _read_stored(target: Cluster, topic: str, flow: Flow) -> dict[TopicPartition, _Stored]:
     found = {}
     for number in range(target.partition_counts().get(topic, 0)):
         for key, value in target.compacted_topic(topic, number).read().items():

@@ -97,14 +97,14 @@ def plan(
         flow.target, offsets_topic or mm2_offsets.offsets_topic(config.flow), config.flow
     )
     starts = context.starts.load(assigned) if assigned else {}
-    compacts = _are_compacted(flow, assigned)
+    compacts = _compaction(flow, assigned)
     walks = _Walks(context, starts, stored, compacts, tell)
     found = asyncio.run(walks.all(assigned)) if assigned else []
     [workers] = flow.target.groups([mm2_offsets.workers_group(config.flow)]).values()
     return AdoptionPlan(config.flow, tuple(found), workers.members)
 
 
-def _are_compacted(flow: FlowContext, assigned: Sequence[AssignedPartition]) -> dict[str, bool]:
+def _compaction(flow: FlowContext, assigned: Sequence[AssignedPartition]) -> dict[str, bool]:
     """Return which topics are compacted, of both sides by name."""
     sources, targets = {one.topic for one in assigned}, {one.target_topic for one in assigned}
     configs = [
