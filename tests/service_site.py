@@ -253,7 +253,7 @@ def _look(
         forecast=replace(seen.status.standing.forecast, made_ms=at),
     )  # fmt: skip
     status = replace(status, standing=None if status.pause else _standing(standing, groups=groups))
-    outlook = replace(seen.outlook, facts=_facts(seen.outlook, at, groups=groups), proof=None)
+    outlook = replace(seen.outlook, facts=_facts(seen.outlook, at, groups=groups))
     status = replace(status, heard_ms=at - 1 * _S)
     view = FlowState(status, partitions, outlook)
     return FlowLook(flow, flow_config(flow), view, at - 2 * _S)
@@ -298,7 +298,7 @@ def _facts(outlook: Outlook, at: int, *, groups: bool) -> MoveFacts:
         topics=topics,
         groups=tuple(sorted(names)),
         pairs=tuple(TopicPair(topic, f"P.{topic}", topic, "forward") for topic in topics),
-        source=Away("P", places, outlook.proof),
+        source=Away("P", places),
         target=replace(outlook.facts.target, topics=there, logs=dict.fromkeys(copies, log)),
     )
 

@@ -16,7 +16,6 @@ from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control import control_lists
 from srm.engine.flows.cluster_absence import away_cluster
-from srm.engine.flows.recorded_copies import with_recorded
 from srm.errors import SrmError
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S
 from srm.kafka.cluster import KafkaCluster
@@ -123,6 +122,8 @@ def open_flow(config: Config, flow: Flow, *, partial: bool = False) -> Iterator[
         ConfigError: the flow names a cluster that the configuration does not list.
         UnavailableError: the target, which holds the lists, does not answer.
     """
+    from srm.engine.flows.recorded_copies import with_recorded
+
     configured = config.flow(flow)
     with ExitStack() as stack:
         ends = {alias: config.cluster_clients(alias, flow) for alias in (flow.source, flow.target)}
@@ -179,6 +180,7 @@ def open_move(
         ConfigError: the configuration does not list a cluster.
         UsageError: source and target are the same.
     """
+    from srm.engine.flows.recorded_copies import with_recorded
     from srm.engine.moves.control.move_records import MoveContext
 
     flow = Flow.parse(f"{source}->{target}")

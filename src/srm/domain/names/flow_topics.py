@@ -60,7 +60,7 @@ class FlowTopics:
 
     def original(self, name: str) -> str | None:
         """Return the source's topic that a topic of the target is a copy of, None if of none."""
-        original = _upstream(self.policy, name, self.flow.source)
+        original = self._upstream(self.policy, name, self.flow.source)
         if original != name:
             return original
         there = self.recorded.on_target
@@ -72,7 +72,7 @@ class FlowTopics:
 
     def origin(self, name: str) -> str | None:
         """Return the target's topic that a topic of the source is a replica of, None if of none."""
-        origin = _upstream(self.back or self.policy, name, self.flow.target)
+        origin = self._upstream(self.back or self.policy, name, self.flow.target)
         return None if origin == name and name not in self.recorded.on_source else origin
 
     def is_replica(self, name: str) -> bool:
@@ -114,7 +114,7 @@ class FlowTopics:
         As MirrorSourceConnector.shouldReplicateTopic: selected topics and heartbeats topics are
         copied. Internal topics, and topics that have already passed through the target, never are.
         """
-        if self.is_internal(topic):
+        if self.is_internal(topic) or self.is_internal(self.remote(topic)):
             return "internal"
         if self.is_cycle(topic):
             return "cycle"
@@ -140,6 +140,8 @@ class FlowTopics:
         """Return True if both flows copy into this name, each to the other cluster."""
         return topic in self.recorded.on_source and self.keeps_name(topic) and self.selects(topic)
 
-
-def _upstream(policy: ReplicationPolicy, name: str, alias: str) -> str | None:
-    return policy.upstream_topic(name) if policy.topic_source(name) == alias else None
+    def _upstream(self, policy: ReplicationPolicy, name: str, alias: str) -> str | None:
+        # P.checkpoints.internal is MM2's own, and no copy of a topic checkpoints.internal.
+        if policy.topic_source(name) != alias or self.is_internal(name):
+            return None
+        return policy.upstream_topic(name)

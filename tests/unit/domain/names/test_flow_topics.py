@@ -26,6 +26,7 @@ ALL: Final = NameFilter((".*",))
         ("A.checkpoints.internal", False),
         ("my-internal", True),
         ("orders.internal", True),
+        ("checkpoints.internal", False),  # its copy would be MM2's own topic
         ("mm2-offsets.A.internal", False),
         ("connect-offsets", False),
         ("__srm-ledger", False),
@@ -70,3 +71,11 @@ def test_identity_keeps_names_but_those_of_heartbeats_as_mirrormaker_does() -> N
     assert policy.is_internal_topic("A.checkpoints.internal")
     assert policy.is_checkpoints_topic("A.checkpoints.internal")
     assert not policy.is_checkpoints_topic("T.internal")
+
+
+def test_topics_of_mirror_maker_2_are_no_copies_of_a_users() -> None:
+    names = FlowTopics(A_TO_B, DefaultReplicationPolicy(), ALL)
+
+    assert names.original("A.checkpoints.internal") is None
+    assert names.origin("B.checkpoints.internal") is None
+    assert names.original("A.orders.internal") == "orders.internal"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from srm.domain.flow_state.stale_positions import CopiedTopic
 from tests.unit.engine.why.running_flow import RunningFlow
 
+from srm.domain.flow_state.reported_positions import CopiedTopic
 from srm.domain.names.topics import TopicPartition
 from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.groups.checkpoints import emit

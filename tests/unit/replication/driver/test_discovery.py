@@ -118,9 +118,9 @@ def test_without_prefixes_a_copy_of_another_cluster_gets_no_second_writer(site, 
     site.source.add_topic("own")
     theirs = site.target.add_topic("orders")
     for state, target_id in (("A", theirs), ("C", "gone")):
-        site.target.add_topic(f"srm-replication.{state}.internal", STATE_PARTITIONS)
+        site.target.add_topic(internal_topics.replication(state), STATE_PARTITIONS)
         copied = CopiedTopic("orders", "x", "orders", target_id, "a", "b")
-        table = site.target.compacted_topic(f"srm-replication.{state}.internal", 0)
+        table = site.target.compacted_topic(internal_topics.replication(state), 0)
         table.write({copied.key(): copied.value()})
     config = flow_config("orders", "own", policy=IdentityReplicationPolicy(".", "P"))
 
