@@ -166,7 +166,8 @@ def _call(
     elif caller is None:
         answer = CallResult(done=False, said=f"it is not configured here for {plan.request.flow}")
     else:
-        _keep(context, plan, asked, kind, "calling", "no answer yet")
+        if not _keep(context, plan, asked, kind, "calling", "no answer yet"):
+            return
         answer = _await(caller, order_of(context, plan, attempt, step), meanwhile)
     level = logging.INFO if answer.done else logging.WARNING
     log.log(level, "move %s: %s, redirector %s: %s", plan.move_id, step, kind, answer.said)
@@ -180,13 +181,17 @@ def _keep(
     kind: RedirectKind,
     state: CallState,
     said: str,
-) -> None:
+) -> bool:
+    """Write the state of a call; return False if its step is no longer in force."""
     call, (attempt, step) = Call(state, context.now_ms(), said), asked
+    is_in_force = True
     with Registers(context) as registers:
 
         def keep() -> None:
+            nonlocal is_in_force
             known = registers.progress(plan.move_id)
-            if asked != (known.attempt, step_in_force(known.step)):
+            is_in_force = asked == (known.attempt, step_in_force(known.step))
+            if not is_in_force:
                 return  # the step now in force is called next
             ours = {k: one for k, one in known.calls.items() if k.startswith(f"{attempt}/")}
             calls = {**ours, call_key(attempt, step, kind): call}
@@ -194,6 +199,7 @@ def _keep(
                 registers.write_if_there(side, ControlChange(progress=(known.noting(calls=calls),)))
 
         registers.run(f"answer of redirector {kind} to move {plan.move_id}", keep)
+    return is_in_force
 
 
 def _await(caller: Caller, order: RedirectOrder, meanwhile: Callable[[], None]) -> CallResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 
@@ -17,7 +18,7 @@ from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.moves import MoveContext, MoveRequest, MoveStore
 from srm.engine.moves.steps import redirector_calls
 from srm.engine.ports import CallResult
-from srm.errors import ConflictError, UnavailableError
+from srm.errors import ConflictError, SrmError, UnavailableError
 
 EVERY = replace(REQUEST, redirect=("routing", "webhook", "command", "manual"))
 
@@ -226,6 +227,24 @@ def test_a_call_that_lasts_until_after_a_release_is_followed_by_another_release(
 
     assert redirected.webhook.steps == ["hold", "release", "release"]
     assert redirected.calls()[call_key(1, "release", "webhook")] == "done"
+
+
+def test_a_hold_that_stalls_before_its_call_makes_none_after_a_release(redirected, monkeypatch):
+    context, keep = redirected.planned(), redirector_calls._keep
+    released: list[bool] = []
+
+    def stalled(of, plan, order, kind, state, said):
+        if (order, kind, state) == ((1, "hold"), "webhook", "calling") and not released:
+            released.append(True)
+            moves.release(redirected.world.context(), "m1")
+        return keep(of, plan, order, kind, state, said)
+
+    monkeypatch.setattr(redirector_calls, "_keep", stalled)
+    with suppress(SrmError):
+        moves.hold(context, "m1")
+
+    assert released
+    assert "hold" not in redirected.webhook.steps
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
