@@ -118,6 +118,20 @@ def test_a_trimmed_log_begins_later_and_knows_its_producers_still() -> None:
     assert _append(log, _batch(1, 9, 0, 0)) == (INVALID_PRODUCER_EPOCH, -1)
 
 
+def test_a_trimmed_log_knows_no_leader_epoch_that_ended_before_its_start() -> None:
+    """As in Kafka's LeaderEpochFileCache; the end of such an epoch is then the log's start."""
+    log = _log()
+    _append(log, _batch(2))
+    log.begin_epoch(1)
+    _append(log, _batch(2))
+    log.begin_epoch(2)
+    _append(log, _batch(2))
+    log.trim(3, 0.0)
+
+    assert log.epochs == [(1, 3), (2, 4)]
+    assert [log.epoch_end(e) for e in range(2)] == [EpochEnd(0, 3), EpochEnd(1, 4)]
+
+
 def test_a_lost_marker_is_the_first_that_followed_its_transaction() -> None:
     """Another transaction of the producer ended after the same offset, in the log of before."""
     log = _log()

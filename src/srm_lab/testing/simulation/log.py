@@ -344,6 +344,8 @@ class SimulatedLog:
             return
         self.start = min(offset, self.high_watermark)
         self.trimmed.append((now_s, self.start))
+        known = [one for one in self.epochs if one[1] <= self.start]
+        self.epochs = [(known[-1][0], self.start), *self.epochs[len(known) :]]
         first = bisect_left(self._lasts, self.start)
         del self.batches[:first]
         del self._lasts[:first]
