@@ -341,6 +341,12 @@ MUTANTS: Final[Sequence[Mutant]] = (
         faults="truncate target",
     ),
     Mutant(
+        "an owner that was killed has left no marker",
+        "a cut may be before the log start by as many markers as claims were not reported",
+        (("srm.replication.claim.claim:Claim.claims_since", _always(0)),),
+        killer="tests/unit/replication/copy/test_claiming.py",
+    ),
+    Mutant(
         "any place will do",
         "a record of the source is passed with evidence only",
         (("srm.replication.resume.evidence:LogReading.allows", _always(True)),),

@@ -54,6 +54,12 @@ class Claim:
         """Return whether the claim is still valid."""
         return now_s() < self.expires
 
+    def claims_since(self, last: ProducerId | None) -> int:
+        """Count the claims between one before and this one; 0 if that is unknown."""
+        if last is None or last.id != self.producer.id:
+            return 0
+        return max(0, self.producer.epoch - last.epoch - 1)
+
 
 def transactional_id(flow: Flow, target: TopicPartition) -> str:
     """Name of the claim on one target partition, the same for every slot and application."""

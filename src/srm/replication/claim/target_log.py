@@ -11,6 +11,8 @@ records the position looks right. So the log is checked before::
 - The log's end, and the offset at which its lineage diverges from the one that was read: a log that
   was cut off continues under a later epoch at the cut. Of a log without any of these epochs nothing
   is trusted.
+- Where the log begins at the cut, retention may have deleted the markers of claims before it: the
+  cut is earlier by as many offsets at most. Nothing else is written before a cut is reported.
 - A later epoch alone proves nothing: the same leader may have been elected again between two of our
   batches. Then the batch after the boundary is the next one of the same claim, by its sequence
   number; a batch that went astray into a log that was cut off has another one.
@@ -49,6 +51,15 @@ class HeldLog:
     log_start: int
     log_end: int
     lineage: Lineage = UNKNOWN
+
+    @property
+    def is_exact(self) -> bool:
+        """False if the copy may end before ``end``, where retention has deleted the log."""
+        return self.end > self.log_start or not self.log_start
+
+    def end_without(self, markers: int) -> int:
+        """Return the lowest offset where the copy can end, if at most ``markers`` followed it."""
+        return self.end if self.is_exact else max(0, self.end - markers)
 
 
 async def held_log(target: LogReader, start: Start) -> HeldLog:

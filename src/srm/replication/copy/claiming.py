@@ -87,8 +87,9 @@ class Claiming:
                 return None
             held = await held_log(target, copy.known_start())
             is_whole = await self._is_source_whole(copy)
-        if held.end < copy.target_next or not is_whole:
-            return TargetCut(held.end) if held.end < copy.target_next else Doubt()
+        is_cut = held.is_exact and held.end < copy.target_next
+        if is_cut or not is_whole:
+            return TargetCut(held.end) if is_cut else Doubt()
         if copy.is_undecidable:  # a claim would change nothing, and epochs are few
             await self._walks.walk(nodes, partial(self._walk, copy, attempt, None))
         copy.note_target(held.lineage)
@@ -99,7 +100,7 @@ class Claiming:
         if copy.target_next:
             held = await held_log(target, copy.known_start())
             if held.end < copy.target_next:
-                return TargetCut(held.end)
+                return TargetCut(held.end_without(claim.claims_since(copy.written_by)))
             copy.note_target(held.lineage)
         resumed = await self._walks.walk(nodes, partial(self._walk, copy, attempt, claim))
         if copy.attempt == attempt and resumed.has_rotated:

@@ -104,3 +104,12 @@ def test_the_logs_can_be_asked_without_a_claim_whether_they_are_decidable() -> N
     other = log_of([Record(i, 1, b"other", b"other") for i in range(2)], [2], 2, -1)
     with pytest.raises(IntegrityError, match="undecidable"):
         walked(other, target, Start(0, 0, frozenset({OURS})), Comparison(), None)
+
+
+@pytest.mark.parametrize(
+    ("last", "claims"),
+    [(ProducerId(OURS, 4), 2), (ProducerId(OURS, 6), 0), (ProducerId(NEW, 4), 0), (None, 0)],
+    ids=["two between", "the last one", "another producer id", "unknown"],
+)
+def test_claims_are_counted_by_their_epochs(last: ProducerId | None, claims: int) -> None:
+    assert Claim(ProducerId(OURS, 7), float("inf")).claims_since(last) == claims

@@ -18,6 +18,7 @@ from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.errors import UnavailableError
 from srm.replication import codes, log_reader
 from srm.replication.batches.batch import batches
+from srm.replication.claim.claim import Claim
 from srm.replication.claim.target_log import HeldLog, held_log
 from srm.replication.log_reader import LogReader
 from srm.replication.mapping.start_positions import Start
@@ -259,6 +260,33 @@ def test_a_position_ahead_of_the_log_ends_where_the_log_does() -> None:
     bare = Start(1000, start.target_next + 9)
 
     assert held(log, bare).end == log.end
+
+
+@pytest.mark.parametrize("claims", [0, 1, 3])
+def test_a_cut_is_found_where_retention_has_deleted_the_markers_after_it(claims: int) -> None:
+    log, start = copy_of([3, 3, 3])
+    cut = log.boundaries()[1]
+    log.elect(truncated_to=cut)
+    for number in range(claims):  # owners that were killed before they reported the cut
+        log.claim(2 + number)
+    log.start = log.end
+    found = held(log, start)
+    claim = Claim(ProducerId(OURS, 2 + claims), float("inf"))
+
+    assert not found.is_exact
+    assert found.end_without(claim.claims_since(start.written_by)) == cut
+
+
+def test_a_cut_after_the_start_of_the_log_is_exact() -> None:
+    log, start = copy_of([3, 3, 3])
+    cut = log.boundaries()[1]
+    log.elect(truncated_to=cut)
+    log.start = 1
+    log.claim(2)
+    found = held(log, start)
+
+    assert found.is_exact
+    assert found.end_without(5) == cut
 
 
 def test_a_stranger_before_the_position_is_passed_on_the_way_back() -> None:

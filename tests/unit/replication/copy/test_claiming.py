@@ -397,6 +397,13 @@ def test_a_restored_source_whose_epochs_a_fetch_takes_for_the_same_is_found_out(
         assert site.copy.action.endswith("then run srm replicator restart --flow 'P->B'")
 
 
+def _answer(end: EpochEnd) -> Callable[..., Awaitable[EpochEnd]]:
+    async def epoch_end(*_: object) -> EpochEnd:
+        return end
+
+    return epoch_end
+
+
 class SlowCoordinator(Cluster):
     """Before a claim is answered the log loses its end, and its old owner copies that again."""
 
@@ -434,6 +441,27 @@ def test_a_target_that_lost_its_end_while_the_claim_was_taken_is_cut_too() -> No
 
     assert site.cuts == [4]
     assert site.copy.source_next == 5, "the record there is not copied yet"
+
+
+def test_a_cut_that_deleted_markers_hide_is_found_by_the_epoch_of_the_next_claim(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two owners were killed before they reported it; of their markers retention left the last."""
+    target = Cluster([marker(4, OURS, 2)], [ProducerId(OURS, 3), ProducerId(OURS, 4)])
+    target.start = 4
+    monkeypatch.setattr(target, "epoch_end", _answer(EpochEnd(0, 4)))
+    known = Start(5, 6, frozenset({OURS}), written_by=ProducerId(OURS, 0), target_lineage=LINEAGE)
+    left = Start(1, 2, frozenset({OURS}), cut=True)
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, known)
+        site.lifecycle.claim(site.copy)
+        await site.until(lambda: site.copy.phase is Phase.COPYING)
+
+    site = run(lambda: Site(source_of(5), target, cut=left), scenario)
+
+    assert site.cuts == [2]
+    assert site.copy.source_next == 1
 
 
 def test_an_idle_target_that_was_elected_with_another_end_is_noticed(
