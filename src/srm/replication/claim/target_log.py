@@ -10,7 +10,7 @@ records the position looks right. So the log is checked before::
 
 - The log's end, and the offset at which its lineage diverges from the one that was read: a log that
   was cut off continues under a later epoch at the cut. Of a log without any of these epochs nothing
-  is trusted.
+  is trusted, nor of one that is too short if no epoch is known.
 - Where the log begins at the cut, retention may have deleted the markers of claims before it: the
   cut is earlier by as many offsets at most. Nothing else is written before a cut is reported.
 - A later epoch alone proves nothing: the same leader may have been elected again between two of our
@@ -93,11 +93,11 @@ async def _held_by_epochs(
     With it the lineage of the copy, where elections lost nothing of it.
     """
     lineage, at = start.target_lineage, start.target_next
-    while lineage:
+    while True:
         end, is_exact = await target.shared_end(lineage, at)
         if end >= at:
             return at, lineage
-        if not is_exact:
+        if not (lineage and is_exact):
             return log_start, lineage
         if not log_start < end < log_end:
             return max(log_start, end), lineage
@@ -109,7 +109,6 @@ async def _held_by_epochs(
         if longer is None:
             return end, lineage
         lineage = longer
-    return at, lineage
 
 
 async def _held_by_producers(target: LogReader, start: Start, log_start: int, end: int) -> int:
