@@ -36,6 +36,7 @@ def test_what_one_log_or_the_state_has_lost_is_found_out(kind: str, first: int, 
         pytest.param("all", 1812, id="a marker written again that an election takes once more"),
         pytest.param("all", 167091, id="deleted markers after the place of a cut"),
         pytest.param("all", 167523, id="a stray batch in a short target, and no report"),
+        pytest.param("all", 167513, id="a forged block before the first report"),
         pytest.param(
             "kill at write,truncate source", 37, id="a kill before the report of a truncation"
         ),

@@ -278,8 +278,10 @@ def _has_contradiction(world: SimulatedWorld, source: Partition) -> bool:
 
 
 def _is_forged(world: SimulatedWorld, source: Partition) -> bool:
-    """Return whether a forged block may be all that is left of a map: then it is undetectable."""
+    """Return whether a forged block may be all that leads to a map: then it is undetectable."""
     kinds = {kind for _, kind, _ in world.events}
+    if any((kind, what) == ("forged block", str(source.place)) for _, kind, what in world.events):
+        return True
     return _has_contradiction(world, source) and bool(kinds & {*_MAP_LOSSES, "reports lost"})
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from srm.domain.flow_state.replication_records import SLOT_PREFIX
+from srm.domain.flow_state.reported_positions import positions_by_copy
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_index import is_index_key
@@ -46,7 +47,10 @@ def lose_index(world: SimulatedWorld) -> None:
 
 
 def contradict(world: SimulatedWorld, place: TopicPartition) -> None:
-    """Write a block that puts other records where the last one of the map has its own."""
+    """Write a block that puts other records where the last one of the map has its own.
+
+    Without a report of the partition nothing shows which of the two is the forged one.
+    """
     if found := blocks(world, place):
         last = last_block(found)
         pid, epoch = last.owner
@@ -54,7 +58,9 @@ def contradict(world: SimulatedWorld, place: TopicPartition) -> None:
         wrong = replace(last, owner=(pid, epoch + 1), runs=runs)
         number = map_partition(place.topic, place.partition)
         world.store.append((_map_topic(world), number), [(wrong.key(), wrong.value())])
-        world.note("contradicting block", f"{place}")
+        copy_id = last.topic_id, last.partition, last.target_topic_id
+        is_reported = copy_id in positions_by_copy(world.state().reports)
+        world.note("contradicting block" if is_reported else "forged block", f"{place}")
 
 
 def lose_reports(world: SimulatedWorld) -> None:
