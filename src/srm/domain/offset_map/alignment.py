@@ -104,7 +104,7 @@ class AlignedCopy:
     """Result: the map, the position after the last copied record, and what is not in the map.
 
     Attributes:
-        runs: the map.
+        runs: the map; empty if a record is late.
         source_next: offset after the furthest copied source record.
         copied: number of source records with a copy.
         repeated: number of further copies.
@@ -113,7 +113,7 @@ class AlignedCopy:
         foreign: target offsets of records that the source did not have.
         older: target offsets of records before the source's log start.
         compacted: number of records that compaction removed on one side.
-        late: source offsets that were first copied after later ones, so that no map goes both ways.
+        late: source offsets that were first copied after later ones: no map keeps the order.
     """
 
     runs: Runs
@@ -336,8 +336,9 @@ class Alignment:
             _add_all(skipped, offsets[lacks])
         facts = Runs.concatenate(self._facts).join()
         copied = OffsetSet((run.source_start, run.source_end) for run in facts).count
+        late = late_copies(facts, self.begin)
         return AlignedCopy(
-            last_copies(facts),
+            Runs() if late else last_copies(facts, self.begin),
             max(self.begin, self._furthest + 1),
             copied,
             int(facts.counts.sum()) - copied,
@@ -346,7 +347,7 @@ class Alignment:
             tuple(self._foreign),
             tuple(self._older),
             self._compacted,
-            late_copies(facts),
+            late,
         )
 
 

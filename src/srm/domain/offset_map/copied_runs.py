@@ -1,14 +1,14 @@
 """Runs of a copy at least once: records may be on the target twice, or were skipped.
 
-A writer that crashed copies some records again. The map can hold one copy of each record, and both
-of its sides only grow::
+A writer that crashed copies some records again, and may be killed while it does. The map can hold
+one copy of each record, and both of its sides only grow::
 
-    source offsets of the copies   1 2 3 4 5 | 4 5 6 7
-    in the map                     1 2 3         4 5 6 7
+    source offsets of the copies   1 2 3 4 5 | 4 5 6 7 8 9 | 6 7
+    in the map                     1 2 3       4 5 6 7 8 9
 
-A reader that continues at a copy in the map must meet each later record again, so of each record
-the last copy counts, and only if every later record has one after it. So no reader skips a record,
-and it reads none twice but those that were copied between two of its places.
+From a copy in the map a reader meets each later record after the one before it. Of several such
+copies the last counts, so that few records come again. A repeat that was cut short has none: its
+reader would meet the end, or a later record too early.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class OffsetSet:
 
     def add(self, start: int, end: int) -> list[tuple[int, int]]:
         """Add a range; return its parts that were not in the set."""
+        if start >= end:
+            return []
         low = bisect_right(self._ends, start - 1)  # adjoining ranges become one
         high = bisect_right(self._starts, end)
         found, at = [], start
@@ -59,49 +61,52 @@ class OffsetSet:
         self._starts[low:high], self._ends[low:high] = [start], [end]
         return found
 
-    def remove(self, start: int, end: int) -> None:
-        """Remove a range."""
-        low, high = bisect_right(self._ends, start), bisect_right(self._starts, end - 1)
-        if low >= high:
-            return
-        first, last = self._starts[low], self._ends[high - 1]
-        left = [(a, b) for a, b in ((first, start), (end, last)) if a < b]
-        self._starts[low:high] = [a for a, _ in left]
-        self._ends[low:high] = [b for _, b in left]
+    def next(self, offset: int) -> int | None:
+        """Return the lowest offset of the set at or after an offset, None without one."""
+        at = bisect_right(self._ends, offset)
+        return max(offset, self._starts[at]) if at < len(self._starts) else None
 
 
-def last_copies(facts: Runs) -> Runs:
+def last_copies(facts: Runs, begin: int = 0) -> Runs:
     """Return the map of copies in the target's order; see the module.
 
     Args:
-        facts: runs in the order of the target, which may copy a source record several times.
+        facts: runs in the order of the target, which may copy a source record several times, but
+            no record first after a later one, see :func:`late_copies`.
+        begin: source offset up to which a map is known, where the result begins. The known copies
+            are before all facts on the target.
     """
-    if facts.grow():
+    if facts.grow() and not (len(facts) and int(facts.sources[0]) < begin):
         return facts.join()
-    left = OffsetSet((run.source_start, run.source_end) for run in facts)
+    copied = OffsetSet([(0, begin), *((run.source_start, run.source_end) for run in facts)])
+    lowest = copied.last[1] if copied.last else 0
+    later: list[tuple[Run, bool]] = []  # each reaches further than those before it on the target
     kept: list[Run] = []
     for run in reversed(tuple(facts)):
-        end = run.source_end
-        while end > run.source_start and (last := left.last) is not None:
-            start, known_end = max(last[0], run.source_start), last[1]
-            if end < known_end:  # a later record has no copy after this one
-                left.remove(run.source_start, end)
-                break
-            if end > known_end:  # it is copied again
-                end = max(known_end, run.source_start)
-                continue
-            shift = run.target_start - run.source_start
-            kept.append(Run(start, start + shift, end - start))
-            left.remove(start, end)
-            end = start
+        while later and later[-1][0].source_end <= run.source_end:
+            later.pop()
+        if later:  # a reader of the run meets nothing new before that one
+            following, in_order = later[-1]
+            meets = max(following.source_start, run.source_end)
+            in_order = in_order and copied.next(run.source_end) == meets
+        else:
+            in_order = copied.next(run.source_end) is None
+        later.append((run, in_order))
+        start = max(run.source_start, begin)
+        if in_order and start < lowest:
+            kept.append(Run(start, start + run.shift, min(run.source_end, lowest) - start))
+            lowest = start
     return Runs.of(reversed(kept)).join()
 
 
-def late_copies(facts: Runs) -> tuple[tuple[int, int], ...]:
-    """Return the ranges of source offsets whose first copy is after one of a later record."""
+def late_copies(facts: Runs, begin: int = 0) -> tuple[tuple[int, int], ...]:
+    """Return the ranges of source offsets whose first copy is after one of a later record.
+
+    The arguments are those of :func:`last_copies`.
+    """
     if facts.grow():
         return ()
-    seen, late = OffsetSet(), OffsetSet()
+    seen, late = OffsetSet([(0, begin)]), OffsetSet()
     for run in facts:
         reached = seen.last[1] if seen.last else run.source_start
         for start, end in seen.add(run.source_start, run.source_end):
