@@ -122,7 +122,7 @@ def open_flow(config: Config, flow: Flow, *, partial: bool = False) -> Iterator[
         ConfigError: the flow names a cluster that the configuration does not list.
         UnavailableError: the target, which holds the lists, does not answer.
     """
-    from srm.engine.flows.recorded_copies import with_recorded
+    from srm.engine.control.recorded_copies import settings_now, with_recorded
 
     configured = config.flow(flow)
     with ExitStack() as stack:
@@ -130,10 +130,10 @@ def open_flow(config: Config, flow: Flow, *, partial: bool = False) -> Iterator[
         opened = _open(ends, stack)
         source, target = opened[flow.source], opened[flow.target]
         if partial:
-            effective = control_lists.merged_if_known(configured, target)
+            merged = control_lists.merged_if_known(configured, target)
+            effective = with_recorded(merged, source, target)
         else:
-            effective = control_lists.effective(configured, control_lists.load(target, flow))
-        effective = with_recorded(effective, source, target)
+            effective = settings_now(configured, source, target)
         context = flow_context(effective, source, target, config.cluster_clients(flow.target, flow))
         # A restore flow has no opposite flow.
         yield replace(context, opposite=config.flow_configs.get(flow.reverse))
@@ -180,7 +180,7 @@ def open_move(
         ConfigError: the configuration does not list a cluster.
         UsageError: source and target are the same.
     """
-    from srm.engine.flows.recorded_copies import with_recorded
+    from srm.engine.control.recorded_copies import with_recorded
     from srm.engine.moves.control.move_records import MoveContext
 
     flow = Flow.parse(f"{source}->{target}")

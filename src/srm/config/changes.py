@@ -14,7 +14,16 @@ from srm.domain.text.json_records import JsonRecord
 
 RESTARTED: Final = frozenset(
     {
-        *("enabled", "policy", "tasks_max", "isolation_level", "records", "data_loss_policy"),
+        *(
+            "enabled",
+            "policy",
+            "back",
+            "both_ways",
+            "tasks_max",
+            "isolation_level",
+            "records",
+            "data_loss_policy",
+        ),
         *("offset_syncs_replication_factor", "heartbeats_replication_factor"),
         *("internal_replication_factor", "emit_offset_syncs_enabled", "offset_syncs_location"),
         *("refresh_topics_interval", "emit_heartbeats_enabled", "emit_heartbeats_interval"),

@@ -304,11 +304,16 @@ def _flow_config(file: SettingsFile, flow: Flow) -> FlowConfig:
         for one, policy in zip((flow, flow.reverse), policies, strict=True)
     )
     _refuse_two_writers(file, flow)
+    back_topics = NameFilter()
+    if keep_names:
+        lists = (_value(file, KEYS[key], flow.reverse) for key in ("topics", "topics.exclude"))
+        back_topics = _filters(file, flow.reverse)["topic_filter"](*lists)
     return FlowConfig(
         flow=flow,
         policy=policies[0],
         back=policies[1],
         both_ways=_copies_under_names(file, flow) and _copies_under_names(file, flow.reverse),
+        back_topics=back_topics,
         isolation_level=_isolation_level(file, flow),
         records=_records(file, flow, keep_names=keep_names),
         redirect=_redirect(file, flow),

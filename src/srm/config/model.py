@@ -49,7 +49,8 @@ class FlowConfig:
     """Everything one replication flow needs to know; the lists are regexes, full match.
 
     ``back`` is the policy of the opposite flow, ``recorded`` are the copies that it does not show.
-    With ``both_ways`` both flows are enabled and keep names, so copies have other writers.
+    With ``both_ways`` both flows are enabled and keep names, so copies have other writers. Then
+    ``back_topics`` are the lists of the opposite flow.
     """
 
     flow: Flow
@@ -108,6 +109,7 @@ class FlowConfig:
     back: ReplicationPolicy | None = None
     recorded: RecordedCopies = field(default_factory=RecordedCopies)
     both_ways: bool = False
+    back_topics: NameFilter = field(default_factory=NameFilter)
 
     @property
     def group_names(self) -> NameFilter:
@@ -125,6 +127,7 @@ class FlowConfig:
             self.heartbeats_replication_enabled,
             self.back,
             self.recorded,
+            self.back_topics if self.both_ways else NameFilter(),
         )
 
     def select(self, topics: Collection[str]) -> tuple[str, ...]:

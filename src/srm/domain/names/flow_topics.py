@@ -20,11 +20,11 @@ class RecordedCopies:
     """Topics that replicators have recorded as copies, for policies that keep names.
 
     Attributes:
-        on_source: copies that the opposite flow made there.
+        on_source: copies that the opposite flow made there, None if that is not known.
         on_target: copies that the flow made there, None if that is not known.
     """
 
-    on_source: frozenset[str] = frozenset()
+    on_source: frozenset[str] | None = None
     on_target: frozenset[str] | None = None
 
 
@@ -45,6 +45,7 @@ class FlowTopics:
         heartbeats: whether heartbeats topics are copied without being listed.
         back: naming of the opposite flow, by default the same.
         recorded: copies that do not show in names.
+        opposite: filter of the opposite flow's lists, if both flows are enabled and keep names.
     """
 
     flow: Flow
@@ -53,6 +54,7 @@ class FlowTopics:
     heartbeats: bool = True
     back: ReplicationPolicy | None = None
     recorded: RecordedCopies = field(default_factory=RecordedCopies)
+    opposite: NameFilter = field(default_factory=NameFilter)
 
     def remote(self, topic: str) -> str:
         """Return the name on the target of a topic of the source."""
@@ -73,7 +75,7 @@ class FlowTopics:
     def origin(self, name: str) -> str | None:
         """Return the target's topic that a topic of the source is a replica of, None if of none."""
         origin = self._upstream(self.back or self.policy, name, self.flow.target)
-        return None if origin == name and name not in self.recorded.on_source else origin
+        return None if origin == name and name not in (self.recorded.on_source or ()) else origin
 
     def is_replica(self, name: str) -> bool:
         """Return True if a topic of the source is a copy of one of the target."""
@@ -137,8 +139,16 @@ class FlowTopics:
         return self.remote(topic) == topic
 
     def is_shared(self, topic: str) -> bool:
-        """Return True if both flows copy into this name, each to the other cluster."""
-        return topic in self.recorded.on_source and self.keeps_name(topic) and self.selects(topic)
+        """Return True unless this flow alone copies into this name, as is known.
+
+        The opposite flow copies it, has copied it, or may have: without its map a group would skip
+        records.
+        """
+        recorded = self.recorded.on_source
+        is_known_alone = recorded is not None and topic not in recorded
+        if is_known_alone and not self.opposite.matches(topic):
+            return False
+        return self.keeps_name(topic) and self.selects(topic)
 
     def _upstream(self, policy: ReplicationPolicy, name: str, alias: str) -> str | None:
         # P.checkpoints.internal is MM2's own, and no copy of a topic checkpoints.internal.

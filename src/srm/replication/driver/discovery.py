@@ -24,9 +24,9 @@ from srm.engine.control import control_lists
 from srm.engine.control.compacted import STAMPED, compacted_spec
 from srm.engine.control.control_lists import ControlLists
 from srm.engine.control.control_topics import create_control_topics
+from srm.engine.control.recorded_copies import copies_of_others
 from srm.engine.control.topic_plan import plan_remote_topics
 from srm.engine.flows.raw_metrics import raw_metrics_spec
-from srm.engine.flows.recorded_copies import copies_of_others
 from srm.engine.groups.checkpoints import forget_topics
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, SrmError

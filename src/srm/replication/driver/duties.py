@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Final
 
 from srm import telemetry
-from srm.engine.control import control_lists, topic_sync
+from srm.engine.control import topic_sync
+from srm.engine.control.recorded_copies import settings_now
 from srm.engine.ports import FlowContext
 from srm.replication.driver.driver import FlowDriver
 from srm.replication.driver.jobs import Backoff
@@ -45,16 +46,6 @@ def keep(driver: FlowDriver, what: str, step: Callable[[], float], stop: threadi
         stop.wait(max(0.0, wait_s))
 
 
-def with_lists(context: FlowContext) -> FlowContext:
-    """Return a flow with the lists of srm-control as they are now.
-
-    Raises:
-        SrmError: the target does not answer.
-    """
-    lists = control_lists.load(context.target, context.config.flow)
-    return replace(context, config=control_lists.effective(context.config, lists))
-
-
 def keep_topics(
     driver: FlowDriver, current: Callable[[], FlowContext], stop: threading.Event
 ) -> None:
@@ -68,8 +59,10 @@ def keep_topics(
 
     def step() -> float:
         context = current()
+        settings = settings_now(context.config, context.source, context.target)
+        context = replace(context, config=settings)
         with telemetry.span("topics.sync", flow=str(context.config.flow)) as span:
-            span.result(topic_sync.sync(with_lists(context)))
+            span.result(topic_sync.sync(context))
         config = context.config
         every = min(config.sync_topic_configs_interval, config.sync_topic_acls_interval)
         return every.total_seconds()

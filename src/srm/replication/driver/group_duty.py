@@ -25,8 +25,7 @@ from srm.domain.groups.offset_commits import TOPIC, NewCommits
 from srm.domain.groups.translation import UNREACHED
 from srm.domain.names.topics import TopicPartition
 from srm.engine import emission
-from srm.engine.control import control_lists
-from srm.engine.control.control_lists import ControlLists
+from srm.engine.control.recorded_copies import settings_now
 from srm.engine.groups import checkpoints, group_sync
 from srm.engine.groups.checkpoint_proof import ProofShare
 from srm.engine.groups.checkpoints import selection_of, survey
@@ -42,7 +41,7 @@ _PASS_S: Final = 0.5
 _SHARE: Final = 0.05  # of a core: a pass describes all topics, however few commits are new
 _AGE_SHARE: Final = 0.25
 """Pause between two tries, as a part of the time since the first."""
-_LISTS_S: Final = 2.0
+_SETTINGS_S: Final = 2.0
 _REFUSED_S: Final = 10.0
 _NEVER: Final = float("-inf")
 _UNPROVEN: Final = ProofShare(0)
@@ -95,8 +94,8 @@ class GroupDuty:
         self._context = context
         self._open_commits = open_commits
         self._clock = clock
-        self._lists = ControlLists()
-        self._lists_at = self._emit_at = self._sync_at = self._open_at = _NEVER
+        self._settings = context.config
+        self._settings_at = self._emit_at = self._sync_at = self._open_at = _NEVER
         self._rest_until = _NEVER
         self._opened = ExitStack()
         self._commits: CommitLog | None = None
@@ -109,7 +108,7 @@ class GroupDuty:
     def take(self, configured: FlowConfig) -> None:
         """Use other settings from the next step on, for all groups."""
         self._context = replace(self._context, config=configured)
-        self._lists_at = self._emit_at = self._sync_at = _NEVER
+        self._settings_at = self._emit_at = self._sync_at = _NEVER
 
     def keep(self, stop: Event) -> None:
         """Do both until ``stop``."""
@@ -143,8 +142,7 @@ class GroupDuty:
             return IDLE_S
         now = self._clock()
         self._look(now)
-        lists = control_lists.effective(self._context.config, self._lists)
-        context = replace(self._context, config=lists)
+        context = replace(self._context, config=self._settings)
         if self._due_s(now) <= 0:
             self._all(context, now)
         elif now >= self._some_at:
@@ -155,12 +153,13 @@ class GroupDuty:
         return 0.0
 
     def _look(self, now: float) -> None:
-        """Read the lists, and begin to follow commits where that is possible."""
-        if now >= self._lists_at:
-            lists = control_lists.load(self._context.target, self._context.config.flow)
-            self._lists_at = now + _LISTS_S
-            if lists != self._lists:
-                self._lists, self._emit_at, self._sync_at = lists, _NEVER, _NEVER
+        """Read lists and recorded copies, and begin to follow commits where that is possible."""
+        if now >= self._settings_at:
+            one = self._context
+            settings = settings_now(one.config, one.source, one.target)
+            self._settings_at = now + _SETTINGS_S
+            if settings != self._settings:
+                self._settings, self._emit_at, self._sync_at = settings, _NEVER, _NEVER
         if self._commits is None and now >= self._open_at:
             source = self._context.source
             rights = source.topic_rights([TOPIC], "consumer").get(TOPIC)

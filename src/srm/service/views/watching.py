@@ -19,10 +19,9 @@ from srm.domain.moves.report.revisions import report_key
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Cluster
-from srm.engine.control import control_lists
+from srm.engine.control.recorded_copies import settings_now
 from srm.engine.drill.leftovers import read_drills
 from srm.engine.flows.cluster_absence import away_cluster
-from srm.engine.flows.recorded_copies import with_recorded
 from srm.engine.moves.control.move_records import (
     ControlTables,
     decode_or_none,
@@ -212,11 +211,9 @@ class _Flow:
         return self._last
 
     def _look(self) -> FlowLook:
-        lists = control_lists.load(self._target, self.flow)
-        config = control_lists.effective(self._config.flow(self.flow), lists)
         looked_ms = now_ms()
-        context = self._context(config)
-        config = with_recorded(config, context.source, self._target)
+        context = self._context(self._config.flow(self.flow))
+        config = settings_now(context.config, context.source, self._target)
         view = observe(replace(context, config=config))
         if view.status.source_error and not self._is_away():
             self._away_until = time.monotonic() + _SOURCE_AGAIN_S

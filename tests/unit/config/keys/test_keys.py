@@ -30,7 +30,15 @@ def test_every_setting_of_a_flow_comes_from_exactly_one_key() -> None:
     named = [key.field for key in FLOW_KEYS]
 
     assert len(named) == len(set(named))
-    made_of_several = {"flow", "policy", "back", "both_ways", "isolation_level", "records"}
+    made_of_several = {
+        "flow",
+        "policy",
+        "back",
+        "both_ways",
+        "back_topics",
+        "isolation_level",
+        "records",
+    }
     classes = {"topic_filter", "group_filter", "config_property_filter"}
     others = {"redirect", "recorded", *made_of_several, *classes}
     assert {f.name for f in dataclasses.fields(FlowConfig)} - {*named} == others

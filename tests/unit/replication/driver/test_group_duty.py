@@ -6,6 +6,8 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.domain.groups.test_offset_commits import key, value
@@ -15,6 +17,7 @@ from tests.unit.engine.conftest import (  # noqa: F401 -- fixtures
     sites,
     two_site_configs,
 )
+from tests.unit.engine.one_name import BACK, THERE, OneName
 from tests.unit.replication.driver.test_duties import Charge
 
 from srm.domain.flow_state.replication_records import COMMITS
@@ -266,3 +269,21 @@ def test_a_right_that_is_withdrawn_ends_it_and_a_failure_begins_it_again(lab: La
     lab.failure = None
     lab.steps(12)
     assert len(lab.opened) == 3
+
+
+def test_where_both_flows_copy_into_one_name_no_record_of_the_target_is_skipped(
+    tmp_path: Path,
+) -> None:
+    one = OneName(tmp_path)
+    one.record(THERE, BACK)
+    one.commit(100)
+    duty = GroupDuty(Charge().as_driver(), one.context(), no_commits, lambda: 0.0)
+
+    duty.step()
+
+    assert one.synced == 0
+
+
+@contextmanager
+def no_commits(_starts: Mapping[TopicPartition, int]) -> Iterator[Any]:
+    yield None

@@ -12,8 +12,19 @@ from srm.domain.names.flow_topics import RecordedCopies
 from srm.domain.names.topics import Flow
 from srm.domain.recovery.restore import restore_flow
 from srm.engine.cluster_ports import Cluster
+from srm.engine.control import control_lists
 from srm.engine.flows.state_topic import StateTopic
 from srm.errors import UnavailableError
+
+
+def settings_now(configured: FlowConfig, source: Cluster, target: Cluster) -> FlowConfig:
+    """Return the settings of a flow with the lists of srm-control and the recorded copies of now.
+
+    Raises:
+        SrmError: the target does not answer, or a cluster denies access.
+    """
+    lists = control_lists.load(target, configured.flow)
+    return with_recorded(control_lists.effective(configured, lists), source, target)
 
 
 def with_recorded(config: FlowConfig, source: Cluster, target: Cluster) -> FlowConfig:
@@ -26,11 +37,19 @@ def with_recorded(config: FlowConfig, source: Cluster, target: Cluster) -> FlowC
     """
     if not config.names.keeps_name("topic"):
         return config
-    on_source, on_target = (
-        read_copies(source, config.flow.reverse),
-        read_copies(target, config.flow),
-    )
-    return replace(config, recorded=RecordedCopies(on_source or frozenset(), on_target))
+    opposite, back_topics = config.flow.reverse, config.back_topics
+    on_source, on_target = read_copies(source, opposite), read_copies(target, config.flow)
+    if config.both_ways:
+        try:
+            lists = control_lists.load(source, opposite).topics
+        except UnavailableError:
+            on_source = None
+        else:
+            include, exclude = back_topics.include, back_topics.exclude
+            back_topics = replace(
+                back_topics, include=(*include, *lists.allow), exclude=(*exclude, *lists.deny)
+            )
+    return replace(config, recorded=RecordedCopies(on_source, on_target), back_topics=back_topics)
 
 
 def copies_of_others(target: Cluster, topics: Collection[str], flow: Flow) -> frozenset[str]:
