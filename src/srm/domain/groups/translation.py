@@ -203,11 +203,21 @@ class PartitionFacts:
         """Count records in [start, end) of the downstream log, likewise."""
         return self._count(start, end, original=self.direction == "reverse")
 
+    def copies_upstream(self, start: int, end: int) -> int:
+        """Count copies of the other cluster's records in [start, end) upstream, as far as known."""
+        if self.back is None or self.back.copy_lost_its_end:
+            return 0
+        try:
+            return self.back.offset_map.records_between(start, end)
+        except NotLoadedError:
+            return 0  # rather too many records count as lost than too few
+
     def _count(self, start: int, end: int, *, original: bool) -> int:
         try:
             if not original:
                 return self.offset_map.records_between(start, end)
-            unknown = max(0, end - max(start, self.offset_map.known_source_end or 0))
+            examined = max(start, self.offset_map.known_source_end or 0)
+            unknown = max(0, end - examined) - self.copies_upstream(examined, end)
             return self.offset_map.source_records_between(start, end) + unknown
         except NotLoadedError:
             return max(0, end - start)
@@ -266,7 +276,10 @@ def translate(facts: PartitionFacts, offset: int | None) -> Translation:
     found = _through_one_map(facts, offset)
     if facts.back is None or offset is None:
         return found
-    return _on_one_name(facts, facts.back, offset, found)
+    try:
+        return _on_one_name(facts, facts.back, offset, found)
+    except NotLoadedError as error:
+        return _in_gap(facts.back, str(error))
 
 
 def _through_one_map(facts: PartitionFacts, offset: int | None) -> Translation:
@@ -303,11 +316,18 @@ def _on_one_name(
     known, log, there = back.offset_map, facts.upstream_log, facts.downstream_log
     if log is None or there is None or found.state not in {"translated", *UNREACHED}:
         return found
+    if back.copy_lost_its_end:
+        return Translation("map-behind", remaining=1, reason=_lost_end(back))
     if back.damage or back.gap or known.known_source_end is None:
         why = back.damage or back.gap or "the opposite flow has not reported yet"
         reason = f"records of {back.downstream} that {facts.upstream} holds are not known: {why}"
         return Translation("map-behind", remaining=1, reason=reason)
     theirs = max(known.next_unread(offset), there.start)
+    readable = known.next_unread(max(offset, log.start))
+    if lost := known.source_records_between(readable, there.start):
+        reason = f"{amount(lost, 'record')} of {back.target} already deleted by retention there"
+        reasons = "; ".join(part for part in (found.reason, reason) if part)
+        found = replace(found, dropped=found.dropped + lost, reason=reasons)
     if _has_no_own_after(facts, log, offset):
         found = replace(found, state="translated", offset=there.end, reached=offset, remaining=0)
     if found.offset is not None and found.offset <= theirs:
@@ -460,4 +480,5 @@ def _never_copied(facts: PartitionFacts, start: int) -> tuple[int, int]:
     first = facts.offset_map.first_source
     if first is None:
         return refused, 0
-    return refused, max(0, first - start - facts.losses.count(facts.offset_map, start, first))
+    noted = facts.losses.count(facts.offset_map, start, first)
+    return refused, max(0, first - start - noted - facts.copies_upstream(start, first))

@@ -69,6 +69,47 @@ def test_without_a_report_of_the_opposite_flow_there_is_no_translation() -> None
     assert (found.state, found.offset) == ("map-behind", None)
 
 
+def test_while_the_log_has_lost_its_end_no_offset_is_translated() -> None:
+    known = facts()
+    assert known.back is not None
+    short = LogRange(0, 12, 12)
+    back = replace(known.back, upstream_log=short)
+
+    found = translate(replace(known, upstream_log=short, back=back), 12)
+
+    assert (found.state, found.offset) == ("map-behind", None)
+    assert "T-0 ends at 12, before the end of its map" in found.reason
+
+
+def test_copies_at_the_begin_of_a_log_are_not_missing_from_the_other() -> None:
+    p = [*(f"b{n}" for n in range(5)), "p0", "p1"]
+
+    found = translate(facts(p, [*(f"b{n}" for n in range(5)), "p0", "p1"]), 2)
+
+    assert (found.state, found.offset, found.uncopied, found.dropped) == ("translated", 2, 0, 0)
+
+
+def test_copies_after_what_a_flow_has_examined_are_no_records_to_copy() -> None:
+    p, b = ["p0", "b0", "b1", "p1"], ["p0", "b0", "b1"]
+    known = replace(facts(p, b), offset_map=mapped("p", p, b, 1))
+
+    assert known.records_upstream(0, 4) == 2
+
+
+def test_unread_records_that_retention_has_deleted_on_the_target_are_counted() -> None:
+    known = facts()
+    log = LogRange(3, len(ON_B), len(ON_B))
+    assert known.back is not None
+    known = replace(known, downstream_log=log, back=replace(known.back, downstream_log=log))
+
+    found = translate(known, 6)
+
+    assert (found.state, found.offset, found.dropped) == ("translated", 3, 2)
+    assert found.reason == "2 records of B already deleted by retention there"
+    gone = LogRange(8, len(ON_P), len(ON_P))
+    assert translate(replace(known, upstream_log=gone), 6).dropped == 0
+
+
 @given(st.data())
 def test_no_translation_skips_a_record_whatever_the_orders_and_the_progress(
     data: st.DataObject,
