@@ -304,6 +304,7 @@ def _flow_config(file: SettingsFile, flow: Flow) -> FlowConfig:
         for one, policy in zip((flow, flow.reverse), policies, strict=True)
     )
     _refuse_two_writers(file, flow)
+    _refuse_return(file, flow)
     back_topics = NameFilter()
     if keep_names:
         lists = (_value(file, KEYS[key], flow.reverse) for key in ("topics", "topics.exclude"))
@@ -442,14 +443,37 @@ def _refuse_two_writers(file: SettingsFile, flow: Flow) -> None:
             continue
         if not all(_copies_under_names(file, one) for one in both):
             continue
-        lists = [set(_value(file, KEYS["topics"], one) or ()) for one in both]  # type: ignore[arg-type]
-        plain = [set(NameFilter(tuple(one)).names) for one in lists]
-        if lists != plain or lists[0] & lists[1] or not all(lists):
+        if _may_overlap(file, *both):
             raise ConfigError(
                 f"{file.path}: {flow} and {other} may both copy into one topic of {flow.target}: "
                 f"a partition has one writer, so name different topics in {flow}.topics and "
                 f"{other}.topics, without patterns, or use DefaultReplicationPolicy"
             )
+
+
+def _refuse_return(file: SettingsFile, flow: Flow) -> None:
+    """Refuse that one flow keeps names and its opposite renames the same topics.
+
+    A name on the target then shows neither what has come there, nor that it goes back.
+
+    Raises:
+        ConfigError: the lists of both may name the same topic.
+    """
+    back = flow.reverse
+    renames = _value(file, KEYS["enabled"], back) and not _copies_under_names(file, back)
+    if renames and _copies_under_names(file, flow) and _may_overlap(file, flow, back):
+        raise ConfigError(
+            f"{file.path}: {flow} keeps names of topics and {back} does not, so {back} would copy "
+            f"records of {flow.source} back to it: set one replication.policy.class for both, or "
+            f"name different topics in {flow}.topics and {back}.topics, without patterns"
+        )
+
+
+def _may_overlap(file: SettingsFile, one: Flow, other: Flow) -> bool:
+    """Return whether the lists of two flows may name the same topic."""
+    lists = [set(_value(file, KEYS["topics"], flow) or ()) for flow in (one, other)]  # type: ignore[arg-type]
+    plain = [set(NameFilter(tuple(each)).names) for each in lists]
+    return lists != plain or bool(lists[0] & lists[1]) or not all(lists)
 
 
 def _filters(file: SettingsFile, flow: Flow) -> dict[str, Any]:

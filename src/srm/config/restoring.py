@@ -38,6 +38,7 @@ def with_restore(config: Config, forward: Flow, copies: Collection[str]) -> Conf
         flow=flow,
         enabled=True,
         policy=policy,
+        back=policy,
         groups=(),
         emit_checkpoints_enabled=False,
         sync_group_offsets_enabled=False,

@@ -113,6 +113,20 @@ def test_both_flows_that_keep_names_use_one_header(tmp_path: Path) -> None:
         load_config(file)
 
 
+def test_a_flow_that_keeps_names_and_one_that_renames_copy_different_topics(tmp_path: Path) -> None:
+    file = tmp_path / "srm.properties"
+    lines = (
+        "P->B.replication.policy.class = IdentityReplicationPolicy\nP->B.enabled = true\n"
+        "B->P.enabled = true\nP->B.topics = a\nB->P.topics = "
+    )
+
+    file.write_text(f"{FILE}{lines}b\n")
+    assert load_config(file).flow(Flow("B", "P")).names.remote("b") == "B.b"
+    file.write_text(f"{FILE}{lines}.*\n")
+    with pytest.raises(ConfigError, match="P->B keeps names of topics and B->P does not"):
+        load_config(file)
+
+
 def test_two_flows_may_keep_names_on_one_target_for_different_topics(tmp_path: Path) -> None:
     file = tmp_path / "srm.properties"
     file.write_text(

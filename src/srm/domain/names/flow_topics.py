@@ -103,11 +103,20 @@ class FlowTopics:
         return self.policy.is_heartbeats_topic(name)
 
     def is_cycle(self, topic: str) -> bool:
-        """Return True if a topic of the source came through the target (MM2's isCycle)."""
-        while (source := self.came_from(topic)) is not None:
-            if source == self.flow.target:
+        """Return True if a topic of the source came through the target (MM2's isCycle).
+
+        Each hop in its name may be by either flow's policy. A copy by the opposite flow under its
+        own name is a cycle, too, unless both flows keep names: then records show what returns.
+        """
+        if self.origin(topic) == topic and not self.keeps_name(topic):
+            return True
+        back = self.back or self.policy
+        for policy in (self.policy,) if back == self.policy else (self.policy, back):
+            upstream = policy.upstream_topic(topic)
+            if upstream is None or upstream == topic:
+                continue
+            if policy.topic_source(topic) == self.flow.target or self.is_cycle(upstream):
                 return True
-            topic = self.policy.upstream_topic(topic) or ""
         return False
 
     def refusal(self, topic: str) -> Refusal | None:

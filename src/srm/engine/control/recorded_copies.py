@@ -28,14 +28,15 @@ def settings_now(configured: FlowConfig, source: Cluster, target: Cluster) -> Fl
 
 
 def with_recorded(config: FlowConfig, source: Cluster, target: Cluster) -> FlowConfig:
-    """Add the recorded copies to the settings of a flow that keeps names; others are unchanged.
+    """Add the recorded copies to the settings of a flow if it or its opposite keeps names.
 
     Those on a cluster that does not answer are unknown.
 
     Raises:
         SrmError: a cluster denies access.
     """
-    if not config.names.keeps_name("topic"):
+    names = config.names
+    if not names.keeps_name("topic") and names.replica("topic") != "topic":
         return config
     opposite, back_topics = config.flow.reverse, config.back_topics
     on_source, on_target = read_copies(source, opposite), read_copies(target, config.flow)

@@ -24,7 +24,7 @@ from srm.engine.control import control_lists
 from srm.engine.control.compacted import STAMPED, compacted_spec
 from srm.engine.control.control_lists import ControlLists
 from srm.engine.control.control_topics import create_control_topics
-from srm.engine.control.recorded_copies import copies_of_others
+from srm.engine.control.recorded_copies import copies_of_others, with_recorded
 from srm.engine.control.topic_plan import plan_remote_topics
 from srm.engine.flows.raw_metrics import raw_metrics_spec
 from srm.engine.groups.checkpoints import forget_topics
@@ -160,7 +160,11 @@ class Discovery:
 
     def _look_closely(self, lists: ControlLists) -> Discovered:
         configured = self._configured
-        context = replace(self._context, config=control_lists.effective(configured, lists))
+        settings = control_lists.effective(configured, lists)
+        if not settings.names.keeps_name("topic"):
+            # Topics that the opposite flow copies under their names do not go back.
+            settings = with_recorded(settings, self._context.source, self._context.target)
+        context = replace(self._context, config=settings)
         source_topics, target_topics = context.source.topics(), context.target.topics()
         self._sides = _side(context.source, source_topics), _side(context.target, target_topics)
         source_id, target_id = (side.cluster_id for side in self._sides)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import pytest
 
 from srm.domain.names.filters import NameFilter
-from srm.domain.names.flow_topics import FlowTopics
+from srm.domain.names.flow_topics import FlowTopics, RecordedCopies
 from srm.domain.names.policy import DefaultReplicationPolicy, IdentityReplicationPolicy
 from srm.domain.names.topics import Flow
 
@@ -79,3 +80,31 @@ def test_topics_of_mirror_maker_2_are_no_copies_of_a_users() -> None:
     assert names.original("A.checkpoints.internal") is None
     assert names.origin("B.checkpoints.internal") is None
     assert names.original("A.orders.internal") == "orders.internal"
+
+
+def test_with_a_policy_for_each_direction_no_topic_is_copied_in_circles() -> None:
+    kept, prefixed = IdentityReplicationPolicy(".", "A"), DefaultReplicationPolicy()
+    there = FlowTopics(A_TO_B, kept, ALL, back=prefixed)
+    back = FlowTopics(A_TO_B.reverse, prefixed, ALL, back=kept)
+    on_a, on_b = {"T"}, set[str]()
+
+    for _ in range(4):
+        on_b |= set(map(there.remote, there.select(on_a)))
+        on_a |= set(map(back.remote, back.select(on_b)))
+
+    # Without records of the first copy the name does not show where T of B is from.
+    assert (on_a, on_b) == ({"T", "B.T"}, {"T"})
+    known = replace(back, recorded=RecordedCopies(frozenset({"T"}), frozenset()))
+    assert known.select(on_b) == ()
+    assert known.refusal("T") == "cycle"
+
+
+def test_each_hop_in_a_name_may_be_by_the_policy_of_either_flow() -> None:
+    dotted, dashed = DefaultReplicationPolicy("."), DefaultReplicationPolicy("-")
+    names = FlowTopics(A_TO_B, dotted, ALL, back=dashed)
+
+    assert [one for one in ("T", "B-T", "C.B-T", "C-B.T", "C.T", "C-T") if names.is_cycle(one)] == [
+        "B-T",
+        "C.B-T",
+        "C-B.T",
+    ]
