@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 from tests.batches import Record, encode
 
+from srm.domain.names.topics import TopicPartition
 from srm.replication.batches.batch import rewrite, seal
 from srm.replication.ports import EpochEnd
+from srm_lab.testing.simulation import checker
 from srm_lab.testing.simulation.log import (
     INVALID_PRODUCER_EPOCH,
     NONE,
     OUT_OF_ORDER,
     SimulatedLog,
 )
+from srm_lab.testing.simulation.loop import simulated_loop
+from srm_lab.testing.simulation.run import silent
+from srm_lab.testing.simulation.scenario import SimulatedScenario
+from srm_lab.testing.simulation.threads import simulated_threads
+from srm_lab.testing.simulation.world import SimulatedWorld
 
 
 def _log(expiry_s: float = 86_400.0) -> SimulatedLog:
@@ -160,3 +168,19 @@ def test_a_former_replica_that_holds_less_takes_the_end_of_the_log_away() -> Non
     log.rejoin(fork, 1.0)
 
     assert (log.end, len(log.cut), log.aborted) == (2, 2, [])
+
+
+def test_a_world_does_not_end_before_the_marker_of_an_abandoned_transaction() -> None:
+    """A translation past the marker needs a slot that has noticed it."""
+    scenario = replace(SimulatedScenario.drawn(0, "ordinary"), faults=[], clean_end=False)
+    with simulated_loop(0) as loop, simulated_threads(loop):
+        world = SimulatedWorld.made(scenario, loop, silent)
+        [assigned, *_] = world.assignments()
+        place = TopicPartition(assigned.target_topic, assigned.partition)
+        _, producer = world.coordinator.init_producer_id("abandoned")
+        world.coordinator.add_partition("abandoned", producer, place)
+        loop.run_until_complete(loop.world_task(world.live()))
+
+        log = world.target.topics[place.topic].partitions[place.partition].log
+        assert producer.id in {batch.producer_id for batch in log.history if batch.is_control}
+        assert checker.check(world) == []

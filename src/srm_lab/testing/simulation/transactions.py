@@ -47,6 +47,11 @@ class Coordinator:
         self.claimed: set[int] = set()
         self.last_epoch = _LAST_EPOCH
 
+    @property
+    def is_idle(self) -> bool:
+        """True if no marker is still to be written."""
+        return not any(found.state in {"ongoing", "ending"} for found in self._known.values())
+
     def new_pid(self) -> int:
         """Return an unused producer id."""
         self._next_pid += 1

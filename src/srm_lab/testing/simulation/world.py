@@ -359,7 +359,8 @@ class SimulatedWorld:
         while self.loop.time() - began < _SETTLED_S:
             await asyncio.sleep(2.0)
             left = self.list_unfinished()
-            if not left and self.loop.time() > self._noticed_s():
+            is_quiet = self.coordinator.is_idle and self.loop.time() > self._noticed_s()
+            if not left and is_quiet:
                 await asyncio.sleep(2.5)  # the blocks and reports of the last second
                 return
             if self.loop.time() - began > self.scenario.patience_s and self._all_stopped(left):
