@@ -11,6 +11,8 @@ from srm.domain.names.topics import TopicPartition
 from srm.replication.batches.batch import rewrite, seal
 from srm.replication.ports import EpochEnd
 from srm_lab.testing.simulation import checker
+from srm_lab.testing.simulation.batches import foreign_batch
+from srm_lab.testing.simulation.checker import _says_others
 from srm_lab.testing.simulation.log import (
     INVALID_PRODUCER_EPOCH,
     NONE,
@@ -184,3 +186,19 @@ def test_a_world_does_not_end_before_the_marker_of_an_abandoned_transaction() ->
         log = world.target.topics[place.topic].partitions[place.partition].log
         assert producer.id in {batch.producer_id for batch in log.history if batch.is_control}
         assert checker.check(world) == []
+
+
+def test_a_stop_for_records_of_others_is_excused_only_where_it_names_them() -> None:
+    scenario = replace(SimulatedScenario.drawn(0, "ordinary"), faults=[])
+    with simulated_loop(0) as loop, simulated_threads(loop):
+        world = SimulatedWorld.made(scenario, loop, silent)
+        [target, *_] = world.target.partitions()
+        target.log.append(foreign_batch(0), 0.0, 0)
+
+        stop = "holds records that srm did not copy, at target offsets 0 to {};"
+        assert _says_others(world, target, stop.format(0))
+        assert not _says_others(world, target, stop.format(1))
+
+        world.coordinator.claimed.add(9)
+        _append(target.log, _batch(1, 9, 0, 0))
+        assert not _says_others(world, target, stop.format(0))

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.offset_map.offset_map import NotCopiedYet, OffsetMap
+from srm.domain.offset_map.offset_ranges import both_ends
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm_lab.testing.simulation.cluster import Partition
 from srm_lab.testing.simulation.log import Batch
@@ -82,7 +83,9 @@ def check(world: SimulatedWorld) -> list[str]:
         found = maps.maps.get(source.place, OffsetMap())
         pairs = list(_pairs(found))
         mapped = {s for s, _ in pairs}
-        halted = reason is not None and _may_stop(world, assigned, history, mapped)
+        halted = reason is not None and (
+            _may_stop(world, assigned, history, mapped) or _says_others(world, target, reason)
+        )
         cut_at = source.log.cut_at
         if halted and cut_at is not None:
             # It is halted where the source was truncated, and the map says what was before.
@@ -300,6 +303,20 @@ def _may_stop(
     if kinds & {"source trimmed"} and any(o not in mapped for o in history.removed):
         return True
     return _may_be_unclear(world, place)
+
+
+def _says_others(world: SimulatedWorld, target: Partition, reason: str) -> bool:
+    """Return whether a stop names the records of others in a log that never held a copy.
+
+    Whether to copy after them is an operator's decision.
+    """
+    if any(_is_ours(world, batch) for batch in (*target.log.history, *target.log.cut)):
+        return False
+    others = [b for b in target.log.history if not b.is_control and b.producer_id < 0]
+    if not others:
+        return False
+    offsets = both_ends(others[0].base, others[-1].last + 1)
+    return f"holds records that srm did not copy, at target offsets {offsets};" in reason
 
 
 def _may_be_unclear(world: SimulatedWorld, place: str) -> bool:
