@@ -29,7 +29,7 @@ class Steps:
     """Advances places over single records.
 
     ``unexplained`` are source offsets passed unproven. ``target_lineage`` is that of the target up
-    to the batch of the record.
+    to the batch of the record. ``is_astray``: copies before that batch were lost with a log's end.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Steps:
         self.early = EarlyCopies()
         self.unexplained = Span()
         self.target_lineage = target_lineage
+        self.is_astray = False
         self._ahead = ahead
         self._comparison = comparison
         self._turns = turns
@@ -216,9 +217,11 @@ class Steps:
         To pass what the source holds is to lose it: of several records, or by content alone, none
         is taken, and the rest is copied again. Equal ones that were passed count as well. So does
         an election: the copy may be of a record that the source has lost, or was on its way when
-        the target lost its end.
+        the target lost its end, as one is whose claim wrote more before it.
         """
         ahead = self._ahead
+        if self.is_astray:
+            return None
         same = ahead.same_content(ahead.first, ahead.opened_end, copied.content, _MOST_ALIKE)
         found = [i for i in same if ahead.equals(i, copied.content, copied.time)]
         if copied.time is None or len(found) != 1 or len(same) == _MOST_ALIKE:

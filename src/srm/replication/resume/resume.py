@@ -134,6 +134,7 @@ def _begin_walk(source: LogReader, start: Start, comparison: Comparison) -> Sour
         start.target_lineage if start.has_position else UNKNOWN,
         fresh=start.fresh,
         truncated=start.truncated,
+        cut=start.cut,
     )
     if start.target_next > known[1]:
         walk.begin_target_at(start.target_next)

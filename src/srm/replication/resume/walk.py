@@ -91,6 +91,7 @@ class SourceWalk:
         *,
         fresh: bool = False,
         truncated: bool = False,
+        cut: bool = False,
     ) -> None:
         """Begin at a proven place: source and target offset.
 
@@ -102,6 +103,7 @@ class SourceWalk:
             target_lineage: of the target before the start.
             fresh: nothing is known of this topic id; see the module.
             truncated: the source was cut at its offset, and has given offsets to others since.
+            cut: a log has lost what followed its offset.
         """
         source_start, self._target_next = start
         self._comparison = comparison
@@ -121,7 +123,8 @@ class SourceWalk:
         )
         self._places = [LogReading(0, source_start, self._target_next)]
         self._claim = (-1, -1)
-        self._sequence = 0
+        self._sequences: dict[tuple[int, int], int] = {}
+        self._holds_claims_whole = cut or not self._target_next
 
     # ----- the target's log
 
@@ -140,10 +143,13 @@ class SourceWalk:
         for place in self._places:
             place.free += offset - self._target_next
         self._target_next = offset
+        self._holds_claims_whole = False
 
     def pass_over(self, batch: BatchHeader) -> None:
-        """Note a foreign batch."""
+        """Note a marker, or a foreign batch."""
         self._pass_holes(batch.base_offset)
+        if batch.is_control:
+            self._sequences.setdefault((batch.producer_id, batch.producer_epoch), 0)
         self._target_next = max(self._target_next, batch.last_offset + 1)
 
     async def match(self, batch: BatchHeader) -> None:
@@ -165,16 +171,20 @@ class SourceWalk:
         """Pass empty offsets: copies, or markers, that compaction removed.
 
         Sequence numbers give the number of copies among them, if one claim wrote on both sides.
+        More missing ones than empty offsets say that the batch went astray into a log that was cut.
         """
         empty = offset - self._target_next
         copied, most = 0, empty
         if batch is not None:
-            claim = batch.producer_id, batch.producer_epoch
-            between = (batch.base_sequence - self._sequence) % MAX_SEQUENCE
+            claim, sequence = (batch.producer_id, batch.producer_epoch), batch.base_sequence
+            due = self._sequences.get(claim, 0 if self._holds_claims_whole else sequence)
+            self._steps.is_astray = sequence - due > empty
+            between = (sequence - due) % MAX_SEQUENCE
             if claim == self._claim and between <= empty:
                 copied = most = between
             self._claim = claim
-            self._sequence = next_sequence(batch.base_sequence, batch.last_offset_delta + 1)
+            if not self._steps.is_astray:  # else those after it are, too
+                self._sequences[claim] = next_sequence(sequence, batch.last_offset_delta + 1)
         if empty > 0:
             for place in self._places:
                 place.holes += most

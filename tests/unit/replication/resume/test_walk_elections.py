@@ -10,6 +10,7 @@ from tests.batches import Record, marker, stored
 from tests.unit.replication.resume.two_logs import OURS, Log, in_epoch, pairs, walked
 
 from srm.domain.names.topics import TopicPartition
+from srm.replication.batches.batch import rewrite, seal
 from srm.replication.mapping.start_positions import Start
 from srm.replication.ports import Fetched, FetchFrom
 from srm.replication.resume.source_lookahead import Comparison
@@ -90,3 +91,23 @@ def test_no_record_is_passed_unproven_where_a_leader_was_elected(
 
     assert found.source_next == (5 if is_passed else 2)
     assert pairs(found) == {1: 0, 2: 1} | ({3: 4} if is_passed else {})
+
+
+@pytest.mark.parametrize(("sequence", "source_next"), [(0, 4), (2, 1)])
+def test_no_record_is_passed_for_a_batch_whose_claim_wrote_more_before_it(
+    sequence: int, source_next: int
+) -> None:
+    """The target lost its end while the batch was on its way; it is of the same leader now."""
+    source = [Record(i, 7, b"k", value) for i, value in enumerate([b"a", b"b", b"a", b"c"])]
+    batch = bytearray(stored([Record(0, 7, b"k", b"a"), Record(1, 7, b"k", b"c")]))
+    rewrite(memoryview(batch), OURS, 0, sequence)
+    seal(memoryview(batch))
+
+    found = walked(
+        Log([in_epoch(0, stored(source))]),
+        Log([in_epoch(0, bytes(batch)), in_epoch(0, marker(2, OURS, 3))]),
+        Start(0, 0, frozenset({OURS}), cut=True),
+        Comparison(accepts_loss=True),
+    )
+
+    assert found.source_next == source_next
