@@ -108,7 +108,8 @@ class LogReading:
     be copied since; ``gone`` of them are on the target but not on the source. ``holes`` are empty
     target offsets since, ``free`` those that the target's log has dropped at its beginning.
     ``owed`` are hashes of keys of which the target must hold a later record, because an earlier one
-    is not there. ``runs`` are those not handed out yet.
+    is not there. ``runs`` are those not handed out yet. ``certain``: the reading before it passed
+    the first needed record by evidence, None if it has passed none since then.
     """
 
     at: int
@@ -123,6 +124,7 @@ class LogReading:
     found: int = 0
     removed: Span = field(default_factory=Span)
     former: Span = field(default_factory=Span)
+    certain: LogReading | None = None
 
     @property
     def begun(self) -> bool:
@@ -174,6 +176,10 @@ class LogReading:
             removed=replace(self.removed),
             former=replace(self.former),
         )
+
+    def uncounted(self) -> LogReading:
+        """Return a copy that counts nothing since the last copy that was found."""
+        return replace(self.branch(), copies=0, gone=0, holes=0, free=0)
 
 
 def distinct(places: Iterable[LogReading]) -> list[LogReading]:

@@ -136,6 +136,8 @@ class Steps:
     def _find(self, place: LogReading, index: int, owed: set[int], copied: Content) -> LogReading:
         """Advance a place to after a candidate."""
         offset = self._ahead.offset(index)
+        if place.certain is None and self._ahead.needed(place.at, index):
+            place.certain = place.uncounted()
         if not place.begun and place.gone == place.copies == offset - place.passed:
             place.runs, place.removed = self.early.runs(place.passed, place.gone), Span()
         place.owed |= owed
@@ -188,8 +190,12 @@ class Steps:
         return room_until - place.passed - place.credit > place.gone
 
     async def _unexplained_step(self, places: list[LogReading], copied: Content) -> LogReading:
-        """Advance without evidence, if losses are accepted."""
-        place = min(places, key=lambda place: place.source_next)
+        """Advance without evidence, if losses are accepted.
+
+        What a place has passed by evidence is disproved: it returns to before that.
+        """
+        certain = (place.certain or place for place in places)
+        place = min(certain, key=lambda place: place.source_next)
         self.give_up(
             copied.offset,
             "it holds a record of ours that does not follow on the source from offset "
@@ -217,10 +223,10 @@ class Steps:
         To pass what the source holds is to lose it: of several records, or by content alone, none
         is taken, and the rest is copied again. Equal ones that were passed count as well. So does
         an election: the copy may be of a record that the source has lost, or was on its way when
-        the target lost its end, as one is whose claim wrote more before it.
+        the target lost its end. Copies passed without a record say that the source has lost some.
         """
         ahead = self._ahead
-        if self.is_astray:
+        if self.is_astray or place.removed.count:
             return None
         same = ahead.same_content(ahead.first, ahead.opened_end, copied.content, _MOST_ALIKE)
         found = [i for i in same if ahead.equals(i, copied.content, copied.time)]

@@ -319,6 +319,7 @@ class SourceWalk:
         [place, *others] = self._places
         if others or not place.is_settled or not (place.begun or self._begins_here):
             return None
+        place.certain = None
         return ProvenPlace(
             tuple(place.runs.take()),
             place.passed,

@@ -163,3 +163,35 @@ def test_records_of_the_source_are_not_passed_for_one_of_several_equal_ones(
     found = walked(*logs, Start(0, 1), Comparison(accepts_loss=True))
     assert found.source_next == 32, "rather a second time than not at all"
     assert pairs(found) == {2: 30, 4: 31}
+
+
+def test_no_record_is_passed_unproven_once_the_source_lacks_a_record_that_was_copied() -> None:
+    """Both originals are gone: the record at 2 only equals that of the second copy."""
+    source = [Record(1, 7, b"k1", b"new"), Record(2, 7, b"k2", b"UP")]
+    copied = [Record(1, 7, b"k3", b"UP"), Record(2, 7, b"k2", b"UP")]
+    target = log_of(copied, [2], 3, OURS)
+
+    found = walked(
+        log_of(source, [2], 3, -1, start=1),
+        target,
+        Start(1, 1, frozenset({OURS})),
+        Comparison(accepts_loss=True),
+    )
+
+    assert (found.source_next, pairs(found)) == (1, {})
+
+
+def test_what_was_passed_by_evidence_is_copied_again_once_the_evidence_is_disproved() -> None:
+    """The copy at 2 is of a record that compaction took, so that of 10 was not at offset 1."""
+    source = [Record(10, 7, b"k2", b"a"), Record(11, 7, b"k1", b"b"), Record(12, 7, b"k2", b"c")]
+    copied = [Record(2, 7, b"k1", b"b"), Record(3, 7, b"k2", b"other")]
+
+    found = walked(
+        log_of(source, [3], 13, -1),
+        log_of(copied, [2], 4, OURS),
+        Start(0, 1, frozenset({OURS})),
+        Comparison(accepts_loss=True),
+    )
+
+    assert found.source_next <= 10
+    assert pairs(found) == {}
