@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
@@ -237,6 +237,26 @@ class LogReader:
         except OutOfRangeError as error:
             return first < error.log_start < end and await self._holds_some(error.log_start, end)
         return batch is not None and batch.base_offset < end
+
+
+async def fetches(log: LogReader, start: int) -> AsyncIterator[tuple[int, FetchedPartition]]:
+    """Fetch a log to its end; each answer comes with the first offset that is wanted in it."""
+    offset = start
+    while True:
+        try:
+            fetched = await log.fetch(offset, wait_ms=0)
+        except OutOfRangeError as error:
+            if error.log_start <= offset:
+                return
+            offset = error.log_start
+            continue
+        following = max(
+            (b.last_offset + 1 for b in batches(fetched.records, legacy.convert)), default=offset
+        )
+        if following <= offset:
+            return
+        yield offset, fetched
+        offset = following
 
 
 async def some_at_once(

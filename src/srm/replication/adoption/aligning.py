@@ -14,10 +14,9 @@ from srm.replication.batches import legacy
 from srm.replication.batches.aborted import AbortedTransactions
 from srm.replication.batches.batch import batches, verify
 from srm.replication.batches.content_hash import content_hash
-from srm.replication.log_reader import LogReader
+from srm.replication.log_reader import LogReader, fetches
 from srm.replication.ports import DecodedRecord
 from srm.replication.resume.batch_decoding import LoopShare, records_of
-from srm.replication.resume.find_place import fetches
 from srm.replication.resume.source_lookahead import Comparison
 
 _RECORDS: Final = 1 << 14

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -44,6 +44,7 @@ class Transform:
         self._topic = topic
         self._excluded = cache(lambda name: any(p.fullmatch(name) for p in patterns))
         self._here = f"{clusters.target},{target_topic},".encode()
+        self._there = f"{clusters.source},{topic},".encode()
         self.drops_some = bool(settings.provenance or patterns)
 
     def select(self, records: Sequence[DecodedRecord]) -> Sequence[DecodedRecord]:
@@ -54,24 +55,26 @@ class Transform:
 
     def drops(self, record: DecodedRecord) -> bool:
         """Return whether a record is skipped: from this topic, or with an excluded header."""
-        settings = self._settings
-        return any(
-            self._excluded(name)
-            or (
-                settings.provenance
-                and name == settings.provenance_name
-                and self._came_from_here(value)
-            )
-            for name, value in record.headers
+        return self.returns(record) or any(self._excluded(name) for name, _ in record.headers)
+
+    def returns(self, record: DecodedRecord) -> bool:
+        """Return whether a record of the source is skipped as it came from the target's topic."""
+        overrides = self._settings.overrides
+        return self._settings.provenance and any(
+            not any(override.matches(found) for override in overrides)
+            for found in self._provenances(record, self._here)
         )
 
-    def _came_from_here(self, value: bytes | None) -> bool:
-        if value is None or not value.startswith(self._here):
-            return False
-        provenance = Provenance.decode(value)
-        return provenance is not None and not any(
-            override.matches(provenance) for override in self._settings.overrides
-        )
+    def is_copy(self, record: DecodedRecord) -> bool:
+        """Return whether a record of the target came from the source's topic, by any tool."""
+        return any(True for _ in self._provenances(record, self._there))
+
+    def _provenances(self, record: DecodedRecord, place: bytes) -> Iterator[Provenance]:
+        for name, value in record.headers:
+            if name == self._settings.provenance_name and value and value.startswith(place):
+                found = Provenance.decode(value)
+                if found is not None:
+                    yield found
 
     def headers_of(self) -> HeadersOf | None:
         """Return what gives records of now their headers; None where they keep theirs."""

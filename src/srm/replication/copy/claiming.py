@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,15 +12,17 @@ from srm.domain.names.topics import Flow
 from srm.domain.offset_map.map_records import CopyId
 from srm.domain.offset_map.offset_ranges import both_ends
 from srm.errors import FencedError, IntegrityError
-from srm.replication.batches.rebuild import decode
+from srm.replication.batches import legacy
+from srm.replication.batches.batch import batches
 from srm.replication.claim.claim import Claim, ClaimLifetime, take
 from srm.replication.claim.claim_limits import ClaimPermits, Meter, MeteredReader, WalkPermits
 from srm.replication.claim.marker import until_in_force
 from srm.replication.claim.target_log import held_log
 from srm.replication.copy.write_answers import Doubt, Stop
-from srm.replication.log_reader import LogReader
+from srm.replication.log_reader import LogReader, fetches
 from srm.replication.partition.partition import PartitionCopy
-from srm.replication.ports import Wire
+from srm.replication.ports import DecodedRecord, Wire
+from srm.replication.resume.batch_decoding import LoopShare, records_of
 from srm.replication.resume.resume import Resumed, Walked, resume
 from srm.replication.resume.source_lookahead import Comparison
 from srm.replication.resume.walk_start import records_of_others
@@ -63,7 +65,6 @@ class Claiming:
         self._claim_lifetime = claim_lifetime
         self._read_assignment = read_assignment
         self._added_headers = config.records.target_only
-        self._provenance_name = config.records.provenance_name
         self._accepts_loss = config.data_loss_policy == "continue"
         self._read_committed = config.isolation_level == "read_committed"
         self._claims = ClaimPermits()
@@ -142,22 +143,23 @@ class Claiming:
         await self._read_assignment()
         return claim if copy.attempt == attempt else None
 
-    async def _are_originals(self, copy: PartitionCopy) -> bool:
+    async def _are_originals(self, copy: PartitionCopy, target: LogReader) -> bool:
         """Return whether the records on the target are those that the opposite flow copies.
 
-        Then the source begins with records that say where they come from, or has none.
+        Then the source has no record, or begins with records that name the target as their origin.
+        A record of the target that names the source is the copy of another tool.
         """
-        log = LogReader(self._source, copy.source, copy.source_id, read_committed=False)
-        at, end = await self._source.log_range(copy.source)
-        while copy.is_shared and at < end:
-            batch = await log.batch_from(at)
-            if batch is None:
-                break
-            if batch.record_count and not batch.is_control:
-                names = {name for record in decode(batch) for name, _ in record.headers}
-                return self._provenance_name in names
-            at = batch.last_offset + 1
-        return copy.is_shared
+        if not copy.is_shared or copy.others is None:
+            return False
+        source = LogReader(self._source, copy.source, copy.source_id, read_committed=False)
+        async for records in _records_in(source, await self._source.log_range(copy.source)):
+            if copy.transform is None or not all(map(copy.transform.returns, records)):
+                return False
+            async for found in _records_in(target, copy.others):
+                if any(map(copy.transform.is_copy, found)):
+                    return False
+            return True
+        return True
 
     async def _walk(
         self, copy: PartitionCopy, attempt: int, claim: Claim | None, meter: Meter
@@ -185,7 +187,7 @@ class Claiming:
         start = copy.known_start()
         if copy.is_unknown and copy.assigned.copy_id not in self.after_others:
             copy.note_others(await records_of_others(target, start.producer_ids, copy.others))
-            if copy.others is not None and not await self._are_originals(copy):
+            if copy.others is not None and not await self._are_originals(copy, target):
                 raise _held_by_others(copy, copy.others, self._flow)
         return await resume(
             source,
@@ -200,6 +202,20 @@ class Claiming:
             ),
             partial(note_walk, claim) if claim is not None else None,
         )
+
+
+async def _records_in(
+    log: LogReader, offsets: tuple[int, int]
+) -> AsyncIterator[list[DecodedRecord]]:
+    """Yield the records between two offsets, piece by piece."""
+    turns, (first, end) = LoopShare(), offsets
+    async for wanted, fetched in fetches(log, first):
+        for batch in batches(fetched.records, legacy.convert):
+            if batch.base_offset >= end:
+                return
+            if batch.record_count and not batch.is_control and batch.last_offset >= wanted:
+                async for records in records_of(batch, turns, wanted):
+                    yield records
 
 
 def _held_by_others(copy: PartitionCopy, offsets: tuple[int, int], flow: Flow) -> IntegrityError:

@@ -29,8 +29,8 @@ from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.batches.content_hash import content_hash
 from srm.replication.batches.outgoing import BatchToSend
 from srm.replication.batches.to_send import batches_to_send
-from srm.replication.log_reader import LogReader, OutOfRangeError
-from srm.replication.ports import DecodedRecord, FetchedPartition
+from srm.replication.log_reader import LogReader, fetches
+from srm.replication.ports import DecodedRecord
 from srm.replication.resume.batch_decoding import LoopShare, records_of
 
 _FIRST_RECORDS: Final = 10_000
@@ -195,23 +195,3 @@ def _follow_back(
             break
         place = before.offset, there.offset
     return place
-
-
-async def fetches(log: LogReader, start: int) -> AsyncIterator[tuple[int, FetchedPartition]]:
-    """Fetch a log to its end; each answer comes with the first offset that is wanted in it."""
-    offset = start
-    while True:
-        try:
-            fetched = await log.fetch(offset, wait_ms=0)
-        except OutOfRangeError as error:
-            if error.log_start <= offset:
-                return
-            offset = error.log_start
-            continue
-        following = max(
-            (b.last_offset + 1 for b in batches(fetched.records, legacy.convert)), default=offset
-        )
-        if following <= offset:
-            return
-        yield offset, fetched
-        offset = following

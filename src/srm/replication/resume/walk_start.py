@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from srm.domain.offset_map.lineage import UNKNOWN
 from srm.replication.batches import legacy
 from srm.replication.batches.batch import BatchHeader, batches
-from srm.replication.log_reader import LogReader
-from srm.replication.resume.find_place import CommonRecord, NoPlace, fetches, find_place
+from srm.replication.log_reader import LogReader, fetches
+from srm.replication.resume.find_place import CommonRecord, NoPlace, find_place
 
 if TYPE_CHECKING:
     from srm.replication.mapping.start_positions import Start

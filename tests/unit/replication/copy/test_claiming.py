@@ -18,6 +18,7 @@ from tests.waiting import until
 from srm import clock
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.names.record_headers import PROVENANCE_HEADER, RecordSettings
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.lineage import Lineage
 from srm.replication import codes
@@ -117,8 +118,16 @@ class Told:
 class Site:
     """Lifecycle of one slot between two logs."""
 
-    def __init__(self, source: Cluster, target: Cluster, cut: Start | None = None) -> None:
+    def __init__(
+        self,
+        source: Cluster,
+        target: Cluster,
+        cut: Start | None = None,
+        assigned: AssignedPartition = ASSIGNED,
+        **changes: Any,
+    ) -> None:
         self.target = target
+        self._assigned = assigned
         self.told = Told()
         self.cuts: list[int] = []
         self._cut = cut
@@ -131,14 +140,14 @@ class Site:
             """The assignment is read."""
 
         self.lifecycle = Lifecycle(
-            flow_config(),
+            flow_config(**changes),
             cast("Any", source),
             cast("Any", target),
             cast("Any", self.told),
             lambda: 0,
             ClaimLifetime(configs),
             Quota(None),
-            ClusterIds("", ""),
+            ClusterIds("p-id", "b-id"),
             read_assignment=read,
             load_again=lambda assigned: None,
             cut_map=self._cut_map,
@@ -158,7 +167,7 @@ class Site:
 
     @property
     def copy(self) -> PartitionCopy:
-        return self.lifecycle.copies[ASSIGNED]
+        return self.lifecycle.copies[self._assigned]
 
     async def until(self, condition: Callable[[], object]) -> None:
         await until(condition)
@@ -278,6 +287,72 @@ def test_a_target_that_others_have_filled_is_claimed_once_and_copied_to_when_tha
     assert site.told.notes == ["foreign records at target offsets 0 to 0"]
     warnings = [one for one in caplog.records if one.levelno == logging.WARNING]
     assert sum("holds records that srm did not copy" in one.message for one in warnings) == 1
+
+
+SHARED = replace(ASSIGNED, target_topic="T")
+LOCAL = stored([Record(0, 1, b"k", b"b0")], producer_id=FOREIGN)
+LOCAL_LATER = stored([Record(1, 1, b"k", b"p0")])
+
+
+def marked(offset: int, value: bytes, *origins: str) -> bytes:
+    """Return a record with the header of a replicator, which other tools add, too."""
+    headers = [(PROVENANCE_HEADER, origin.encode()) for origin in origins]
+    return stored([Record(offset, 1, b"k", value, headers)], producer_id=FOREIGN)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "both_ways", "phase"),
+    [
+        ([marked(0, b"b0", "b-id,T,1"), LOCAL_LATER], [LOCAL], True, Phase.COPYING),
+        ([marked(0, b"b0", "c-id,U,1", "b-id,T,1")], [LOCAL], True, Phase.COPYING),
+        ([], [LOCAL], True, Phase.COPYING),
+        ([marked(0, b"b0", "b-id,T,1"), LOCAL_LATER], [LOCAL], False, Phase.STOPPED),
+        ([marked(0, b"b0", "of another form"), LOCAL_LATER], [LOCAL], True, Phase.STOPPED),
+        ([marked(0, b"b0", "b-id,U,1"), LOCAL_LATER], [LOCAL], True, Phase.STOPPED),
+        (
+            [marked(0, b"b0", "b-id,T,1"), LOCAL_LATER],
+            [LOCAL, marked(1, b"p0", "p-id,T,1")],
+            True,
+            Phase.STOPPED,
+        ),
+        (
+            [marked(0, b"b0", "b-id,T,1"), LOCAL_LATER],
+            [LOCAL, marked(1, b"p0", "p-id,T,1", "c-id,T,2")],
+            True,
+            Phase.STOPPED,
+        ),
+    ],
+    ids=[
+        "the opposite flow copies them",
+        "it copies them, after another hop",
+        "the source is empty",
+        "no flow copies them",
+        "the header is not one of srm",
+        "copies of another topic",
+        "another tool has copied the source there",
+        "it has copied the source by way of a third cluster",
+    ],
+)
+def test_a_shared_name_holds_originals_only_where_the_headers_of_both_sides_say_so(
+    source: list[bytes], target: list[bytes], both_ways: bool, phase: Phase
+) -> None:
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(SHARED, None)
+        await site.until(lambda: site.copy.phase in (Phase.COPYING, Phase.STOPPED))
+
+    def site() -> Site:
+        records = RecordSettings(provenance=True)
+        claims = [ProducerId(OURS, 1), ProducerId(OURS, 2)]
+        return Site(
+            *(Cluster(source), Cluster(target, claims), None, SHARED),
+            both_ways=both_ways,
+            records=records,
+        )
+
+    found = run(site, scenario)
+
+    assert found.copy.phase is phase
+    assert (found.copy.source_next, found.copy.others is None) == (0, False)
 
 
 def _shown_on_the_page() -> str:
