@@ -156,8 +156,8 @@ def _open(block: Any) -> Any:
 
 
 def _whole(held_log: Any) -> Any:
-    async def held(target: Any, start: Any) -> Any:
-        return replace(await held_log(target, start), end=start.target_next)
+    async def held(target: Any, start: Any, **options: Any) -> Any:
+        return replace(await held_log(target, start, **options), end=start.target_next)
 
     return held
 

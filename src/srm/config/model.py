@@ -111,6 +111,10 @@ class FlowConfig:
     both_ways: bool = False
     back_topics: NameFilter = field(default_factory=NameFilter)
 
+    def shares(self, topic: str, copy: str) -> bool:
+        """Return True if both flows copy into the name, so that others write to the copy, too."""
+        return self.both_ways and topic == copy
+
     @property
     def group_names(self) -> NameFilter:
         """The filter of the flow's groups, which never selects groups of drills."""

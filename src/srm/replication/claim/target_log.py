@@ -16,6 +16,8 @@ records the position looks right. So the log is checked before::
 - A later epoch alone proves nothing: the same leader may have been elected again between two of our
   batches. Then the batch after the boundary is the next one of the same claim, by its sequence
   number; a batch that went astray into a log that was cut off has another one.
+- On a name that both flows copy into, local producers write between our batches. So only batches
+  under our producer ids count there: the nearest ones on each side of the boundary.
 - The batch before the position is of a claim of ours, not of a later one. Where it is gone
   (retention, compaction) the epochs and the end decide alone.
 
@@ -25,17 +27,22 @@ again, and nothing is copied twice.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
 
 from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.errors import UnavailableError
-from srm.replication.batches.batch import BatchHeader, next_sequence
-from srm.replication.log_reader import ONE_BATCH, LogReader, OutOfRangeError
+from srm.replication.batches import legacy
+from srm.replication.batches.batch import BatchHeader, batches, next_sequence
+from srm.replication.log_reader import ONE_BATCH, LogReader, OutOfRangeError, fetches
 from srm.replication.mapping.start_positions import Start
 
 _STEPS_BACK: Final = 1000
 """Batches of others that are passed one by one; below them nothing of the map is trusted."""
+_FIRST_REACH: Final = 100
+"""Offsets that a search back for a batch of ours covers first; each further one is longer."""
+_FURTHER: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +69,51 @@ class HeldLog:
         return self.end if self.is_exact else max(0, self.end - markers)
 
 
-async def held_log(target: LogReader, start: Start) -> HeldLog:
+@dataclass(frozen=True, slots=True)
+class _OurSide:
+    """The batches of the log that count: all, or those under our ids where others write, too."""
+
+    target: LogReader
+    log_start: int
+    ids: frozenset[int] | None
+
+    async def last_before(self, end: int) -> BatchHeader | None:
+        """Return the last batch before an offset; None if there is none, or compaction took it."""
+        found = await self.target.batch_at(end - 1) if end > self.log_start else None
+        if self.ids is None or (found is not None and found.producer_id in self.ids):
+            return found
+        found, first, reach = None, end, _FIRST_REACH
+        while found is None and first > self.log_start:
+            first, until = max(self.log_start, end - reach), first
+            async for batch in self._ours(first, until):
+                found = batch
+            reach *= _FURTHER
+        return found
+
+    async def first_from(self, at: int, end: int) -> BatchHeader | None:
+        """Return the first batch from an offset on; None as before."""
+        if self.ids is None:
+            return await self.target.batch_at(at)
+        async for batch in self._ours(at, end):
+            return batch
+        return None
+
+    async def _ours(self, first: int, end: int) -> AsyncIterator[BatchHeader]:
+        async for wanted, fetched in fetches(self.target, first):
+            for batch in batches(fetched.records, legacy.convert):
+                if batch.base_offset >= end:
+                    return
+                if self.ids and batch.producer_id in self.ids and batch.last_offset >= wanted:
+                    yield batch
+
+
+async def held_log(target: LogReader, start: Start, *, is_shared: bool = False) -> HeldLog:
     """Compare the target's log with the known position.
+
+    Args:
+        target: the log.
+        start: the known position.
+        is_shared: others write to the log, too, between our batches.
 
     Raises:
         UnavailableError: a broker does not answer, or the log changes at this moment.
@@ -73,10 +123,12 @@ async def held_log(target: LogReader, start: Start) -> HeldLog:
     if not start.has_position or start.target_next <= log_start:
         return HeldLog(start.target_next, log_start, log_end, start.target_lineage)
     try:
-        end = min(start.target_next, log_end)
-        held, lineage = await _held_by_epochs(target, start, log_start, log_end)
-        end = min(end, held)
-        end = await _held_by_producers(target, start, log_start, end)
+        written_by = frozenset({start.written_by.id} if start.written_by else ())
+        ids = start.producer_ids | written_by if is_shared else None
+        ours = _OurSide(target, log_start, ids)
+        held, lineage = await _held_by_epochs(ours, start, log_end)
+        end = min(start.target_next, log_end, held)
+        end = await _held_by_producers(ours, start, end)
         if end < start.target_next:
             # Other requests use the name; this one uses the id and fails for a re-created topic.
             await target.fetch(end, max_bytes=ONE_BATCH)
@@ -85,13 +137,12 @@ async def held_log(target: LogReader, start: Start) -> HeldLog:
     return HeldLog(end, log_start, log_end, lineage)
 
 
-async def _held_by_epochs(
-    target: LogReader, start: Start, log_start: int, log_end: int
-) -> tuple[int, Lineage]:
+async def _held_by_epochs(ours: _OurSide, start: Start, log_end: int) -> tuple[int, Lineage]:
     """Return the first offset at which the log holds something else than our copy.
 
     With it the lineage of the copy, where elections lost nothing of it.
     """
+    target, log_start = ours.target, ours.log_start
     lineage, at = start.target_lineage, start.target_next
     while True:
         end, is_exact = await target.shared_end(lineage, at)
@@ -101,33 +152,36 @@ async def _held_by_epochs(
             return log_start, lineage
         if not log_start < end < log_end:
             return max(log_start, end), lineage
-        before = await target.batch_at(end - 1)
-        after = await target.batch_at(end)
+        before, after = await ours.last_before(end), await ours.first_from(end, at)
         if before is None or after is None or not _continues(before, after):
             return end, lineage
-        longer = lineage.with_unread(after.leader_epoch, end)
+        first = await target.batch_from(end) or after  # of whoever wrote it
+        longer = lineage.with_unread(first.leader_epoch, end)
         if longer is None:
             return end, lineage
         lineage = longer
 
 
-async def _held_by_producers(target: LogReader, start: Start, log_start: int, end: int) -> int:
+async def _held_by_producers(ours: _OurSide, start: Start, end: int) -> int:
     """Return the offset after the last batch that can precede the position, at most ``end``."""
     for _ in range(_STEPS_BACK):
-        if end <= log_start:
+        if end <= ours.log_start:
             return end
-        batch = await target.batch_at(end - 1)
+        batch = await ours.last_before(end)
+        if ours.ids is not None and not start.target_lineage:
+            # Without epochs, a lost end that others filled again looks like what they wrote before.
+            end = min(end, batch.last_offset + 1 if batch else ours.log_start)
         if batch is None or _can_stand(batch, start):
             return end
         end = batch.base_offset
-    return log_start
+    return ours.log_start
 
 
 def _continues(before: BatchHeader, after: BatchHeader) -> bool:
     """Return whether a batch is the next of the same claim; the marker precedes the first."""
     if (before.producer_id, before.producer_epoch) != (after.producer_id, after.producer_epoch):
         return False
-    if after.is_control or after.base_offset != before.last_offset + 1:
+    if after.is_control:
         return False
     wanted = 0
     if not before.is_control:

@@ -86,7 +86,7 @@ class Claiming:
             await self._read_assignment()
             if copy.attempt != attempt:
                 return None
-            held = await held_log(target, copy.known_start())
+            held = await held_log(target, copy.known_start(), is_shared=copy.is_shared)
             is_whole = await self._is_source_whole(copy)
         is_cut = held.is_exact and held.end < copy.target_next
         if is_cut or not is_whole:
@@ -99,7 +99,7 @@ class Claiming:
             return None
         # Until the claim was in force the log could still lose its end, and another owner copy on.
         if copy.target_next:
-            held = await held_log(target, copy.known_start())
+            held = await held_log(target, copy.known_start(), is_shared=copy.is_shared)
             if held.end < copy.target_next:
                 return TargetCut(held.end_without(claim.claims_since(copy.written_by)))
             copy.note_target(held.lineage)

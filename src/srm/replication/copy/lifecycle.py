@@ -89,7 +89,7 @@ class Lifecycle:
         self._target = target
         self._reporter = reporter
         self._records = config.records
-        self._both_ways = config.both_ways
+        self._is_shared = config.shares
         self._clusters = clusters
         native = native_library()
         self._merging = Merging(native, config.merge_bytes) if native else None
@@ -110,9 +110,6 @@ class Lifecycle:
             linger_s=config.linger_ms / 1000,
         )
 
-    def _is_shared(self, assigned: AssignedPartition) -> bool:
-        return self._both_ways and assigned.topic == assigned.target_topic
-
     # ----- coming and leaving
 
     def begin(self, assigned: AssignedPartition, start: Start | SrmError | None) -> None:
@@ -132,7 +129,7 @@ class Lifecycle:
             known or NOWHERE,
             transform,
             self._merging,
-            is_shared=self._is_shared(assigned),
+            is_shared=self._is_shared(assigned.topic, assigned.target_topic),
         )
         self.copies[assigned] = copy
         if known is not None and known.fresh and known.has_former:

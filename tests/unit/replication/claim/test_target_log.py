@@ -104,9 +104,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_reader, "_PAUSE_S", 0.0)
 
 
-def held(log: TargetLog, start: Start) -> HeldLog:
+def held(log: TargetLog, start: Start, *, is_shared: bool = False) -> HeldLog:
     reader = LogReader(log, TopicPartition("T", 0), b"", False)  # type: ignore[arg-type]
-    return asyncio.run(held_log(reader, start))
+    return asyncio.run(held_log(reader, start, is_shared=is_shared))
 
 
 def copy_of(sizes: Sequence[int], elections: Sequence[int] = ()) -> tuple[TargetLog, Start]:
@@ -351,3 +351,52 @@ def test_without_a_position_there_is_nothing_to_compare() -> None:
     log, start = copy_of([3])
 
     assert held(log, replace(start, has_position=False, target_next=0)).end == 0
+
+
+@pytest.mark.parametrize("local", [1, 150])
+def test_on_a_shared_name_batches_of_local_producers_around_an_election_are_no_loss(
+    local: int,
+) -> None:
+    log = TargetLog()
+    log.claim(1)
+    log.copied(3, sequence=0)
+    for number in range(local):
+        log.copied(1, sequence=0, producer=100 + number % 7)
+    for _ in range(2):
+        log.elect()
+        log.copied(2, sequence=0, producer=STRANGER)
+    log.copied(3, sequence=3)
+    known = known_at_end(log, (0, 0), claim=1)
+
+    found = held(log, known, is_shared=True)
+
+    assert found.end == known.target_next
+    assert [epoch for epoch, _ in found.lineage.starts] == [0, 1, 2]
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.data())
+def test_on_a_shared_name_no_batch_of_ours_that_was_lost_counts_as_held(
+    local: list[int], data: st.DataObject
+) -> None:
+    log = TargetLog()
+    log.claim(1)
+    for sequence, count in enumerate(local):
+        for _ in range(count):
+            log.copied(2, sequence=0, producer=STRANGER)
+        log.copied(1, sequence=sequence)
+    has_epochs = data.draw(st.booleans())
+    known = known_at_end(log, *([(0, 0)] if has_epochs else []), claim=1)
+    cut = data.draw(st.sampled_from(log.boundaries()[:-1]))
+    log.elect(truncated_to=cut)
+    for kind in data.draw(st.lists(st.sampled_from(["claim", "astray", "local", "elect"]))):
+        if kind == "claim":
+            log.claim(2)
+        elif kind == "astray" and has_epochs:
+            log.copied(2, sequence=len(local))
+        elif kind == "local":
+            log.copied(3, sequence=0, producer=STRANGER)
+        else:
+            log.elect()
+
+    assert held(log, known, is_shared=True).end <= cut
