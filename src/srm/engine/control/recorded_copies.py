@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from srm.config.model import FlowConfig
+from srm.domain.flow_state.liveness_thresholds import is_silent
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names import internal_topics
 from srm.domain.names.flow_topics import RecordedCopies
@@ -14,6 +15,7 @@ from srm.domain.recovery.restore import restore_flow
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control import control_lists
 from srm.engine.flows.state_topic import StateTopic
+from srm.engine.flows.supervision import read_driver
 from srm.errors import UnavailableError
 
 
@@ -53,8 +55,14 @@ def with_recorded(config: FlowConfig, source: Cluster, target: Cluster) -> FlowC
     return replace(config, recorded=RecordedCopies(on_source, on_target), back_topics=back_topics)
 
 
-def copies_of_others(target: Cluster, topics: Collection[str], flow: Flow) -> frozenset[str]:
-    """Return the topics of a flow's target that flows from other sources copy into.
+def copies_of_others(
+    target: Cluster, topics: Collection[str], flow: Flow, now_ms: int
+) -> frozenset[str]:
+    """Return the topics of a flow's target that flows from other sources copy into now.
+
+    A flow whose driver is silent copies nothing. Of two that both have a topic, the one with copies
+    in it keeps it, then the one with the first name. What a former flow left
+    does not count: the claim finds and explains it.
 
     Raises:
         SrmError: the target does not answer.
@@ -62,12 +70,34 @@ def copies_of_others(target: Cluster, topics: Collection[str], flow: Flow) -> fr
     before, after = internal_topics.replication("*").split("*")
     names = (name for name in topics if name.startswith(before) and name.endswith(after))
     aliases = {name.removeprefix(before).removesuffix(after) for name in names} - {flow.source}
-    found = (
-        read_copies(target, Flow(alias, flow.target))
-        for alias in aliases
-        if Flow(alias, flow.target) != restore_flow(Flow(flow.target, flow.source))
-    )
-    return frozenset[str]().union(*(copies for copies in found if copies is not None))
+    others = {Flow(alias, flow.target) for alias in aliases} - {
+        restore_flow(Flow(flow.target, flow.source))
+    }
+    if not others:
+        return frozenset()
+    own = _ranks(StateTopic(target, flow.source).read(), flow)
+    taken = set[str]()
+    for other in others:
+        records = StateTopic(target, other.source).read()
+        driver = read_driver(records)
+        if driver is None or driver.ended or is_silent(max(0, now_ms - driver.time_ms)):
+            continue
+        ranks = _ranks(records, other)
+        taken |= {one for one, rank in ranks.items() if one not in own or rank < own[one]}
+    return frozenset(name for name, topic in target.topics().items() if topic.topic_id in taken)
+
+
+def _ranks(records: Mapping[bytes, bytes], flow: Flow) -> dict[str, tuple[bool, str]]:
+    """Return the ids of the topics that a flow copies into; the lowest rank keeps a topic."""
+    state = decode_state(records)
+    begun = {
+        entry.target_topic_id
+        for report in state.reports
+        for entry in (*report.positions, *report.former)
+        if entry.producer_id >= 0
+    }
+    active = (topic.target_topic_id for topic in state.copied if topic.active)
+    return {one: (one not in begun, str(flow)) for one in active}
 
 
 def read_copies(target: Cluster, flow: Flow) -> frozenset[str] | None:

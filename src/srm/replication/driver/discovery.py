@@ -200,7 +200,9 @@ class Discovery:
         names, selected = context.config.names, context.config.select(source_topics)
         kept = frozenset(filter(names.keeps_name, selected))
         flow = context.config.flow
-        taken = kept & copies_of_others(context.target, target_topics, flow) if kept else kept
+        taken = kept
+        if kept:
+            taken &= copies_of_others(context.target, target_topics, flow, context.now_ms())
         if taken - self._taken:
             logger.warning(
                 "%s: not copied: %s of %s is the copy of another cluster and has one writer",

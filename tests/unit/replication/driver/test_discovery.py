@@ -8,7 +8,11 @@ from collections.abc import Callable, Collection
 import pytest
 
 from srm.config.model import FlowConfig
-from srm.domain.flow_state.replication_records import STATE_PARTITIONS
+from srm.domain.flow_state.replication_records import (
+    DRIVER_KEY,
+    STATE_PARTITIONS,
+    DriverHeartbeat,
+)
 from srm.domain.flow_state.reported_positions import CopiedTopic, GoneTopics
 from srm.domain.groups.ledger import LedgerEntry
 from srm.domain.groups.mm2_records import Checkpoint, TopicIds
@@ -113,21 +117,49 @@ def test_internal_topics_cycles_and_what_is_not_selected_are_left_alone(site):
     assert [p.topic for p in found.partitions] == ["heartbeats"]
 
 
+def write_state(site: Site, source: str, target_id: str, *, active=True, ended=False, at_ms=0):
+    """Write the state of a flow that copies or has copied a topic."""
+    name = internal_topics.replication(source)
+    if name not in site.target.topics():
+        site.target.add_topic(name, STATE_PARTITIONS)
+    copied = CopiedTopic("orders", "x", "orders", target_id, "a", "b", active)
+    driver = DriverHeartbeat("d", "", "", 0, at_ms, ended=ended)
+    table = site.target.compacted_topic(name, 0)
+    table.write({copied.key(): copied.value(), DRIVER_KEY: driver.value()})
+
+
 def test_without_prefixes_a_copy_of_another_cluster_gets_no_second_writer(site, caplog):
     site.source.add_topic("orders")
     site.source.add_topic("own")
     theirs = site.target.add_topic("orders")
     for state, target_id in (("A", theirs), ("C", "gone")):
-        site.target.add_topic(internal_topics.replication(state), STATE_PARTITIONS)
-        copied = CopiedTopic("orders", "x", "orders", target_id, "a", "b")
-        table = site.target.compacted_topic(internal_topics.replication(state), 0)
-        table.write({copied.key(): copied.value()})
+        write_state(site, state, target_id)
     config = flow_config("orders", "own", policy=IdentityReplicationPolicy(".", "P"))
 
     found = site.discovery(config).round()
 
     assert {p.target_topic for p in found.partitions} == {"own"}
     assert "not copied: orders of B is the copy of another cluster" in caplog.text
+
+
+@pytest.mark.parametrize("left", [{"active": False}, {"ended": True}, {"at_ms": -60_000}], ids=str)
+def test_a_topic_that_another_flow_copies_no_longer_is_left_to_the_claim(site, left):
+    site.source.add_topic("orders")
+    write_state(site, "A", site.target.add_topic("orders"), **left)
+    config = flow_config("orders", policy=IdentityReplicationPolicy(".", "P"))
+
+    assert [p.topic for p in site.discovery(config).round().partitions] == ["orders"]
+
+
+@pytest.mark.parametrize(("other", "keeps"), [("A", False), ("Q", True)])
+def test_of_two_flows_that_began_to_copy_into_a_topic_together_one_keeps_it(site, other, keeps):
+    site.source.add_topic("orders")
+    target_id = site.target.add_topic("orders")
+    for source in ("P", other):
+        write_state(site, source, target_id)
+    config = flow_config("orders", policy=IdentityReplicationPolicy(".", "P"))
+
+    assert bool(site.discovery(config).round().partitions) is keeps
 
 
 def test_a_topic_that_srm_control_adds_or_removes_is_so_from_the_next_round(site):
