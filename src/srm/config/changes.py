@@ -18,7 +18,7 @@ RESTARTED: Final = frozenset(
             "enabled",
             "policy",
             "back",
-            "both_ways",
+            "both_enabled",
             "tasks_max",
             "isolation_level",
             "records",

@@ -313,7 +313,7 @@ def _flow_config(file: SettingsFile, flow: Flow) -> FlowConfig:
         flow=flow,
         policy=policies[0],
         back=policies[1],
-        both_ways=_copies_under_names(file, flow) and _copies_under_names(file, flow.reverse),
+        both_enabled=all(_value(file, KEYS["enabled"], one) for one in (flow, flow.reverse)),
         back_topics=back_topics,
         isolation_level=_isolation_level(file, flow),
         records=_records(file, flow, keep_names=keep_names),

@@ -49,7 +49,7 @@ class FlowConfig:
     """Everything one replication flow needs to know; the lists are regexes, full match.
 
     ``back`` is the policy of the opposite flow, ``recorded`` are the copies that it does not show.
-    With ``both_ways`` both flows are enabled and keep names, so copies have other writers. Then
+    ``both_enabled``: whether this flow and the opposite one are enabled. If both keep names, too,
     ``back_topics`` are the lists of the opposite flow.
     """
 
@@ -108,12 +108,8 @@ class FlowConfig:
     config_property_filter: type[NameFilter] = NameFilter
     back: ReplicationPolicy | None = None
     recorded: RecordedCopies = field(default_factory=RecordedCopies)
-    both_ways: bool = False
+    both_enabled: bool = False
     back_topics: NameFilter = field(default_factory=NameFilter)
-
-    def shares(self, topic: str, copy: str) -> bool:
-        """Return True if both flows copy into the name, so that others write to the copy, too."""
-        return self.both_ways and topic == copy
 
     @property
     def group_names(self) -> NameFilter:
@@ -133,6 +129,18 @@ class FlowConfig:
             self.recorded,
             self.back_topics if self.both_ways else NameFilter(),
         )
+
+    @property
+    def both_ways(self) -> bool:
+        """True if both flows are enabled and keep names, so copies have other writers."""
+        return self.shares("topic")
+
+    def shares(self, topic: str) -> bool:
+        """Return True if both flows copy into the name, so that others write to the copy, too."""
+        if not self.both_enabled:
+            return False
+        names = FlowTopics(self.flow, self.policy, back=self.back)
+        return names.keeps_name(topic) and names.replica(topic) == topic
 
     def select(self, topics: Collection[str]) -> tuple[str, ...]:
         """Return those of the source's topics that the flow copies, in order."""

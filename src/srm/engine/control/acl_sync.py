@@ -1,83 +1,119 @@
 """ACLs that a flow carries to its target: MirrorMaker 2's rules, and more where they are wanted.
 
 Rules on selected topics apply to their remote topics. ``Allow Write`` stays where it is, since only
-the replicator writes to a copy, and ``Allow All`` becomes ``Allow Read``.
+the replicator writes to a copy, and ``Allow All`` becomes ``Allow Read``. A rule that the
+opposite flow carries too is a finding instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.config.model import FlowConfig
 from srm.domain.names.acls import ANY_NAME, Acl, write_denial, writers_of
+from srm.engine.control.topic_plan import SyncFinding
 
 _OWN_IDS: Final = "srm-"
 """Prefix of srm's transactional ids."""
 
 
-def acls_to_copy(
-    acls: Iterable[Acl], source_topics: Collection[str], config: FlowConfig
-) -> frozenset[Acl]:
-    """Return what the target should have for the ACLs of the source; pure.
+@dataclass(frozen=True, slots=True)
+class AclPlan:
+    """ACLs of a flow's target: to add, on remote topics without a reason, and what stays."""
+
+    add: tuple[Acl, ...]
+    surplus: tuple[Acl, ...]
+    findings: tuple[SyncFinding, ...]
+
+
+def plan_acls(
+    here: Collection[Acl],
+    there: Collection[Acl],
+    source_topics: Collection[str],
+    config: FlowConfig,
+) -> AclPlan:
+    """Compare the ACLs of both clusters; pure.
+
+    ACLs of principals that write to a remote topic, as replicators do, are not surplus.
 
     Args:
-        acls: the source's.
-        source_topics: all topics there. A prefix counts if a selected topic has it.
+        here: the source's.
+        there: the target's.
+        source_topics: all topics of the source. A prefix counts if a selected topic has it.
         config: settings of the flow, ``sync.acls.include`` among them.
     """
-    return frozenset(
-        copy
-        for acl in acls
-        if not (acl.permission == "Allow" and acl.operation == "Write" and acl.resource == "topic")
-        and acl != write_denial(acl.name)  # a fence, which would shut out the replicator
-        for copy in _on_target(acl, source_topics, config)
+    names = config.names
+    selected = names.select(source_topics)
+    wanted: set[Acl] = set()
+    add: set[Acl] = set()
+    findings: dict[SyncFinding, None] = {}
+    for acl in sorted(here):
+        copies = frozenset(_copies(acl, selected, config))
+        wanted |= copies
+        for copy in copies.difference(there):
+            if acl in there and acl.covers(copy.resource, copy.name):
+                continue
+            if finding := _refusal(acl, copy, config):
+                findings[finding] = None
+            else:
+                add.add(copy)
+    remote = {names.remote(topic) for topic in selected if not config.shares(topic)}
+    surplus = (
+        acl
+        for acl in there
+        if acl.resource == "topic"
+        and acl.pattern == "literal"
+        and acl.name in remote
+        and acl not in wanted
+        and acl != write_denial(acl.name)
+        and acl.principal not in writers_of(acl.name, there)
     )
+    return AclPlan(tuple(sorted(add)), tuple(sorted(surplus)), tuple(findings))
 
 
-def surplus_acls(
-    wanted: Collection[Acl], there: Collection[Acl], remote_topics: Collection[str]
-) -> tuple[Acl, ...]:
-    """Return ACLs on remote topics that the source does not account for; pure.
-
-    Those of principals that write to the remote topic, as replicators do, do not count.
-    """
-    remote = frozenset(remote_topics)
-    return tuple(
-        sorted(
-            acl
-            for acl in there
-            if acl.resource == "topic"
-            and acl.pattern == "literal"
-            and acl.name in remote
-            and acl not in wanted
-            and acl != write_denial(acl.name)
-            and acl.principal not in writers_of(acl.name, there)
-        )
-    )
-
-
-def _on_target(acl: Acl, source_topics: Collection[str], config: FlowConfig) -> Iterator[Acl]:
+def _copies(acl: Acl, selected: Collection[str], config: FlowConfig) -> Iterator[Acl]:
+    """Yield what the target should have for an ACL of the source."""
     included = config.sync_acls_include
-    everything = acl.name == ANY_NAME and acl.pattern == "literal"
+    named = acl.pattern == "literal" and acl.name != ANY_NAME
     if acl.resource == "topic":
-        if acl.permission == "Allow" and acl.operation == "All":
-            acl = replace(acl, operation="Read")
-        if acl.pattern == "literal" and not everything:
-            chosen = config.names.selects(acl.name)
-        else:
-            prefix = "" if everything else acl.name
-            selected = config.names.select(source_topics)
-            chosen = "prefixed" in included and any(name.startswith(prefix) for name in selected)
-            acl = replace(acl, name=prefix, pattern="prefixed")
-        if chosen:
-            name = config.names.remote(acl.name)
-            yield replace(acl, name=name) if name else replace(acl, name="*", pattern="literal")
+        is_fence = named and acl == write_denial(acl.name)  # it would shut out the replicator
+        if not (is_fence or (acl.permission == "Allow" and acl.operation == "Write")):
+            yield from _on_remote_topics(acl, selected, config)
     elif acl.resource == "group":
-        named = acl.pattern == "literal" and not everything
         groups = config.group_names
         if "groups" in included and (groups.matches(acl.name) if named else bool(config.groups)):
             yield acl
     elif "transactional-ids" in included and not acl.name.startswith(_OWN_IDS):
         yield acl
+
+
+def _on_remote_topics(acl: Acl, selected: Collection[str], config: FlowConfig) -> Iterator[Acl]:
+    names, everything = config.names, acl.name == ANY_NAME and acl.pattern == "literal"
+    if acl.permission == "Allow" and acl.operation == "All":
+        acl = replace(acl, operation="Read")
+    if acl.pattern == "literal" and not everything:
+        if names.selects(acl.name):
+            yield replace(acl, name=names.remote(acl.name))
+        return
+    if "prefixed" not in config.sync_acls_include:
+        return
+    prefix = "" if everything else acl.name
+    covered = [names.remote(topic) for topic in selected if topic.startswith(prefix)]
+    pattern = names.remote(prefix)
+    if covered and pattern != prefix and all(name.startswith(pattern) for name in covered):
+        yield replace(acl, name=pattern, pattern="prefixed")
+    else:  # the pattern would cover topics of the target's own
+        yield from (replace(acl, name=name, pattern="literal") for name in covered)
+
+
+def _refusal(acl: Acl, copy: Acl, config: FlowConfig) -> SyncFinding | None:
+    """Return why a copy of an ACL is not added; None if it is."""
+    source, target = config.flow.source, config.flow.target
+    if config.both_enabled and (copy.resource != "topic" or config.shares(copy.name)):
+        why = "both flows use this name"
+        action = f"add it on {target}, or remove it on {source}"
+    else:
+        return None
+    return SyncFinding(acl.where, f"{acl.rule} is on {source} only, {why}", action)

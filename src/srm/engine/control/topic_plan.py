@@ -2,7 +2,7 @@
 
 Rules of MM2's MirrorSourceConnector: same partition count, grown but never shrunk; settings that
 the source sets, less the excluded ones; ACLs that are only added. What differs and is not changed
-is a finding.
+is a finding. Where both flows use one name, neither side leads: settings and ACLs stay as they are.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ def plan_remote_topics(
             there, changes = target_settings[remote], {}
             if flow_config.sync_topic_configs_enabled:
                 changes = _differences(here, there, flow_config)
-            if changes:
+            if changes and flow_config.shares(name):
+                findings += _disagreements(name, here, there, changes, flow_config)
+            elif changes:
                 configs[remote] = changes
             findings += _weaker_settings((name, here), (remote, there), changes, flow_config)
     findings += _orphans(source_topics, target_topics, flow_config)
@@ -148,6 +150,22 @@ def _differences(
     return changes
 
 
+def _disagreements(
+    topic: str,
+    here: Mapping[str, TopicSetting],
+    there: Mapping[str, TopicSetting],
+    changes: Mapping[str, str | None],
+    config: FlowConfig,
+) -> Iterator[SyncFinding]:
+    """Yield changes that the opposite flow would undo."""
+    source, target = config.flow.source, config.flow.target
+    for name, value in changes.items():
+        mine = f"{here[name].value}{' by default' if value is None else ''}"
+        other = there[name].value if name in there else "not set"
+        text = f"{name} is {other} on {target} and {mine} on {source}, both flows use this name"
+        yield SyncFinding(topic, text, f"set one value on {source} and {target}")
+
+
 def _weaker_limit(here: str, there: str) -> bool:
     """Compare limits of retention: -1 is none."""
     return int(there) >= 0 and (int(here) < 0 or int(there) < int(here))
@@ -187,7 +205,7 @@ def _weaker_settings(
             copied = name in candidates and config.sync_topic_configs_enabled
             action = (
                 f"set it on {topic} of {config.flow.source}, or use.defaults.from = source"
-                if copied
+                if copied and not config.shares(topic)
                 else f"set {name}={mine} on {remote} of {config.flow.target}"
             )
             text = f"{name} is {other}, on {topic} of {config.flow.source} {mine}"

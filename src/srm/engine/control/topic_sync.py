@@ -19,7 +19,7 @@ from srm.domain.flow_state.reported_positions import positions_by_copy
 from srm.domain.names import internal_topics
 from srm.domain.names.acls import Acl
 from srm.domain.names.topics import TopicPartition
-from srm.engine.control.acl_sync import acls_to_copy, surplus_acls
+from srm.engine.control.acl_sync import plan_acls
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.control.topic_plan import TopicSyncPlan, plan_remote_topics
 from srm.engine.control.user_drift import compare_users
@@ -98,11 +98,12 @@ def _look(context: FlowContext) -> TopicSyncPlan:
     except (AuthorizationError, ConfigError) as error:
         why = f"ACLs are not synced: {error}; or set sync.topic.acls.enabled = false"
         return replace(found, notes=(why,))
-    wanted = acls_to_copy(here, source_topics, config)
+    acls = plan_acls(here, there, source_topics, config)
     return replace(
         found,
-        acls=tuple(sorted(wanted - there)),
-        surplus_acls=surplus_acls(wanted, there, remote),
+        acls=acls.add,
+        surplus_acls=acls.surplus,
+        findings=(*found.findings, *acls.findings),
     )
 
 

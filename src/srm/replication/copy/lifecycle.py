@@ -129,7 +129,7 @@ class Lifecycle:
             known or NOWHERE,
             transform,
             self._merging,
-            is_shared=self._is_shared(assigned.topic, assigned.target_topic),
+            is_shared=self._is_shared(assigned.topic),
         )
         self.copies[assigned] = copy
         if known is not None and known.fresh and known.has_former:

@@ -235,7 +235,7 @@ class WalkedLogs:
                 read_committed=False,
             )
         if start is not None and target_reader is not None:
-            is_shared = self._config.shares(assigned.topic, assigned.target_topic)
+            is_shared = self._config.shares(assigned.topic)
             held = await held_log(target_reader, start, is_shared=is_shared)
             if held.end < start.target_next:  # what it lost is copied again, and so is residue
                 start = await asyncio.to_thread(self._starts.cut, assigned, held.end)

@@ -34,7 +34,7 @@ def test_every_setting_of_a_flow_comes_from_exactly_one_key() -> None:
         "flow",
         "policy",
         "back",
-        "both_ways",
+        "both_enabled",
         "back_topics",
         "isolation_level",
         "records",

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from srm.domain.names.acls import Acl
-from srm.engine.control.acl_sync import acls_to_copy
+from srm.domain.names.policy import IdentityReplicationPolicy
+from srm.engine.control.acl_sync import plan_acls
 from srm_lab.testing.flows import flow_config
 
 TOPICS = ("Pay", "Pay.eu", "Other")
@@ -16,7 +17,7 @@ TOPICS = ("Pay", "Pay.eu", "Other")
 
 def copied(acl: Acl, **settings: Any) -> list[Acl]:
     config = flow_config(topics=("Pay.*",), groups=("app.*",), **settings)
-    return sorted(acls_to_copy([acl], TOPICS, config))
+    return [*plan_acls([acl], (), TOPICS, config).add]
 
 
 def on_topic(operation: str, **changes: Any) -> Acl:
@@ -86,3 +87,52 @@ def test_groups_and_transactional_ids_are_copied_by_choice_under_their_names(
 ) -> None:
     assert copied(acl) == []
     assert copied(acl, sync_acls_include=("groups", "transactional-ids")) == [acl] * is_copied
+
+
+KEPT: Any = {"policy": IdentityReplicationPolicy(".", "P")}
+
+
+@pytest.mark.parametrize(
+    ("acl", "settings"),
+    [
+        (on_topic("Read"), KEPT),
+        (on_topic("Read", name="*"), {**KEPT, "sync_acls_include": ("prefixed",)}),
+        (Acl("group", "app1", "User:app", "Read"), {"sync_acls_include": ("groups",)}),
+        (
+            Acl("transactional-id", "tx", "User:app", "Write"),
+            {"sync_acls_include": ("transactional-ids",)},
+        ),
+    ],
+)
+def test_where_both_flows_use_a_name_a_revoked_acl_does_not_come_back(
+    acl: Acl, settings: dict[str, Any]
+) -> None:
+    """Neither side leads: a rule of one side was added there, or removed from the other."""
+    config = flow_config(topics=("Pay.*",), groups=("app.*",), **settings)
+    both = replace(config, both_enabled=True)
+
+    [finding] = plan_acls([acl], [], TOPICS, both).findings
+
+    assert plan_acls([acl], [], TOPICS, config).add
+    assert plan_acls([acl], [], TOPICS, both).add == ()
+    assert plan_acls([], [acl], TOPICS, both).surplus == ()
+    assert plan_acls([acl], [acl], TOPICS, both).findings == ()
+    assert finding.subject == acl.where
+    assert finding.text == f"{acl.rule} is on P only, both flows use this name"
+    assert finding.action == "add it on B, or remove it on P"
+
+
+def test_a_flow_that_renames_its_copies_leads_while_both_are_enabled() -> None:
+    assert copied(on_topic("Read"), both_enabled=True)
+
+
+@pytest.mark.parametrize(("name", "pattern"), [("Pay", "prefixed"), ("*", "literal")])
+def test_a_pattern_gives_access_to_copies_alone_where_they_keep_their_names(
+    name: str, pattern: Any
+) -> None:
+    """As a pattern it would cover topics of the target's own, and internal ones."""
+    acl = on_topic("All", name=name, pattern=pattern)
+
+    found = copied(acl, sync_acls_include=("prefixed",), **KEPT)
+
+    assert found == [on_topic("Read", name=topic) for topic in ("Pay", "Pay.eu")]

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from srm.config.model import FlowConfig
+from srm.domain.names.policy import IdentityReplicationPolicy
 from srm.engine.cluster_ports import TopicDescription, TopicSetting, TopicSpec
 from srm.engine.control.topic_plan import SyncFinding, TopicSyncPlan, plan_remote_topics
 
@@ -158,3 +160,32 @@ def test_a_copy_whose_source_topic_is_gone_is_reported_and_kept(config) -> None:
     text = "P has no topic Payments"
     assert plan.findings == (SyncFinding("P.Payments", text, "delete it once no group needs it"),)
     assert plan.is_empty
+
+
+def test_settings_of_a_name_that_both_flows_use_are_not_swapped(config) -> None:
+    """Each flow would set its source's value: the two would change places at each sync."""
+    policy = IdentityReplicationPolicy(".", "P")
+    kept = replace(config, policy=policy, back=None, both_enabled=False)
+    both = replace(kept, both_enabled=True)
+    topics = described("Payments", 1), described("Payments", 1)
+    here = {"retention.ms": TopicSetting("1"), "max.message.bytes": TopicSetting("9", "default")}
+    there = {"retention.ms": TopicSetting("2"), "max.message.bytes": TopicSetting("7")}
+
+    def planned(settings: FlowConfig) -> TopicSyncPlan:
+        return plan_remote_topics(*topics, settings, {"Payments": here}, {"Payments": there})
+
+    assert planned(kept).configs == {"Payments": {"retention.ms": "1", "max.message.bytes": None}}
+    assert planned(both).is_empty
+    action = "set one value on P and B"
+    assert planned(both).findings == (
+        SyncFinding(
+            "Payments", "retention.ms is 2 on B and 1 on P, both flows use this name", action
+        ),
+        SyncFinding(
+            "Payments",
+            "max.message.bytes is 7 on B and 9 by default on P, both flows use this name",
+            action,
+        ),
+    )
+    missing = plan_remote_topics(topics[0], {}, both, {"Payments": here}, {})
+    assert [spec.name for spec in missing.create] == ["Payments"]

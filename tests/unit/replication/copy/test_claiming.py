@@ -18,6 +18,7 @@ from tests.waiting import until
 from srm import clock
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.names.policy import IdentityReplicationPolicy
 from srm.domain.names.record_headers import PROVENANCE_HEADER, RecordSettings
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.lineage import Lineage
@@ -345,7 +346,9 @@ def test_a_shared_name_holds_originals_only_where_the_headers_of_both_sides_say_
         claims = [ProducerId(OURS, 1), ProducerId(OURS, 2)]
         return Site(
             *(Cluster(source), Cluster(target, claims), None, SHARED),
-            both_ways=both_ways,
+            both_enabled=both_ways,
+            policy=IdentityReplicationPolicy(".", "P"),
+            back=IdentityReplicationPolicy(".", "B"),
             records=records,
         )
 
