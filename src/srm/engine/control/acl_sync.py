@@ -1,8 +1,8 @@
 """ACLs that a flow carries to its target: MirrorMaker 2's rules, and more where they are wanted.
 
 Rules on selected topics apply to their remote topics. ``Allow Write`` stays where it is, since only
-the replicator writes to a copy, and ``Allow All`` becomes ``Allow Read``. A rule that the
-opposite flow carries too is a finding instead.
+the replicator writes to a copy, and ``Allow All`` becomes ``Allow Read``. A rule that could stop
+the replicator, or that the opposite flow carries too, is a finding instead.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from srm.config.model import FlowConfig
 from srm.domain.names.acls import ANY_NAME, Acl, write_denial, writers_of
 from srm.engine.control.topic_plan import SyncFinding
 
-_OWN_IDS: Final = "srm-"
-"""Prefix of srm's transactional ids."""
+_OWN_NAMES: Final = ("srm-", "__srm-")
+"""Prefixes of srm's transactional ids and topics."""
+_CONSUMING: Final = frozenset({"Read", "Describe", "DescribeConfigs"})
+"""Operations whose denial does not keep the replicator from writing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def _copies(acl: Acl, selected: Collection[str], config: FlowConfig) -> Iterator
         groups = config.group_names
         if "groups" in included and (groups.matches(acl.name) if named else bool(config.groups)):
             yield acl
-    elif "transactional-ids" in included and not acl.name.startswith(_OWN_IDS):
+    elif "transactional-ids" in included and not acl.name.startswith(_OWN_NAMES):
         yield acl
 
 
@@ -111,9 +113,19 @@ def _on_remote_topics(acl: Acl, selected: Collection[str], config: FlowConfig) -
 def _refusal(acl: Acl, copy: Acl, config: FlowConfig) -> SyncFinding | None:
     """Return why a copy of an ACL is not added; None if it is."""
     source, target = config.flow.source, config.flow.target
-    if config.both_enabled and (copy.resource != "topic" or config.shares(copy.name)):
+    if copy.permission == "Deny" and copy.operation not in _CONSUMING:
+        why, action = "it could stop srm there", f"add it on {target} where it does not deny srm"
+    elif copy.resource != "group" and _covers_own_names(copy):
+        why, action = "it covers names of srm", f"add it on {target} for narrower names"
+    elif config.both_enabled and (copy.resource != "topic" or config.shares(copy.name)):
         why = "both flows use this name"
         action = f"add it on {target}, or remove it on {source}"
     else:
         return None
     return SyncFinding(acl.where, f"{acl.rule} is on {source} only, {why}", action)
+
+
+def _covers_own_names(acl: Acl) -> bool:
+    if acl.pattern == "literal":
+        return acl.name == ANY_NAME
+    return any(own.startswith(acl.name) or acl.name.startswith(own) for own in _OWN_NAMES)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from srm.domain.names.acls import Acl
-from srm.domain.names.policy import IdentityReplicationPolicy
+from srm.domain.names.policy import DefaultReplicationPolicy, IdentityReplicationPolicy
+from srm.domain.names.topics import Flow
 from srm.engine.control.acl_sync import plan_acls
 from srm_lab.testing.flows import flow_config
 
@@ -32,15 +33,14 @@ def on_topic(operation: str, **changes: Any) -> Acl:
         (on_topic("AlterConfigs"), "AlterConfigs"),
         (on_topic("All"), "Read"),
         (on_topic("Write"), None),
-        (on_topic("Write", permission="Deny"), "Write"),
-        (on_topic("All", permission="Deny"), "All"),
+        (on_topic("Read", permission="Deny"), "Read"),
         (on_topic("Read", host="10.0.0.1"), "Read"),
     ],
 )
 def test_a_literal_acl_of_a_topic_is_copied_by_the_rules_of_mirrormaker(
     acl: Acl, operation: str | None
 ) -> None:
-    """Write stays, All becomes Read; denials and everything else are copied as they are."""
+    """Write stays, All becomes Read; everything else is copied as it is."""
     expected = [] if operation is None else [replace(acl, name="P.Pay", operation=operation)]
 
     assert copied(acl) == expected
@@ -136,3 +136,49 @@ def test_a_pattern_gives_access_to_copies_alone_where_they_keep_their_names(
     found = copied(acl, sync_acls_include=("prefixed",), **KEPT)
 
     assert found == [on_topic("Read", name=topic) for topic in ("Pay", "Pay.eu")]
+
+
+@pytest.mark.parametrize(
+    ("acl", "why"),
+    [
+        *(
+            (on_topic(operation, principal="User:*", permission="Deny"), "it could stop srm there")
+            for operation in ("All", "Alter")
+        ),
+        (on_topic("Write", permission="Deny"), "it could stop srm there"),
+        (on_topic("Write", name="*", permission="Deny"), "it could stop srm there"),
+        (Acl("transactional-id", "*", "User:app", "Write"), "it covers names of srm"),
+        (
+            Acl("transactional-id", "s", "User:app", "Write", pattern="prefixed"),
+            "it covers names of srm",
+        ),
+        (
+            Acl("transactional-id", "__", "User:app", "Describe", pattern="prefixed"),
+            "it covers names of srm",
+        ),
+    ],
+)
+def test_a_rule_that_could_stop_the_replicator_is_a_finding_until_the_target_has_it(
+    acl: Acl, why: str
+) -> None:
+    config = flow_config(topics=("Pay.*",), sync_acls_include=("prefixed", "transactional-ids"))
+    found = plan_acls([acl], [], TOPICS, config)
+
+    [finding] = found.findings
+    assert (found.add, finding.text) == ((), f"{acl.rule} is on P only, {why}")
+    assert plan_acls([acl], [acl, *on_remote(acl)], TOPICS, config).findings == ()
+
+
+def on_remote(acl: Acl) -> list[Acl]:
+    return [replace(acl, name=f"P.{acl.name}")] if acl.resource == "topic" else []
+
+
+def test_no_pattern_reaches_topics_of_srm() -> None:
+    config = flow_config(
+        topics=("Pay.*",), sync_acls_include=("prefixed",), policy=DefaultReplicationPolicy("-")
+    )
+    srm_first = replace(config, flow=Flow("srm", "B"))
+
+    found = plan_acls([on_topic("Read", name="*")], [], TOPICS, srm_first)
+
+    assert (found.add, len(found.findings)) == ((), 1)
