@@ -89,13 +89,14 @@ class _Followed:
     ``has_failed``: no attempt was made since.
     ``without``: consecutive answers that lacked the topic.
     ``is_shown``: whether its rows are visible.
+    ``is_begun``: whether it is read from the start, and the rows are those of before.
     """
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self.topic_id = ""
         self.next = 0
-        self.is_strange = self.is_shown = self.has_failed = False
+        self.is_strange = self.is_shown = self.has_failed = self.is_begun = False
         self.without = 0
         self.complete = threading.Event()
         self.error: SrmError | None = None
@@ -108,6 +109,7 @@ class _Followed:
     def begin(self, topic_id: str) -> None:
         """Read from the first record on; without an id there is nothing to read."""
         self.topic_id, self.has_failed, self.next = topic_id, False, 0
+        self.is_begun = True
         self.sink.begin()
         if not topic_id:
             self.end()
@@ -131,7 +133,7 @@ class _Followed:
 
     def end(self) -> None:
         """The end was reached."""
-        self.error, self.is_shown = None, bool(self.topic_id)
+        self.error, self.is_shown, self.is_begun = None, bool(self.topic_id), False
         self.sink.end()
         self.complete.set()
 
@@ -254,7 +256,8 @@ class LiveTables:
             if end and not one.topic_id:
                 self._wake.set()  # it was created since the last look
             if not self._news.wait_for(
-                lambda: one.next >= end or one.error is not None, self._clients.timeout_s
+                lambda: one.error is not None or (one.next >= end and not one.is_begun),
+                self._clients.timeout_s,
             ):
                 where = self._clients.where(f"following {place[0]}-{place[1]}")
                 raise UnavailableError(f"{where}: its end was not reached; retry")

@@ -269,6 +269,25 @@ def test_a_record_that_one_sink_cannot_stand_keeps_nobody_from_reading_on(
     assert log.opened == 1
 
 
+def test_a_fresh_table_that_is_read_again_shows_nothing_before_its_end(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records that were read are not in the table yet: the rows are those of before."""
+    monkeypatch.setattr(live_tables.offset_calls, "log_ends", lambda _, places: {places[0]: 2})
+    tables = LiveTables(Clients("B", {}, {}, {}, timeout_s=0.05), fresh=True)
+    one = tables._followed[TOPIC, 0] = live_tables._Followed(live_tables._Rows())
+    one.begin("")
+    one.begin("first")
+    for number, pair in enumerate(log.records):
+        tables._take(cast("Any", Taken(number, pair)))
+    with pytest.raises(UnavailableError, match="its end was not reached"):
+        tables.table(TOPIC).read()
+
+    tables._take(cast("Any", Taken(2, None)))
+
+    assert tables.table(TOPIC).read() == {b"a": b"1", b"b": b"2"}
+
+
 def test_a_fresh_table_is_followed_from_its_first_read_on_and_read_to_its_end(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
