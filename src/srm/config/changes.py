@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from srm.config.keys.keys import FLOW_KEYS
 from srm.config.model import FlowConfig
+from srm.config.secrets import HIDDEN, is_secret
 from srm.domain.text.json_records import JsonRecord
 
 RESTARTED: Final = frozenset(
@@ -51,13 +52,16 @@ class SettingsRecord(JsonRecord):
 def plain_settings(config: FlowConfig) -> dict[str, Any]:
     """Return the settings of a flow as JSON values by field, without secrets."""
     found: dict[str, Any] = {
-        name: _plain(value) for name, value in asdict(config).items() if name != "flow"
+        name: HIDDEN if is_secret(key_of(name)) else _plain(value)
+        for name, value in asdict(config).items()
+        if name != "flow"
     }
     found["policy"] = f"{type(config.policy).__name__} {config.policy.separator}"
     found["redirect"] = {
         name: _plain(value)
         for name, value in found["redirect"].items()
-        if name not in {"webhook_url", "webhook_secret"}  # some addresses are secrets themselves
+        # Some addresses are secrets themselves; a command may have some as arguments.
+        if name not in {"webhook_url", "webhook_secret", "command"}
     }
     plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
     return plain

@@ -19,6 +19,7 @@ _SECRET: Final = (
     "keystore.key",
     "oauthbearer.config",
     "webhook.url",
+    "notifier.arguments",
 )
 
 

@@ -48,6 +48,11 @@ class Lab:
         return load_config(self.file)
 
     def look(self) -> None:
+        """Let the application read the file, and again as it does before it takes a change."""
+        for _ in range(2):
+            self.look_once()
+
+    def look_once(self) -> None:
         self.now += LOOK_S
         self.reload.look()
 
@@ -121,3 +126,17 @@ def test_settings_that_are_published_hold_no_secret(lab: Lab) -> None:
     assert replace(lab.settings(), time_ms=0) == replace(
         SettingsRecord.decode(lab.settings().value()), time_ms=0
     )
+
+
+def test_arguments_and_commands_are_published_without_what_they_refer_to(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab.write(
+        'P->B.failover.notifier.arguments = {"token": "swordfish"}',
+        "P->B.failover.command = curl -H swordfish",
+    )
+
+    lab.look()
+
+    assert lab.taken[0].failover_notifier_arguments == '{"token": "swordfish"}'
+    assert "swordfish" not in caplog.text + repr(lab.settings())
