@@ -33,7 +33,8 @@ class SettingsReload:
     """Reads the file again and again, with the secrets and lists that it refers to.
 
     A flow takes its own changes only, and continues to copy. What its slots have from their start
-    stays in force until a restart, and is logged. A file that cannot be used changes nothing.
+    stays in force until a restart, and is logged. A file that cannot be used changes nothing, and a
+    change counts once two reads in a row agree: an editor may be half way through.
 
     Args:
         load: reads the file.
@@ -49,6 +50,7 @@ class SettingsReload:
         self._look_at = clock() + LOOK_S
         self._failure = ""
         self._clients: Any = None
+        self._read: Config | None = None
 
     def follow(
         self,
@@ -75,10 +77,12 @@ class SettingsReload:
         except SrmError as error:
             if str(error) != self._failure:
                 logger.warning("the settings stay as they are: %s", error)
-            self._failure = str(error)
+            self._failure, self._read = str(error), None
         else:
             self._failure = ""
-            self._take(found)
+            if found == self._read:
+                self._take(found)
+            self._read = found
         self._look_at = self._clock() + LOOK_S
 
     def _take(self, found: Config) -> None:

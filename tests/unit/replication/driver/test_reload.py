@@ -140,3 +140,16 @@ def test_arguments_and_commands_are_published_without_what_they_refer_to(
 
     assert lab.taken[0].failover_notifier_arguments == '{"token": "swordfish"}'
     assert "swordfish" not in caplog.text + repr(lab.settings())
+
+
+def test_a_change_is_taken_once_two_reads_in_a_row_agree(lab: Lab) -> None:
+    """The file may be half written at one of them."""
+    lab.write("P->B.groups = led")
+    lab.look_once()
+    lab.write("P->B.groups = ledger")
+    lab.look_once()
+    assert lab.taken == []
+
+    lab.look_once()
+
+    assert [one.groups for one in lab.taken] == [("ledger",)]
