@@ -26,7 +26,7 @@ from srm.engine.flows import mm2_offsets
 from srm.engine.flows.supervision import pause_in_force
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, NotFoundError, SrmError
-from srm.replication.adoption.aligning import LogColumns, align
+from srm.replication.adoption.aligning import LogColumns, align, check_decided
 from srm.replication.driver.discovery import Discovery
 from srm.replication.log_reader import Connect, LogReader, of_each_log, some_at_once
 from srm.replication.mapping.start_positions import Start
@@ -237,7 +237,9 @@ def _hand_over(context: AdoptionContext, copies: Sequence[AdoptedCopy], tell: Te
     tell(f"sealing {amount(len(places), 'partition')} on {flow.target.alias}")
 
     async def claim(log: LogReader) -> Sealed:
-        return await seal(log, flow.config.flow)
+        found = await seal(log, flow.config.flow)
+        await check_decided(log, found.marker)
+        return found
 
     sealed = of_each_log(context.connect(flow.target.alias), places, claim)
     grown = [str(_copy(one)) for one in copies if sealed[_copy(one)].marker != one.target_end]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from srm.domain.offset_map.alignment import OPTIONAL, AlignedCopy, Alignment, Columns
+from srm.errors import UnavailableError
 from srm.replication.batches import legacy
 from srm.replication.batches.aborted import AbortedTransactions
 from srm.replication.batches.batch import batches, verify
 from srm.replication.batches.content_hash import content_hash
-from srm.replication.log_reader import LogReader, fetches
+from srm.replication.log_reader import ONE_BATCH, LogReader, fetches
 from srm.replication.ports import DecodedRecord
 from srm.replication.resume.batch_decoding import LoopShare, records_of
 from srm.replication.resume.source_lookahead import Comparison
@@ -39,7 +40,9 @@ class LogColumns:
     with_keys: bool
 
     async def read(self, log: LogReader, start: int, end: int) -> AsyncGenerator[Columns]:
-        """Yield the records from an offset on, aborted ones too, up to the end.
+        """Yield the records from an offset on up to the end.
+
+        Aborted ones come as optional, or not at all if the log is read as committed.
 
         Raises:
             IntegrityError: a batch is damaged.
@@ -81,10 +84,11 @@ async def _batches(
 ) -> AsyncGenerator[tuple[list[DecodedRecord], int]]:
     """Yield decoded records with a bit of their kind: up to the last stable offset, then the rest.
 
-    A response of committed records names the aborted ones among them.
+    A response of committed records names the aborted ones among them. A log that is read as
+    committed gives neither these nor the rest.
     """
     at = start
-    for committed in (True, False):
+    for committed in (True,) if log.read_committed else (True, False):
         reader = LogReader(log.wire, log.partition, log.topic_id, read_committed=committed)
         async for wanted, fetched in fetches(reader, at):
             aborted = AbortedTransactions(fetched.aborted if committed else ())
@@ -93,11 +97,31 @@ async def _batches(
                 at = max(at, batch.last_offset + 1)
                 if batch.is_control or not batch.record_count or batch.last_offset < wanted:
                     continue
+                if dropped and log.read_committed:
+                    continue
                 verify(batch)
                 async for piece in records_of(batch, turns, wanted):
                     yield [r for r in piece if r.offset < end], OPTIONAL * dropped
             if at >= end:
                 return
+
+
+async def check_decided(log: LogReader, end: int) -> None:
+    """Refuse a log with a transaction that is open before an offset: it may still be aborted.
+
+    Raises:
+        UnavailableError: one is open.
+        SrmError: a broker does not answer.
+    """
+    committed = replace(log, read_committed=True)
+    fetched = await committed.fetch(end, max_bytes=ONE_BATCH, wait_ms=0)
+    if fetched.last_stable_offset < end:
+        raise UnavailableError(
+            f"{log.partition} on {log.wire.alias}: a transaction is open from offset "
+            f"{fetched.last_stable_offset} on",
+            "stop its producer, wait for its timeout or abort it (kafka-transactions.sh), and run "
+            "this again",
+        )
 
 
 async def align(
@@ -111,9 +135,11 @@ async def align(
 ) -> AlignedCopy:
     """Align what the target holds from an offset on with the source.
 
+    Aborted records may have been copied, but an aborted copy is none.
+
     Args:
         source: its log.
-        target: its log.
+        target: its log; all its transactions have to be decided.
         begin: source and target offset of a known position, or zeros.
         ends: of both logs.
         columns: how records are read.
@@ -122,8 +148,11 @@ async def align(
 
     Raises:
         IntegrityError: a batch is damaged.
+        UnavailableError: a transaction on the target is open.
         SrmError: a broker does not answer, or does not let srm in.
     """
+    await check_decided(target, ends[1])
+    target = replace(target, read_committed=True)
     log_start, _ = await source.wire.log_range(source.partition)
     alignment = Alignment(
         begin[0],
