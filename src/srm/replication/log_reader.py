@@ -125,20 +125,28 @@ class LogReader:
         return self._first_from(offset, fetched)
 
     def _first_from(self, offset: int, fetched: FetchedPartition) -> BatchHeader | None:
-        """Return the first batch that ends at an offset or later.
-
-        Compaction leaves a log's last batch. So an empty answer before the end of what may be read
-        says nothing: tiered storage did not answer the broker in time.
-        """
-        end = fetched.last_stable_offset if self.read_committed else fetched.high_watermark
+        """Return the first batch that ends at an offset or later."""
         found = (b for b in batches(fetched.records, legacy.convert) if b.last_offset >= offset)
         first = next(found, None)
-        if first is None and offset < end:
+        if first is None:
+            self.check_end(offset, fetched)
+        return first
+
+    def check_end(self, offset: int, fetched: FetchedPartition) -> None:
+        """Refuse an answer without a record from an offset on before the end of what may be read.
+
+        Compaction leaves a log's last batch. So it says nothing: tiered storage did not answer the
+        broker in time.
+
+        Raises:
+            UnavailableError: the end is later.
+        """
+        end = fetched.last_stable_offset if self.read_committed else fetched.high_watermark
+        if offset < end:
             raise UnavailableError(
                 f"{self.partition}: the leader sent nothing from offset {offset}, though its log "
                 f"ends at {end}: retrying"
             )
-        return first
 
     async def epoch_end(self, epoch: int) -> EpochEnd:
         """Ask where the log continues after a leader epoch, patiently while it knows nothing of it.
@@ -240,7 +248,11 @@ class LogReader:
 
 
 async def fetches(log: LogReader, start: int) -> AsyncIterator[tuple[int, FetchedPartition]]:
-    """Fetch a log to its end; each answer comes with the first offset that is wanted in it."""
+    """Fetch a log to its end; each answer comes with the first offset that is wanted in it.
+
+    Raises:
+        UnavailableError: the leader does not answer, or sends nothing before the end.
+    """
     offset = start
     while True:
         try:
@@ -254,6 +266,7 @@ async def fetches(log: LogReader, start: int) -> AsyncIterator[tuple[int, Fetche
             (b.last_offset + 1 for b in batches(fetched.records, legacy.convert)), default=offset
         )
         if following <= offset:
+            log.check_end(offset, fetched)
             return
         yield offset, fetched
         offset = following

@@ -15,7 +15,7 @@ from srm.replication.batches import legacy
 from srm.replication.batches.aborted import AbortedTransactions
 from srm.replication.batches.batch import batches, verify
 from srm.replication.batches.content_hash import content_hash
-from srm.replication.log_reader import ONE_BATCH, LogReader, fetches
+from srm.replication.log_reader import ONE_BATCH, LogReader, OutOfRangeError, fetches
 from srm.replication.ports import DecodedRecord
 from srm.replication.resume.batch_decoding import LoopShare, records_of
 from srm.replication.resume.source_lookahead import Comparison
@@ -46,6 +46,7 @@ class LogColumns:
 
         Raises:
             IntegrityError: a batch is damaged.
+            UnavailableError: the log cannot be read to the end.
             SrmError: a broker does not answer, or does not let srm in.
         """
         records, optional = list[DecodedRecord](), list[int]()
@@ -104,17 +105,28 @@ async def _batches(
                     yield [r for r in piece if r.offset < end], OPTIONAL * dropped
             if at >= end:
                 return
+    raise _changed(log, end)
+
+
+def _changed(log: LogReader, end: int) -> UnavailableError:
+    return UnavailableError(
+        f"{log.partition} on {log.wire.alias}: the log was deleted up to its end {end}, or lost it",
+        "run this again",
+    )
 
 
 async def check_decided(log: LogReader, end: int) -> None:
     """Refuse a log with a transaction that is open before an offset: it may still be aborted.
 
     Raises:
-        UnavailableError: one is open.
+        UnavailableError: one is open, or the log does not reach the offset.
         SrmError: a broker does not answer.
     """
     committed = replace(log, read_committed=True)
-    fetched = await committed.fetch(end, max_bytes=ONE_BATCH, wait_ms=0)
+    try:
+        fetched = await committed.fetch(end, max_bytes=ONE_BATCH, wait_ms=0)
+    except OutOfRangeError as error:
+        raise _changed(log, end) from error
     if fetched.last_stable_offset < end:
         raise UnavailableError(
             f"{log.partition} on {log.wire.alias}: a transaction is open from offset "

@@ -64,8 +64,8 @@ def reader(log: Log) -> LogReader:
     return LogReader(log, TopicPartition("T", 0), b"", read_committed=False)  # type: ignore[arg-type]
 
 
-def aligned(source: Log, target: Log) -> AlignedCopy:
-    ends = source.end, target.end
+def aligned(source: Log, target: Log, ends: tuple[int, int] | None = None) -> AlignedCopy:
+    ends = ends or (source.end, target.end)
     return asyncio.run(
         align(reader(source), reader(target), (0, 0), ends, COLUMNS, (False, False), lambda _: None)
     )
@@ -108,3 +108,22 @@ def test_a_transaction_that_is_open_on_the_target_refuses_the_walk() -> None:
     with pytest.raises(UnavailableError):
         asyncio.run(check_decided(reader(target), 20))
     asyncio.run(check_decided(reader(target), 10))
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_leader_that_sends_nothing_before_the_end_refuses_the_walk(side: str) -> None:
+    logs = {"source": plain(3), "target": plain(3)}
+    logs[side].silent_from = 20
+
+    with pytest.raises(UnavailableError, match="nothing from offset 20, though its log ends at 30"):
+        aligned(logs["source"], logs["target"])
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_log_that_has_lost_its_end_refuses_the_walk(side: str) -> None:
+    logs = {"source": plain(3), "target": plain(3)}
+    ends = logs["source"].end, logs["target"].end
+    logs[side] = plain(2)
+
+    with pytest.raises(UnavailableError):
+        aligned(logs["source"], logs["target"], ends)
