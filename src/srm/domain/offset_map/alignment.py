@@ -135,12 +135,14 @@ class Alignment:
     Attributes:
         begin: source offset of a known position; 0 if nothing is known.
         trimmed: the source's log begins after its first records.
+        target_trimmed: the target's log begins after the first copies.
         source_compacts: the source removes records with a later one of their key.
         target_compacts: the target does.
     """
 
     begin: int = 0
     trimmed: bool = False
+    target_trimmed: bool = False
     source_compacts: bool = False
     target_compacts: bool = False
     most: int = _MOST
@@ -224,6 +226,8 @@ class Alignment:
         return count
 
     def _note_match(self, chunk: Columns, at: int, target: Columns, first: int, count: int) -> None:
+        if self.target_trimmed and self._furthest < 0:  # copies of those before are deleted
+            self.begin = max(self.begin, int(chunk.offsets[at]))
         chunk.marks[at : at + count] = True
         sources = chunk.offsets[at : at + count]
         targets = target.offsets[first : first + count]
@@ -258,7 +262,7 @@ class Alignment:
         if best is None:
             return False
         _, number, at = best
-        if self.target_compacts:
+        if self.target_compacts and not (self.target_trimmed and self._furthest < 0):
             self._owe(number, at)
         self._chunk, self._at = number, at
         return True

@@ -166,9 +166,11 @@ async def align(
     await check_decided(target, ends[1])
     target = replace(target, read_committed=True)
     log_start, _ = await source.wire.log_range(source.partition)
+    target_start, _ = await target.wire.log_range(target.partition)
     alignment = Alignment(
         begin[0],
         trimmed=log_start > 0,
+        target_trimmed=target_start > begin[1],
         source_compacts=compacts[0],
         target_compacts=compacts[1],
     )

@@ -127,6 +127,23 @@ def test_records_older_than_the_source_s_log_are_not_foreign() -> None:
     assert found.runs == (Run(20, 20, 15),)
 
 
+def test_source_records_whose_copies_the_target_has_deleted_are_not_skipped() -> None:
+    copies = plain([*range(40, 60), *range(70, 80), *range(75, 90)], 1000)
+
+    found = align(plain(range(100)), copies, target_trimmed=True)
+
+    assert (found.skipped, found.source_next, found.copied) == (((60, 70),), 90, 40)
+    assert align(plain(range(100)), copies).skipped == ((0, 40), (60, 70))
+
+
+def test_keys_of_deleted_copies_need_no_later_record() -> None:
+    source = [One(n, n, key=1 + n) for n in range(9)]
+
+    found = align(source, source[4:], target_trimmed=True, target_compacts=True)
+
+    assert (found.skipped, found.compacted, found.source_next) == ((), 0, 9)
+
+
 def test_a_record_that_compaction_removed_on_the_target_has_a_later_one_of_its_key() -> None:
     source = [One(n, n, key=1 + n % 3) for n in range(9)]
     kept = [One(n, n, key=1 + n % 3) for n in (4, 5, 6)]

@@ -127,3 +127,11 @@ def test_a_log_that_has_lost_its_end_refuses_the_walk(side: str) -> None:
 
     with pytest.raises(UnavailableError):
         aligned(logs["source"], logs["target"], ends)
+
+
+def test_copies_that_retention_removed_from_the_target_are_not_skipped() -> None:
+    target = ServedLog([batch_of(10), batch_of(20)], log_start=10)
+
+    found = aligned(plain(3), target)
+
+    assert (found.skipped, found.copied, found.source_next) == ((), 20, 30)
