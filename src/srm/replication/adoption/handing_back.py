@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from srm.domain.flow_state.liveness_thresholds import SILENT_S
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.flow_state.reported_positions import positions_by_copy
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.flows import mm2_offsets
-from srm.engine.flows.supervision import driver_status, state_topic
+from srm.engine.flows.supervision import driver_status, slot_statuses, state_topic
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, NotFoundError, SrmError
 from srm.replication.takeover.copy_end import WalkedLogs
@@ -48,17 +49,12 @@ def plan(
         show: receives the number of partitions that were walked.
 
     Raises:
-        ConflictError: the replicator runs.
+        ConflictError: the replicator, or a slot of it, runs.
         NotFoundError: none of the topics was copied.
         SrmError: a position cannot be proven, or a cluster does not answer.
     """
     config, records = context.config, state_topic(context).read()
-    driver, _ = driver_status(records, config.flow, context.now_ms())
-    if driver is not None and driver.alive:
-        raise ConflictError(
-            f"the replicator of {config.flow} runs on {driver.host}",
-            f"srm replicator stop --flow '{config.flow}'",
-        )
+    check_stopped(records, config.flow, context.now_ms())
     reported = positions_by_copy(decode_state(records).reports)
     sources, targets = context.source.topics(), context.target.topics()
     copied = []
@@ -79,6 +75,27 @@ def plan(
     return HandedBack(config.flow, tuple(positions))
 
 
+def check_stopped(records: Mapping[bytes, bytes], flow: Flow, now_ms: int) -> None:
+    """Refuse a flow that is still copied: slots outlive a driver that was killed.
+
+    Raises:
+        ConflictError: its replicator runs, or a slot has reported lately.
+    """
+    driver, _ = driver_status(records, flow, now_ms)
+    if driver is not None and driver.alive:
+        raise ConflictError(
+            f"the replicator of {flow} runs on {driver.host}",
+            f"srm replicator stop --flow '{flow}'",
+        )
+    slots = slot_statuses(decode_state(records).reports, now_ms)
+    alive = [slot.slot for slot in slots if slot.alive]
+    if alive and not (driver is not None and driver.ended):
+        raise ConflictError(
+            f"slots {', '.join(alive)} of {flow} have reported lately, without a driver",
+            f"end the executors, and run this again after {SILENT_S:.0f} s",
+        )
+
+
 def write(context: FlowContext, found: HandedBack, offsets_topic: str = "") -> None:
     """Write the positions where MirrorMaker 2's workers read them.
 
@@ -88,11 +105,12 @@ def write(context: FlowContext, found: HandedBack, offsets_topic: str = "") -> N
         offsets_topic: that of its workers; the default if empty.
 
     Raises:
-        ConflictError: MirrorMaker 2 runs: it would overwrite them.
+        ConflictError: MirrorMaker 2 runs: it would overwrite them; or the flow is copied again.
         NotFoundError: its topic does not exist.
         SrmError: the cluster does not answer.
     """
     flow, target = found.flow, context.target
+    check_stopped(state_topic(context).read(), flow, context.now_ms())
     group = mm2_offsets.workers_group(flow)
     [workers] = target.groups([group]).values()
     if workers.members:
