@@ -63,13 +63,13 @@ def test_many_groups_are_read_in_few_requests(cluster, topic, unique, monkeypatc
     for name in names:
         cluster.commit_idle(name, {TopicPartition(topic, 0): 1})
     asked = []
-    ask = Brokers._ask
+    ask = Brokers._query
 
     async def counted(brokers, address, request, *purpose):
         asked.append(request)
         return await ask(brokers, address, request, *purpose)
 
-    monkeypatch.setattr(Brokers, "_ask", counted)
+    monkeypatch.setattr(Brokers, "_query", counted)
 
     listed = cluster.groups()
     named = cluster.groups([*names, f"{unique}-no"])

@@ -105,10 +105,10 @@ async def _batches(
                     yield [r for r in piece if r.offset < end], OPTIONAL * dropped
             if at >= end:
                 return
-    raise _changed(log, end)
+    raise _change_of(log, end)
 
 
-def _changed(log: LogReader, end: int) -> UnavailableError:
+def _change_of(log: LogReader, end: int) -> UnavailableError:
     return UnavailableError(
         f"{log.partition} on {log.wire.alias}: the log was deleted up to its end {end}, or lost it",
         "run this again",
@@ -126,7 +126,7 @@ async def check_decided(log: LogReader, end: int) -> None:
     try:
         fetched = await committed.fetch(end, max_bytes=ONE_BATCH, wait_ms=0)
     except OutOfRangeError as error:
-        raise _changed(log, end) from error
+        raise _change_of(log, end) from error
     if fetched.last_stable_offset < end:
         raise UnavailableError(
             f"{log.partition} on {log.wire.alias}: a transaction is open from offset "

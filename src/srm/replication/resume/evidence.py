@@ -177,7 +177,7 @@ class LogReading:
             former=replace(self.former),
         )
 
-    def uncounted(self) -> LogReading:
+    def without_count(self) -> LogReading:
         """Return a copy that counts nothing since the last copy that was found."""
         return replace(self.branch(), copies=0, gone=0, holes=0, free=0)
 

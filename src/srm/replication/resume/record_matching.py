@@ -137,7 +137,7 @@ class Steps:
         """Advance a place to after a candidate."""
         offset = self._ahead.offset(index)
         if place.certain is None and self._ahead.needed(place.at, index):
-            place.certain = place.uncounted()
+            place.certain = place.without_count()
         if not place.begun and place.gone == place.copies == offset - place.passed:
             place.runs, place.removed = self.early.runs(place.passed, place.gone), Span()
         place.owed |= owed
