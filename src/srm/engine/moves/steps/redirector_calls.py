@@ -182,7 +182,7 @@ def _keep(
     state: CallState,
     said: str,
 ) -> bool:
-    """Write the state of a call; return False if its step is no longer in force."""
+    """Write the state of a call; return False if its step is not in force now."""
     call, (attempt, step) = Call(state, context.now_ms(), said), asked
     is_in_force = True
     with Registers(context) as registers:
