@@ -105,7 +105,8 @@ async def _batches(
                     yield [r for r in piece if r.offset < end], OPTIONAL * dropped
             if at >= end:
                 return
-    raise _change_of(log, end)
+    if at < end:
+        raise _change_of(log, end)
 
 
 def _change_of(log: LogReader, end: int) -> UnavailableError:

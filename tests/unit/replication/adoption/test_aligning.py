@@ -64,10 +64,15 @@ def reader(log: Log) -> LogReader:
     return LogReader(log, TopicPartition("T", 0), b"", read_committed=False)  # type: ignore[arg-type]
 
 
-def aligned(source: Log, target: Log, ends: tuple[int, int] | None = None) -> AlignedCopy:
+def aligned(
+    source: Log,
+    target: Log,
+    ends: tuple[int, int] | None = None,
+    begin: tuple[int, int] = (0, 0),
+) -> AlignedCopy:
     ends = ends or (source.end, target.end)
     return asyncio.run(
-        align(reader(source), reader(target), (0, 0), ends, COLUMNS, (False, False), lambda _: None)
+        align(reader(source), reader(target), begin, ends, COLUMNS, (False, False), lambda _: None)
     )
 
 
@@ -127,6 +132,12 @@ def test_a_log_that_has_lost_its_end_refuses_the_walk(side: str) -> None:
 
     with pytest.raises(UnavailableError):
         aligned(logs["source"], logs["target"], ends)
+
+
+def test_logs_without_anything_new_after_a_known_position_are_walked_to_their_ends() -> None:
+    found = aligned(plain(3), plain(3), begin=(30, 30))
+
+    assert (found.source_next, found.copied, found.foreign) == (30, 0, ())
 
 
 def test_copies_that_retention_removed_from_the_target_are_not_skipped() -> None:
