@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from srm.config.model import FlowConfig
-from srm.domain.flow_state.liveness_thresholds import is_silent
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names import internal_topics
 from srm.domain.names.flow_topics import RecordedCopies
@@ -15,7 +14,7 @@ from srm.domain.recovery.restore import restore_flow
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control import control_lists
 from srm.engine.flows.state_topic import StateTopic
-from srm.engine.flows.supervision import read_driver
+from srm.engine.flows.supervision import driver_status
 from srm.errors import UnavailableError
 
 
@@ -79,8 +78,8 @@ def copies_of_others(
     taken = set[str]()
     for other in others:
         records = StateTopic(target, other.source).read()
-        driver = read_driver(records)
-        if driver is None or driver.ended or is_silent(max(0, now_ms - driver.time_ms)):
+        driver, _ = driver_status(records, other, now_ms)
+        if driver is None or not driver.alive:
             continue
         ranks = _ranks(records, other)
         taken |= {one for one, rank in ranks.items() if one not in own or rank < own[one]}
