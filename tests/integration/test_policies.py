@@ -7,7 +7,6 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,12 +14,12 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from tests.integration.moving import begin, pass_gate
 from tests.replicating import configure, is_copied, replicating
+from tests.suffix_policy import SUFFIX_POLICY
 from tests.waiting import eventually
 
 from srm.client.consumer import FailoverConsumer
 from srm.client.routing.routing import RoutingWatcher
 from srm.config.model import Config
-from srm.domain.names.policy import ReplicationPolicy
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves
 from srm.engine.cluster_ports import TopicSpec
@@ -39,24 +38,6 @@ from srm_lab.stack.kafka import KafkaBroker
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
 IDENTITY = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
-
-
-@dataclass(frozen=True)
-class SuffixPolicy(ReplicationPolicy):
-    """Policy of a user, with the source as suffix."""
-
-    source_alias: str
-    separator: str
-
-    def format_remote_topic(self, source_alias: str, topic: str) -> str:
-        return f"{topic}-from-{source_alias}"
-
-    def topic_source(self, topic: str) -> str | None:
-        name, _, source = topic.rpartition("-from-")
-        return source if name else None
-
-    def upstream_topic(self, topic: str) -> str | None:
-        return topic.rpartition("-from-")[0] or None
 
 
 class Pair:
@@ -285,7 +266,7 @@ def test_clients_follow_a_move_there_and_back_under_one_name(
 def test_a_policy_of_a_user_names_the_copies(
     clusters: Mapping[str, KafkaBroker], tmp_path: Path
 ) -> None:
-    pair = Pair(clusters, tmp_path, f"replication.policy.class = {__name__}:SuffixPolicy")
+    pair = Pair(clusters, tmp_path, f"replication.policy.class = {SUFFIX_POLICY}")
     pair.produce(pair.p, [f"{n}" for n in range(10)])
     copy = f"{pair.topic}-from-{pair.p}"
 

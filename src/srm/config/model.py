@@ -5,7 +5,7 @@ Built by :func:`srm.config.loader.load_config` from one properties file in Mirro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
@@ -141,10 +141,6 @@ class FlowConfig:
             return False
         names = FlowTopics(self.flow, self.policy, back=self.back)
         return names.keeps_name(topic) and names.replica(topic) == topic
-
-    def select(self, topics: Collection[str]) -> tuple[str, ...]:
-        """Return those of the source's topics that the flow copies, in order."""
-        return self.names.select(topics)
 
 
 @dataclass(frozen=True, slots=True)

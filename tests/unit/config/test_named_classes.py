@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.suffix_policy import SUFFIX_POLICY, SuffixPolicy
 
 from srm.config.loader import load_config
 from srm.config.named_classes import filter_of, policy_of
@@ -20,24 +21,6 @@ from srm.domain.names.topics import Flow
 from srm.errors import ConfigError
 
 FILE = "clusters = P, B\nP.bootstrap.servers = p:1\nB.bootstrap.servers = b:1\n"
-
-
-@dataclass(frozen=True)
-class SuffixPolicy(ReplicationPolicy):
-    """Policy with the source as suffix: ``Payments@P``."""
-
-    source_alias: str
-    separator: str
-
-    def format_remote_topic(self, source_alias: str, topic: str) -> str:
-        return f"{topic}-from-{source_alias}"
-
-    def topic_source(self, topic: str) -> str | None:
-        name, _, source = topic.rpartition("-from-")
-        return source if name else None
-
-    def upstream_topic(self, topic: str) -> str | None:
-        return topic.rpartition("-from-")[0] or None
 
 
 class Even(NameFilter):
@@ -62,13 +45,12 @@ def test_java_names_of_known_policies_are_understood(name: str) -> None:
 
 
 def test_a_flow_has_the_policy_and_the_filters_that_its_lines_name(tmp_path: Path) -> None:
-    own = f"{__name__}:{SuffixPolicy.__name__}"
     file = tmp_path / "srm.properties"
     lines = (
         "topics = .*",
         "groups = .*",
         "replication.policy.class = IdentityReplicationPolicy",
-        f"P->B.replication.policy.class = {own}",
+        f"P->B.replication.policy.class = {SUFFIX_POLICY}",
         f"P->B.topic.filter.class = {__name__}:Even",
         f"P->B.group.filter.class = {__name__}:Even",
         f"P->B.config.property.filter.class = {__name__}:Even",
@@ -80,13 +62,13 @@ def test_a_flow_has_the_policy_and_the_filters_that_its_lines_name(tmp_path: Pat
     there, back = config.flow(Flow("P", "B")), config.flow(Flow("B", "P"))
     assert there.names.remote("Payments") == "Payments-from-P"
     assert there.names.original("Payments-from-P") == "Payments"
-    assert there.select(["odd", "even"]) == ("even",)
+    assert there.names.select(["odd", "even"]) == ("even",)
     assert there.names.refusal("odd") == "filtered"
     assert there.group_names.matches("even")
     assert not there.group_names.matches("odd")
     assert there.config_property_filter is Even
     assert back.names.remote("Payments") == "Payments"
-    assert back.select(["odd"]) == ("odd",)
+    assert back.names.select(["odd"]) == ("odd",)
 
 
 def test_flows_that_keep_names_both_ways_mark_where_records_come_from(tmp_path: Path) -> None:
@@ -135,7 +117,7 @@ def test_two_flows_may_keep_names_on_one_target_for_different_topics(tmp_path: P
         "P->C.enabled = true\nB->C.enabled = true\nP->C.topics = a\nB->C.topics = b, c\n"
     )
 
-    assert load_config(file).flow(Flow("B", "C")).select(["a", "b"]) == ("b",)
+    assert load_config(file).flow(Flow("B", "C")).names.select(["a", "b"]) == ("b",)
 
 
 def test_users_check_their_classes() -> None:

@@ -210,7 +210,7 @@ def _transactions(cluster: Cluster) -> Iterator[Check]:
 
 def _rights(config: FlowConfig, source: Cluster, target: Cluster) -> Iterator[Check]:
     """Yield what srm may not do with the topics of a flow."""
-    name, chosen = f"rights of {config.flow}", config.select(source.topics())
+    name, chosen = f"rights of {config.flow}", config.names.select(source.topics())
     copies = [*map(config.names.remote, chosen)]
     wanted: tuple[tuple[Cluster, Collection[str], str, ClientKind], ...] = (
         (source, chosen, "Read", "consumer"),

@@ -166,7 +166,7 @@ def _shapes(
         for entry in known.state.copied
         if entry.topic not in now and chosen.matches(entry.topic) and entry.topic in lately
     }
-    names = {*config.select(now), *missing}
+    names = {*config.names.select(now), *missing}
     unknown = set(only) - names
     if unknown:
         raise NotFoundError(f"flow {config.flow} does not copy {', '.join(sorted(unknown))}")

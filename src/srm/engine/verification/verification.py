@@ -271,7 +271,7 @@ def latest(target: Cluster, flow: Flow) -> VerificationSummary:
 def _choose(
     described: Mapping[str, TopicDescription], context: FlowContext, topics: Collection[str]
 ) -> tuple[str, ...]:
-    selected = context.config.select(described)
+    selected = context.config.names.select(described)
     unknown = sorted(set(topics) - set(selected))
     if unknown:
         raise NotFoundError(

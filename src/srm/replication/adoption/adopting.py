@@ -80,7 +80,7 @@ def plan(
     """
     flow, config = context.flow, context.flow.config
     sources, targets = flow.source.topics(), flow.target.topics()
-    selected = config.select(sources)
+    selected = config.names.select(sources)
     if unknown := set(topics) - set(selected):
         raise NotFoundError(f"{config.flow} does not copy {', '.join(sorted(unknown))}")
     assigned = []

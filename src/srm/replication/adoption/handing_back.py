@@ -58,7 +58,7 @@ def plan(
     reported = positions_by_copy(decode_state(records).reports)
     sources, targets = context.source.topics(), context.target.topics()
     copied = []
-    for name in sorted(topics or config.select(sources)):
+    for name in sorted(topics or config.names.select(sources)):
         source = sources.get(name)
         remote = targets.get(config.policy.format_remote_topic(config.flow.source, name))
         if source is not None and remote is not None:

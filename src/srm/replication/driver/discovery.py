@@ -197,7 +197,7 @@ class Discovery:
 
         Only a policy that keeps names gives copies of two clusters one name.
         """
-        names, selected = context.config.names, context.config.select(source_topics)
+        names, selected = context.config.names, context.config.names.select(source_topics)
         kept = frozenset(filter(names.keeps_name, selected))
         flow = context.config.flow
         taken = kept

@@ -108,7 +108,7 @@ def _changelogs(facts: MoveFacts, group: GroupPlan) -> tuple[str, ...]:
 
 def topics_copied_back(context: MoveContext, topics: Collection[str]) -> frozenset[str]:
     """Return the topics of a move that the reverse flow copies."""
-    return frozenset(context.reverse.config.select(topics))
+    return frozenset(context.reverse.config.names.select(topics))
 
 
 def _staying(context: MoveContext, facts: MoveFacts) -> dict[str, tuple[str, ...]]:
