@@ -190,6 +190,13 @@ class CopyLab:
     def producer(self, **settings: object) -> Producer:
         return Producer({**self.source_props, "linger.ms": 5, **settings})
 
+    def produce(self, p: AssignedPartition, numbers: Sequence[int]) -> None:
+        """Write records with these numbers as values to the source's partition."""
+        producer = self.producer()
+        for number in numbers:
+            producer.produce(p.topic, b"%d" % number, key=b"key", partition=p.partition)
+        assert producer.flush(60) == 0
+
     def state(self) -> ReplicationState:
         return decode_state(StateTopic(self.target, self.flow.source).read())
 

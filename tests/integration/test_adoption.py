@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -36,13 +36,6 @@ COUNT = 100
 @pytest.fixture
 def lab(clusters: Mapping[str, KafkaBroker]) -> CopyLab:
     return CopyLab(clusters["P"].bootstrap, clusters["B"].bootstrap)
-
-
-def produce(lab: CopyLab, p: AssignedPartition, numbers: Sequence[int]) -> None:
-    producer = lab.producer()
-    for number in numbers:
-        producer.produce(p.topic, b"%d" % number, key=b"key", partition=p.partition)
-    assert producer.flush(60) == 0
 
 
 def mirror(lab: CopyLab, p: AssignedPartition, *stretches: range) -> None:
@@ -95,7 +88,7 @@ def store(lab: CopyLab, p: AssignedPartition, offset: int) -> None:
 
 def test_the_copy_continues_after_what_others_copied_and_maps_it(lab: CopyLab) -> None:
     [p] = lab.topic()
-    produce(lab, p, range(COUNT))
+    lab.produce(p, range(COUNT))
     # Killed after 60, after 80, and while it repeats.
     mirror(lab, p, range(60), range(50, 80), range(70, 75))
     store(lab, p, 74)
@@ -116,7 +109,7 @@ def test_the_copy_continues_after_what_others_copied_and_maps_it(lab: CopyLab) -
     assert (done.topics, done.records) == ((p.topic,), 80)
     lab.assign("0", [p])  # the pause took it away; a driver would do that
     with lab.running():
-        produce(lab, p, range(COUNT, COUNT + 5))
+        lab.produce(p, range(COUNT, COUNT + 5))
         lab.wait_until_copied([p])
     assert values(lab, p) == [*before, *range(80, COUNT + 5)]
     assert lab.offset_map(p).runs[:2] == (Run(0, 0, 50), Run(50, 60, 30))
@@ -142,7 +135,7 @@ def is_stopped(lab: CopyLab, p: AssignedPartition) -> bool:
 
 def test_what_others_skipped_has_to_be_accepted_and_is_noted(lab: CopyLab) -> None:
     [p] = lab.topic()
-    produce(lab, p, range(COUNT))
+    lab.produce(p, range(COUNT))
     mirror(lab, p, range(20), range(30, 40))
 
     found = plan(context(lab), [p.topic])
@@ -164,7 +157,7 @@ def test_what_others_skipped_has_to_be_accepted_and_is_noted(lab: CopyLab) -> No
 
 def test_a_copy_that_grows_after_the_plan_is_left_alone(lab: CopyLab) -> None:
     [p] = lab.topic()
-    produce(lab, p, range(COUNT))
+    lab.produce(p, range(COUNT))
     mirror(lab, p, range(50))
     found = plan(context(lab), [p.topic])
     mirror(lab, p, range(50, 60))
@@ -187,11 +180,11 @@ def test_what_others_copied_after_srm_is_adopted_as_well(
     lab: CopyLab, stretches: list[range], source_next: int
 ) -> None:
     [p] = lab.topic()
-    produce(lab, p, range(COUNT))
+    lab.produce(p, range(COUNT))
     lab.assign("0", [p])
     with lab.running():
         lab.wait_until_copied([p])
-    produce(lab, p, range(COUNT, COUNT + 50))
+    lab.produce(p, range(COUNT, COUNT + 50))
     mirror(lab, p, *stretches)
 
     found = plan(context(lab), [p.topic])
@@ -208,7 +201,7 @@ def test_what_others_copied_after_srm_is_adopted_as_well(
 
 def test_an_import_that_was_killed_is_run_again(lab: CopyLab) -> None:
     [p] = lab.topic()
-    produce(lab, p, range(COUNT))
+    lab.produce(p, range(COUNT))
     mirror(lab, p, range(50))
     there, broken = context(lab), RuntimeError("killed")
 

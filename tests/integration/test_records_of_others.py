@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pytest
 from confluent_kafka import Producer
@@ -27,13 +27,6 @@ COUNT = 100
 @pytest.fixture
 def lab(clusters: Mapping[str, KafkaBroker]) -> CopyLab:
     return CopyLab(clusters["P"].bootstrap, clusters["B"].bootstrap)
-
-
-def produce(lab: CopyLab, p: AssignedPartition, numbers: Sequence[int]) -> None:
-    producer = lab.producer()
-    for number in numbers:
-        producer.produce(p.topic, b"%d" % number, key=b"key", partition=p.partition)
-    assert producer.flush(60) == 0
 
 
 def mirror(lab: CopyLab, p: AssignedPartition, **settings: object) -> None:
@@ -73,7 +66,7 @@ def test_a_remote_topic_that_others_have_filled_is_copied_after_them_once_that_i
     lab: CopyLab, transactional: bool
 ) -> None:
     [p] = lab.topic()
-    produce(lab, p, range(COUNT))
+    lab.produce(p, range(COUNT))
     mirror(lab, p, **({"transactional.id": f"{p.topic}-mm2"} if transactional else {}))
     lab.assign("0", [p])
 
@@ -97,7 +90,7 @@ def test_a_remote_topic_that_others_have_filled_is_copied_after_them_once_that_i
 
     lab.forget_state()
     with lab.running():
-        produce(lab, p, range(COUNT, COUNT + 5))
+        lab.produce(p, range(COUNT, COUNT + 5))
         lab.wait_until_copied([p])
     found = values(lab, p)
     assert found == [*range(COUNT), *range(COUNT + 5)], "copies are known by their claims"
@@ -105,7 +98,7 @@ def test_a_remote_topic_that_others_have_filled_is_copied_after_them_once_that_i
 
 def test_a_remote_topic_that_is_deleted_is_copied_from_the_start(lab: CopyLab) -> None:
     [p] = lab.topic()
-    produce(lab, p, range(COUNT))
+    lab.produce(p, range(COUNT))
     mirror(lab, p)
     lab.assign("0", [p])
 
@@ -124,7 +117,7 @@ def test_a_remote_topic_that_is_deleted_is_copied_from_the_start(lab: CopyLab) -
 
 def test_records_of_others_that_retention_removes_hold_nothing_up(lab: CopyLab) -> None:
     [p] = lab.topic()
-    produce(lab, p, range(COUNT))
+    lab.produce(p, range(COUNT))
     mirror(lab, p)
     delete_before(lab.target_props, p.target_topic, COUNT)
     lab.assign("0", [p])
@@ -138,7 +131,7 @@ def test_records_of_others_that_retention_removes_hold_nothing_up(lab: CopyLab) 
 def test_what_others_write_after_a_claim_is_a_hole(lab: CopyLab) -> None:
     """The slot was killed before it had copied a record, or reported anything."""
     [p] = lab.topic()
-    produce(lab, p, range(COUNT))
+    lab.produce(p, range(COUNT))
     switch = KafkaFlowSwitch(lab.flow, lab.target, lab.target_props, lab.target_props)
     assert not switch.seal([TopicPartition(p.target_topic, p.partition)])
     mirror(lab, p)
