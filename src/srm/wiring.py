@@ -127,7 +127,7 @@ def open_flow(config: Config, flow: Flow, *, partial: bool = False) -> Iterator[
     configured = config.flow(flow)
     with ExitStack() as stack:
         ends = {alias: config.cluster_clients(alias, flow) for alias in (flow.source, flow.target)}
-        opened = _open(ends, stack)
+        opened = _open(ends, stack, configured.admin_timeout_ms / 1000)
         source, target = opened[flow.source], opened[flow.target]
         if partial:
             merged = control_lists.merged_if_known(configured, target)
@@ -151,11 +151,12 @@ def open_configured_flow(
         ConfigError: the flow names a cluster that the configuration does not list.
     """
     clients = {alias: config.cluster_clients(alias, flow) for alias in (flow.source, flow.target)}
+    timeout_s = config.flow(flow).admin_timeout_ms / 1000
 
     def open_one(alias: str) -> KafkaCluster:
         if follow:
-            return following_cluster(alias, clients[alias], fresh=True)
-        return kafka_cluster(alias, clients[alias])
+            return following_cluster(alias, clients[alias], timeout_s, fresh=True)
+        return kafka_cluster(alias, clients[alias], timeout_s)
 
     with open_one(flow.source) as source, open_one(flow.target) as target:
         context = flow_context(config.flow(flow), source, target, clients[flow.target])
@@ -187,7 +188,8 @@ def open_move(
     forward, reverse = config.flow(flow), config.flow(flow.reverse)
     with ExitStack() as stack:
         ends = {flow.target} if unplanned else {flow.target, flow.source}
-        opened = stack.enter_context(open_clusters(config, ends))
+        timeout_s = forward.admin_timeout_ms / 1000
+        opened = stack.enter_context(open_clusters(config, ends, timeout_s))
         to_cluster = opened[flow.target]
         from_cluster = opened.get(flow.source) or away_cluster(flow.source)
         forward = control_lists.merged_if_known(forward, to_cluster)

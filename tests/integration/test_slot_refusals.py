@@ -83,6 +83,7 @@ def test_a_record_too_large_for_the_target_stops_its_partition_until_it_is_allow
         assert (status.lost_from, status.lost_to) == (2, 3)
         assert "source offset 2: 30" in status.reason
         assert "max.message.bytes" in status.reason
+        assert ".errors.tolerance = all in" in status.reason
 
     lab.target.alter_topic_configs({p.target_topic: {"max.message.bytes": "40000"}})
     with lab.running():
@@ -95,10 +96,11 @@ def test_a_record_too_large_for_the_target_stops_its_partition_until_it_is_allow
     lab.assert_equal([p, other])
 
 
+@pytest.mark.parametrize("policy", [{"data_loss_policy": "continue"}, {"errors_tolerance": "all"}])
 def test_records_that_the_target_refuses_are_noted_as_lost_and_the_rest_arrives(
-    clusters: Mapping[str, KafkaBroker],
+    clusters: Mapping[str, KafkaBroker], policy: Mapping[str, str]
 ) -> None:
-    lab = _lab(clusters, data_loss_policy="continue")
+    lab = _lab(clusters, **policy)
     [large, old, keyless] = (
         _topic(lab, **settings)[0]
         for settings in (

@@ -17,7 +17,7 @@ from srm.engine.control.control_lists import ControlLists
 from srm.errors import AuthorizationError, ConfigError, GivenUpError, UnavailableError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.wire.auth.security_probe import refusals_of
-from srm.wiring import flow_context, open_cluster, open_flow, open_move
+from srm.wiring import flow_context, open_cluster, open_configured_flow, open_flow, open_move
 from srm_lab.testing.fake_cluster import FakeCluster
 
 FILE = """
@@ -50,6 +50,20 @@ def test_a_cluster_that_is_not_configured_is_named(config):
 def test_a_flow_that_is_not_configured_is_named(config):
     with pytest.raises(ConfigError, match="P->X"), open_flow(config, Flow("P", "X")):
         pass
+
+
+def test_calls_of_a_flow_take_as_long_as_its_file_permits(tmp_path):
+    path = tmp_path / "srm.properties"
+    path.write_text(f"{FILE}P->B.admin.timeout.ms = 300\n", encoding="utf-8")
+
+    began = time.monotonic()
+    with (
+        open_configured_flow(load_config(path), Flow("P", "B")) as context,
+        pytest.raises(UnavailableError),
+    ):
+        context.source.topics()
+
+    assert time.monotonic() - began < 15
 
 
 def test_a_flow_has_its_clusters_and_the_maps_of_both_directions(config):

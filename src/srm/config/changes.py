@@ -24,6 +24,8 @@ RESTARTED: Final = frozenset(
             "isolation_level",
             "records",
             "data_loss_policy",
+            "errors_tolerance",
+            "admin_timeout_ms",
         ),
         *("offset_syncs_replication_factor", "heartbeats_replication_factor"),
         *("internal_replication_factor", "emit_offset_syncs_enabled", "offset_syncs_location"),

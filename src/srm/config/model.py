@@ -96,6 +96,8 @@ class FlowConfig:
     sync_topic_acls_enabled: bool = True
     sync_topic_acls_interval: timedelta = timedelta(seconds=60)
     sync_acls_include: tuple[str, ...] = ()
+    errors_tolerance: Literal["none", "all"] = "none"
+    admin_timeout_ms: int = 30_000
     use_defaults_from: Literal["source", "target"] = "target"
     failover_approval: Literal["never", "unplanned", "always"] = "unplanned"
     failover_alert_after: timedelta = timedelta(seconds=60)

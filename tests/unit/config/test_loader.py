@@ -167,12 +167,14 @@ class TestOurKeys:
         flow = load(
             "reverse.checkpointed.topics = P.Payments\ncheckpoints.engine = spark\n"
             "metrics.interval.seconds = 0.5\ndata.loss.policy = continue\n"
+            "errors.tolerance = all\nadmin.timeout.ms = 500\n"
         ).flow(Flow("P", "B"))
 
         assert flow.reverse_checkpointed_topics == ("P.Payments",)
         assert flow.checkpoints_engine == "spark"
         assert flow.metrics_interval == timedelta(milliseconds=500)
         assert flow.data_loss_policy == "continue"
+        assert (flow.errors_tolerance, flow.admin_timeout_ms) == ("all", 500)
 
     def test_what_is_done_to_records(self, load: Load) -> None:
         config = load(

@@ -108,6 +108,7 @@ _MEANINGLESS: Final[dict[str, str]] = {
     _JAVA: (
         "interceptor.classes metric.reporters security.providers ssl.engine.factory.class "
         "sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class "
+        "ssl.login.callback.handler.class "
         "sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class "
         "socket.factory.class config.providers"
     ),

@@ -15,7 +15,6 @@ _TABLE: Final[dict[Origin, dict[str, str]]] = {
     "mm2": {
         "The offset map is exact whatever the lag.": "offset.lag.max",
         "Records are not polled one by one.": "consumer.poll.timeout.ms",
-        "Set `admin.request.timeout.ms` instead.": "admin.timeout.ms",
         "Topic settings are always altered so.": "use.incremental.alter.configs",
         "Metrics always name their flow.": "add.source.alias.to.metrics",
         "It names a Java class.": "forwarding.admin.class",
@@ -43,7 +42,9 @@ _TABLE: Final[dict[Origin, dict[str, str]]] = {
         "Records are copied byte for byte.": (
             "key.converter* value.converter* header.converter* transforms* predicates*"
         ),
-        "A record that cannot be copied stops its partition with a reason.": "errors.*",
+        "Each skipped record is logged, by its offset.": "errors.log.*",
+        "Writes are tried again until they succeed or are refused.": "errors.retry.*",
+        "It is for sink connectors.": "errors.deadletterqueue.*",
         "Remote topics are created by srm.": "topic.creation.*",
         "It is a setting of brokers.": "offsets.topic.replication.factor transaction.state.log.*",
         _NO_REST: "listeners* rest.* admin.listeners* access.control.* response.http.*",

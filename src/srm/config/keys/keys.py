@@ -328,6 +328,23 @@ FLOW_KEYS: Final = (
         "the target: stop and say so, or record the range and continue.",
         choices=("stop", "continue"),
     ),
+    ConfigKey(
+        "errors.tolerance",
+        "choice",
+        "none",
+        "`all`: a record that the target refuses, such as one that is too large, is skipped: "
+        "logged, counted as lost and named in `srm status`. What is gone from the source stays a "
+        "matter of `data.loss.policy`.",
+        origin="connect",
+        choices=("none", "all"),
+    ),
+    ConfigKey(
+        "admin.timeout.ms",
+        "count",
+        "30000",
+        "How long a call to a cluster of the flow may take, with all its attempts, before it fails "
+        "(MirrorMaker 2: 60000).",
+    ),
     our_key(
         "replicator.max.bytes.per.second",
         "count",

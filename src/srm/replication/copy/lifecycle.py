@@ -85,6 +85,7 @@ class Lifecycle:
         self._flow = config.flow
         accepting = set_key(config.flow, "data.loss.policy", "continue")
         self._accept_loss = f"to record the loss and copy on, {accepting}"
+        self._skip_refused = f"to skip it, {set_key(config.flow, 'errors.tolerance', 'all')}"
         self._source = source
         self._target = target
         self._reporter = reporter
@@ -421,13 +422,13 @@ class Lifecycle:
         [offset] = offsets
         refusal = codes.REFUSED[produced.error]
         what = f"{len(outgoing.view)} bytes, {refusal.describe(produced.message)}"
-        if self._reporter.accepts_loss:
+        if self._reporter.skips_refused:
             told_all = message(f"{copy.target} refused it: {what}", refusal.action)
             self._reporter.lost(copy, offset, offset + 1, told_all)
             copy.limits.leave_out(offset)
             self.claim(copy)
             return
-        action = "; or ".join(filter(None, (refusal.action, self._accept_loss)))
+        action = "; or ".join(filter(None, (refusal.action, self._skip_refused)))
         refused = f"{copy.target} refused the record at source offset {offset}: {what}"
         self._stop(
             copy,

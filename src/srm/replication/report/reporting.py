@@ -140,6 +140,11 @@ class Reporter:
         """True if a partition continues after records were lost (data.loss.policy=continue)."""
         return self._config.data_loss_policy == "continue"
 
+    @property
+    def skips_refused(self) -> bool:
+        """True if a partition continues after a record that the target refuses."""
+        return self.accepts_loss or self._config.errors_tolerance == "all"
+
     def is_written(self, assigned: AssignedPartition) -> bool:
         """Return whether a partition's last report, and all it depends on, is acknowledged."""
         late = self._late

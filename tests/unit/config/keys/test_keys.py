@@ -20,9 +20,16 @@ from srm.config.keys.keys import (
     find_key,
 )
 from srm.config.keys.move_keys import MOVE_KEYS
+from srm.config.loader import understand
 from srm.config.model import FlowConfig
+from srm.config.properties import Property
 from srm.config.values import parse_value
 
+HEAD = (
+    Property("clusters", "P, B", 1),
+    Property("P.bootstrap.servers", "p:9092", 2),
+    Property("B.bootstrap.servers", "b:9092", 3),
+)
 ROOT = Path(__file__).parents[4]
 
 
@@ -86,6 +93,38 @@ def _known_to_librdkafka(name: str) -> bool:
     with pytest.raises((KafkaException, TypeError, ValueError)) as refused:
         Producer({name: "?", "no.such.property": "?"})
     return f'No such configuration property: "{name}"' not in str(refused.value)
+
+
+OVERVIEW = """
+    admin.timeout.ms bootstrap.servers checkpoints.topic.replication.factor
+    config.properties.blacklist config.properties.exclude config.property.filter.class
+    config.storage.topic connect.start.task.timeout.ms connectors.consumer.max.poll.records
+    connectors.producer.override.buffer.memory consumer.poll.timeout.ms
+    copy.source.offset.in.header.enabled disable.source.topic.auto.creation
+    emit.checkpoints.interval.seconds emit.heartbeats.interval.seconds errors.log.enable
+    errors.log.include.messages errors.retry.delay.max.ms errors.retry.timeout errors.tolerance
+    header.converter heartbeats.topic.replication.factor key.converter listeners.https.port
+    mm.rest.protocol offset-syncs.topic.location offset-syncs.topic.replication.factor
+    offset.flush.timeout.ms offset.lag.max offset.storage.replication.factor
+    refresh.groups.enabled refresh.topics.enabled replication.policy.class
+    replication.policy.separator scheduled.rebalance.max.delay.ms ssl.cipher.suites
+    ssl.login.callback.handler.class status.storage.topic sync.group.offsets.enabled
+    sync.group.offsets.interval.seconds sync.topic.acls.enabled sync.topic.configs.enabled
+    task.shutdown.graceful.timeout.ms tasks.max value.converter worker.sync.timeout.ms
+    workers.offset.flush.timeout.ms B.offset.flush.timeout.ms P->B.worker.offset.flush.timeout.ms
+    P->B.consumer.max.poll.records P->B.producer.override.buffer.memory
+"""
+"""Properties that the overview of SRM 7.3.2 names, at the levels at which it shows them."""
+
+
+def test_every_property_of_srm_s_overview_has_a_row() -> None:
+    names = OVERVIEW.split()
+    lines = [Property(name, "1", 4) for name in names if name != "bootstrap.servers"]
+
+    file = understand((*HEAD, *lines), "file", strict=True)
+
+    assert len(file.settings) == len(HEAD) + len(lines)
+    assert file.unknown == 0
 
 
 def test_the_page_documents_every_key() -> None:
