@@ -34,6 +34,7 @@ READERS: Final[dict[str, tuple[str, ...]]] = {
     "translate": ("-f", "P->B", "-t", "Payments", "--offset", "1"),
     "status": (),
     "doctor": (),
+    "config check": ("--online",),
     "why": ("Payments",),
     "restore": ("--from", "B", "--to", "P", "--dry-run"),
     "replicator stop": ("--wait", "0"),
@@ -84,7 +85,6 @@ OTHERS: Final = {
     "completion": "prints a script",
     "config import": "reads a file",
     "rights": "reads a file",
-    "config check": "reads a file",
     "config explain": "reads a file",
     "config client": "reads a file",
 }

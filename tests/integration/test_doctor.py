@@ -23,7 +23,9 @@ def configured(folder: Path, source: str, target: str) -> Path:
     path = folder / "srm.properties"
     path.write_text(
         "clusters = P, B\nP->B.enabled = true\ntopics = doctor.*\ngroups = .*\n"
-        f"P.bootstrap.servers = {source}\nB.bootstrap.servers = {target}\n"
+        f"P.bootstrap.servers = {source}\nB.bootstrap.servers = {target}\nreplication.factor = 1\n"
+        "offset-syncs.topic.replication.factor = 1\ncheckpoints.topic.replication.factor = 1\n"
+        "heartbeats.topic.replication.factor = 1\n"
     )
     return path
 
@@ -80,3 +82,44 @@ def test_a_target_that_cannot_commit_transactions_is_a_problem(
     assert code == 1
     assert found["transactions on B"]["state"] == "problem"
     assert "no transaction can commit" in found["transactions on B"]["text"]
+
+
+def test_what_does_not_fit_between_two_clusters_is_found_before_the_start(
+    clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory, tmp_path: Path
+) -> None:
+    target = broker_factory(
+        "Y",
+        **{
+            "auto.create.topics.enable": "true",
+            "min.insync.replicas": "2",
+            "message.max.bytes": "2000",
+            "log.retention.ms": "60000",
+        },
+    )
+    source = {"bootstrap.servers": clusters["P"].bootstrap}
+    with KafkaCluster("P", source, source, source) as cluster:
+        cluster.create_topics([TopicSpec("doctor.sizes", 1, 1, {})])
+    there = {"bootstrap.servers": target.bootstrap}
+    with KafkaCluster("B", there, there, there) as cluster:
+        cluster.create_topics([TopicSpec("any", 1, 1, {}), TopicSpec("P.doctor.old", 1, 1, {})])
+    config = configured(tmp_path, clusters["P"].bootstrap, target.bootstrap)
+    with config.open("a") as file:
+        file.write("checkpoints.topic.replication.factor = 3\n")
+
+    command = ["config", "check", "--online", "--config", str(config), "--json"]
+    result = CliRunner().invoke(app, command)
+    found = {(one["name"], one["state"]): [] for one in json.loads(result.stdout)["findings"]}
+    for one in json.loads(result.stdout)["findings"]:
+        found[one["name"], one["state"]].append(one["text"])
+
+    assert getattr(result.exception, "exit_code", 0) == 2
+    [few] = found["defaults for P->B", "problem"]
+    assert few.startswith("min.insync.replicas of B is 2, remote topics get 1 replica: no record")
+    [auto] = found["defaults for P->B", "warning"]
+    assert auto.startswith("auto.create.topics.enable is true on B")
+    [refused] = found["topics of P->B", "problem"]
+    assert "P.checkpoints.internal" in refused
+    weaker = found["P->B: P.doctor.sizes", "warning"]
+    assert "max.message.bytes is 2000, on doctor.sizes of P 1048588" in weaker
+    assert any(text.startswith("retention.ms is 60000, ") for text in weaker)
+    assert found["P->B: P.doctor.old", "warning"] == ["P has no topic doctor.old"]

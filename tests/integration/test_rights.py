@@ -15,6 +15,7 @@ from tests.integration.securing import SecuredBroker
 from tests.replicating import at_work, driver_of, is_copied, one_broker_as_two_clusters
 from tests.waiting import DEADLINE_S, eventually
 
+from srm.cli.flows.findings import Checks, rights_of
 from srm.config.model import ClusterClients, FlowConfig
 from srm.domain.flow_state.replication_records import REPORTS, PartitionStatus
 from srm.domain.names import internal_topics
@@ -311,6 +312,31 @@ def test_a_right_that_is_missing_is_named(world: World, missing: str) -> None:
     assert told is not None
     assert re.search(expected, told), told
     assert "\n" not in told
+
+
+@pytest.mark.parametrize(
+    ("missing", "named"),
+    [
+        ("", ""),
+        ("Read topic payments on P", "Describe on topic payments of P"),
+        ("DescribeConfigs topic payments on P", "DescribeConfigs on topic payments of P"),
+        ("Write topic P.* on B", "Write on topic P.payments of B"),
+        ("AlterConfigs topic P.* on B", "AlterConfigs on topic P.payments of B"),
+        ("Write topic heartbeats on B", "Describe on topic heartbeats of B"),
+    ],
+)
+def test_a_check_of_the_clusters_finds_the_right_on_topics_that_is_missing(
+    world: World, missing: str, named: str
+) -> None:
+    """A topic whose one right is missing may not even be seen."""
+    srm, checks = srm_with(world.secured, documented(without=missing)), Checks()
+
+    with srm.context() as context:
+        checks.run("rights", partial(rights_of, context))
+
+    texts = [one.text for one in checks if one.state == "problem"]
+    assert texts == ([f"srm lacks {named}"] if missing else [])
+    assert {one.exit_code for one in checks.failures} == ({9} if missing else set())
 
 
 def test_without_the_brokers_settings_defaults_are_assumed_and_the_right_is_named(

@@ -117,6 +117,7 @@ SRM: Final[Mapping[str, Entry]] = {
             "Read the file and report its clusters, flows and warnings; exit 2 where it has an "
             "error.",
             "srm config check --config srm.properties --strict",
+            "srm config check --online",
         ),
         explain=_flows(
             "config:explain",

@@ -42,7 +42,8 @@ srm reads one properties file in the syntax of MirrorMaker 2 and Streams Replica
 Connect and the Kafka clients (4.3.1), and warns of those that have no meaning here. Commands look for the file at `--config FILE`, then
 `$SRM_CONFIG`, then `./srm.properties`. The [README](../README.md#see-it-work) has an example.
 
-- `srm config check` reads the file and reports what is wrong with it. It connects to nothing.
+- `srm config check` reads the file and reports what is wrong with it. It connects to nothing; with `--online` it also [looks at the
+  clusters](operate.md#lists-and-check-up).
 - A key that has no meaning here is a warning. One more warning lists all unknown keys, without their values. The replicator logs the same
   warnings when it starts; every other program logs how many keys are unknown.
 - A misspelt key is an error that names the right one: a letter too many, missing, wrong or misplaced, other separators or capitals, or the

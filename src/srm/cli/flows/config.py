@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from srm.cli import completing
 from srm.cli.console import ConfigOption, JsonOption, emit
+from srm.cli.flows.findings import Check, Checks, check_clusters, render
 from srm.config.client_file import client_file
 from srm.config.hierarchy import Candidate, Resolved, resolve_client
 from srm.config.keys.client_keys import CLIENT_KEYS
@@ -56,6 +57,7 @@ class CheckReport:
     notes: tuple[str, ...]
     sha256: str
     report_key_id: str | None
+    findings: tuple[Check, ...]
 
 
 @dataclass(frozen=True)
@@ -74,13 +76,24 @@ def check(
     strict: Annotated[
         bool, typer.Option("--strict", help="Take every unknown key for an error.")
     ] = False,
+    online: Annotated[
+        bool, typer.Option("--online", help="Also look at the clusters, as srm doctor does.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Read the file and report its clusters, flows and warnings; exit 2 where it has an error."""
+    """Read the file and report its clusters, flows and warnings; exit 2 where it has an error.
+
+    With --online also what srm doctor finds on the clusters, with its exit codes: 6 for a cluster
+    that is unavailable, 9 for a missing right. Warnings do not change the exit code.
+    """
     resolved = build_config(read_settings(config, strict=strict))
     check_connections(resolved)
-    report = _report(resolved)
+    checks = Checks()
+    if online:
+        check_clusters(resolved, checks)
+    report = _report(resolved, checks)
     emit(report, as_json, lambda console: _show_report(console, report, resolved))
+    checks.raise_problems()
 
 
 def explain(
@@ -107,7 +120,7 @@ def check_connections(config: Config) -> None:
             raise ConfigError(f"{config.path}: {error}") from None
 
 
-def _report(config: Config) -> CheckReport:
+def _report(config: Config, checks: Checks) -> CheckReport:
     key = config.report_key.read()
     return CheckReport(
         path=config.path,
@@ -119,6 +132,7 @@ def _report(config: Config) -> CheckReport:
         notes=tuple(_notes(config)),
         sha256=config.sha256,
         report_key_id=None if key is None else key.public.key_id,
+        findings=tuple(checks),
     )
 
 
@@ -176,6 +190,7 @@ def _show_report(console: Console, report: CheckReport, config: Config) -> None:
         console.print(f"warning: {text}", soft_wrap=True, highlight=False, markup=False)
     for text in report.notes:
         console.print(f"note: {text}", soft_wrap=True, highlight=False, markup=False)
+    render(console, report.findings)
 
 
 def _explain(key: str, file: SettingsFile, flow: Flow | None) -> Iterator[Explanation]:

@@ -12,7 +12,7 @@ from rich.console import Console
 from srm.cli import completing
 from srm.cli.console import ConfigOption, FlowsOption, JsonOption, emit
 from srm.config.loader import load_config
-from srm.config.model import Config
+from srm.config.model import Config, FlowConfig
 from srm.domain.names.rights import (
     FlowNames,
     NeededRight,
@@ -21,7 +21,6 @@ from srm.domain.names.rights import (
     operator_rights,
     replicator_rights,
 )
-from srm.domain.names.topics import Flow
 from srm.errors import UsageError
 
 _TOOL: Final = "kafka-acls.sh"
@@ -74,7 +73,7 @@ def rights(
     wanted = tuple(flow or resolved.flows)
     needed: list[NeededRight] = []
     for one in wanted:
-        names = _names(resolved, one)
+        names = flow_names(resolved.flow(one))
         if role == "client":
             needed += client_rights(names, group or ())
         elif role == "operator":
@@ -94,8 +93,9 @@ def _render(console: Console, commands: list[RightCommand]) -> None:
         console.print(one.command, markup=False, highlight=False, soft_wrap=True)
 
 
-def _names(config: Config, flow: Flow) -> FlowNames:
-    settings = config.flow(flow)
+def flow_names(settings: FlowConfig) -> FlowNames:
+    """Return the settings of a flow that its rights depend on."""
+    flow = settings.flow
     location = flow.source if settings.offset_syncs_location == "source" else flow.target
     return FlowNames(flow, settings.policy, settings.topics, settings.groups, location)
 

@@ -198,10 +198,6 @@ def _rows(plan: TopicSyncPlan) -> Iterator[tuple[str, str, str]]:
         yield name, "~ settings", ", ".join(words)
     for acl in plan.acls:
         yield acl.where, "+ ACL", acl.rule
-    for acl in plan.surplus_acls:
-        yield acl.where, "surplus ACL", f"{acl.rule}; to do: srm topics apply --remove-acls"
-    for name, (here, there) in plan.surplus.items():
-        yield name, "left alone", f"has {there} partitions, its source has {here}"
-    for finding in plan.findings:
+    for finding in plan.differences():
         todo = f"; to do: {finding.action}" if finding.action else ""
         yield finding.subject, "warning", finding.text + todo

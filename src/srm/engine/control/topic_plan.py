@@ -62,6 +62,15 @@ class TopicSyncPlan:
         """True if there is nothing to do."""
         return not (self.create or self.grow or self.configs or self.acls)
 
+    def differences(self) -> Iterator[SyncFinding]:
+        """Yield all that differs and that a sync leaves as it is."""
+        for name, (here, there) in self.surplus.items():
+            yield SyncFinding(name, f"has {there} partitions, its source has {here}")
+        for acl in self.surplus_acls:
+            action = "srm topics apply --remove-acls"
+            yield SyncFinding(acl.where, f"surplus ACL: {acl.rule}", action)
+        yield from self.findings
+
 
 def plan_remote_topics(
     source_topics: Mapping[str, TopicDescription],
@@ -77,9 +86,15 @@ def plan_remote_topics(
         target_topics: topics of the target.
         flow_config: settings of the flow, control lists included.
         source_settings: settings in effect by source topic.
-        target_settings: the same by remote topic. Without it, or where sync.topic.configs.enabled
-            is false, settings of existing topics are not changed.
+        target_settings: the same by topic of the target. Without it, or where
+            sync.topic.configs.enabled is false, settings of existing topics are not changed.
     """
+    defaults = {
+        name: one
+        for settings in (target_settings or {}).values()
+        for name, one in settings.items()
+        if one.origin != "topic"
+    }
     create: list[TopicSpec] = []
     grow: dict[str, int] = {}
     configs: dict[str, Mapping[str, str | None]] = {}
@@ -94,13 +109,15 @@ def plan_remote_topics(
         if found is None:
             wanted = _settings_to_copy(here, flow_config)
             create.append(TopicSpec(remote, partitions, flow_config.replication_factor, wanted))
+            there = defaults | {name: TopicSetting(value) for name, value in wanted.items()}
+            findings += _weaker_settings((name, here), (remote, there), {}, flow_config)
             continue
         if found.partitions < partitions:
             grow[remote] = partitions
         elif found.partitions > partitions:
             surplus[remote] = (partitions, found.partitions)
         if target_settings is not None and remote in target_settings:
-            there, changes = target_settings[remote], {}
+            there, changes = {**target_settings[remote]}, {}
             if flow_config.sync_topic_configs_enabled:
                 changes = _differences(here, there, flow_config)
             if changes and flow_config.shares(name):

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cache
+from typing import Final
 
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.pause import read_pause
@@ -28,6 +29,9 @@ from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, NotFoundError, SrmError
 
 logger = logging.getLogger(__name__)
+
+_SAMPLES: Final = 3
+"""Other topics of the target, whose settings show the defaults of its brokers."""
 
 
 def plan(context: FlowContext) -> TopicSyncPlan:
@@ -81,12 +85,13 @@ def _look(context: FlowContext) -> TopicSyncPlan:
     source_topics, target_topics = context.source.topics(), context.target.topics()
     selected = config.names.select(source_topics)
     remote = set(map(config.names.remote, selected))
+    samples = sorted(target_topics.keys() - remote)[:_SAMPLES]
     found = plan_remote_topics(
         source_topics,
         target_topics,
         config,
         context.source.topic_settings(selected),
-        context.target.topic_settings(sorted(remote & target_topics.keys())),
+        context.target.topic_settings([*sorted(remote & target_topics.keys()), *samples]),
     )
     if not config.sync_topic_acls_enabled:
         return found
