@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import typer
 
 from srm.cli import main
 from srm.cli.flows import control
@@ -115,6 +116,27 @@ def test_list_prints_both_lists_exactly(run: Run) -> None:
     assert run("groups --source P --target B --list").out == (
         "Current whitelist:\nCurrent blacklist:\nDone.\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        *(
+            (name, "--add --remove --add-blacklist --remove-blacklist --list --producer-props")
+            for name in ("topics", "groups", "reverse-checkpointed-topics")
+        ),
+        ("offsets", "--export --group --to"),
+    ],
+)
+def test_each_option_of_srm_is_known(command: str, options: str) -> None:
+    known = {
+        option
+        for parameter in typer.main.get_command(main.control).commands[command].params
+        for option in parameter.opts
+    }
+    common = "--source --target --config --bootstrap-servers --props --consumer-props"
+
+    assert {*options.split(), *common.split()} <= known
 
 
 def test_list_as_json(run: Run) -> None:
