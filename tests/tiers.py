@@ -252,7 +252,7 @@ GROUPS: Final = (
         ),
         (
             "docs/security.md",
-            "src/srm/config/*access*",
+            "src/srm/config/keys/*",
             "src/srm/config/*client*",
             "src/srm/config/*security*",
             "src/srm/kafka/admin/acls*",

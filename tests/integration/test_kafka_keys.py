@@ -8,9 +8,13 @@ from typing import Final, NamedTuple
 import pytest
 from tests.integration.kafka_tools import run_tool
 
+from srm.config.docs import render
+from srm.config.keys.config_key import ConfigKey
+from srm.config.keys.keys import KEYS, find_key
 from srm.config.loader import build_config, understand
 from srm.config.properties import Property
 from srm.config.security import translate_security
+from srm.config.values import parse_value
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError
 
@@ -93,6 +97,32 @@ def test_a_file_with_every_default_of_kafka_is_taken(known: Known, level: str) -
     config = build_config(understand((*HEAD, *lines), "file"))
 
     assert config.flow(Flow("P", "B")).emit_checkpoints_interval.total_seconds() == 60
+
+
+def test_each_key_has_a_row_and_a_default_that_differs_is_explained_there(known: Known) -> None:
+    page = render()
+    rows = {name: find_key(name) for name in known.keys}
+
+    written = {name: row.name if row else name for name, row in rows.items()}
+    assert [name for name, row in written.items() if f"`{row}" not in page] == []
+    other = [
+        name
+        for name, key in rows.items()
+        if key is not None
+        and key.effect
+        and known.keys[name]
+        and not _agrees(key, known.keys[name])
+    ]
+    assert "refresh.topics.interval.seconds" in other
+    assert [name for name in other if "MirrorMaker 2" not in KEYS[name].doc] == []
+
+
+def _agrees(key: ConfigKey, theirs: str) -> bool:
+    """Compare defaults; a pattern may name dots or any sign in their place."""
+    if key.default is None or not theirs:
+        return not theirs
+    ours = parse_value(key, key.default.replace("\\.", "."))
+    return ours == parse_value(key, theirs.replace("\\.", "."))
 
 
 def test_excluded_by_default_is_what_mirror_maker_excludes(known: Known) -> None:

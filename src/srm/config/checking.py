@@ -8,8 +8,7 @@ from functools import cache
 from typing import Final
 
 from srm.config.hierarchy import Level, Setting, classify
-from srm.config.keys.client_keys import BESIDE_THE_COPY, CLIENT_KEYS, QUIET_VALUES
-from srm.config.keys.keys import KEYS, find_key
+from srm.config.keys.keys import CLIENT_KEYS, KEYS, find_key
 from srm.config.properties import Property
 from srm.config.secrets import shown
 from srm.config.security import describe_tls_limits
@@ -187,16 +186,12 @@ def _client_warning(setting: Setting) -> str:
             f"({setting.scope.partition('->')[0]}.{setting.name}) or for its clients "
             f"({setting.scope}.consumer.{setting.name})"
         )
-    return describe_tls_limits(setting.name, setting.written.value) or _beside_the_copy(setting)
-
-
-def _beside_the_copy(setting: Setting) -> str:
-    """Answer a setting that users expect to steer the copy, where it does not."""
-    name, value = setting.name, setting.written.value.lower()
-    reason = BESIDE_THE_COPY.get(name, "")
-    if not reason or setting.kind == "admin" or value in QUIET_VALUES.get(name, ()):
+    if limits := describe_tls_limits(setting.name, setting.written.value):
+        return limits
+    is_quiet = setting.kind == "admin" or setting.written.value.lower() in client_key.quiet
+    if is_quiet or not client_key.reason:
         return ""
-    return f"does not steer the copy: {reason}"
+    return f"does not steer the copy: {client_key.reason}"
 
 
 def _key_warning(setting: Setting) -> str:

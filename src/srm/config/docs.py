@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from srm.config.keys.client_keys import BESIDE_THE_COPY, CLIENT_KEYS, TRANSLATED
-from srm.config.keys.config_key import ConfigKey
-from srm.config.keys.ignored_keys import IGNORED_KEYS, IGNORED_PREFIXES
+from srm.config.keys.config_key import ClientKey, ConfigKey
 from srm.config.keys.keys import (
     CLASS_KEYS,
+    CLIENT_KEYS,
     FILE_KEYS,
     FLOW_KEYS,
+    IGNORED_KEYS,
+    IGNORED_PREFIXES,
+    MOVE_KEYS,
     RECORD_KEYS,
+    TRANSLATED,
 )
-from srm.config.keys.move_keys import MOVE_KEYS
 from srm.domain.moves.routing.redirects import order_schema
 from srm.generating import write
 
@@ -36,7 +38,7 @@ _LEVELS: Final = {"file": "no prefix only", "flow": "any", "replication": "`A->B
 _HEAD: Final = """\
 # Configuration
 
-<!-- Written by `python -m srm.config.docs`; change the tables in src/srm/config instead. -->
+<!-- Written by `python -m srm.config.docs`; change the table src/srm/config/keys/keys.txt instead. -->
 
 srm reads one properties file in the syntax of MirrorMaker 2 and Streams Replication Manager. It takes every key of MirrorMaker 2, Kafka
 Connect and the Kafka clients (4.3.1), and warns of those that have no meaning here. Commands look for the file at `--config FILE`, then
@@ -176,28 +178,28 @@ def _client_tables() -> Iterable[str]:
     yield ""
     yield "These pass under their own name:\n"
     for users in ("all", "consumer", "producer"):
-        names = [k.name for k in keys if k.librdkafka == k.name and k.users == users]
-        yield f"- {users} clients: {', '.join(f'`{name}`' for name in names)}"
+        passed = [k.name for k in keys if k.librdkafka == k.name and k.users == users]
+        yield f"- {users} clients: {', '.join(f'`{name}`' for name in passed)}"
     yield ""
     yield (
         "These reach the clients that srm reads and writes its own topics with, but do not steer "
         "the copy, which is answered with a warning:\n"
     )
-    for reason, names in _group(BESIDE_THE_COPY).items():
-        yield f"- {', '.join(f'`{name}`' for name in names)}: {reason}"
+    steering = _by_reason(key for key in keys if key.librdkafka is not None)
+    yield from (f"- {names}: {reason}" for reason, names in steering.items())
     yield ""
     yield "These have no meaning here and are answered with a warning:\n"
-    meaningless = {key.name: key.reason for key in keys if key.librdkafka is None}
-    for reason, names in _group(meaningless).items():
-        yield f"- {reason}: {', '.join(f'`{name}`' for name in names)}"
+    meaningless = _by_reason(key for key in keys if key.librdkafka is None)
+    yield from (f"- {reason}: {names}" for reason, names in meaningless.items())
 
 
-def _group(reasons: Mapping[str, str]) -> dict[str, list[str]]:
-    """Turn a reason by name into the names by reason."""
+def _by_reason(keys: Iterable[ClientKey]) -> dict[str, str]:
+    """Return the names of keys by the reason why they do not do what users expect."""
     grouped: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
-        grouped.setdefault(reason, []).append(name)
-    return grouped
+    for key in keys:
+        if key.reason:
+            grouped.setdefault(key.reason, []).append(f"`{key.name}`")
+    return {reason: ", ".join(names) for reason, names in grouped.items()}
 
 
 def _cell(text: str | None) -> str:

@@ -14,9 +14,15 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Literal
 
-from srm.config.keys.client_keys import CLIENT_KEYS
 from srm.config.keys.config_key import ConfigKey
-from srm.config.keys.keys import KEYS, PROVIDERS_KEY, SPARK_PREFIX, STACK_PREFIX, find_key
+from srm.config.keys.keys import (
+    CLIENT_KEYS,
+    KEYS,
+    PROVIDERS_KEY,
+    SPARK_PREFIX,
+    STACK_PREFIX,
+    find_key,
+)
 from srm.config.model import ClientKind
 from srm.config.properties import Property
 from srm.config.secrets import shown

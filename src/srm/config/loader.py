@@ -19,20 +19,19 @@ from urllib.parse import urlsplit
 from srm import logs
 from srm.config.checking import check_settings
 from srm.config.hierarchy import Resolved, Setting, classify, resolve_client, resolve_key
-from srm.config.keys.client_keys import CLIENT_KEYS
 from srm.config.keys.config_key import ConfigKey
 from srm.config.keys.keys import (
-    DEFAULT_POLICY,
-    FILTER_CLASSES,
+    CLASS_KEYS,
+    CLIENT_KEYS,
     FLOW_KEYS,
     KEYS,
+    MOVE_KEYS,
     RECORD_KEYS,
+    SERVICE_KEYS,
     SPARK_PREFIX,
     STACK_PREFIX,
 )
-from srm.config.keys.move_keys import MOVE_KEYS
 from srm.config.keys.report_key import ReportKey
-from srm.config.keys.service_keys import SERVICE_KEYS
 from srm.config.model import ClientKind, Config, FlowConfig, IsolationLevel, RedirectSettings
 from srm.config.named_classes import filter_of, policy_of
 from srm.config.properties import Property, read_properties, with_overrides
@@ -417,7 +416,8 @@ def _policy(file: SettingsFile, flow: Flow) -> ReplicationPolicy:
             f"supported with the separator {separator!r}; remove one of the two lines"
         )
     try:
-        name = file.resolve("replication.policy.class", flow).value or DEFAULT_POLICY
+        key = KEYS["replication.policy.class"]
+        name = resolve_key(key, flow, file.settings).value or key.default or ""
         return policy_of(name, flow.source, separator)
     except ConfigError as error:
         raise ConfigError(f"{file.path}: {flow}: replication.policy.class: {error}") from None
@@ -478,12 +478,13 @@ def _may_overlap(file: SettingsFile, one: Flow, other: Flow) -> bool:
 
 def _filters(file: SettingsFile, flow: Flow) -> dict[str, Any]:
     found = dict[str, type[NameFilter]]()
-    for key, default in FILTER_CLASSES.items():
+    for key in CLASS_KEYS:
+        default = key.default or ""
         try:
-            name = file.resolve(key, flow).value or default
-            found[key.removesuffix(".class").replace(".", "_")] = filter_of(name, default)
+            name = resolve_key(key, flow, file.settings).value or default
+            found[key.field.removesuffix("_class")] = filter_of(name, default)
         except ConfigError as error:
-            raise ConfigError(f"{file.path}: {flow}: {key}: {error}") from None
+            raise ConfigError(f"{file.path}: {flow}: {key.name}: {error}") from None
     return found
 
 

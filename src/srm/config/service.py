@@ -15,7 +15,7 @@ AuthKind = Literal["none", "basic", "bearer", "mtls"]
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """Access to the service, and what it shows of itself (:mod:`srm.config.keys.access_keys`)."""
+    """Access to the service, and what it shows of itself (:mod:`srm.config.keys.keys`)."""
 
     auth: AuthKind = "none"
     insecure: bool = False
@@ -37,7 +37,7 @@ class AccessSettings:
 
 @dataclass(frozen=True, slots=True)
 class RemoteSettings:
-    """Discovery and queries between services; see :mod:`srm.config.keys.access_keys`."""
+    """Discovery and queries between services; see :mod:`srm.config.keys.keys`."""
 
     advertise: bool = False
     protocol: Literal["http", "https"] | None = None
@@ -61,7 +61,7 @@ _PARTS: Final[Mapping[str, type[Any]]] = {"access": AccessSettings, "remote": Re
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """Address and watched targets of the service; see :mod:`srm.config.keys.service_keys`."""
+    """Address and watched targets of the service; see :mod:`srm.config.keys.keys`."""
 
     host: str = "127.0.0.1"
     port: int = 6670

@@ -18,8 +18,7 @@ from srm.cli.console import ConfigOption, JsonOption, emit
 from srm.cli.flows.findings import Check, Checks, check_clusters, render
 from srm.config.client_file import client_file
 from srm.config.hierarchy import Candidate, Resolved, resolve_client
-from srm.config.keys.client_keys import CLIENT_KEYS
-from srm.config.keys.keys import KEYS
+from srm.config.keys.keys import CLIENT_KEYS, KEYS
 from srm.config.loader import CLIENT_KINDS, SettingsFile, build_config, read_settings
 from srm.config.model import Config, FlowConfig
 from srm.config.secrets import shown

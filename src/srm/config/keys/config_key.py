@@ -1,11 +1,10 @@
-"""Declaration of a key of the properties file."""
+"""Declarations of keys of the properties file: one row of keys.txt each."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, Literal
+from typing import Literal
 
 ValueKind = Literal[
     "boolean",
@@ -22,8 +21,10 @@ ValueKind = Literal[
 """A ``count`` is 1 or more, a ``number`` may be 0, a ``replication factor`` is a count, or -1 for
 the broker's default."""
 Origin = Literal["mm2", "srm", "replicator", "connect", "ours"]
+"""MirrorMaker 2, Streams Replication Manager, Confluent Replicator, Kafka Connect, or this srm."""
 Scope = Literal["file", "flow", "replication"]
 """``file``: without a prefix only; ``flow``: at every level; ``replication``: ``A->B.`` only."""
+Users = Literal["all", "consumer", "producer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,9 @@ class ConfigKey:
 
     ``attribute`` names the field of FlowConfig that it sets where :attr:`field` would not.
     ``deprecated`` are older names with the same meaning; they are accepted with a warning.
-    ``synonyms`` are names that are accepted silently. ``quiet`` are values without effect that
-    need no warning, because they match the behaviour.
+    ``synonyms`` are names that are accepted silently. A key with ``effect`` False is understood
+    and answered with a warning: it has no meaning here, and ``doc`` says why. ``quiet`` are values
+    of it that need no warning, because they match the behaviour.
     """
 
     name: str
@@ -55,5 +57,18 @@ class ConfigKey:
         return self.attribute or re.sub(r"[.-]", "_", self.name).removesuffix("_seconds")
 
 
-our_key: Final = partial(ConfigKey, origin="ours")
-our_file_key: Final = partial(ConfigKey, origin="ours", scope="file")
+@dataclass(frozen=True, slots=True)
+class ClientKey:
+    """One client setting of the Java clients or librdkafka.
+
+    ``librdkafka`` is its name there, None where it has no meaning here. ``users`` are the kinds of
+    clients that know it. ``reason`` says why a setting without meaning has none, or what the copy
+    does instead of one that only reaches srm's other clients (control topics, offset map).
+    ``quiet`` are its values that need no warning, since they say what the copy does anyway.
+    """
+
+    name: str
+    librdkafka: str | None
+    users: Users = "all"
+    reason: str = ""
+    quiet: tuple[str, ...] = ()

@@ -6,24 +6,30 @@ import dataclasses
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from confluent_kafka import KafkaException, Producer
+from tests.unit.test_language import AVOIDED
 
 from srm.config.docs import DEFAULT_PATH, render
-from srm.config.keys.client_keys import CLIENT_KEYS, TRANSLATED
-from srm.config.keys.ignored_keys import IGNORED_KEYS, IGNORED_PREFIXES
+from srm.config.keys.config_key import Origin, ValueKind
 from srm.config.keys.keys import (
+    CLIENT_KEYS,
     FLOW_KEYS,
+    IGNORED_KEYS,
+    IGNORED_PREFIXES,
     KEYS,
+    MOVE_KEYS,
     RECORD_KEYS,
+    TRANSLATED,
     find_key,
 )
-from srm.config.keys.move_keys import MOVE_KEYS
 from srm.config.loader import understand
 from srm.config.model import FlowConfig
 from srm.config.properties import Property
 from srm.config.values import parse_value
+from srm.domain.names.record_headers import PROVENANCE_HEADER, SOURCE_OFFSETS_HEADER
 
 HEAD = (
     Property("clusters", "P, B", 1),
@@ -49,6 +55,16 @@ def test_every_setting_of_a_flow_comes_from_exactly_one_key() -> None:
     classes = {"topic_filter", "group_filter", "config_property_filter"}
     others = {"redirect", "recorded", *made_of_several, *classes}
     assert {f.name for f in dataclasses.fields(FlowConfig)} - {*named} == others
+
+
+def test_each_row_of_the_table_has_kinds_and_owners_that_exist_and_plain_words() -> None:
+    for key in KEYS.values():
+        assert key.kind in get_args(ValueKind)
+        assert key.origin in get_args(Origin)
+        assert not AVOIDED.search(key.doc), key.name
+    assert {key.users for key in CLIENT_KEYS.values()} == {"all", "consumer", "producer"}
+    assert KEYS["provenance.header.name"].default == PROVENANCE_HEADER
+    assert SOURCE_OFFSETS_HEADER in KEYS["copy.source.offset.in.header.enabled"].doc
 
 
 def test_every_default_is_a_value_of_its_key() -> None:
