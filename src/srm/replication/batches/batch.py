@@ -34,7 +34,6 @@ _ALL_ONES: Final = 0xFFFFFFFF
 _COMPARE: Final = "compare the replicas of the partition on the source"
 _ZEROS: Final = memoryview(bytes(1 << 20))
 _ATTRIBUTES_AT: Final = 21
-_LAST_OFFSET_DELTA_AT: Final = 23
 _PRODUCER_AT: Final = 43
 _SEQUENCE_AT: Final = 53
 
@@ -50,7 +49,6 @@ _KEPT_ATTRIBUTES: Final = _CODEC_BITS
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
-_LAST_OFFSET_DELTA: Final = struct.Struct(">i")
 _PRODUCER: Final = struct.Struct(">qhi")
 _SEQUENCE: Final = struct.Struct(">i")
 
@@ -60,11 +58,8 @@ class Path(Enum):
 
     PASS = "pass"  # noqa: S105 - not a password
     """Sent unchanged; only the header is rewritten."""
-    RENUMBER = "renumber"
-    """Sent with its records renumbered in place: it has holes and is not compressed."""
     REBUILD = "rebuild"
-    """Decoded and encoded again: for example, it begins before the wanted offset, or is compressed
-    and has holes."""
+    """Decoded and encoded again: for example, it begins before the wanted offset, or has holes."""
     DROP = "drop"
     """Contains nothing to copy: markers, or a batch emptied by compaction."""
 
@@ -133,9 +128,7 @@ class BatchHeader(NamedTuple):
             return Path.DROP
         if self.base_offset < wanted_offset or self.has_log_append_time:
             return Path.REBUILD
-        if self.is_dense:
-            return Path.PASS
-        return Path.REBUILD if self.codec else Path.RENUMBER
+        return Path.PASS if self.is_dense else Path.REBUILD
 
 
 def batches(
@@ -237,12 +230,6 @@ def verify(batch: BatchHeader) -> None:
 def seal(view: memoryview) -> None:
     """Compute and write the checksum of a batch of our own making."""
     _CRC.pack_into(view, _CRC_AT, crc32c(view[_CRC_FROM:]))
-
-
-def make_dense(view: memoryview, count: int) -> None:
-    """Mark the header as having no missing offsets, and recompute the checksum."""
-    _LAST_OFFSET_DELTA.pack_into(view, _LAST_OFFSET_DELTA_AT, count - 1)
-    seal(view)
 
 
 def header_checksum(view: memoryview) -> int:

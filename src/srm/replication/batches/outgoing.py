@@ -10,7 +10,7 @@ from srm.domain.offset_map.offset_map import Run
 
 @dataclass(slots=True)
 class BatchToSend:
-    """One batch on its way: passed through, renumbered, or rebuilt from one or several.
+    """One batch on its way: passed through, or rebuilt from one or several.
 
     ``stretches`` are (first source offset, count) of consecutive records, in order; a batch that
     passes through has one. ``source_next`` is the source offset after the original batches and

@@ -1,9 +1,9 @@
 """The rebuild path: decode and re-encode batches that cannot pass through unchanged.
 
-Brokers accept only dense batches, so a compressed batch with holes (compaction) is encoded again
-(uncompressed ones: :mod:`srm.replication.batches.renumber`). A batch that begins before the wanted
-offset loses its head. LogAppendTime becomes an explicit timestamp. Tiny batches are merged, too
-large ones are split. aiokafka's native code decodes and encodes records in about 0.7 us each.
+Brokers accept only dense batches, so a batch with holes (compaction) is encoded again. A batch that
+begins before the wanted offset loses its head. LogAppendTime becomes an explicit timestamp. Tiny
+batches are merged, too large ones are split. aiokafka's native code decodes and encodes records in
+about 0.7 us each.
 """
 
 from __future__ import annotations

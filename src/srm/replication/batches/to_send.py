@@ -19,7 +19,6 @@ from srm.replication.batches.batch import BatchHeader, Path, batches, verify
 from srm.replication.batches.merging import Merging
 from srm.replication.batches.outgoing import BatchToSend, Dropped
 from srm.replication.batches.rebuild import NO_LIMIT, decode, encode
-from srm.replication.batches.renumber import renumber
 from srm.replication.batches.target_limits import TargetLimits
 from srm.replication.batches.transform import Transform
 from srm.replication.ports import DecodedRecord, FetchedPartition
@@ -178,5 +177,5 @@ def _make_batches(
 
 def _pass_through(batch: BatchHeader, end: Dropped, owner: object) -> BatchToSend:
     count = batch.record_count
-    stretches = [(batch.base_offset, count)] if batch.is_dense else renumber(batch)
+    stretches = [(batch.base_offset, count)]
     return BatchToSend(batch.view, count, stretches, *end, batch.max_timestamp, owner)

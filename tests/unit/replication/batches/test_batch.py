@@ -160,7 +160,7 @@ def test_the_header_decides_how_a_batch_travels() -> None:
     assert path(count=0) is Path.DROP
     assert path(wanted=103) is Path.DROP
     assert path(wanted=101) is Path.REBUILD
-    assert path(last_offset_delta=5) is Path.RENUMBER
+    assert path(last_offset_delta=5) is Path.REBUILD
     assert path(last_offset_delta=5, attributes=0x03) is Path.REBUILD
     assert path(last_offset_delta=5, wanted=101) is Path.REBUILD
     assert path(attributes=0x08) is Path.REBUILD
