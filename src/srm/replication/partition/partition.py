@@ -39,8 +39,7 @@ from srm.replication.claim.claim import Claim
 from srm.replication.mapping.map_writer import MapWriter
 from srm.replication.mapping.start_positions import Start
 from srm.replication.partition.send_queue import SendQueue
-from srm.replication.partition.sync_marks import SyncMarks
-from srm.replication.partition.traffic import Traffic
+from srm.replication.partition.traffic import SyncMarks, Traffic
 from srm.replication.ports import NO_LEADER, FetchedPartition, Leader, ProducerId
 from srm.replication.resume.resume import Resumed, Walked
 from srm.replication.resume.walk import ProvenPlace
@@ -519,6 +518,11 @@ class PartitionCopy:
             self.source_lineage,
             self.target_lineage,
         )
+
+    def take_traffic(self) -> Traffic:
+        """Return what was copied since the last call."""
+        taken, self.traffic = self.traffic, Traffic()
+        return taken
 
     def _map(self, runs: Sequence[Run]) -> None:
         self.map.add(runs, self.fetch_lineage)

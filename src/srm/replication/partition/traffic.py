@@ -1,94 +1,63 @@
-"""Counters of the copied records of one partition: they only grow, for any number of readers.
-
-A reader takes the difference to its last values, so readers do not affect each other. Smallest and
-largest latency need a :class:`TrafficReader` for each reader.
-"""
+"""Copied records of a partition since its last report: counters, and records for offset syncs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from srm.domain.offset_map.offset_map import Run
 
 
 @dataclass(slots=True)
-class Counters:
-    """Sums since the partition was taken on. Latencies are those of whole batches, by record."""
+class Traffic:
+    """Acknowledged records. Latencies are those of whole batches, by record; of none they are 0."""
 
     records: int = 0
     bytes: int = 0
+    latency_ms_min: int = 0
+    latency_ms_max: int = 0
     latency_ms_sum: int = 0
     latency_count: int = 0
 
-
-@dataclass(slots=True)
-class Extremes:
-    """Smallest and largest latency that was seen; of none, both are 0."""
-
-    least_ms: int = 0
-    most_ms: int = 0
-    seen: bool = False
-
-    def see(self, latency_ms: int) -> None:
-        """Take in one more."""
-        self.least_ms = min(self.least_ms, latency_ms) if self.seen else latency_ms
-        self.most_ms = max(self.most_ms, latency_ms)
-        self.seen = True
+    def add(self, records: int, size: int, latency_ms: int) -> None:
+        """Count a batch with its records and bytes."""
+        known = self.latency_count
+        self.latency_ms_min = min(self.latency_ms_min, latency_ms) if known else latency_ms
+        self.latency_ms_max = max(self.latency_ms_max, latency_ms)
+        self.latency_ms_sum += latency_ms * records
+        self.latency_count += records
+        self.records += records
+        self.bytes += size
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """Traffic between two reads; without records the latencies are 0."""
+class SyncMark:
+    """Offsets of one record on both sides."""
 
-    records: int
-    bytes: int
-    latency_ms_min: int
-    latency_ms_max: int
-    latency_ms_sum: int
-    latency_count: int
+    upstream: int
+    downstream: int
 
 
-class Traffic:
-    """Counts acknowledged batches."""
+class SyncMarks:
+    """The first record of the newest run, and the newest copied record, for MM2's offset syncs."""
 
     def __init__(self) -> None:
-        self.total = Counters()
-        self._extremes = Extremes()
-        self._readers: list[TrafficReader] = []
+        self.last_copied: SyncMark | None = None
+        self._run_start: SyncMark | None = None
 
-    def add(self, records: int, size: int, latency_ms: int) -> None:
-        """Count a batch with its records and bytes."""
-        total = self.total
-        total.records += records
-        total.bytes += size
-        total.latency_ms_sum += latency_ms * records
-        total.latency_count += records
-        self._extremes.see(latency_ms)
-        for reader in self._readers:
-            reader.extremes.see(latency_ms)
+    def add(self, runs: Sequence[Run]) -> None:
+        """Note what was copied, in order."""
+        first, last, before = runs[0], runs[-1], self.last_copied
+        if (
+            len(runs) > 1
+            or before is None
+            or first.source_start != before.upstream + 1
+            or first.target_start != before.downstream + 1
+        ):
+            self._run_start = SyncMark(last.source_start, last.target_start)
+        self.last_copied = SyncMark(last.source_end - 1, last.target_end - 1)
 
-    def reader(self) -> TrafficReader:
-        """Return a reader; its first interval is all there was."""
-        reader = TrafficReader(self.total, replace(self._extremes))
-        self._readers.append(reader)
-        return reader
-
-
-class TrafficReader:
-    """One who looks at the traffic of a partition from time to time."""
-
-    def __init__(self, total: Counters, extremes: Extremes) -> None:
-        self.extremes = extremes
-        self._total = total
-        self._before = Counters()
-
-    def take(self) -> Interval:
-        """Return what was copied since the last call."""
-        total, before, extremes = self._total, self._before, self.extremes
-        self._before, self.extremes = replace(total), Extremes()
-        return Interval(
-            total.records - before.records,
-            total.bytes - before.bytes,
-            extremes.least_ms,
-            extremes.most_ms,
-            total.latency_ms_sum - before.latency_ms_sum,
-            total.latency_count - before.latency_count,
-        )
+    def take_run_start(self) -> SyncMark | None:
+        """Return the start of the newest run since the last call, if there is a new one."""
+        run_start, self._run_start = self._run_start, None
+        return run_start

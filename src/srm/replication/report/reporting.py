@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from srm.clock import now_s
@@ -40,8 +40,7 @@ from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableE
 from srm.replication.mapping.index_writer import Record as MapRecord
 from srm.replication.mapping.map_log import MapLog
 from srm.replication.partition.partition import PartitionCopy
-from srm.replication.partition.sync_marks import SyncMark
-from srm.replication.partition.traffic import Interval, TrafficReader
+from srm.replication.partition.traffic import SyncMark
 from srm.replication.ports import Clock, ProducerId, StateLog
 from srm.replication.report.position_groups import PositionGroups, Records
 from srm.replication.report.statuses import Statuses
@@ -480,12 +479,11 @@ class Reporter:
 
 
 class MetricsReader:
-    """Looks at the traffic of a slot's partitions."""
+    """Looks at the traffic of a slot's partitions, which has no other reader."""
 
     def __init__(self, config: FlowConfig) -> None:
-        self._config = config
+        self._flow = config.flow
         self._interval_s = config.metrics_interval.total_seconds()
-        self._readers: dict[PartitionCopy, TrafficReader] = {}
         self._looked_s = now_s()
 
     def due(self, copies: Sequence[PartitionCopy], now_ms: int) -> list[RawMetric]:
@@ -493,33 +491,22 @@ class MetricsReader:
         interval_s = now_s() - self._looked_s
         if interval_s < self._interval_s:
             return []
-        known = self._readers
-        self._readers = {copy: known.get(copy) or copy.traffic.reader() for copy in copies}
         self._looked_s += interval_s
         interval_ms = max(1, round(interval_s * 1000))  # the wall clock may have been set
         found = []
-        for copy, reader in self._readers.items():
-            interval, lag = reader.take(), copy.known_end - copy.source_next
-            if interval.records or lag:
-                found.append(self._metric(copy, interval, lag, now_ms, interval_ms))
+        for copy in copies:
+            traffic, lag = copy.take_traffic(), copy.known_end - copy.source_next
+            if traffic.records or lag:
+                metric = RawMetric(
+                    time_ms=now_ms,
+                    interval_ms=interval_ms,
+                    source=self._flow.source,
+                    target=self._flow.target,
+                    topic=copy.source.topic,
+                    remote_topic=copy.target.topic,
+                    partition=copy.source.partition,
+                    lag_records=lag,
+                    **asdict(traffic),
+                )
+                found.append(metric)
         return found
-
-    def _metric(
-        self, copy: PartitionCopy, interval: Interval, lag: int, now_ms: int, interval_ms: int
-    ) -> RawMetric:
-        return RawMetric(
-            time_ms=now_ms,
-            interval_ms=interval_ms,
-            source=self._config.flow.source,
-            target=self._config.flow.target,
-            topic=copy.source.topic,
-            remote_topic=copy.target.topic,
-            partition=copy.source.partition,
-            records=interval.records,
-            bytes=interval.bytes,
-            latency_ms_min=interval.latency_ms_min,
-            latency_ms_max=interval.latency_ms_max,
-            latency_ms_sum=interval.latency_ms_sum,
-            latency_count=interval.latency_count,
-            lag_records=lag,
-        )

@@ -35,7 +35,7 @@ from srm.replication.claim.claim import Claim
 from srm.replication.mapping import map_log
 from srm.replication.mapping.start_positions import Start
 from srm.replication.partition.partition import PartitionCopy, Phase
-from srm.replication.partition.sync_marks import SyncMark
+from srm.replication.partition.traffic import SyncMark
 from srm.replication.ports import ProducerId
 from srm.replication.report.reporting import Reporter
 from srm.replication.resume.resume import Resumed, Walked
