@@ -25,7 +25,8 @@ from typing import Final
 from srm.clock import now_s
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.errors import SrmError, UnavailableError
-from srm.replication.batches.batch import BatchHeader
+from srm.replication.batches.batch import BatchHeader, batches
+from srm.replication.log_reader import LogReader, OutOfRangeError
 from srm.replication.ports import ProducerId, Wire
 
 _DAY_MS: Final = 86_400_000
@@ -39,6 +40,9 @@ LAST_EPOCH: Final = 32_766
 """
 _ASK_EVERY_S: Final = 60.0
 _ASK_S: Final = 2.0
+_MARKER_S: Final = 30.0
+_FIRST_PAUSE_S: Final = 0.005
+_LONGEST_PAUSE_S: Final = 0.5
 
 ReadConfigs = Callable[[], Awaitable[Mapping[str, str]]]
 
@@ -75,8 +79,7 @@ def claim_lifetime_s(broker_configs: Mapping[str, str]) -> float:
 async def take(wire: Wire, flow: Flow, target: TopicPartition, lifetime_s: float) -> Claim:
     """Fence every older owner of the partition.
 
-    The marker may reach the log a little later; the claim is in force from then on.
-    :func:`srm.replication.claim.marker.until_in_force` waits for it.
+    The marker may reach the log a little later: see :func:`until_in_force`.
 
     Raises:
         FencedError: another process takes the same claim at this moment.
@@ -140,4 +143,40 @@ def is_marker(batch: BatchHeader, claim: Claim) -> bool:
         batch.is_control
         and batch.producer_id == claim.producer.id
         and batch.producer_epoch == claim.producer.epoch
+    )
+
+
+async def until_in_force(target: LogReader, end: int, claim: Claim) -> None:
+    """Wait until the marker of a claim is in the target's log: from then on it is in force.
+
+    The marker comes shortly after the coordinator has promised it, or late where the partition
+    lacks in-sync followers. The wait holds no lock and uses no long poll, which would delay all
+    later requests on its connection.
+
+    Args:
+        target: reads the log.
+        end: where the log ended before the claim.
+        claim: just taken.
+
+    Raises:
+        UnavailableError: it does not come, or a broker does not answer.
+    """
+    deadline, pause_s = now_s() + _MARKER_S, _FIRST_PAUSE_S
+    while now_s() < deadline:
+        _, log_end = await target.wire.log_range(target.partition)
+        if log_end <= end:
+            await asyncio.sleep(pause_s)  # between two looks, longer and longer
+            pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
+            continue
+        try:
+            fetched = await target.fetch(end)
+        except OutOfRangeError as error:
+            end = max(end, error.log_start)
+            continue
+        for batch in batches(fetched.records):
+            if is_marker(batch, claim):
+                return
+            end = max(end, batch.last_offset + 1)
+    raise UnavailableError(
+        f"{target.partition}: the marker of our claim did not reach the log in {_MARKER_S:.0f} s"
     )

@@ -14,9 +14,8 @@ from srm.domain.offset_map.offset_ranges import both_ends
 from srm.errors import FencedError, IntegrityError
 from srm.replication.batches import legacy
 from srm.replication.batches.batch import batches
-from srm.replication.claim.claim import Claim, ClaimLifetime, take
+from srm.replication.claim.claim import Claim, ClaimLifetime, take, until_in_force
 from srm.replication.claim.claim_limits import ClaimPermits, Meter, MeteredReader, WalkPermits
-from srm.replication.claim.marker import until_in_force
 from srm.replication.claim.target_log import held_log
 from srm.replication.copy.write_answers import Doubt, Stop
 from srm.replication.log_reader import LogReader, fetches

@@ -8,8 +8,7 @@ from typing import Final
 
 from srm.domain.names.topics import Flow
 from srm.errors import FencedError
-from srm.replication.claim.claim import Claim, is_marker, take
-from srm.replication.claim.marker import until_in_force
+from srm.replication.claim.claim import Claim, is_marker, take, until_in_force
 from srm.replication.log_reader import LogReader
 
 _NOT_USED_S: Final = 0.0
