@@ -12,14 +12,18 @@ from srm.domain.flow_state.pause import PAUSE_KEY, Pause, read_pause
 from srm.domain.flow_state.replication_records import ASSIGNMENT_PREFIX, Assignment, PartitionStatus
 from srm.domain.flow_state.reported_positions import COPIED_PREFIX, CopiedTopic
 from srm.domain.flow_state.slot_records import PositionGroup, SlotHeartbeat
-from srm.replication.driver.assignment import Assigned, assign, rebalance, relative_weights
-from srm.replication.driver.assignment_book import AssignmentBook
-from srm.replication.driver.cleaning import Cleaning
+from srm.replication.driver.assignment import (
+    Assigned,
+    AssignmentBook,
+    assign,
+    rebalance,
+    relative_weights,
+)
 from srm.replication.driver.discovery import Discovered
 from srm.replication.driver.driver_log import LogRecord
 from srm.replication.driver.liveness import Liveness
 from srm.replication.driver.progress import ProgressBook
-from srm.replication.driver.state_book import StateBook, decode
+from srm.replication.driver.state_book import Cleaning, StateBook, decode
 
 REBALANCE_S: Final = 60.0
 TOLERANCE: Final = 1.5  # times the mean load, before partitions move for balance alone

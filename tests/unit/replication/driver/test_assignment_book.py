@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from srm.domain.flow_state.replication_records import AssignedPartition, Assignment
-from srm.replication.driver.assignment_book import AssignmentBook
+from srm.replication.driver.assignment import AssignmentBook
 
 A, B = (AssignedPartition("t", n, "id", "P.t", "target") for n in range(2))
 
