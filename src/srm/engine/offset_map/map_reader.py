@@ -14,17 +14,17 @@ from srm.domain.flow_state.replication_state import ReplicationState, decode_sta
 from srm.domain.groups.translation import Losses
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.offset_map.map_rebuild import Placed
-from srm.domain.offset_map.map_records import MAP_PARTITIONS, map_partition
-from srm.domain.offset_map.map_rows import Need
-from srm.domain.offset_map.map_wanted import ALL_RUNS, Wanted, WantedOffsets
-from srm.domain.offset_map.map_window import (
+from srm.domain.offset_map.map_loader import (
     LoadedMap,
+    Need,
     StaleIndexError,
     Steps,
     load,
     unread,
 )
+from srm.domain.offset_map.map_rebuild import Placed
+from srm.domain.offset_map.map_records import MAP_PARTITIONS, map_partition
+from srm.domain.offset_map.map_wanted import ALL_RUNS, Wanted, WantedOffsets
 from srm.domain.offset_map.offset_map import OffsetMap
 from srm.engine.cluster_ports import Cluster, TopicDescription
 from srm.engine.flows.cluster_absence import loudness
@@ -356,10 +356,9 @@ class MapPlaces:
             return found
         rows = self._partition(number).at(places)
         for need in needs:
-            key, value = rows.get(need.place, (b"", None))
-            if need not in found and value is not None and need.matches(key):
-                found[need] = key, value
-                self._keep((number, need), (key, value))
+            if need not in found and (row := need.answer(rows)) is not None:
+                found[need] = row
+                self._keep((number, need), row)
         return found
 
     def search(self, number: int, needs: Collection[Need]) -> dict[Need, _Row]:

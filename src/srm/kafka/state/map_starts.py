@@ -71,7 +71,7 @@ class MapStarts:
             raise start
         topic = self._map_of(assigned)
         position = Position(start.source_next, start.target_next, start.source_next)
-        before = translate_back(assigned.copy_id, start.tree, position, target_end, topic)
+        before = translate_back(start.tree, position, target_end, topic)
         return cut_start(start, before, target_end)
 
     def read_chunk(

@@ -9,17 +9,14 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
-
-import numpy as np
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from srm.domain.flow_state.replication_records import AssignedPartition
-from srm.domain.offset_map.map_index import Entries, IndexRecord, decode_index_key, is_index_key
+from srm.domain.offset_map.map_index import IndexRecord, decode_index_key, is_index_key
+from srm.domain.offset_map.map_loader import carry_out, load_from
 from srm.domain.offset_map.map_reach import (
     MapTree,
-    Rows,
-    block_at,
     chunk_at,
     entry_block,
     first_places,
@@ -27,13 +24,14 @@ from srm.domain.offset_map.map_reach import (
     with_root,
 )
 from srm.domain.offset_map.map_rebuild import MapTable, Placed, RebuiltMap, newest_head, rebuild
-from srm.domain.offset_map.map_records import BlockKey, CopyId, MapEnd, decode_block_key
-from srm.domain.offset_map.offset_map import NoMap, OffsetMap, Position, Translation
-from srm.domain.offset_map.spans import Cuts
+from srm.domain.offset_map.map_records import CopyId, MapEnd, decode_block_key
+from srm.domain.offset_map.map_wanted import Wanted
+from srm.domain.offset_map.offset_map import NoMap, Position, Translation
 from srm.errors import IntegrityError
 
 logger = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
 _NAME_AT = 20  # in the value of a block of any format
 
 
@@ -86,24 +84,21 @@ def _map_ends(
 ) -> dict[AssignedPartition, MapTree]:
     """Follow offsets; omit those with an unexpected or damaged record."""
     rows = topic.at(first_places(ends.values()))
-    trees: dict[AssignedPartition, MapTree] = {}
-    for partition, end in ends.items():
-        try:
-            trees[partition] = reach(partition.copy_id, end, rows)
-        except IntegrityError as error:
-            logger.info("the map of %s is looked for: %s", partition.topic, error)
+    trees = _readable(ends, lambda copy_id, end: reach(copy_id, end, rows))
     roots = topic.at({tree.root_place for tree in trees.values()} - {-1})
-    return dict(_with_roots(trees, roots))
+    return _readable(trees, lambda copy_id, tree: with_root(copy_id, tree, roots))
 
 
-def _with_roots(
-    trees: Mapping[AssignedPartition, MapTree], rows: Rows
-) -> Iterable[tuple[AssignedPartition, MapTree]]:
-    for partition, tree in trees.items():
+def _readable(
+    known: Mapping[AssignedPartition, _T], follow: Callable[[CopyId, _T], MapTree]
+) -> dict[AssignedPartition, MapTree]:
+    found: dict[AssignedPartition, MapTree] = {}
+    for partition, one in known.items():
         try:
-            yield partition, with_root(partition.copy_id, tree, rows)
+            found[partition] = follow(partition.copy_id, one)
         except IntegrityError as error:
             logger.info("the map of %s is looked for: %s", partition.topic, error)
+    return found
 
 
 def _scan(
@@ -197,7 +192,7 @@ def read_chunk(root: IndexRecord, number: int, topic: MapTopic) -> IndexRecord |
 
 
 def translate_back(
-    copy_id: CopyId, tree: MapTree, position: Position | None, target_offset: int, topic: MapTopic
+    tree: MapTree, position: Position | None, target_offset: int, topic: MapTopic
 ) -> Translation:
     """Translate one target offset to the source, by what of the map is needed for it.
 
@@ -206,36 +201,7 @@ def translate_back(
     """
     if tree.last is None:
         return NoMap()
-    chunks: dict[int, IndexRecord] = {}
-    if tree.root is not None:
-        root = replace(tree.root, entries=tree.chunks, deleted=0)
-        wanted = _around(tree.entries(), target_offset) & set(range(len(root.entries)))
-        rows = topic.at({root.entries[number].place for number in wanted})
-        chunks = {number: chunk_at(root, number, rows) for number in wanted}
-    entries = tree.entries(chunks)
-    whole_chunks = {entry.place for entry in map(tree.chunks.__getitem__, range(len(tree.chunks)))}
-    last = len(entries) - 1
-    loaded = {last: tree.last.runs}
-    numbers = [
-        number
-        for number in _around(entries, target_offset) - {last}
-        if entries[number].place not in whole_chunks
-    ]
-    rows = topic.at({entries[number].place for number in numbers})
-    for number in numbers:
-        entry = entries[number]
-        key = BlockKey(copy_id[0], copy_id[1], entry.key_start, entry.owner)
-        loaded[number] = block_at(key, entry.place, rows).runs
-    known = OffsetMap.window(entries, loaded, position, open_end=tree.last.open_end)
-    return known.backward(target_offset)
-
-
-def _around(entries: Entries, target_offset: int) -> set[int]:
-    """Return the numbers of entries that are needed for a target offset, and that are cut."""
-    cuts = Cuts.between(entries)
-    before = [
-        number
-        for number in np.flatnonzero(entries.target_start < target_offset).tolist()
-        if number not in cuts.gone
-    ]
-    return {*cuts.cut, *before[-1:]}
+    loaded = carry_out(load_from(tree, position, Wanted.of((), [target_offset])), topic.at)
+    if loaded.gap:
+        raise IntegrityError(f"the offset map of {tree.last.topic} is damaged: {loaded.gap}")
+    return loaded.offset_map.backward(target_offset)

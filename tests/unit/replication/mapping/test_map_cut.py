@@ -34,7 +34,7 @@ def test_a_map_continues_from_where_the_targets_log_was_cut(target_end: int) -> 
         whole, known = world.read(), start(world)
 
         position = Position(known.source_next, known.target_next, known.source_next)
-        found = translate_back(ASSIGNED.copy_id, known.tree, position, target_end, world)
+        found = translate_back(known.tree, position, target_end, world)
         assert found == whole.backward(target_end)
         assert isinstance(found, Translated)
         begun = cut_start(known, found, target_end)

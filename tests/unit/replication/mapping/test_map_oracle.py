@@ -153,7 +153,7 @@ class Process:
         at = self.cut_of("target")
         if at < known.target_next:
             position = Position(known.source_next, known.target_next, known.source_next)
-            found = translate_back(ASSIGNED.copy_id, known.tree, position, at, self.site.table)
+            found = translate_back(known.tree, position, at, self.site.table)
             known = cut_start(known, found, at)
         self.writer = MapWriter(
             ASSIGNED,

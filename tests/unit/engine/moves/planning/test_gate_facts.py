@@ -9,7 +9,7 @@ from tests.unit.engine.moves.control.moving import REQUEST, World, held
 
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.offset_map.map_window import unread
+from srm.domain.offset_map.map_loader import unread
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.engine import moves
 from srm.engine.moves import MoveContext, MoveReport, MoveRequest

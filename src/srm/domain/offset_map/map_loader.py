@@ -1,0 +1,492 @@
+"""Load of a partition's map around wanted offsets, from its last block and index. Pure, no I/O.
+
+The report leads to the last block and the newest chunk, the chunk to the root, the root to the
+chunks, and those to their blocks (:mod:`srm.domain.offset_map.map_index`)::
+
+    report --> last block
+       '-----> newest chunk --> root --> chunks around --> blocks around
+                                         the wanted        the wanted
+                                         offsets           offsets
+
+Other stretches stay one index entry, with both ends and a record count. So a map of any length is
+read in four steps, and takes only the memory of the wanted parts.
+
+A row of the loaded map is an entry of the index, or several neighbours without wanted offsets.
+Entries that later ones cut, and the entries that cut them, are always read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from srm.domain.offset_map.map_index import (
+    Entries,
+    IndexEntry,
+    IndexKey,
+    IndexKind,
+    IndexRecord,
+    block_key,
+    chunk_key,
+    decode_index,
+)
+from srm.domain.offset_map.map_reach import NO_BLOCKS, MapTree, Rows, leads_to, lists_before
+from srm.domain.offset_map.map_records import BlockKey, CopyId, MapEnd, decode_block
+from srm.domain.offset_map.map_wanted import Wanted
+from srm.domain.offset_map.offset_map import OffsetMap, Position
+from srm.domain.offset_map.runs import Offsets, Run, Runs
+from srm.domain.offset_map.spans import Cuts
+from srm.errors import IntegrityError
+
+_KEY_OF_COPY: Final = 37  # kind, topic id, partition and target topic id of an index record's key
+_HELP: Final = "the next claim finds it again in the logs: restart the replicator"
+_T = TypeVar("_T")
+_FAR: Final = 2**63 - 1
+_Mask = npt.NDArray[np.bool_]
+
+
+class Need(NamedTuple):
+    """A record of the map topic: its last reported place, and the prefix of its key."""
+
+    place: int
+    prefix: bytes
+
+    def matches(self, key: bytes) -> bool:
+        """Return True if a record with this key is meant."""
+        return key.startswith(self.prefix)
+
+    def answer(self, rows: Rows) -> tuple[bytes, bytes] | None:
+        """Return the record of those at some places, None where it is not in its place."""
+        key, value = rows.get(self.place, (b"", None))
+        return None if value is None or not self.matches(key) else (key, value)
+
+
+Answers = Mapping[Need, tuple[bytes, bytes] | None]
+"""Key and value of each need; None if the topic no longer holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedMap:
+    """A map around the wanted offsets; ``gap`` names its lost parts, if any.
+
+    Without its last block a map has no position: the runs before it are unknown.
+    """
+
+    offset_map: OffsetMap
+    gap: str = ""
+
+
+Steps = Generator[list[Need], Answers, LoadedMap]
+"""Yields the records to read next, is sent the answers, and returns the map."""
+
+
+def unread(position: Position) -> OffsetMap:
+    """Return a map with a position only, which cannot translate offsets before it."""
+    source, target = position.source_next, position.target_next
+    # More records than offsets, so it cannot be mistaken for a run.
+    everything = IndexEntry(-1, source, -1, target, source + target + 3, -1, 0, 0, 0)
+    return OffsetMap.window(Entries.of([everything]), {}, position, open_end=False)
+
+
+class StaleIndexError(IntegrityError):
+    """The index of a map is not where the report says; read the blocks themselves."""
+
+
+def load(copy: CopyId, end: MapEnd, position: Position | None, wanted: Wanted) -> Steps:
+    """Load the map of a copy around the wanted offsets.
+
+    Raises:
+        StaleIndexError: the index is missing or unreadable.
+        IntegrityError: the loaded records contradict each other.
+    """
+    if end == NO_BLOCKS:
+        return LoadedMap(OffsetMap((), position))
+    last_key = BlockKey(copy[0], copy[1], end.target_start, end.owner)
+    last_need = Need(end.place, last_key.encode())
+    index_need = Need(end.index_place, _of_copy(copy, IndexKind.CHUNK))
+    answers = yield [last_need, index_need] if end.index_place >= 0 else [last_need]
+    lost: list[str] = []
+    what = f"the last block, from target offset {end.target_start} on,"
+    last = _read(decode_block, answers[last_need], lost, what)
+    chunk = root = None
+    if end.index_place >= 0:
+        chunk = _index(answers[index_need])
+        if chunk.root_place >= 0:
+            root_need = Need(chunk.root_place, _of_copy(copy, IndexKind.ROOT))
+            root = _index((yield [root_need])[root_need])
+        if not leads_to(chunk, last) or (root is not None and not lists_before(root, chunk)):
+            raise StaleIndexError("the index of the offset map does not lead to its end")
+    tree = MapTree(last, end.place, chunk, end.index_place, root)
+    return (yield from _around(tree, last_key, position, wanted, lost))
+
+
+def load_from(tree: MapTree, position: Position | None, wanted: Wanted) -> Steps:
+    """Load the map of a tree that is known already, which may not be on the log as it is here."""
+    if tree.last is None:
+        return LoadedMap(OffsetMap((), position))
+    return (yield from _around(tree, tree.last.block_key, position, wanted, []))
+
+
+def carry_out(steps: Steps, topic: Callable[[set[int]], Rows]) -> LoadedMap:
+    """Load a map; ``topic`` returns the records at some places."""
+    answers: Answers | None = None
+    while True:
+        try:
+            needs = steps.send(answers) if answers is not None else next(steps)
+        except StopIteration as end:
+            loaded: LoadedMap = end.value
+            return loaded
+        rows = topic({need.place for need in needs})
+        answers = {need: need.answer(rows) for need in needs}
+
+
+def _around(
+    tree: MapTree, last_key: BlockKey, position: Position | None, wanted: Wanted, lost: list[str]
+) -> Steps:
+    """Load the blocks around the wanted offsets; the last one is in the tree if it is not lost."""
+    last = tree.last
+    tables = [full_chunks(tree.root, tree.chunk), full_blocks(tree.chunk, last_key)]
+    if last is not None:
+        tables.append(Table(Entries.of([IndexEntry.of_block(last, tree.last_place)])))
+    sought = Sought.of(wanted)
+    rows = yield from _expand(rows_of(tables, sought), sought, lost)
+    known = yield from _runs(rows, lost)
+    if last is not None:
+        known[len(rows) - 1] = last.runs
+    entries, loaded = _narrow(rows, known, sought)
+    found = OffsetMap.window(
+        Entries.of(entries),
+        loaded,
+        position if last else None,
+        open_end=last is not None and last.open_end,
+    )
+    return LoadedMap(found, "; ".join(lost))
+
+
+def _runs(rows: Sequence[Row], lost: list[str]) -> Generator[list[Need], Answers, dict[int, Runs]]:
+    """Read the needed blocks; return the known runs of rows by their numbers."""
+    known = {number: Runs.of([row.run]) for number, row in enumerate(rows) if row.run}
+    needs = {n: row.need for n, row in enumerate(rows) if row.need and not row.is_chunk}
+    if needs:
+        answers = yield list(needs.values())
+        for number, need in needs.items():
+            what = f"the block from target offset {rows[number].entry.target_start} on"
+            block = _read(decode_block, answers[need], lost, what)
+            if block is not None:
+                known[number] = block.runs
+    return known
+
+
+def _narrow(
+    rows: Sequence[Row], known: Mapping[int, Runs], sought: Sought
+) -> tuple[list[IndexEntry], dict[int, Runs]]:
+    """Keep of each block only the runs at wanted offsets, and the last run of all.
+
+    A run needs only its entry. Blocks that cut each other are kept as a whole.
+    """
+    entries: list[IndexEntry] = []
+    loaded: dict[int, Runs] = {}
+    for number, row in enumerate(rows):
+        runs = known.get(number)
+        if runs is None:
+            entries.append(row.entry)
+        elif sought.source_ranges or row.is_in_cut or (runs.counts <= 0).any() or not runs.grow():
+            loaded[len(entries)] = runs
+            entries.append(row.entry)
+        else:
+            entries += _condense(runs, sought.runs_at(runs))
+            loaded[len(entries) - 1] = runs[-1:]
+    return entries, loaded
+
+
+def _condense(runs: Runs, kept: Sequence[int]) -> list[IndexEntry]:
+    """Return one entry for each kept run, and one for all runs between two of them."""
+    found: list[IndexEntry] = []
+    at = 0
+    for number in kept:
+        if number > at:
+            found.append(_entry(runs[at:number]))
+        found.append(_entry(runs[number : number + 1]))
+        at = number + 1
+    return found
+
+
+def _entry(runs: Runs) -> IndexEntry:
+    first, last = runs[0], runs[-1]
+    return IndexEntry(
+        *(first.source_start, last.source_end, first.target_start, last.target_end, runs.records),
+        *(-1, 0, 0, 0),
+    )
+
+
+def _expand(
+    rows: Sequence[Row], sought: Sought, lost: list[str]
+) -> Generator[list[Need], Answers, list[Row]]:
+    """Read the needed chunks and replace their rows with the rows of their blocks."""
+    needs = {number: row.need for number, row in enumerate(rows) if row.is_chunk and row.need}
+    if not needs:
+        return list(rows)
+    answers = yield list(needs.values())
+    expanded: list[Row] = []
+    for number, row in enumerate(rows):
+        need = needs.get(number)
+        chunk = None
+        if need is not None:
+            what = f"the index of the blocks from target offset {row.entry.target_start} on"
+            chunk = _read(decode_index, answers[need], lost, what)
+        if chunk is None:
+            if need is not None and row.entry.records <= 0:
+                raise StaleIndexError(lost[-1])
+            expanded.append(row)
+        else:
+            expanded += rows_of([full_blocks(chunk)], sought, row.limits, row.floors)
+    return expanded
+
+
+def _of_copy(copy: CopyId, kind: IndexKind) -> bytes:
+    """Return the common prefix of the keys of a copy's index records, of any owner."""
+    return IndexKey(kind, *copy, (0, 0)).encode()[:_KEY_OF_COPY]
+
+
+def _index(answer: tuple[bytes, bytes] | None) -> IndexRecord:
+    if answer is None:
+        raise StaleIndexError("the index of the offset map is not where the report says")
+    try:
+        return decode_index(*answer)
+    except IntegrityError as error:
+        raise StaleIndexError(str(error)) from error
+
+
+def _read(
+    decode: Callable[[bytes, bytes], _T],
+    answer: tuple[bytes, bytes] | None,
+    lost: list[str],
+    what: str,
+) -> _T | None:
+    """Decode an answer; note a missing or damaged record and its remedy."""
+    try:
+        if answer is not None:
+            return decode(*answer)
+        lost.append(f"{what} is missing; {_HELP}")
+    except IntegrityError as error:
+        lost.append(f"{what} cannot be read ({error}); {_HELP}")
+    return None
+
+
+# ----- rows
+
+
+class Row(NamedTuple):
+    """One row of the future map: ``need`` is read for it, ``run`` is all that it holds.
+
+    ``limits`` are the first offsets of both sides that later rows have taken from it.
+    ``floors`` are the last offsets that earlier rows have reached.
+    """
+
+    entry: IndexEntry
+    need: Need | None = None
+    run: Run | None = None
+    is_chunk: bool = False
+    limits: tuple[int, int] = (_FAR, _FAR)
+    floors: tuple[int, int] = (-1, -1)
+
+    @property
+    def is_in_cut(self) -> bool:
+        """Return True if later rows cut this row, or it cuts earlier ones."""
+        entry = self.entry
+        return (
+            entry.source_end > self.limits[0]
+            or entry.target_end > self.limits[1]
+            or entry.source_start < self.floors[0]
+            or entry.target_start < self.floors[1]
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Entries in map order; ``need`` returns what to read, None for the last block."""
+
+    entries: Entries
+    need: Callable[[int], Need] | None = None
+    is_chunks: bool = False
+
+    def row(
+        self, number: int, limits: tuple[int, int], floors: tuple[int, int], *, needed: bool
+    ) -> Row:
+        """Return the row of one entry, not joined with its neighbours."""
+        entry = self.entries[number]
+        if not needed or self.need is None:
+            return Row(entry, limits=limits, floors=floors)
+        records = entry.records
+        if (
+            entry.source_end - entry.source_start
+            == records
+            == entry.target_end - entry.target_start
+        ):
+            return Row(entry, run=Run(entry.source_start, entry.target_start, records))
+        return Row(entry, self.need(number), None, self.is_chunks, limits, floors)
+
+
+def full_chunks(root: IndexRecord | None, newest: IndexRecord | None) -> Table:
+    """Return the full chunks; a root newer than the report may list the newest chunk, too."""
+    end = (newest.key.number, newest.key.owner) if newest else None
+    return _in_use(root, end, chunk_key, is_chunks=True)
+
+
+def full_blocks(chunk: IndexRecord | None, last: BlockKey | None = None) -> Table:
+    """Return the blocks of a chunk without the map's last block, which was already read."""
+    end = (last.target_start, last.owner) if last else None
+    return _in_use(chunk, end, block_key)
+
+
+def _in_use(
+    record: IndexRecord | None,
+    end: tuple[int, tuple[int, int]] | None,
+    key_of: Callable[[IndexRecord, int], BlockKey | IndexKey],
+    *,
+    is_chunks: bool = False,
+) -> Table:
+    """Return the entries of a record in use, before the one with the given end of a key."""
+    if record is None:
+        return Table(Entries.of(()))
+    entries = record.entries
+    stop = len(entries)
+    if end is not None and len(listed := entries.with_key(*end)):
+        stop = int(listed[0])
+    first = min(record.deleted, stop)
+    table = entries.slice(first, stop)
+    places = table.place
+
+    def need(number: int) -> Need:
+        return Need(int(places[number]), key_of(record, first + number).encode())
+
+    return Table(table, need, is_chunks)
+
+
+def rows_of(
+    tables: Sequence[Table],
+    sought: Sought,
+    limits: tuple[int, int] = (_FAR, _FAR),
+    floors: tuple[int, int] = (-1, -1),
+) -> list[Row]:
+    """Choose what to read of consecutive tables; neighbours without wanted offsets become one row.
+
+    Entries that later rows cut, and those that cut, are always read: an index does not hold the
+    place of a cut.
+    """
+    together = _point(floors)
+    for table in tables:
+        together += table.entries
+    together += _point(limits)
+    cuts = Cuts.between(together)
+    floor = _ends_before(together.source_end), _ends_before(together.target_end)
+    gone, needed = _mask_of(cuts.gone, len(together)), _mask_of(cuts.cut, len(together))
+    needed |= (together.source_start < floor[0]) | (together.target_start < floor[1])
+    apart, inside = sought.find(together, cuts, gone)
+    needed |= inside
+    rows: list[Row] = []
+    base = 1
+    for table in tables:
+        entries, at = table.entries, 0
+        own = slice(base, base + len(entries))
+        if table.is_chunks:  # an entry without records is of blocks that cut each other
+            needed[own] |= entries.records <= 0
+        alone = needed[own] | apart[own] | gone[own] | (entries.records <= 0)
+        for number in np.flatnonzero(alone).tolist():
+            rows += _join_rows(entries, at, number)
+            at = number + 1
+            place = base + number
+            bounds = (
+                (int(cuts.sources[place]), int(cuts.targets[place])),
+                (int(floor[0][place]), int(floor[1][place])),
+            )
+            # A removed entry still has its own cuts.
+            wanted = bool(needed[place]) and not gone[place]
+            rows.append(table.row(number, *bounds, needed=wanted))
+        rows += _join_rows(entries, at, len(entries))
+        base += len(entries)
+    return rows
+
+
+def _join_rows(entries: Entries, first: int, stop: int) -> list[Row]:
+    """Return one row for entries without wanted offsets."""
+    if first == stop:
+        return []
+    start, end = entries[first], entries[stop - 1]
+    whole = start._replace(
+        source_end=end.source_end,
+        target_end=end.target_end,
+        records=int(entries.records[first:stop].sum()),
+    )
+    return [Row(whole)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sought:
+    """Wanted offsets, sorted."""
+
+    sources: Offsets
+    targets: Offsets
+    source_ranges: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, wanted: Wanted) -> Sought:
+        """Sort the wanted offsets."""
+        return cls(
+            np.array(sorted(wanted.sources), np.int64),
+            np.array(sorted(wanted.targets), np.int64),
+            wanted.source_ranges,
+        )
+
+    def runs_at(self, runs: Runs) -> list[int]:
+        """Return the numbers of the runs at wanted offsets, in order, and of the last run."""
+        first, last = runs[0], runs[-1]
+        low, high = np.searchsorted(self.sources, (first.source_start, last.source_end))
+        by_source = np.searchsorted(runs.source_ends, self.sources[low:high], "right")
+        low, high = np.searchsorted(self.targets, (first.target_start, last.target_end + 1))
+        by_target = np.searchsorted(runs.targets, self.targets[low:high], "left") - 1
+        at = np.concatenate((by_source, by_target, [len(runs) - 1]))
+        return sorted({number for number in at.tolist() if 0 <= number < len(runs)})
+
+    def find(self, entries: Entries, cuts: Cuts, gone: _Mask) -> tuple[_Mask, _Mask]:
+        """Return masks: entries that must be separate, and entries with wanted offsets inside."""
+        kept = np.flatnonzero(~gone)
+        source_start, target_start = entries.source_start[kept], entries.target_start[kept]
+        source_end = np.minimum(entries.source_end, cuts.sources)[kept]
+        target_end = np.minimum(entries.target_end, cuts.targets)[kept]
+        apart, inside = np.zeros(len(gone), bool), np.zeros(len(gone), bool)
+        at = np.searchsorted(source_end, self.sources, "right")  # the first that ends after it
+        known = at < len(kept)
+        at = at[known]
+        apart[kept[at]] = True
+        inside[kept[at[source_start[at] < self.sources[known]]]] = True
+        at = np.searchsorted(target_start, self.targets, "left") - 1  # the last before it
+        known = at >= 0
+        at = at[known]
+        apart[kept[at]] = True
+        inside[kept[at[self.targets[known] < target_end[at]]]] = True
+        for start, end in self.source_ranges:
+            inside[kept[(source_start < end) & (source_end > start)]] = True
+        return apart, inside
+
+
+def _point(place: tuple[int, int]) -> Entries:
+    source, target = place
+    return Entries.of([IndexEntry(source, source, target, target, 0, 0, 0, 0, 0)])
+
+
+def _ends_before(ends: Offsets) -> Offsets:
+    """Return the largest end of all entries before each one."""
+    before = np.full(len(ends), -1, np.int64)
+    np.maximum.accumulate(ends[:-1], out=before[1:])
+    return before
+
+
+def _mask_of(numbers: frozenset[int], size: int) -> _Mask:
+    mask = np.zeros(size, bool)
+    mask[list(numbers)] = True
+    return mask
