@@ -99,7 +99,7 @@ def test_no_object_that_carries_settings_shows_a_secret(file, config, caplog):
         clients,
         BothClusters.of(config, FLOW),
         spec(config),
-        SlotTask(spec(config), "srm.spark.replication.slot:run_slot", logging.INFO),
+        SlotTask(spec(config), logging.INFO),
         Clients("P", clients.admin, clients.consumer, clients.producer),
         read_security("P", clients.consumer),
         ConnectionOptions(props=(f"sasl.password={PLANTED}",)),

@@ -53,7 +53,7 @@ from srm.replication.driver.heartbeats import disabled_flows, emit_heartbeats
 from srm.replication.driver.progress import FlowProgress
 from srm.replication.driver.reload import SettingsReload
 from srm.replication.driver.windows import keep_windows
-from srm.spark.replication.slot_task import DEFAULT_SLOT, SlotTask, slot_function
+from srm.spark.replication.slot_task import SlotTask
 from srm.spark.session import file_settings, spark_context, submit_options
 from srm.wiring import kafka_cluster, open_configured_flow
 
@@ -124,7 +124,6 @@ class Replicator:
         *,
         master: str | None = None,
         without: Collection[Duty] = (),
-        function: str = DEFAULT_SLOT,
         timing: Timing | None = None,
     ) -> None:
         """Start nothing yet.
@@ -132,28 +131,24 @@ class Replicator:
         Args:
             config: the resolved configuration.
             flows: the flows to copy, at least one.
-                master: Spark master; spark-submit's wins, a local one gets enough cores.
+            master: Spark master; spark-submit's wins, a local one gets enough cores.
             without: duties that something else does, such as Airflow.
-            function: the slot function, ``module:function``, importable on the executors.
-                timing: intervals of the drivers; by default from the configuration.
+            timing: intervals of the drivers; by default from the configuration.
 
-            Raises:
-                ConfigError: no flow was given, or one is not enabled.
-            UsageError: the slot function does not exist.
+        Raises:
+            ConfigError: no flow was given, or one is not enabled.
         """
         disabled = [flow for flow in flows if not config.flow(flow).enabled]
         if disabled or not flows:
             names = ", ".join(map(str, disabled)) or "none of the flows"
             key = f"{disabled[0] if disabled else 'A->B'}.enabled = true"
             raise ConfigError(f"{names} in {config.path} is enabled: set {key}")
-        slot_function(function)
         for warning in config.warnings:
             logger.warning("%s", warning)
         self._config = config
         self._flows = tuple(dict.fromkeys(flows))
         self._master = master
         self._duties = frozenset(DUTIES) - frozenset(without)
-        self._function = function
         self._timing = timing
         self._runs: tuple[FlowRun, ...] = ()
         self._host = FlowHost(self._cancel, _one_line)
@@ -298,7 +293,7 @@ class Replicator:
         if self._spark is None:
             raise UnavailableError("Spark has not started")
         level = logging.getLogger("srm").getEffectiveLevel()
-        task = SlotTask(spec, self._function, level, logs.log_format())
+        task = SlotTask(spec, level, logs.log_format())
         self._spark.setJobGroup(name, f"srm {name}", interruptOnCancel=True)
         try:
             self._spark.parallelize([int(spec.slot)], 1).foreachPartition(task)

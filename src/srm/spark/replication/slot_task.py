@@ -9,63 +9,48 @@ slot copies.
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from srm import logs
-from srm.errors import UsageError
 from srm.logs import LogFormat
 from srm.replication.copy.slot import SlotSpec
+from srm.spark.replication.slot import run_slot
 
-DEFAULT_SLOT: Final = "srm.spark.replication.slot:run_slot"
 LINGER_S: Final = 2.0
 
 SlotFunction = Callable[[SlotSpec, threading.Event], None]
 
 
-def slot_function(name: str) -> SlotFunction:
-    """Import ``module:function``.
-
-    Raises:
-            UsageError: the function does not exist.
-    """
-    module, _, attribute = name.partition(":")
-    try:
-        function: SlotFunction = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"slot function {name!r} cannot be imported: {error}") from error
-    return function
-
-
+@dataclass(frozen=True)
 class SlotTask:
-    """The function that Spark calls in the worker: it returns when the slot ends."""
+    """The function that Spark calls in the worker: it returns when the slot ends.
 
-    def __init__(
-        self, spec: SlotSpec, function: str, log_level: int, log_format: LogFormat = "text"
-    ) -> None:
-        """Remember what to run; Spark pickles this object by reference to its class."""
-        self._spec = spec
-        self._function = function
-        self._log_level = log_level
-        self._log_format = log_format
+    Spark pickles it by reference to its class, and ``run`` by reference to the function.
+    """
+
+    spec: SlotSpec
+    log_level: int
+    log_format: LogFormat = "text"
+    run: SlotFunction = run_slot
 
     def __call__(self, elements: Iterable[int]) -> None:
         """Run the slot; a task's result would arrive only when it has ended, so there is none."""
         for _ in elements:  # the one that makes Spark start the task
             pass
-        logs.prefer(self._log_format)
-        process = {"flow": str(self._spec.flow_config.flow), "slot": self._spec.slot}
-        logs.set_up(srm=self._log_level, process=process)
+        logs.prefer(self.log_format)
+        process = {"flow": str(self.spec.flow_config.flow), "slot": self.spec.slot}
+        logs.set_up(srm=self.log_level, process=process)
         # What it has to say about connections comes back as the error of the call, in our words.
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
         stop = threading.Event()
         signal.signal(signal.SIGHUP, lambda _number, _frame: _hang_up(stop))
-        slot_function(self._function)(self._spec, stop)
+        self.run(self.spec, stop)
         if stop.is_set():
             os._exit(0)  # the socket to Spark is closed: a return would only print a stack trace
 

@@ -37,9 +37,9 @@ def hung_up_twice(spec: SlotSpec, stop: threading.Event) -> None:
 
 def _task(last_words: str) -> None:
     os.environ[LAST_WORDS] = last_words
-    function = f"{__name__}:{hung_up_twice.__name__}"
     nothing = ClusterClients.alike({})
-    SlotTask(SlotSpec(flow_config(P_TO_B), "0", nothing, nothing), function, logging.WARNING)([0])
+    spec = SlotSpec(flow_config(P_TO_B), "0", nothing, nothing)
+    SlotTask(spec, logging.WARNING, run=hung_up_twice)([0])
 
 
 def test_a_second_hang_up_while_the_first_is_served_blocks_nothing(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def _saying_task(last_words: str) -> None:
     os.environ[LAST_WORDS] = last_words
     nothing = ClusterClients.alike({})
     spec = SlotSpec(flow_config(P_TO_B), "3", nothing, nothing)
-    SlotTask(spec, f"{__name__}:{saying.__name__}", logging.INFO, "json")([0])
+    SlotTask(spec, logging.INFO, "json", saying)([0])
 
 
 def test_a_slot_logs_in_the_format_of_its_driver_and_says_which_slot_it_is(tmp_path: Path) -> None:
