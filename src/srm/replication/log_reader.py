@@ -75,8 +75,6 @@ class LogReader:
 
         Raises:
             OutOfRangeError: the log does not hold the offset.
-            UnavailableError: the leader does not answer, or has moved.
-            AuthorizationError: the right to read the topic is missing.
         """
         node, epoch = await self.wire.leader(self.partition)
         wanted = FetchFrom(
@@ -102,20 +100,12 @@ class LogReader:
         return fetched.partitions[0]
 
     async def batch_at(self, offset: int) -> BatchHeader | None:
-        """Return the batch that holds an offset, None where compaction has removed it.
-
-        Raises:
-            SrmError: as :meth:`fetch`.
-        """
+        """Return the batch that holds an offset, None where compaction has removed it."""
         found = self._first_from(offset, await self.fetch(offset, max_bytes=ONE_BATCH))
         return found if found is not None and found.base_offset <= offset else None
 
     async def batch_from(self, offset: int) -> BatchHeader | None:
-        """Return the batch that holds an offset, or the next one; None where none follows.
-
-        Raises:
-            SrmError: as :meth:`fetch`.
-        """
+        """Return the batch that holds an offset, or the next one; None where none follows."""
         try:
             fetched = await self.fetch(offset, max_bytes=ONE_BATCH, wait_ms=0)
         except OutOfRangeError as error:
@@ -152,9 +142,6 @@ class LogReader:
         """Ask where the log continues after a leader epoch, patiently while it knows nothing of it.
 
         A broker that has just become the leader may not know an epoch yet that it will know.
-
-        Raises:
-            SrmError: the leader does not answer.
         """
         deadline = now_s() + _ELECTED_S
         while (found := await self._epoch_end(epoch)).end < 0:
@@ -168,9 +155,6 @@ class LogReader:
         """Return up to where the log holds what a decision left on it, 0 where it holds nothing.
 
         Of an epoch that the leader does not have it is not known where the logs part.
-
-        Raises:
-            SrmError: the leader does not answer.
         """
         _, end = decided.left_out or (0, 0)
         if decided.epoch < 0:
@@ -190,9 +174,6 @@ class LogReader:
             lineage: of a log that was read up to ``at``.
             at: the end of the comparison.
             is_patient: wait for a new leader that may not know the latest epoch yet.
-
-        Raises:
-            SrmError: the leader does not answer.
         """
         found = None
         for read in lineage.latest_first(at):
@@ -213,9 +194,6 @@ class LogReader:
         """Return :meth:`shared_end`, but ``at`` where compaction may have removed what was read.
 
         A replica that was built after compaction knows no epoch whose batches are gone.
-
-        Raises:
-            SrmError: as :meth:`fetch`.
         """
         shared = await self.shared_end(lineage, at, is_patient=is_patient)
         if shared.end == at or not lineage:
@@ -248,11 +226,7 @@ class LogReader:
 
 
 async def fetches(log: LogReader, start: int) -> AsyncIterator[tuple[int, FetchedPartition]]:
-    """Fetch a log to its end; each answer comes with the first offset that is wanted in it.
-
-    Raises:
-        UnavailableError: the leader does not answer, or sends nothing before the end.
-    """
+    """Fetch a log to its end; each answer comes with the first offset that is wanted in it."""
     offset = start
     while True:
         try:
@@ -293,12 +267,8 @@ def of_each_log(
     """Connect, and return an answer for each partition; blocks.
 
     Args:
-        wire: connects to the cluster.
         topic_ids: the partitions, with the ids of their topics.
         ask: called with a reader of uncommitted records, for some partitions at once.
-
-    Raises:
-        SrmError: as ``ask`` raises it, or a broker does not answer.
     """
 
     async def answers() -> list[_R]:

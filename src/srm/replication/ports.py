@@ -166,12 +166,7 @@ class FetchSession(Protocol):
         ...
 
     async def poll(self, *, max_wait_ms: int, max_bytes: int) -> Fetched:
-        """Wait for news of the partitions; those without any are left out.
-
-        Raises:
-            UnavailableError: the connection broke, or the broker refused the whole fetch. The next
-                poll names every partition again.
-        """
+        """Wait for news of the partitions; those without any are left out."""
         ...
 
 
@@ -225,9 +220,6 @@ class Wire(Protocol):
 
         The records need no owner: they stay valid as long as they are referenced. The pauses of a
         quota are waited for.
-
-        Raises:
-            UnavailableError: the connection broke, or the broker refused the whole fetch.
         """
         ...
 

@@ -109,7 +109,6 @@ class AlignedCopy:
         copied: number of source records with a copy.
         repeated: number of further copies.
         skipped: source offsets before ``source_next`` whose records have no copy, without a reason.
-        skipped_records: number of these records.
         foreign: target offsets of records that the source did not have.
         older: target offsets of records before the source's log start.
         compacted: number of records that compaction removed on one side.

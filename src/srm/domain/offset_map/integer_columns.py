@@ -53,11 +53,7 @@ def _stretches(column: Offsets) -> list[Offsets]:
 
 
 def decode(data: bytes | memoryview, sizes: Iterable[int]) -> list[Offsets]:
-    """Decode columns of the given sizes, bounded by the caller; nothing may follow them.
-
-    Raises:
-        IntegrityError: the bytes are not such columns.
-    """
+    """Decode columns of the given sizes, bounded by the caller; nothing may follow them."""
     try:
         numbers = varints.decode(data)
     except ValueError as error:

@@ -91,11 +91,7 @@ class IndexEntry(NamedTuple):
 
     @classmethod
     def of_block(cls, block: MapBlock, place: int) -> IndexEntry:
-        """Return the entry of a block at a place.
-
-        Raises:
-            IntegrityError: its runs contradict each other.
-        """
+        """Return the entry of a block at a place."""
         solid = solid_runs(block.runs)
         held = solid if len(solid) else block.runs
         lowest = int(block.runs.sources.min())  # a cut in the block cuts others from there on
@@ -225,11 +221,7 @@ def is_index_key(key: bytes) -> bool:
 
 
 def decode_index_key(key: bytes) -> IndexKey:
-    """Decode the key of an index record.
-
-    Raises:
-        IntegrityError: the bytes are not such a key.
-    """
+    """Decode the key of an index record."""
     try:
         kind, topic_id, partition, target_id, owner, epoch, number = _KEY.unpack(key)
         found = IndexKind(kind)
@@ -240,11 +232,7 @@ def decode_index_key(key: bytes) -> IndexKey:
 
 
 def decode_index(key: bytes, value: bytes) -> IndexRecord:
-    """Decode an index record.
-
-    Raises:
-        IntegrityError: the bytes are not in a format this version knows.
-    """
+    """Decode an index record."""
     found = decode_index_key(key)
     if value[:1] > bytes([_FORMAT]):
         raise IntegrityError(

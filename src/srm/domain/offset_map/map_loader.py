@@ -101,7 +101,6 @@ def load(copy: CopyId, end: MapEnd, position: Position | None, wanted: Wanted) -
 
     Raises:
         StaleIndexError: the index is missing or unreadable.
-        IntegrityError: the loaded records contradict each other.
     """
     if end == NO_BLOCKS:
         return LoadedMap(OffsetMap((), position))

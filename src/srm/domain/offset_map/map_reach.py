@@ -112,7 +112,6 @@ def reach(copy_id: CopyId, end: MapEnd, rows: Rows) -> MapTree:
 
     Raises:
         StalePlaceError: a record is not where the report says.
-        IntegrityError: a record is damaged.
     """
     topic_id, partition, target_id = copy_id
     if end == NO_BLOCKS:
@@ -133,7 +132,6 @@ def with_root(copy_id: CopyId, tree: MapTree, rows: Rows) -> MapTree:
 
     Raises:
         StalePlaceError: the record is not where the chunk says.
-        IntegrityError: it is damaged.
     """
     if tree.root_place < 0:
         return tree
@@ -170,7 +168,6 @@ def chunk_at(root: IndexRecord, number: int, rows: Rows) -> IndexRecord:
 
     Raises:
         StalePlaceError: the record is not where the root says.
-        IntegrityError: it is damaged.
     """
     place = root.entries[number].place
     key, value = _row(place, rows)
@@ -184,7 +181,6 @@ def entry_block(chunk: IndexRecord, number: int, rows: Rows) -> MapBlock:
 
     Raises:
         StalePlaceError: the record is not where the entry says.
-        IntegrityError: it is damaged.
     """
     return block_at(block_key_of(chunk, number), chunk.entries[number].place, rows)
 
@@ -194,7 +190,6 @@ def block_at(wanted: BlockKey, place: int, rows: Rows) -> MapBlock:
 
     Raises:
         StalePlaceError: another record is there, or none.
-        IntegrityError: it is damaged.
     """
     key, value = _row(place, rows)
     if is_index_key(key) or decode_block_key(key) != wanted:

@@ -132,7 +132,6 @@ class MapBlock:
     source_lineage: Lineage = UNKNOWN
 
     def __post_init__(self) -> None:
-        """Convert the runs to :class:`Runs`."""
         object.__setattr__(self, "runs", Runs.of(self.runs))
 
     @property
@@ -170,11 +169,7 @@ class MapBlock:
 
 
 def decode_block_key(key: bytes) -> BlockKey:
-    """Decode a record key.
-
-    Raises:
-        IntegrityError: the bytes are not a key in the format this version knows.
-    """
+    """Decode a record key."""
     try:
         key_format, topic_id, partition, start, *owner = _KEY.unpack(key)
     except struct.error as error:
@@ -185,11 +180,7 @@ def decode_block_key(key: bytes) -> BlockKey:
 
 
 def decode_block(key: bytes, value: bytes) -> MapBlock:
-    """Decode one record of the offset map topic.
-
-    Raises:
-        IntegrityError: the bytes are not a block in the format this version knows.
-    """
+    """Decode one record of the offset map topic."""
     found = decode_block_key(key)
     if value and value[0] != FORMAT:
         raise IntegrityError(

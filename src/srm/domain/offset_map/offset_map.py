@@ -110,9 +110,6 @@ class OffsetMap:
         """Build the whole map from runs in any order.
 
         With ``open_end`` the last run continues up to the position, if that is on its line.
-
-        Raises:
-            IntegrityError: the runs contradict each other.
         """
         facts = Runs.of(runs)
         joined = solid_runs(facts)
@@ -138,12 +135,10 @@ class OffsetMap:
                 loaded, their entry in the root.
             loaded: the runs of blocks, by the number of their entry. With ``open_end`` it must
                 hold the last block, and all blocks that later entries cut.
-            position: the reported position.
             open_end: True if the last run continues up to the position, if that is on its line.
 
         Raises:
             NotLoadedError: a block that is always needed is not loaded.
-            IntegrityError: runs of a block contradict each other.
         """
         known = {number: _in_order(runs) for number, runs in loaded.items()}
         last = len(entries) - 1
@@ -225,7 +220,6 @@ class OffsetMap:
         """Return the target offset at which a reader of the source at ``committed`` continues.
 
         Args:
-            committed: source offset of the next record to read.
             target_log_start: first offset that the target still holds. It matters only without
                 runs: it shows if the target holds records that are in no run.
 
@@ -245,9 +239,6 @@ class OffsetMap:
 
     def backward(self, committed: int) -> Translation:
         """Return the source offset at which a reader of the target at ``committed`` continues.
-
-        Args:
-            committed: target offset of the next record to read.
 
         Raises:
             NotLoadedError: a window does not hold it.

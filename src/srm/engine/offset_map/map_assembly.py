@@ -105,8 +105,6 @@ def assemble(
     """Build the complete maps of the given source topics from all records.
 
     Args:
-        topic_ids: id of each source topic by its name.
-        target_ids: ids of all topics that exist on the target.
         state: reports of slots and driver, read before the records.
         records: newest records of the offset map topic, by key.
     """
@@ -138,8 +136,6 @@ def maps_of_records(
     """Build complete maps from all their records; return them, and errors of other maps.
 
     Args:
-        topic_ids: id of each source topic by its name.
-        target_ids: ids of all topics that exist on the target.
         copies: the newest positions, read before the records.
         records: newest records of the offset map topic, by key.
     """
@@ -166,11 +162,7 @@ def maps_of_records(
 
 
 def _whole_map(table: MapTable, entry: PartitionPosition | None) -> OffsetMap:
-    """Build a map as its next owner will, which excludes foreign blocks.
-
-    Raises:
-        IntegrityError: a block is missing or damaged.
-    """
+    """Build a map as its next owner will, which excludes foreign blocks."""
     end = entry.map_end if entry else None
     found = rebuild(table, end)
     if table.reasons and (end is None or found.missing in table.damaged):

@@ -57,7 +57,6 @@ class KafkaMapReader:
         cluster_with_records: the flow's target, which holds the state topics.
         source_cluster: the flow's source; while it does not answer, the last copied topics are
             used.
-        flow: the flow.
     """
 
     def __init__(self, cluster_with_records: Cluster, source_cluster: Cluster, flow: Flow) -> None:
@@ -329,10 +328,6 @@ class MapPlaces:
 
     A record at a place never changes, it can only be deleted; a newer version has another place. So
     records are cached, up to a bounded size.
-
-    Args:
-        partition: returns one partition of the topic.
-        kept_bytes: size of the cache.
     """
 
     def __init__(

@@ -137,7 +137,6 @@ def batches(
     """Cut fetched records at batch boundaries; an incomplete last batch is left out.
 
     Args:
-        records: as fetched.
         convert: turns a message set of an older format into a batch; without it there is none.
 
     Raises:
@@ -214,11 +213,7 @@ def disorder(offset: int) -> IntegrityError:
 
 
 def verify(batch: BatchHeader) -> None:
-    """Check the checksum of a batch that is not sent on as it is: damage must not become valid.
-
-    Raises:
-        IntegrityError: the batch is not what its producer sent.
-    """
+    """Check the checksum of a batch that is not sent on as it is: damage must not become valid."""
     if crc32c(batch.view[_CRC_FROM:]) != batch.crc:
         raise IntegrityError(
             f"records at offsets {batch.base_offset} to {batch.last_offset} are damaged: their "
@@ -244,7 +239,6 @@ def correct_checksum(view: memoryview, before: int) -> None:
     zero bytes as there are records. Those are read from the processor's cache.
 
     Args:
-        view: a batch.
         before: its :func:`header_checksum` before the change.
     """
     # The library inverts the register before and after, as CRC32C says; this has to be without.

@@ -67,9 +67,6 @@ def open_into(batch: memoryview, room: memoryview) -> int:
 
     Returns:
         Its size.
-
-    Raises:
-        IntegrityError: its records cannot be decompressed, or not in there.
     """
     codec = _CODECS[codec_of(batch)]
     room[:HEADER_SIZE] = batch[:HEADER_SIZE]

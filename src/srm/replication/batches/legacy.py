@@ -27,11 +27,7 @@ _TIMESTAMPS_AT: Final = 27
 
 
 def convert(message_set: memoryview) -> memoryview:
-    """Return one message, or a compressed set of them, as a version 2 batch at its offsets.
-
-    Raises:
-        IntegrityError: it is damaged.
-    """
+    """Return one message, or a compressed set of them, as a version 2 batch at its offsets."""
     (offset,) = _OFFSET.unpack_from(message_set)
     try:
         legacy = legacy_records.LegacyRecordBatch(bytes(message_set), message_set[_MAGIC_AT])

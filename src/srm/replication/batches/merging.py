@@ -39,7 +39,6 @@ class Merging:
     """Merging of batches by the native library.
 
     Args:
-        native: the library.
         limit: size in bytes up to which batches are merged; 0: only their holes are closed.
     """
 
@@ -55,8 +54,6 @@ class Merging:
 
         Args:
             records: batches as fetched; an incomplete last one is left out.
-            wanted_offset: first source offset that is still to be copied.
-            owner: keeps the memory of the records.
             limit: as the instance's, for the partition.
 
         Raises:

@@ -46,9 +46,6 @@ def decode(batch: BatchHeader, wanted_offset: int = 0) -> list[DecodedRecord]:
     """Decode the records of a batch from ``wanted_offset`` on.
 
     Records of a LogAppendTime batch have the time of the batch.
-
-    Raises:
-        IntegrityError: the records cannot be decoded.
     """
     try:
         records: list[DecodedRecord] = list(records_in(batch.view))
@@ -73,9 +70,6 @@ def encode(
     """Encode records as dense batches of at most ``limit`` bytes, or of one record each.
 
     Args:
-        records: at least one, in offset order.
-        codec: compression codec of the batches.
-        limit: size of a batch in bytes, header included.
         headers_of: returns the headers that a record gets instead of its own.
     """
     built = _build(records, codec, headers_of)

@@ -88,14 +88,7 @@ class TargetLimits:
     def learn(
         self, produced: Produced, size: int, offsets: Sequence[int], *, is_merged: bool = False
     ) -> bool:
-        """Learn from a refused batch; False if it cannot be cut any further.
-
-        Args:
-            produced: the refusal.
-            size: bytes of the batch.
-            offsets: source offsets of its records.
-            is_merged: whether it was made of several.
-        """
+        """Learn from a refused batch; False if it cannot be cut any further."""
         if len(offsets) <= 1:
             return False
         if is_merged and produced.error in codes.TOO_LARGE and size // 2 < self.merge_limit:

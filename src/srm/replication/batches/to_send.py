@@ -44,16 +44,8 @@ def batches_to_send(
     they can be sent alone.
 
     Args:
-        fetched: data from the source.
-        wanted_offset: first offset to copy.
-        owner: keeps the fetched memory.
         read_committed: whether records of aborted transactions are dropped.
-        limits: limits learned from the target's refusals.
-        transform: header additions and filters.
         merging: the native path; None for Python.
-
-    Raises:
-        IntegrityError: a batch is damaged or cannot be read; earlier batches were yielded.
     """
     aborted = AbortedTransactions(fetched.aborted if read_committed else ())
     knows = limits is not None and limits.knows_something

@@ -83,7 +83,6 @@ async def take(wire: Wire, flow: Flow, target: TopicPartition, lifetime_s: float
 
     Raises:
         FencedError: another process takes the same claim at this moment.
-        UnavailableError: the coordinator does not answer.
     """
     name = transactional_id(flow, target)
     expires = now_s() + lifetime_s
@@ -154,12 +153,7 @@ async def until_in_force(target: LogReader, end: int, claim: Claim) -> None:
     later requests on its connection.
 
     Args:
-        target: reads the log.
         end: where the log ended before the claim.
-        claim: just taken.
-
-    Raises:
-        UnavailableError: it does not come, or a broker does not answer.
     """
     deadline, pause_s = now_s() + _MARKER_S, _FIRST_PAUSE_S
     while now_s() < deadline:

@@ -111,7 +111,6 @@ class WalkPermits:
         """Walk, if need be twice.
 
         Args:
-            pair: the nodes that lead the partition on both sides.
             walk: reads through a :class:`MeteredReader` with this meter.
         """
         try:

@@ -111,13 +111,7 @@ async def held_log(target: LogReader, start: Start, *, is_shared: bool = False) 
     """Compare the target's log with the known position.
 
     Args:
-        target: the log.
-        start: the known position.
         is_shared: others write to the log, too, between our batches.
-
-    Raises:
-        UnavailableError: a broker does not answer, or the log changes at this moment.
-        AuthorizationError: the right to read the topic is missing.
     """
     log_start, log_end = await target.wire.log_range(target.partition)
     if not start.has_position or start.target_next <= log_start:

@@ -57,7 +57,6 @@ class Claiming:
         claim_lifetime: ClaimLifetime,
         read_assignment: Callable[[], Awaitable[None]],
     ) -> None:
-        """Claim nothing yet; the arguments are those of the lifecycle."""
         self._flow = config.flow
         self._source = source
         self._target = target
@@ -76,7 +75,6 @@ class Claiming:
 
         Raises:
             IntegrityError: the position cannot be decided.
-            SrmError: a broker does not answer or denies access, or another process claims it.
         """
         source_leader = await self._source.leader(copy.source)
         nodes = source_leader.node, (await self._target.leader(copy.target)).node
@@ -163,12 +161,7 @@ class Claiming:
     async def _walk(
         self, copy: PartitionCopy, attempt: int, claim: Claim | None, meter: Meter
     ) -> Resumed:
-        """Walk both logs from the last known position.
-
-        Raises:
-            IntegrityError: the target holds only foreign records without a decision about them; or
-                the position cannot be decided.
-        """
+        """Walk both logs from the last known position."""
 
         def note_walk(claim: Claim, walked: Walked) -> None:
             if copy.attempt != attempt:

@@ -68,14 +68,6 @@ class Lifecycle:
         """Hold no partition yet.
 
         Args:
-            config: of the flow.
-            source: hot path to the source.
-            target: hot path to the target.
-            reporter: receives losses and anomalies of the logs.
-            now_ms: epoch milliseconds.
-            claim_lifetime: maximum use of a claim.
-            quota: of the slot.
-            clusters: ids of both clusters, for records' provenance.
             read_assignment: waits until the slot obeys the current end of the assignment log.
             load_again: requests the start of a partition, and then :meth:`begin`.
             cut_map: cuts the map of a partition at a target offset; returns the new start.

@@ -39,8 +39,6 @@ class MapScrub:
         """Look at nothing yet.
 
         Args:
-            copies: returns the partitions of the slot.
-            checker: reads maps.
             run: runs what blocks in another thread.
             begin_again: has a partition begin before the first block that is lost.
         """

@@ -83,19 +83,11 @@ class AssignmentFeed(Protocol):
         ...
 
     async def poll(self, timeout_s: float) -> Assignment | None:
-        """Return the newest assignment that arrived since the last call, if any.
-
-        Raises:
-            SrmError: the log cannot be read now.
-        """
+        """Return the newest assignment that arrived since the last call, if any."""
         ...
 
     async def end(self) -> int:
-        """Ask where the log ends: its high watermark, open transactions included.
-
-        Raises:
-            SrmError: its leader does not answer.
-        """
+        """Ask where the log ends: its high watermark, open transactions included."""
         ...
 
     @property
@@ -244,7 +236,6 @@ class Slot:
 
         Raises:
             SupersededError: another application drives it.
-            SrmError: the end of the log is unknown.
         """
         beat = self._feed.driver
         if beat is None or self._driver in ("", beat.driver):
@@ -260,11 +251,7 @@ class Slot:
             )
 
     async def _read_assignment(self) -> None:
-        """Wait until all is read and obeyed that the log of assignments holds now.
-
-        Raises:
-            UnavailableError: it cannot be read so far.
-        """
+        """Wait until all is read and obeyed that the log of assignments holds now."""
         end = await self._feed.end()
         try:
             async with asyncio.timeout(_READ_S):
@@ -323,11 +310,7 @@ class Slot:
                 await asyncio.sleep(_LOAD_RETRY_S)  # back-off between attempts
 
     async def _cut_map(self, assigned: AssignedPartition, target_end: int) -> Start:
-        """Cut the map of a partition, once all that is known of it here is written down.
-
-        Raises:
-            SrmError: the state cannot be read or written.
-        """
+        """Cut the map of a partition, once all that is known of it here is written down."""
         known = self._reports_begun
         try:
             async with asyncio.timeout(_CUT_S):
@@ -431,7 +414,6 @@ class SourceSigns:
             heard_at: when the source last answered for all of them, monotonic seconds; None if not
                 known.
             ends: last reported end of each source partition that can be copied.
-            now: monotonic seconds.
             highs: high watermark of each partition, larger while a transaction is open.
         """
         if not ends:

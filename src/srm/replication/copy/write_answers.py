@@ -182,9 +182,6 @@ async def judge_topic(copy: PartitionCopy, source: Wire, error: int) -> Verdict:
 
     A broker that has just become the leader may not know it yet, nor one that answers metadata
     requests.
-
-    Raises:
-        SrmError: the source does not answer.
     """
     topic_id = await source.topic_id(copy.source.topic)
     if topic_id == copy.source_id:
@@ -204,9 +201,6 @@ async def judge_doubt(copy: PartitionCopy, source: Wire) -> Verdict:
 
     Two signs lead to this check: the offset is out of range, also for a log that does not hold the
     leader epoch before it; or a batch has taken the place of records that are left out.
-
-    Raises:
-        SrmError: the source does not answer.
     """
     at, lineage = copy.source_next, copy.source_lineage
     start, _ = await source.log_range(copy.source)

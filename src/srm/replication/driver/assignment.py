@@ -49,8 +49,6 @@ def assign(
     """Assign every partition to exactly one live slot.
 
     Args:
-        partitions: everything the flow copies now.
-        slots: the live slots; without any the result is empty.
         current: the assignment in force, dead slots included.
         weights: see :func:`relative_weights`; a missing one counts as 1.
     """
@@ -220,9 +218,7 @@ class AssignmentBook:
         """Return the assignments to publish together; a slot that is not wanted gets nothing.
 
         Args:
-            wanted: partitions by live slot.
             again: slots that need a newer generation although their partitions stay.
-            incarnations: the process that is meant, by slot.
         """
         repeated, meant = set(again), incarnations or {}
         return tuple(

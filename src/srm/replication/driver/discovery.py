@@ -83,10 +83,8 @@ class Discovery:
         """Remember the flow.
 
         Args:
-            context: the flow's clusters.
             configured: its settings as the file has them; each round adds the control lists of the
                 moment, so that srm-control takes effect while the flow runs.
-            clock: monotonic seconds.
         """
         self._context = context
         self._configured = configured

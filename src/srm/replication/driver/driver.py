@@ -106,14 +106,8 @@ class FlowDriver:
         """Connect nothing yet.
 
         Args:
-            flow: the flow.
-            log: its state topic.
-            discovery: finds its topics.
-            slots: ids of the slots of this application.
             identity: makes a heartbeat record; its ``driver`` must be the same in each.
             duties: what the application does for the flow besides the copy, for heartbeats.
-            timing: intervals.
-            clock: monotonic seconds.
         """
         self.duties = frozenset(duties)
         self.settings = b""
@@ -152,7 +146,6 @@ class FlowDriver:
         kept in ``obeyed``.
 
         Args:
-            stop: ends the driver.
             slots_ended: the last heartbeat, which says that the application has ended, waits for
                 it.
             begin: called when the target has answered and before the flow is taken over, again if

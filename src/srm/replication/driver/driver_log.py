@@ -49,10 +49,6 @@ class DriverLog(Protocol):
     ) -> None:
         """Write all records to the partition of commands, or none of them.
 
-        Args:
-            records: values by key.
-            deletions: records to delete, by partition and key.
-
         Raises:
             FencedError: a newer driver has taken over.
         """

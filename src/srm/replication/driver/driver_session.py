@@ -43,10 +43,7 @@ class Term:
         """Know nothing yet.
 
         Args:
-            slots: ids of the slots of this application.
-            liveness: which of them are alive.
             progress: how far the copy is; outlives the term.
-            clock: monotonic seconds.
         """
         self.liveness = liveness
         self.cleaning = Cleaning()
@@ -61,11 +58,7 @@ class Term:
     # ----- what is written
 
     def load(self, record: LogRecord) -> None:
-        """Apply a record from before the log was opened: it is not a heartbeat.
-
-        Raises:
-            IntegrityError: the record is damaged.
-        """
+        """Apply a record from before the log was opened: it is not a heartbeat."""
         value = record.value or b""
         if record.key.startswith(ASSIGNMENT_PREFIX):
             self._book.load(Assignment.decode(value))
@@ -75,11 +68,7 @@ class Term:
             self.take(record, alive=False)
 
     def take(self, record: LogRecord, *, alive: bool = True) -> None:
-        """Take in what a slot has written; ``alive``: just now.
-
-        Raises:
-            IntegrityError: the record is damaged.
-        """
+        """Take in what a slot has written; ``alive``: just now."""
         key = record.partition, record.key
         if record.key == PAUSE_KEY:
             self._set_pause(record.value)

@@ -27,10 +27,7 @@ def keep(driver: FlowDriver, what: str, step: Callable[[], float], stop: threadi
     """Repeat a step until ``stop`` while the driver is in charge.
 
     Args:
-        driver: of the flow; it reports failures.
-        what: the duty, for messages.
         step: does what is due, and returns the seconds until something may be due again.
-        stop: ends it.
     """
     backoff, troubles = Backoff(), driver.progress.duty_troubles
     while not stop.is_set():
@@ -52,9 +49,7 @@ def keep_topics(
     """Keep remote topics and their ACLs like their sources, at the shorter of both intervals.
 
     Args:
-        driver: of the flow.
         current: returns the flow by the settings in force.
-        stop: ends it.
     """
 
     def step() -> float:

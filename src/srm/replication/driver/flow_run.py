@@ -60,9 +60,6 @@ class FlowRun:
         """Start nothing yet.
 
         Args:
-            host: what the flow shares with others.
-            context: the flow; nothing has to answer yet.
-            driver: its driver.
             jobs: runs one job of a slot until that ends, by the name of the job.
             works: what else runs from the driver's first heartbeat on, by name.
         """
@@ -174,7 +171,6 @@ class CatchUp:
         source: Cluster,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Wait for the driver's first discovery before anything is decided."""
         self._driver = driver
         self._source = source
         self._clock = clock

@@ -78,9 +78,6 @@ class GroupDuty:
 
     Args:
         driver: of the flow; ``duties`` name which of the two are its own.
-        context: the flow by its settings, with clients of its own.
-        open_commits: gives access to commits on the source.
-        clock: monotonic seconds.
     """
 
     def __init__(

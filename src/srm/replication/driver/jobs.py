@@ -44,7 +44,6 @@ def keep_running(
     One that another application has superseded would only end again: that error is raised.
 
     Args:
-        name: of the job, for messages.
         job: blocks while it runs; ends by returning or by any exception.
         stop: ends the series; the caller also has to end the running job.
         describe: turns what ended a job into one line.

@@ -27,7 +27,6 @@ class Liveness:
 
         Args:
             expected: slots of this application; reports of others are ignored.
-            now: current time.
             timeout_s: a slot that is silent for longer is dead.
             grace_s: how long the first assignment waits for all slots, counted from the first one.
         """

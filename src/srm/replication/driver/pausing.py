@@ -37,14 +37,11 @@ def pause(log: DriverLog, wanted: Pause, request: str | None = None) -> None:
     Batches already sent to the brokers may still arrive: only claims fence them.
 
     Args:
-        log: of the flow.
-        wanted: the pause.
         request: of the pause to join; any, or none, without it.
 
     Raises:
         ConflictError: that pause is over, or another one has replaced it.
         FencedError: another driver began at the same moment, and may have published since.
-        UnavailableError: the target does not answer; repeat it.
     """
     log.fence()
     found = log.read()
@@ -68,7 +65,6 @@ def resume(
     """Delete the pause: the driver of the flow, or the next one, assigns partitions again.
 
     Args:
-        log: of the flow.
         decided: commands in force from then on, written in the same transaction.
         request: of the pause to delete; any without it.
 
@@ -78,7 +74,6 @@ def resume(
     Raises:
         ConflictError: another pause is in force.
         FencedError: another driver began at the same moment: repeat it.
-        UnavailableError: the target does not answer; repeat it.
     """
     log.fence()
     standing = pause_in(log.read())
@@ -102,7 +97,6 @@ def leave(log: DriverLog, move_id: str) -> None:
 
     Raises:
         FencedError: another driver began at the same moment: repeat it.
-        UnavailableError: the target does not answer; repeat it.
     """
     log.fence()
     standing = pause_in(log.read())

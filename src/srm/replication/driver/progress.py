@@ -51,11 +51,7 @@ class FlowProgress:
 
 
 class Troubles(dict[str, SrmError]):
-    """Failures that last, by what does not work; each is logged once while it stays the same.
-
-    Args:
-        flow: the flow, for the log.
-    """
+    """Failures that last, by what does not work; each is logged once while it stays the same."""
 
     def __init__(self, flow: str) -> None:
         super().__init__()
@@ -91,7 +87,6 @@ class ProgressBook:
     """
 
     def __init__(self, flow: str, slots: Collection[str]) -> None:
-        """Begin with nothing known."""
         self.troubles = Troubles(flow)
         self.duty_troubles = Troubles(flow)
         self._flow = flow
@@ -121,7 +116,6 @@ class ProgressBook:
         """Replace what the flow copies; positions of everything else are forgotten.
 
         Args:
-            partitions: everything the flow copies now.
             target_ends: target offsets from which records of a new partition are counted; without
                 one they are counted from its first report on.
         """

@@ -35,10 +35,6 @@ class SettingsReload:
     A flow takes its own changes only, and continues to copy. What its slots have from their start
     stays in force until a restart, and is logged. A file that cannot be used changes nothing, and a
     change counts once two reads in a row agree: an editor may be half way through.
-
-    Args:
-        load: reads the file.
-        clock: monotonic seconds.
     """
 
     def __init__(
@@ -58,13 +54,7 @@ class SettingsReload:
         config: FlowConfig,
         takers: Sequence[Callable[[FlowConfig], None]],
     ) -> None:
-        """Keep a flow up to date.
-
-        Args:
-            driver: of the flow, which publishes the settings in force.
-            config: its settings at the start.
-            takers: are called with new ones.
-        """
+        """Keep a flow up to date."""
         self._flows.append(_Followed(driver, config, config, takers))
         driver.settings = SettingsRecord(plain_settings(config), {}, now_ms()).value()
 

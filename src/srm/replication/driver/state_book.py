@@ -38,11 +38,7 @@ SlotRecord = SlotHeartbeat | PositionGroup | PartitionStatus | PartitionNotes
 
 
 def decode(record: LogRecord) -> SlotRecord | None:
-    """Decode what a slot has written, None for everything else.
-
-    Raises:
-        IntegrityError: the record is damaged.
-    """
+    """Decode what a slot has written, None for everything else."""
     key, value = record.key, record.value or b""
     if key.startswith(SLOT_PREFIX):
         return decode_slot_record(key, value)
@@ -203,9 +199,6 @@ class Cleaning:
         Args:
             find_gone: returns which of the topics are deleted.
             clear: deletes their maps, and the positions of groups in them.
-
-        Raises:
-            SrmError: a cluster does not answer.
         """
         with self._lock:
             copied, finished = tuple(self._copied.values()), self._finished

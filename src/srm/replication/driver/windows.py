@@ -65,11 +65,7 @@ def keep_windows(
     """Write windows until ``stop``; whatever goes wrong is logged once and waited out.
 
     Args:
-        context: the flow.
-        open_log: gives access to its raw metrics.
         stop: ends it, within a slide's beginning or at once between two slides.
-        spec: sizes of the windows.
-        clock: monotonic seconds.
     """
     if not context.config.metrics_windows_continuous:
         return

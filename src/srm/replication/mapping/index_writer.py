@@ -40,8 +40,6 @@ class IndexWriter:
         """Continue the index of a map.
 
         Args:
-            assigned: the partition.
-            tree: where the map ends.
             rewrite: the records of the tree's index are not on the log as they are here; what has
                 no number yet is not there at all, and may have any number of entries.
         """

@@ -69,7 +69,6 @@ def known_maps(
 
     Args:
         wanted: partitions, with what the newest report says of the ends of their maps, if it does.
-        topic: that partition of the topic.
         thorough: partitions of which every block has to be looked at.
     """
     ends = {p: end for p, end in wanted.items() if end is not None and p not in thorough}
@@ -194,11 +193,7 @@ def read_chunk(root: IndexRecord, number: int, topic: MapTopic) -> IndexRecord |
 def translate_back(
     tree: MapTree, position: Position | None, target_offset: int, topic: MapTopic
 ) -> Translation:
-    """Translate one target offset to the source, by what of the map is needed for it.
-
-    Raises:
-        IntegrityError: something of that is missing or damaged.
-    """
+    """Translate one target offset to the source, by what of the map is needed for it."""
     if tree.last is None:
         return NoMap()
     loaded = carry_out(load_from(tree, position, Wanted.of((), [target_offset])), topic.at)

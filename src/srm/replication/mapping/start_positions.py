@@ -85,9 +85,6 @@ def start_of(
     if there is a position after records but no block. A re-created topic (another id) continues
     after what its former self left on the target; ``former_reports`` are of such. Without any
     knowledge the start is None.
-
-    Raises:
-        IntegrityError: blocks contradict each other.
     """
     found = known.found
     if isinstance(found, IntegrityError):
@@ -147,9 +144,7 @@ def cut_start(start: Start, source_next: Translation, target_end: int) -> Start:
     """Return the new start if the target's log holds nothing from an offset on.
 
     Args:
-        start: the start with a whole log.
         source_next: the translation of that offset, by the whole map.
-        target_end: the offset.
     """
     if start.target_next <= target_end:
         return start
@@ -183,10 +178,6 @@ def decided_start(start: Start | None, notes: Iterable[PartitionNotes]) -> Start
 
     A decision about lost source records holds for its own position alone: once the cut is reported,
     there is another one.
-
-    Args:
-        start: the start without the decisions.
-        notes: of the partition and the topic id.
     """
     decided = in_force(notes)
     left_out = (note for note in decided if note.left_out is not None)

@@ -48,27 +48,17 @@ class StartReader(MapChecker, Protocol):
         """Return where to start each partition, or why that is not known.
 
         One that was never copied is left out; an UnavailableError is of its map alone.
-
-        Raises:
-            UnavailableError: the state cannot be read now.
         """
         ...
 
     def load_again(self, assigned: AssignedPartition) -> Start | SrmError | None:
-        """Look at every block of a partition; the start is before the first that is lost.
-
-        Raises:
-            UnavailableError: the state cannot be read now.
-        """
+        """Look at every block of a partition; the start is before the first that is lost."""
         ...
 
     def cut(self, assigned: AssignedPartition, target_end: int) -> Start:
         """Cut the map at what the target's log still holds, and return where to copy again from.
 
         Without a position where nothing of the map is left.
-
-        Raises:
-            SrmError: the state cannot be read or written now, or contradicts itself.
         """
         ...
 

@@ -98,7 +98,6 @@ class Framing:
     """The committed records of one side of a range as frames, a piece at a time.
 
     Args:
-        library: does it.
         start: first offset whose record is wanted.
         end: offset after the last one.
         with_time: whether the time is content.
@@ -134,7 +133,6 @@ class Framing:
         """Continue with the next fetch answer.
 
         Args:
-            records: batches, writable.
             aborted: producer id and first offset of each aborted transaction in them.
         """
         job = self._job
@@ -204,8 +202,6 @@ class PairSearch:
     """Walks the pieces of both sides, along the runs that map their offsets.
 
     Args:
-        library: the native code.
-        runs: of the range.
         compacted: records that only one side has are skipped.
     """
 

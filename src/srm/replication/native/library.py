@@ -109,7 +109,6 @@ class NativeLibrary:
     Results share one buffer until they are copied, so calls with results take turns.
 
     Args:
-        path: of the library.
         use_instruction: whether the processor's own CRC-32C is used, where it has one.
 
     Raises:
@@ -170,7 +169,6 @@ class NativeLibrary:
         Args:
             batches: writable, as all that is passed in here.
             room: where batches are made.
-            wanted: first source offset that is still to be copied.
             limit: bytes up to which batches are merged; 0: none are.
             largest: batches of more bytes are not merged.
             unchecked: the checksums are known to be right.

@@ -117,7 +117,6 @@ class PartitionCopy:
     over: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Start at the known position, unproven until there is something to write."""
         assigned = self.assigned
         self.source = TopicPartition(assigned.topic, assigned.partition)
         self.target = TopicPartition(assigned.target_topic, assigned.partition)
@@ -188,11 +187,7 @@ class PartitionCopy:
     def accept(
         self, fetched: FetchedPartition, owner: object, requested: int, *, read_committed: bool
     ) -> None:
-        """Queue the batches of a fetch from ``requested``.
-
-        Raises:
-            IntegrityError: a batch cannot be read.
-        """
+        """Queue the batches of a fetch from ``requested``."""
         self.source_end = fetched.last_stable_offset if read_committed else fetched.high_watermark
         self.source_high = fetched.high_watermark
         self.end_at_rest = 0

@@ -241,7 +241,6 @@ class Reporter:
         """Take a snapshot now; the returned call writes it, and blocks while it does.
 
         Args:
-            copies: what the slot copies.
             leaving: what it copies no more since the last report.
         """
         now_ms = self._now_ms()
@@ -411,11 +410,7 @@ class Reporter:
             self._everything_due = now_s() + _EVERYTHING_S
 
     def _write_reports(self, records: Records) -> None:
-        """Write to the partition of reports and wait.
-
-        Raises:
-            SrmError: not all of it is acknowledged; what was written before is not either.
-        """
+        """Write to the partition of reports and wait."""
         topic, partition = place = self._reports
         if self._state.waiting(place) >= _MOST_WAITING:
             self._state.settle([place], _SETTLE_S)

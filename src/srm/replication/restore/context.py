@@ -66,12 +66,8 @@ class RestoreContext:
         copying: the flow that brings the copies back.
         switch: pauses and resumes the forward flow.
         own_switch: the same for the flow that brings the copies back.
-        clusters: aliases of all clusters.
-        logs: of both clusters.
-        starts: of the forward flow.
         reporter: makes one that writes to the forward flow's state.
         copy: brings all records of copies back; takes the names of the copies.
-        by: the operator, for people.
     """
 
     forward: FlowContext

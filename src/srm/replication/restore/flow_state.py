@@ -72,9 +72,6 @@ def open_restores(forward: FlowContext) -> tuple[str, ...]:
 
     A resumed flow would copy the restored records a second time. A topic that was deleted on the
     source since has no restore.
-
-    Raises:
-        SrmError: a cluster does not answer.
     """
     flow = forward.config.flow
     own = RestoreState.read(forward.source, restore_flow(flow))

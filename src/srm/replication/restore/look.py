@@ -23,11 +23,9 @@ def plan(context: RestoreContext, topics: Collection[str] = ()) -> RestorePlan:
     """Look at both clusters and say what a restore would do; changes nothing.
 
     Args:
-        context: both flows.
         topics: originals to restore; without any, all that have a copy.
 
     Raises:
-        SrmError: a cluster does not answer.
         NotFoundError: the flow has never copied anything.
         UsageError: a topic has no copy.
     """

@@ -62,8 +62,6 @@ class Restored:
     Attributes:
         topics: originals restored in this run or an earlier one.
         records: number of their records in the maps handed over in this run.
-        checkpoints: number written again.
-        goes_on: whether the pause was lifted.
         unrestored: topics still to be restored, if it was not.
     """
 
@@ -101,7 +99,6 @@ def restore(
 
     Raises:
         ConflictError: see :func:`check`; or another process writes to the originals.
-        SrmError: a cluster does not answer; run it again.
     """
     planned = plan(context, topics)
     check(planned)
@@ -235,9 +232,6 @@ def renew_checkpoints(forward: FlowContext, originals: Mapping[str, str]) -> int
     Args:
         forward: the flow; its map must be handed over.
         originals: topics of the source by the names of their copies.
-
-    Raises:
-        SrmError: a cluster does not answer.
     """
     config = forward.config
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)

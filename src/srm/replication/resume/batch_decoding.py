@@ -37,11 +37,7 @@ class LoopShare:
 async def records_of(
     batch: BatchHeader, turns: LoopShare, wanted_offset: int = 0
 ) -> AsyncIterator[list[DecodedRecord]]:
-    """Decode a batch, or a run of them, from ``wanted_offset`` on, piece by piece.
-
-    Raises:
-        IntegrityError: the records cannot be decoded.
-    """
+    """Decode a batch, or a run of them, from ``wanted_offset`` on, piece by piece."""
     unpacks = batch.codec and len(batch.view) > _UNPACKED_HERE
     try:
         for each in batches(batch.view):

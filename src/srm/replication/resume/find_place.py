@@ -74,15 +74,7 @@ async def find_place(
     """Find the first record that both logs hold from the given offsets on.
 
     Args:
-        source: its log.
-        target: its log.
-        source_start: first source offset of the search.
-        target_start: first target offset of the search.
         is_ours: whether a batch of the target is a copy; called for each, in order.
-
-    Raises:
-        IntegrityError: a batch cannot be read.
-        UnavailableError: a broker does not answer.
     """
     logs = _Logs(source, target, is_ours)
     ours = await _first(logs.copies(target_start))

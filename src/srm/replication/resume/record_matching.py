@@ -43,7 +43,6 @@ class Steps:
         fresh: bool,
         truncated: bool,
     ) -> None:
-        """See :class:`srm.replication.resume.walk.SourceWalk` for the last three."""
         self.early = EarlyCopies()
         self.unexplained = Span()
         self.target_lineage = target_lineage

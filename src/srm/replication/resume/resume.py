@@ -152,17 +152,12 @@ async def resume(
     """Walk both logs from ``start`` to the marker of the claim.
 
     Args:
-        source: reads the source.
-        target: reads the target, uncommitted records too.
-        start: what is known.
         claim: ours, already taken; None to find out only whether the position can be decided.
-        comparison: how records are compared.
         progress: receives the progress of a long walk each second, with proven runs that are not
             returned again. They may be written at once, with the position.
 
     Raises:
         IntegrityError: the position cannot be decided.
-        UnavailableError: a broker does not answer, or the target lost its end at this moment.
     """
     producer_ids = start.producer_ids | ({claim.producer.id} if claim else set())
     known, met = start, ""

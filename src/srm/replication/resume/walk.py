@@ -96,11 +96,7 @@ class SourceWalk:
         """Begin at a proven place: source and target offset.
 
         Args:
-            reader: of the source.
             start: (0, 0) is always one, if the logs were never used for another copy.
-            comparison: how records are compared.
-            lineage: of the source before the start.
-            target_lineage: of the target before the start.
             fresh: nothing is known of this topic id; see the module.
             truncated: the source was cut at its offset, and has given offsets to others since.
             cut: a log has lost what followed its offset.
@@ -410,10 +406,6 @@ class WholeBatches:
 
     async def originals(self, batch: BatchHeader, first: BatchHeader) -> list[Stretches]:
         """Return the records of the source's next batches if a dense batch holds just these.
-
-        Args:
-            batch: of the target.
-            first: the next one of the source.
 
         Returns:
             The records of each batch; none if that is not so, or was not found.

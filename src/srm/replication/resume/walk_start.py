@@ -55,7 +55,6 @@ async def records_of_others(
     first record.
 
     Args:
-        target: the log.
         producer_ids: ours, as far as they are known.
         known: what an earlier look has found; only what follows it is read.
     """

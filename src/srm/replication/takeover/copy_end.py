@@ -51,14 +51,11 @@ async def find_copy_end(
     """Find the first record of the source that the target does not hold.
 
     Args:
-        source: reads the source.
         target: reads the target, uncommitted records too; None if the partition does not exist.
         start: what is known of the copy, as far as the target holds it; None if nothing is.
-        comparison: how records are compared.
 
     Raises:
         IntegrityError: the logs are ambiguous; the message says what to do.
-        SrmError: a broker does not answer or denies access.
     """
     log_start, high = await source.wire.log_range(source.partition)
     fetched = await source.fetch(max(log_start, high - 1), max_bytes=ONE_BATCH, wait_ms=0)
@@ -115,10 +112,6 @@ async def read_range(
     """Yield the records of a range that the flow would copy, piece by piece; none is a marker.
 
     Records of aborted transactions come only where the flow copies them, too.
-
-    Raises:
-        IntegrityError: a batch is damaged.
-        SrmError: a broker does not answer, or does not let srm in.
     """
     offset, turns, heard = wanted.start, LoopShare(), now_s()
     while offset < wanted.end:
@@ -157,7 +150,6 @@ class WalkedLogs:
     """Both logs of a flow (implements ReturnedLogs of the engine); each call connects again.
 
     Args:
-        config: of the flow.
         connect: connects to its clusters as the replicator does, with the same rights.
         starts: reads what the target knows of the copies.
         cluster_ids: Kafka's ids of source and target.

@@ -28,11 +28,7 @@ class Sealed:
 
 
 async def outbid(target: LogReader, flow: Flow) -> Claim:
-    """Raise the epoch of a copy's claim as its next owner would, and see it in the log.
-
-    Raises:
-        UnavailableError: a broker does not answer.
-    """
+    """Raise the epoch of a copy's claim as its next owner would, and see it in the log."""
     _, end = await target.wire.log_range(target.partition)
     claim = await take(target.wire, flow, target.partition, _NOT_USED_S)
     await until_in_force(target, end, claim)
@@ -44,7 +40,6 @@ async def seal(target: LogReader, flow: Flow) -> Sealed:
 
     Raises:
         FencedError: another process claims it, or writes to it, at this moment.
-        UnavailableError: a broker does not answer.
     """
     claim = await outbid(target, flow)
     _, log_end = await target.wire.log_range(target.partition)
@@ -58,11 +53,7 @@ async def seal(target: LogReader, flow: Flow) -> Sealed:
 
 
 async def begins_with_records(log: LogReader) -> bool:
-    """Return whether a log begins with records, and not with the marker of a claim.
-
-    Raises:
-        UnavailableError: a broker does not answer.
-    """
+    """Return whether a log begins with records, and not with the marker of a claim."""
     start, end = await log.wire.log_range(log.partition)
     if start == end:
         return False
@@ -71,11 +62,7 @@ async def begins_with_records(log: LogReader) -> bool:
 
 
 async def first_record_in(log: LogReader, ranges: Iterable[tuple[int, int]]) -> int | None:
-    """Return the first offset in ordered ranges whose batch has records, if any.
-
-    Raises:
-        UnavailableError: a broker does not answer.
-    """
+    """Return the first offset in ordered ranges whose batch has records, if any."""
     start, end = await log.wire.log_range(log.partition)
     for first, last in ranges:
         at, stop = max(first, start), min(last, end)

@@ -23,7 +23,6 @@ def run_program(replicator: Replicator, *, until_caught_up: bool = False) -> Non
     Everything may be killed at any time, so what has not ended by then is not waited for.
 
     Raises:
-        SrmError: as :meth:`Replicator.run`.
         StoppedError: a signal or a request to end came before it had caught up.
     """
     signalled = False

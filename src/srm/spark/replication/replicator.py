@@ -101,8 +101,6 @@ def placement(given: Mapping[str, str], master: str | None, slots: int) -> dict[
 
     Args:
         given: settings of spark-submit and of the properties file, which win.
-        master: the caller's master.
-        slots: how many slots there are.
     """
     fitted = fitted_master(given.get("spark.master", master), slots)
     chosen = {"spark.master": fitted}
@@ -129,11 +127,8 @@ class Replicator:
         """Start nothing yet.
 
         Args:
-            config: the resolved configuration.
-            flows: the flows to copy, at least one.
             master: Spark master; spark-submit's wins, a local one gets enough cores.
             without: duties that something else does, such as Airflow.
-            timing: intervals of the drivers; by default from the configuration.
 
         Raises:
             ConfigError: no flow was given, or one is not enabled.

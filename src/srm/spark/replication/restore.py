@@ -37,15 +37,11 @@ def open_restore(
     """Give access to all that a restore works with; Spark starts when something is copied.
 
     Args:
-        config: the configuration.
-        forward: the flow whose source was rebuilt.
         by: who restores, for people.
         run: runs a replicator until it has caught up.
-        master: Spark master.
 
     Raises:
         ConfigError: the configuration does not list a cluster.
-        UnavailableError: the flow's target does not answer.
     """
     both, back = with_restore(config, forward, ()), restore_flow(forward)
 

@@ -44,7 +44,6 @@ class ReplicatorSupervisor:
     Args:
         open_topics: opens the flows' state topics with clients of their own, at each call.
         command: starts an application that copies all the flows.
-        logs: folder for its output.
         show: takes progress as plain JSON, every few seconds.
     """
 
@@ -78,7 +77,6 @@ class ReplicatorSupervisor:
 
         Raises:
             UnavailableError: the application failed or its heartbeats stopped: run it again.
-            SrmError: a state topic cannot be used.
         """
         with self._open_topics() as topics:
             application = self._begin(topics, known)
@@ -87,11 +85,7 @@ class ReplicatorSupervisor:
                 self._supervise(application, topics)
 
     def begin(self, known: Application | None = None) -> Application | None:
-        """Find or start the application and leave it; None if :meth:`kill` was called before.
-
-        Raises:
-            SrmError: a state topic cannot be used.
-        """
+        """Find or start the application and leave it; None if :meth:`kill` was called before."""
         with self._open_topics() as topics:
             return self._begin(topics, known)
 
