@@ -23,7 +23,7 @@ from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.groups.translation import UNKNOWN_LOG, translate
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.offset_map.map_wanted import Wanted
+from srm.domain.offset_map.map_loader import Wanted
 from srm.engine.groups.checkpoints import survey
 from srm.engine.groups.partition_facts import partition_facts
 from srm.engine.offset_map.map_reader import KafkaMapReader

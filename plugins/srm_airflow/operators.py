@@ -19,7 +19,7 @@ from srm import telemetry
 from srm.engine.flows.supervision import StateTopics
 from srm.errors import UnavailableError
 from srm.pages.moves import progress_line, progress_summary, reasons_text
-from srm.spark.replication.application import Application
+from srm.spark.replication.supervisor import Application
 from srm.spark.replication.supervisor import ReplicatorSupervisor, lost_error, requester
 from srm.spark.submission import is_cluster_mode
 from srm_airflow.compat import AirflowFailException, conf

@@ -17,7 +17,7 @@ from srm.domain.names.topics import Flow
 from srm.engine.flows import supervision
 from srm.engine.flows.supervision import read_request
 from srm.errors import UnavailableError
-from srm.spark.replication.application import Application
+from srm.spark.replication.supervisor import Application
 from srm_airflow import operators, replicator_trigger
 from srm_airflow.compat import TaskDeferred
 from srm_airflow.operators import ReplicationOperator

@@ -20,8 +20,8 @@ from srm.domain.flow_state.replication_records import REPORTS, PartitionPosition
 from srm.domain.groups.translation import UNKNOWN_LOG, translate
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.map_loader import Wanted
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, MapBlock, MapEnd, map_partition
-from srm.domain.offset_map.map_wanted import Wanted
 from srm.domain.offset_map.offset_map import (
     NotCopiedYet,
     OffsetMap,

@@ -11,9 +11,8 @@ from tests.batches import Record, marker, stored
 from tests.integration.kafka_tools import run_tool
 from tests.native import needs_native
 
-from srm.replication.batches.batch import batches, seal
+from srm.replication.batches.batch import BatchToSend, batches, seal
 from srm.replication.batches.merging import Merging
-from srm.replication.batches.outgoing import BatchToSend
 from srm.replication.batches.to_send import batches_to_send
 from srm.replication.native.library import NativeLibrary
 from srm.replication.ports import FetchedPartition

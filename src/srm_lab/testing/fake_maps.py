@@ -9,9 +9,8 @@ from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import PartitionStatus, SlotReport
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_index import Entries, IndexEntry, IndexKey, IndexKind, IndexRecord
-from srm.domain.offset_map.map_loader import Answers, load, unread
+from srm.domain.offset_map.map_loader import Answers, Wanted, WantedOffsets, load, unread
 from srm.domain.offset_map.map_records import MapBlock, MapEnd, topic_id_text
-from srm.domain.offset_map.map_wanted import Wanted, WantedOffsets
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.engine.ports import FlowMaps
 

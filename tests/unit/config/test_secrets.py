@@ -25,7 +25,7 @@ from srm.kafka.admin.clients import Clients
 from srm.kafka.wire.auth.security import read_security
 from srm.replication.copy.slot import SlotSpec
 from srm.spark.jobs.verification import BothClusters
-from srm.spark.replication.slot_task import SlotTask
+from srm.spark.replication.slot import SlotTask
 
 PLANTED = "hunter2"
 FLOW = Flow("P", "B")

@@ -86,7 +86,7 @@ def restore(
     planned move. An interrupted restore continues with the next run.
     """
     # Importing Spark takes longer than most other commands run.
-    from srm.spark.replication.program import run_program
+    from srm.spark.replication.replicator import run_program
     from srm.spark.replication.restore import open_restore
 
     def run(replicator: Replicator) -> None:

@@ -37,7 +37,7 @@ from srm.domain.flow_state.anomalies import PartitionNotes, in_force
 from srm.domain.flow_state.replication_records import PartitionStatus
 from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import OpenTransaction
-from srm.domain.offset_map.map_wanted import Wanted
+from srm.domain.offset_map.map_loader import Wanted
 from srm.domain.offset_map.offset_map import NoMap, NotCopiedYet, OffsetMap
 from srm.domain.offset_map.offset_map import Translated as MapTranslated
 from srm.domain.offset_map.offset_map import Translation as MapAnswer

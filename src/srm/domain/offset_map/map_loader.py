@@ -17,13 +17,14 @@ Entries that later ones cut, and the entries that cut them, are always read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_index import (
     Entries,
     IndexEntry,
@@ -36,7 +37,6 @@ from srm.domain.offset_map.map_index import (
 )
 from srm.domain.offset_map.map_reach import NO_BLOCKS, MapTree, Rows, leads_to, lists_before
 from srm.domain.offset_map.map_records import BlockKey, CopyId, MapEnd, decode_block
-from srm.domain.offset_map.map_wanted import Wanted
 from srm.domain.offset_map.offset_map import OffsetMap, Position
 from srm.domain.offset_map.runs import Offsets, Run, Runs
 from srm.domain.offset_map.spans import Cuts
@@ -489,3 +489,47 @@ def _mask_of(numbers: frozenset[int], size: int) -> _Mask:
     mask = np.zeros(size, bool)
     mask[list(numbers)] = True
     return mask
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Wanted offsets of one partition; the position is always wanted.
+
+    Attributes:
+        sources: source offsets to translate, or to count from or up to.
+        targets: the same for the target.
+        source_ranges: source offsets [from, to) of which every run is wanted.
+    """
+
+    sources: frozenset[int] = frozenset()
+    targets: frozenset[int] = frozenset()
+    source_ranges: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, sources: Iterable[int | None] = (), targets: Iterable[int | None] = ()) -> Self:
+        """Build it from offsets; None is ignored."""
+        return cls(
+            frozenset(offset for offset in sources if offset is not None),
+            frozenset(offset for offset in targets if offset is not None),
+        )
+
+    def covers(self, other: Wanted) -> bool:
+        """Return True if this includes all offsets of the other."""
+        return (
+            self.sources >= other.sources
+            and self.targets >= other.targets
+            and set(self.source_ranges) >= set(other.source_ranges)
+        )
+
+    def __or__(self, other: Wanted) -> Wanted:
+        return Wanted(
+            self.sources | other.sources,
+            self.targets | other.targets,
+            self.source_ranges + other.source_ranges,
+        )
+
+
+WantedOffsets = Mapping[TopicPartition, Wanted]
+"""Wanted offsets by source partition; of other partitions only the position is wanted."""
+
+ALL_RUNS = Wanted(source_ranges=((-1, 2**63 - 1),))

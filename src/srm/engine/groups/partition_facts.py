@@ -21,7 +21,7 @@ from srm.domain.groups.translation import (
 )
 from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import OpenTransaction
-from srm.domain.offset_map.map_wanted import Wanted
+from srm.domain.offset_map.map_loader import Wanted
 from srm.domain.offset_map.offset_map import OffsetMap
 from srm.engine.cluster_ports import Cluster, Place
 from srm.engine.ports import FlowMaps, MapReader

@@ -15,16 +15,18 @@ from srm.domain.groups.translation import Losses
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_loader import (
+    ALL_RUNS,
     LoadedMap,
     Need,
     StaleIndexError,
     Steps,
+    Wanted,
+    WantedOffsets,
     load,
     unread,
 )
 from srm.domain.offset_map.map_rebuild import Placed
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, map_partition
-from srm.domain.offset_map.map_wanted import ALL_RUNS, Wanted, WantedOffsets
 from srm.domain.offset_map.offset_map import OffsetMap
 from srm.engine.cluster_ports import Cluster, TopicDescription
 from srm.engine.flows.cluster_absence import loudness

@@ -13,7 +13,7 @@ from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.moves.records.outcome import GroupOutcome
 from srm.domain.moves.routing.routes import topic_subject
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_wanted import Wanted as WantedOffsets
+from srm.domain.offset_map.map_loader import Wanted as WantedOffsets
 from srm.domain.offset_map.offset_ranges import OffsetRange
 from srm.domain.recovery.source_return import (
     CopyEnd,

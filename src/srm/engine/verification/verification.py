@@ -14,7 +14,7 @@ from typing import Final
 from srm.domain.flow_state.anomalies import PartitionNotes, begin_of_copy, in_force
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.offset_map.map_wanted import Wanted
+from srm.domain.offset_map.map_loader import Wanted
 from srm.domain.verification.proven import EpochEnds, Proven, last_marks, still_proven, unproven
 from srm.domain.verification.verification import PartitionVerification, VerificationSummary
 from srm.domain.verification.verification_plan import (

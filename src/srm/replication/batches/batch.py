@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
+from srm.domain.offset_map.offset_map import Run
 from srm.errors import IntegrityError
 from srm.replication.checksums import crc32c
 
@@ -264,3 +266,42 @@ def rewrite(view: memoryview, producer_id: int, producer_epoch: int, sequence: i
 def next_sequence(sequence: int, count: int) -> int:
     """Sequence number after ``count`` records; wraps to 0 after 2^31 - 1 (DefaultRecordBatch)."""
     return (sequence + count) % MAX_SEQUENCE
+
+
+@dataclass(slots=True)
+class BatchToSend:
+    """One batch on its way: passed through, or rebuilt from one or several.
+
+    ``stretches`` are (first source offset, count) of consecutive records, in order; a batch that
+    passes through has one. ``source_next`` is the source offset after the original batches and
+    what is dropped between them, ``leader_epoch`` that of the batch before it. ``owner`` keeps the
+    memory behind ``view``. ``is_merged``: it was made of several.
+    """
+
+    view: memoryview
+    count: int
+    stretches: list[tuple[int, int]]
+    source_next: int
+    leader_epoch: int
+    max_timestamp: int
+    owner: object
+    is_merged: bool = False
+
+    def runs(self, target_start: int) -> list[Run]:
+        """Return the offset runs of the batch if it begins at ``target_start``."""
+        runs = []
+        for source_start, count in self.stretches:
+            runs.append(Run(source_start, target_start, count))
+            target_start += count
+        return runs
+
+    def offsets(self) -> list[int]:
+        """Return the source offset of each record."""
+        return [first + index for first, count in self.stretches for index in range(count)]
+
+
+class Dropped(NamedTuple):
+    """Nothing before ``source_next`` is left to send; the epoch is as in :class:`BatchToSend`."""
+
+    source_next: int
+    leader_epoch: int

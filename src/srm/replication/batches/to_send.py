@@ -15,9 +15,8 @@ from typing import Final
 from srm.errors import IntegrityError
 from srm.replication.batches import legacy
 from srm.replication.batches.aborted import AbortedTransactions
-from srm.replication.batches.batch import BatchHeader, Path, batches, verify
+from srm.replication.batches.batch import BatchHeader, BatchToSend, Dropped, Path, batches, verify
 from srm.replication.batches.merging import Merging
-from srm.replication.batches.outgoing import BatchToSend, Dropped
 from srm.replication.batches.rebuild import NO_LIMIT, decode, encode
 from srm.replication.batches.target_limits import TargetLimits
 from srm.replication.batches.transform import Transform

@@ -11,7 +11,7 @@ from typing import Final
 from srm.clock import now_s
 from srm.errors import UnavailableError
 from srm.replication import codes
-from srm.replication.batches.outgoing import BatchToSend
+from srm.replication.batches.batch import BatchToSend
 from srm.replication.partition.partition import PartitionCopy
 from srm.replication.ports import Clock, ProduceAnswer, Produced, ProduceRequest, Wire
 

@@ -30,9 +30,8 @@ from srm.domain.names.topics import Flow
 from srm.errors import ConfigError, FencedError, IntegrityError, SrmError, UnavailableError
 from srm.replication.driver.discovery import Discovered
 from srm.replication.driver.driver_log import DriverLog, LogRecord
-from srm.replication.driver.driver_session import Term
+from srm.replication.driver.driver_session import Liveness, Term
 from srm.replication.driver.jobs import Backoff
-from srm.replication.driver.liveness import Liveness
 from srm.replication.driver.pausing import pause_in
 from srm.replication.driver.progress import ProgressBook
 

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.offset_map.map_index import IndexRecord, decode_index_key, is_index_key
-from srm.domain.offset_map.map_loader import carry_out, load_from
+from srm.domain.offset_map.map_loader import Wanted, carry_out, load_from
 from srm.domain.offset_map.map_reach import (
     MapTree,
     chunk_at,
@@ -25,7 +25,6 @@ from srm.domain.offset_map.map_reach import (
 )
 from srm.domain.offset_map.map_rebuild import MapTable, Placed, RebuiltMap, newest_head, rebuild
 from srm.domain.offset_map.map_records import CopyId, MapEnd, decode_block_key
-from srm.domain.offset_map.map_wanted import Wanted
 from srm.domain.offset_map.offset_map import NoMap, Position, Translation
 from srm.errors import IntegrityError
 

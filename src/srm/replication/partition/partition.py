@@ -29,9 +29,8 @@ from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.replication.batches import legacy
-from srm.replication.batches.batch import batches, rewrite
+from srm.replication.batches.batch import BatchToSend, batches, rewrite
 from srm.replication.batches.merging import Merging
-from srm.replication.batches.outgoing import BatchToSend
 from srm.replication.batches.target_limits import TargetLimits
 from srm.replication.batches.to_send import batches_to_send
 from srm.replication.batches.transform import Transform

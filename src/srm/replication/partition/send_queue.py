@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from srm.replication.batches.batch import next_sequence
-from srm.replication.batches.outgoing import BatchToSend
+from srm.replication.batches.batch import BatchToSend, next_sequence
 from srm.replication.ports import ProducerId
 
 Rewrite = Callable[[memoryview, int, int, int], None]

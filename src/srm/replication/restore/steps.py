@@ -32,7 +32,7 @@ from srm.domain.groups.mm2_records import TopicIds
 from srm.domain.moves.records.outcome import Outcome
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_wanted import Wanted
+from srm.domain.offset_map.map_loader import Wanted
 from srm.domain.offset_map.offset_map import Translated
 from srm.domain.recovery.restore import RESTORE_KEY, RestorePlan, RestoreRecord
 from srm.domain.text.amount import amount

@@ -25,9 +25,8 @@ from enum import Enum
 from typing import Final
 
 from srm.replication.batches import legacy
-from srm.replication.batches.batch import BatchHeader, batches
+from srm.replication.batches.batch import BatchHeader, BatchToSend, batches
 from srm.replication.batches.content_hash import content_hash
-from srm.replication.batches.outgoing import BatchToSend
 from srm.replication.batches.to_send import batches_to_send
 from srm.replication.log_reader import LogReader, fetches
 from srm.replication.ports import DecodedRecord

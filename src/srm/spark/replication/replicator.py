@@ -39,7 +39,15 @@ from srm.config.loader import load_config
 from srm.config.model import Config, FlowConfig
 from srm.domain.flow_state.replication_records import DUTIES, DriverHeartbeat, Duty
 from srm.domain.names.topics import Flow
-from srm.errors import ConfigError, FencedError, SrmError, SupersededError, UnavailableError
+from srm.errors import (
+    INTERRUPTED,
+    ConfigError,
+    FencedError,
+    SrmError,
+    StoppedError,
+    SupersededError,
+    UnavailableError,
+)
 from srm.kafka.state.driver_log import KafkaDriverLog
 from srm.kafka.tables.commit_tail import KafkaCommitTail
 from srm.kafka.tables.raw_log import follow_raw_metrics
@@ -53,9 +61,12 @@ from srm.replication.driver.heartbeats import disabled_flows, emit_heartbeats
 from srm.replication.driver.progress import FlowProgress
 from srm.replication.driver.reload import SettingsReload
 from srm.replication.driver.windows import keep_windows
-from srm.spark.replication.slot_task import SlotTask
+from srm.signals import on_signals
+from srm.spark.replication.slot import SlotTask
 from srm.spark.session import file_settings, spark_context, submit_options
 from srm.wiring import kafka_cluster, open_configured_flow
+
+STOP_S: Final = 5.0
 
 logger = logging.getLogger(__name__)
 
@@ -359,3 +370,30 @@ def _one_line(error: Exception) -> str:
     text = str(error)
     found = _OWN_ERROR.findall(text) or _CAUSE.findall(text) or [type(error).__name__]
     return str(found[-1]).rpartition("SparkException: ")[2].strip()[:300]
+
+
+def run_program(replicator: Replicator, *, until_caught_up: bool = False) -> None:
+    """Run the replicator in the main thread; SIGTERM and SIGINT end it within ``STOP_S``.
+
+    Everything may be killed at any time, so what has not ended by then is not waited for.
+
+    Raises:
+        StoppedError: a signal or a request to end came before it had caught up.
+    """
+    signalled = False
+
+    def end(number: int) -> None:
+        nonlocal signalled
+        if signalled:
+            os._exit(128 + number)
+        signalled = True
+        logger.info("%s: stopping", signal.Signals(number).name)
+        replicator.stop()
+        timer = threading.Timer(STOP_S, os._exit, (0 if not until_caught_up else INTERRUPTED,))
+        timer.daemon = True
+        timer.start()
+
+    on_signals(signal.SIGTERM, signal.SIGINT, call=end)
+    replicator.run(until_caught_up=until_caught_up)
+    if until_caught_up and (signalled or replicator.asked_to_end):
+        raise StoppedError("stopped by a signal or on request before everything was copied")

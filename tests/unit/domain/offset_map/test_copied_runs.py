@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.offset_map.copied_runs import OffsetSet, last_copies, late_copies
+from srm.domain.offset_map.alignment import OffsetSet, last_copies, late_copies
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Translated
 from srm.domain.offset_map.runs import Run, Runs
 

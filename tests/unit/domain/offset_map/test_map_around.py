@@ -12,9 +12,8 @@ from tests.map_topics import MapTopic
 from tests.unit.domain.offset_map.plain_map import PlainMap, agree
 from tests.unit.domain.offset_map.test_map_window import EMPTY, histories
 
-from srm.domain.offset_map.map_loader import LoadedMap, Steps, load
+from srm.domain.offset_map.map_loader import ALL_RUNS, LoadedMap, Steps, Wanted, load
 from srm.domain.offset_map.map_records import MapBlock, MapEnd
-from srm.domain.offset_map.map_wanted import ALL_RUNS, Wanted
 from srm.domain.offset_map.offset_map import (
     NotCopiedYet,
     OffsetMap,

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.batches import Record, at_offset, encode
 
 from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.replication.batches.batch import batches
-from srm.replication.batches.outgoing import BatchToSend
+from srm.replication.batches.batch import BatchToSend, batches
 from srm.replication.batches.rebuild import decode
 from srm.replication.batches.target_limits import TargetLimits
 from srm.replication.batches.to_send import batches_to_send

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.batches import Record, encode
 
 from srm.errors import IntegrityError
-from srm.replication.batches.batch import batches, seal
-from srm.replication.batches.outgoing import BatchToSend, Dropped
+from srm.replication.batches.batch import BatchToSend, Dropped, batches, seal
 from srm.replication.batches.rebuild import decode
 from srm.replication.batches.to_send import batches_to_send
 from srm.replication.ports import FetchedPartition

@@ -15,8 +15,7 @@ from srm.domain.names.record_headers import (
     RecordSettings,
     parse_overrides,
 )
-from srm.replication.batches.batch import batches
-from srm.replication.batches.outgoing import BatchToSend, Dropped
+from srm.replication.batches.batch import BatchToSend, Dropped, batches
 from srm.replication.batches.rebuild import decode
 from srm.replication.batches.to_send import batches_to_send
 from srm.replication.batches.transform import ClusterIds, Transform

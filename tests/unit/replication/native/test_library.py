@@ -18,9 +18,8 @@ from srm.errors import IntegrityError
 from srm.replication import codes
 from srm.replication.batches import batch as plain
 from srm.replication.batches import merging as merges
-from srm.replication.batches.batch import batches, seal
+from srm.replication.batches.batch import BatchToSend, Dropped, batches, seal
 from srm.replication.batches.merging import Merging
-from srm.replication.batches.outgoing import BatchToSend, Dropped
 from srm.replication.batches.rebuild import decode
 from srm.replication.batches.target_limits import TargetLimits
 from srm.replication.batches.to_send import batches_to_send

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 from tests.waiting import DEADLINE_S, eventually
 
-from srm.spark.replication import application
-from srm.spark.replication.application import Application
+from srm.spark.replication import supervisor
+from srm.spark.replication.supervisor import Application
 
 WITH_A_CHILD = (
     "import subprocess, sys, time\n"
@@ -24,11 +24,11 @@ WITH_A_CHILD = (
 def test_a_started_command_has_its_own_session_and_log_and_stop_ends_its_children(
     tmp_path: Path,
 ) -> None:
-    log = application.new_log(tmp_path, "replicator")
-    child = application.start([sys.executable, "-c", WITH_A_CHILD], os.environ, log)
+    log = supervisor.new_log(tmp_path, "replicator")
+    child = supervisor.start([sys.executable, "-c", WITH_A_CHILD], os.environ, log)
     started = Application.from_child(child, log)
     process = psutil.Process(child.pid)
-    eventually(lambda: "ready" in application.tail(str(log)) and process.children(), "its child")
+    eventually(lambda: "ready" in supervisor.tail(str(log)) and process.children(), "its child")
     kids = process.children()
     assert os.getsid(child.pid) == child.pid
 
@@ -54,8 +54,8 @@ def test_only_the_latest_logs_are_kept(tmp_path: Path) -> None:
     for number in range(15):
         (tmp_path / f"replicator-20200101T0000{number:02}.log").touch()
 
-    newest = application.new_log(tmp_path, "replicator")
+    newest = supervisor.new_log(tmp_path, "replicator")
     newest.touch()
 
-    assert len(list(tmp_path.glob("*.log"))) == application.KEPT_LOGS
+    assert len(list(tmp_path.glob("*.log"))) == supervisor.KEPT_LOGS
     assert newest.exists()

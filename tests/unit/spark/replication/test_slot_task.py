@@ -14,7 +14,7 @@ from tests.waiting import DEADLINE_S
 
 from srm.config.model import ClusterClients
 from srm.replication.copy.slot import SlotSpec
-from srm.spark.replication.slot_task import SlotTask
+from srm.spark.replication.slot import SlotTask
 from srm_lab.testing.flows import P_TO_B, flow_config
 
 LAST_WORDS = "SRM_TEST_LAST_WORDS"

@@ -28,8 +28,7 @@ from srm.engine.flows import driver_requests, supervision
 from srm.engine.flows.supervision import StateTopics, read_request
 from srm.errors import UnavailableError
 from srm.spark.replication import supervisor as module
-from srm.spark.replication.application import Application
-from srm.spark.replication.supervisor import ReplicatorSupervisor
+from srm.spark.replication.supervisor import Application, ReplicatorSupervisor
 
 FLOWS = [Flow("B", "P"), Flow("P", "B")]
 SLEEPS = "import time; print('copying', flush=True); time.sleep(600)"

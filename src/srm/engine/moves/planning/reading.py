@@ -16,7 +16,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.flow_topics import FlowTopics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import ActiveProducer, OpenTransaction
-from srm.domain.offset_map.map_wanted import Wanted
+from srm.domain.offset_map.map_loader import Wanted
 from srm.engine.cluster_ports import Cluster, TopicDescription
 from srm.engine.flows.source_look import partitions_of
 from srm.engine.groups.checkpoints import per_group, read_checkpoints, read_ledger

@@ -13,7 +13,7 @@ from srm.domain.moves.records.progress import GroupResume, MoveProgress, Straggl
 from srm.domain.moves.report.report import MoveReport, residue_until_ms
 from srm.domain.moves.routing.routes import LEASE_MS, group_subject
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_wanted import Wanted
+from srm.domain.offset_map.map_loader import Wanted
 from srm.engine.flows.cluster_absence import loudness
 from srm.engine.flows.source_look import partitions_of
 from srm.engine.groups.checkpoints import of_all, per_group, read_ledger

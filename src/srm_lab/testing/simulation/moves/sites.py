@@ -24,7 +24,7 @@ from srm.domain.flow_state.reported_positions import CopiedTopic
 from srm.domain.flow_state.slot_records import PositionGroup, SlotHeartbeat
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.offset_map.map_wanted import WantedOffsets
+from srm.domain.offset_map.map_loader import WantedOffsets
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.domain.recovery.source_return import CopyEnd, ResidueRecord, Wanted
 from srm.engine.cluster_ports import Cluster
