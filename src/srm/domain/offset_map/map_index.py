@@ -32,7 +32,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from srm.domain.offset_map import integer_columns, varints
-from srm.domain.offset_map.map_records import BlockKey, MapBlock, topic_id_bytes, topic_id_text
+from srm.domain.offset_map.map_records import (
+    BlockKey,
+    MapBlock,
+    decode_block_key,
+    topic_id_bytes,
+    topic_id_text,
+)
 from srm.domain.offset_map.runs import Offsets, solid_runs
 from srm.errors import IntegrityError
 
@@ -229,6 +235,11 @@ def decode_index_key(key: bytes) -> IndexKey:
         raise IntegrityError(f"key {key.hex()} is not of an offset map's index: {error}") from None
     ids = topic_id_text(topic_id), partition, topic_id_text(target_id)
     return IndexKey(found, *ids, (owner, epoch), number)
+
+
+def decode_key(key: bytes) -> IndexKey | BlockKey:
+    """Decode the key of any record of the map topic."""
+    return decode_index_key(key) if is_index_key(key) else decode_block_key(key)
 
 
 def decode_index(key: bytes, value: bytes) -> IndexRecord:

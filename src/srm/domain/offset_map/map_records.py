@@ -24,7 +24,6 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -255,8 +254,3 @@ def _runs(value: bytes, at: int) -> _Tail:
     )
     runs = Runs(sources, targets, counts)
     return runs, before, _unpack_lineage(lineage, epochs, int(runs.source_ends[-1]))
-
-
-def last_block(blocks: Iterable[MapBlock]) -> MapBlock:
-    """Return the block that reaches furthest on the target; of equals, that of the latest claim."""
-    return max(blocks, key=lambda block: (int(block.runs.target_ends[-1]), block.owner))

@@ -92,7 +92,7 @@ class OffsetMap:
 
     def __init__(self, runs: Iterable[Run] = (), position: Position | None = None) -> None:
         known = Runs.of(runs)
-        self._take(known, Spans.of_runs(known), position)
+        self._take(known, Spans.of_parts([known]), position)
 
     def _take(self, runs: Runs | None, spans: Spans, position: Position | None) -> None:
         self._runs = runs

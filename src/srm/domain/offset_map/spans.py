@@ -32,12 +32,6 @@ class Spans:
     before: Offsets
 
     @classmethod
-    def of_runs(cls, runs: Runs) -> Self:
-        """Return the runs as spans; both sides must grow."""
-        ends = runs.source_ends, runs.target_ends
-        return cls(runs.sources, ends[0], runs.targets, ends[1], _sums(runs.counts))
-
-    @classmethod
     def of_parts(cls, parts: Iterable[Runs | Entries]) -> Self:
         """Return loaded and other stretches as spans, in map order."""
         columns = [

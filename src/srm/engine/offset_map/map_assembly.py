@@ -22,9 +22,9 @@ from srm.domain.flow_state.replication_records import PartitionPosition
 from srm.domain.flow_state.replication_state import PartitionId, ReplicationState
 from srm.domain.flow_state.reported_positions import newest_position, positions_by_copy
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_index import Entries, IndexEntry, decode_index_key, is_index_key
+from srm.domain.offset_map.map_index import Entries, IndexEntry, decode_key, is_index_key
 from srm.domain.offset_map.map_rebuild import MapTable, Placed, blocks_of, rebuild
-from srm.domain.offset_map.map_records import decode_block, decode_block_key
+from srm.domain.offset_map.map_records import decode_block
 from srm.domain.offset_map.offset_map import OffsetMap
 from srm.engine.ports import FlowMaps
 from srm.errors import IntegrityError
@@ -197,7 +197,7 @@ def _newest_target(records: Mapping[bytes, Placed], target_ids: Collection[str])
 def owner_of(key: bytes) -> PartitionId | None:
     """Return the partition of a record by its key; None for records of other writers."""
     try:
-        found = decode_index_key(key) if is_index_key(key) else decode_block_key(key)
+        found = decode_key(key)
     except IntegrityError as error:
         # A record that srm did not write does not belong to a partition.
         _logger.warning("skipped a record of another writer in the offset map topic: %s", error)

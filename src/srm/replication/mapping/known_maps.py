@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from srm.domain.flow_state.replication_records import AssignedPartition
-from srm.domain.offset_map.map_index import IndexRecord, decode_index_key, is_index_key
+from srm.domain.offset_map.map_index import IndexRecord, decode_key
 from srm.domain.offset_map.map_loader import Wanted, carry_out, load_from
 from srm.domain.offset_map.map_reach import (
     MapTree,
@@ -24,7 +24,7 @@ from srm.domain.offset_map.map_reach import (
     with_root,
 )
 from srm.domain.offset_map.map_rebuild import MapTable, Placed, RebuiltMap, newest_head, rebuild
-from srm.domain.offset_map.map_records import CopyId, MapEnd, decode_block_key
+from srm.domain.offset_map.map_records import CopyId, MapEnd
 from srm.domain.offset_map.offset_map import NoMap, Position, Translation
 from srm.errors import IntegrityError
 
@@ -132,7 +132,7 @@ def _tables(wanted: Iterable[AssignedPartition], topic: MapTopic) -> _Tables:
 
     def visit(place: int, key: bytes, value: bytes | None) -> None:
         try:
-            known = decode_index_key(key) if is_index_key(key) else decode_block_key(key)
+            known = decode_key(key)
         except IntegrityError as error:
             logger.warning("record in the offset map topic is not srm's: %s", error)
             return

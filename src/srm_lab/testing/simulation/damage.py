@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from srm.domain.flow_state.reported_positions import positions_by_copy
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_index import is_index_key
-from srm.domain.offset_map.map_records import MapBlock, decode_block, last_block, map_partition
+from srm.domain.offset_map.map_records import MapBlock, decode_block, map_partition
 from srm.domain.offset_map.runs import Run, Runs
 
 if TYPE_CHECKING:
@@ -81,3 +81,8 @@ def blocks(world: SimulatedWorld, place: TopicPartition) -> list[MapBlock]:
 
 def _map_topic(world: SimulatedWorld) -> str:
     return internal_topics.offset_map(world.config.flow.source)
+
+
+def last_block(blocks: Iterable[MapBlock]) -> MapBlock:
+    """Return the block that reaches furthest on the target; of equals, that of the latest claim."""
+    return max(blocks, key=lambda block: (int(block.runs.target_ends[-1]), block.owner))

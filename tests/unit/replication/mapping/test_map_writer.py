@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.offset_map.lineage import Lineage
 from srm.domain.offset_map.map_reach import MapTree
-from srm.domain.offset_map.map_records import RUNS_PER_BLOCK, BlockKey, MapBlock, last_block
+from srm.domain.offset_map.map_records import RUNS_PER_BLOCK, BlockKey, MapBlock
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run, Runs, coalesce
 from srm.replication.mapping.map_log import MapLog
 from srm.replication.mapping.map_writer import MapWriter
 from srm.replication.ports import ProducerId
+from srm_lab.testing.simulation.damage import last_block
 
 ASSIGNED = AssignedPartition("T", 0, "A" * 22, "P.T", "B" * 22)
 
