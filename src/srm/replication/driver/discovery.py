@@ -252,12 +252,8 @@ class Discovery:
         """
         config = context.config
         named = config.names.listed.names
-        hidden = set()
-        for name in (named | self._expected).difference(names):
-            try:
-                context.source.log_starts([TopicPartition(name, 0)])
-            except AuthorizationError:
-                hidden.add(name)
+        asked = (named | self._expected).difference(names)
+        hidden = {name for name in asked if _is_hidden(context.source, name)}
         for name in sorted(hidden - self._hidden):
             logger.warning(
                 "%s: %s is not copied: grant Read on topic %s of %s to srm's principal",
@@ -280,14 +276,16 @@ class Discovery:
 
 
 def _side(cluster: Cluster, topics: Mapping[str, TopicDescription]) -> Side:
-    def is_hidden(topic: str) -> bool:
-        try:
-            cluster.log_starts([TopicPartition(topic, 0)])
-        except AuthorizationError:
-            return True
-        return False
+    return Side(cluster.cluster_id(), topics, partial(_is_hidden, cluster))
 
-    return Side(cluster.cluster_id(), topics, is_hidden)
+
+def _is_hidden(cluster: Cluster, topic: str) -> bool:
+    """Return whether srm lacks the right to see a topic: brokers omit such topics."""
+    try:
+        cluster.log_starts([TopicPartition(topic, 0)])
+    except AuthorizationError:
+        return True
+    return False
 
 
 def outgrown(
@@ -420,10 +418,7 @@ def _create_missing(
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One cluster at one moment.
-
-    ``is_hidden`` checks whether srm lacks the right to see a topic: brokers omit such topics.
-    """
+    """One cluster at one moment, and the check for topics that it hides from srm."""
 
     cluster_id: str
     topics: Mapping[str, TopicDescription]

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from srm.domain.flow_state.liveness_thresholds import HEARTBEAT_S, SLOT_DEAD_S
 from srm.domain.flow_state.pause import PAUSE_KEY, Pause
@@ -24,11 +24,11 @@ from srm.domain.flow_state.replication_records import (
     DriverHeartbeat,
     DriverRequest,
 )
-from srm.domain.flow_state.reported_positions import CopiedTopic, GoneTopics
+from srm.domain.flow_state.reported_positions import CopiedTopic
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError, FencedError, IntegrityError, SrmError, UnavailableError
-from srm.replication.driver.discovery import Discovered
+from srm.replication.driver.discovery import Discovered, Discovery
 from srm.replication.driver.driver_log import DriverLog, LogRecord
 from srm.replication.driver.driver_session import Liveness, Term
 from srm.replication.driver.jobs import Backoff
@@ -52,32 +52,6 @@ CHARGE_S: Final = 5 * HEARTBEAT_S
 SIGN_OFF_S: Final = 10.0  # for the slots to end, before the last heartbeat says that they have
 
 
-class DiscoveryRounds(Protocol):
-    """See :class:`srm.replication.driver.discovery.Discovery`."""
-
-    def prepare(self) -> None:
-        """Create the internal topics that the flow needs on its target."""
-        ...
-
-    def round(self) -> Discovered:
-        """Find what the flow copies now."""
-        ...
-
-    def target_ends(
-        self, partitions: Collection[AssignedPartition]
-    ) -> dict[AssignedPartition, int]:
-        """Return the log end of each target partition."""
-        ...
-
-    def find_deleted(self, copied: Collection[CopiedTopic]) -> GoneTopics:
-        """Return which of the topics are gone, as far as is known up to now."""
-        ...
-
-    def forget(self, topics: Collection[CopiedTopic]) -> None:
-        """Delete what clusters keep of the places of groups in those that are gone."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Timing:
     """Intervals in seconds; tests shorten them."""
@@ -94,7 +68,7 @@ class FlowDriver:
         self,
         flow: Flow,
         log: DriverLog,
-        discovery: DiscoveryRounds,
+        discovery: Discovery,
         *,
         slots: Collection[str],
         identity: Callable[[], DriverHeartbeat],

@@ -46,38 +46,32 @@ class FlowHost:
     slots_ended: threading.Event = field(default_factory=threading.Event)
 
 
+@dataclass(eq=False)
 class FlowRun:
-    """The life of one flow: its driver, and once its target has answered slots and works."""
+    """The life of one flow: its driver, and once its target has answered slots and works.
 
-    def __init__(
-        self,
-        host: FlowHost,
-        context: FlowContext,
-        driver: FlowDriver,
-        jobs: Mapping[str, Callable[[], None]],
-        works: Mapping[str, Work],
-    ) -> None:
-        """Start nothing yet.
+    Args:
+        jobs: runs one job of a slot until that ends, by the name of the job.
+        works: what else runs from the driver's first heartbeat on, by name.
+    """
 
-        Args:
-            jobs: runs one job of a slot until that ends, by the name of the job.
-            works: what else runs from the driver's first heartbeat on, by name.
-        """
-        self.driver = driver
-        self._failure: SrmError | None = None
-        self._host = host
-        self._context = context
-        self._jobs = jobs
-        self._works = works
-        self._goal = CatchUp(driver, context.source)
+    host: FlowHost
+    context: FlowContext
+    driver: FlowDriver
+    jobs: Mapping[str, Callable[[], None]]
+    works: Mapping[str, Work]
+    _failure: SrmError | None = None
+    _threads: list[threading.Thread] = field(default_factory=list)
+    _slots: dict[str, threading.Thread] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._goal = CatchUp(self.driver, self.context.source)
         self._over = threading.Event()
-        self._threads: list[threading.Thread] = []
-        self._slots: dict[str, threading.Thread] = {}
 
     @property
     def flow(self) -> Flow:
         """The flow."""
-        return self._context.config.flow
+        return self.context.config.flow
 
     @property
     def failure(self) -> SrmError | None:
@@ -107,7 +101,7 @@ class FlowRun:
             thread.join(_JOIN_S)
 
     def _drive(self) -> None:
-        host = self._host
+        host = self.host
         with logs.about(flow=str(self.flow)):
             try:
                 self.driver.run(host.stop, host.slots_ended, host.ready.wait, self._copy)
@@ -117,13 +111,13 @@ class FlowRun:
 
     def _copy(self) -> None:
         """Start slots and works, unless they have started."""
-        if self._host.stop.is_set() or self._slots:
+        if self.host.stop.is_set() or self._slots:
             return
         self._threads += [
             start_thread(f"{name} {self.flow}", partial(self._do, work))
-            for name, work in self._works.items()
+            for name, work in self.works.items()
         ]
-        for name, job in self._jobs.items():
+        for name, job in self.jobs.items():
             self._slots[name] = start_thread(name, partial(self._keep_running, name, job))
 
     def _do(self, work: Work) -> None:
@@ -132,7 +126,7 @@ class FlowRun:
 
     def _keep_running(self, name: str, job: Callable[[], None]) -> None:
         try:
-            keep_running(name, job, self._over, describe=self._host.describe)
+            keep_running(name, job, self._over, describe=self.host.describe)
         except SupersededError as error:
             self._over.set()
             if self._failure is None:  # its driver may be cut off from the target, and not know
@@ -147,8 +141,8 @@ class FlowRun:
         """Leave the partitions to the slots of the other replicator."""
         self._over.set()
         for name, thread in self._slots.items():
-            while thread.is_alive() and not self._host.stop.is_set():
-                self._host.cancel(name)  # again: its job may only be submitted just now
+            while thread.is_alive() and not self.host.stop.is_set():
+                self.host.cancel(name)  # again: its job may only be submitted just now
                 thread.join(_CANCEL_EVERY_S)
 
 
@@ -159,24 +153,19 @@ def start_thread(name: str, target: Callable[[], object]) -> threading.Thread:
     return thread
 
 
+@dataclass(eq=False)
 class CatchUp:
     """Compares the positions of one flow with the source's log ends, taken once after the start.
 
     The ends are last stable offsets, so an open transaction is not waited for.
     """
 
-    def __init__(
-        self,
-        driver: FlowDriver,
-        source: Cluster,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._driver = driver
-        self._source = source
-        self._clock = clock
-        self._goal: dict[AssignedPartition, int] | None = None
-        self._behind: Mapping[AssignedPartition, int] = {}
-        self._stuck_since: float | None = None
+    driver: FlowDriver
+    source: Cluster
+    clock: Callable[[], float] = time.monotonic
+    _goal: dict[AssignedPartition, int] | None = None
+    _behind: Mapping[AssignedPartition, int] = field(default_factory=dict)
+    _stuck_since: float | None = None
 
     def done(self) -> bool:
         """Return whether every partition has reached its end.
@@ -186,7 +175,7 @@ class CatchUp:
             ConflictError: the remaining partitions stopped, or a remote topic cannot be created.
             SrmError: a cluster failed for ``STUCK_S`` seconds without any copied record.
         """
-        progress = self._driver.progress
+        progress = self.driver.progress
         if self._goal is None:
             self._goal = self._ends()
         if self._goal is None:
@@ -199,13 +188,13 @@ class CatchUp:
         return not behind
 
     def _ends(self) -> dict[AssignedPartition, int] | None:
-        found = self._driver.discovered
+        found = self.driver.discovered
         if found is None or found.pending:
             return None
         names = {p: TopicPartition(p.topic, p.partition) for p in found.partitions}
         try:
-            starts = self._source.log_starts(names.values())
-            ends = self._source.log_ends(names.values())
+            starts = self.source.log_starts(names.values())
+            ends = self.source.log_ends(names.values())
         except SrmError:
             return None  # discovery meets the same, and waits
         return {
@@ -215,7 +204,7 @@ class CatchUp:
         }
 
     def _pending(self) -> SrmError | None:
-        found = self._driver.discovered
+        found = self.driver.discovered
         if found is None or not found.pending:
             return None
         names = ", ".join(found.pending)
@@ -223,7 +212,7 @@ class CatchUp:
 
     def _reasons(self, behind: Collection[AssignedPartition]) -> SrmError | None:
         """Return why nothing more will come, None while any partition still moves."""
-        stopped = self._driver.progress.stopped_partitions()
+        stopped = self.driver.progress.stopped_partitions()
         names = [TopicPartition(p.topic, p.partition) for p in behind]
         if not all(name in stopped for name in names):
             return None
@@ -235,7 +224,7 @@ class CatchUp:
         if reason is None:
             self._stuck_since = None
             return
-        now = self._clock()
+        now = self.clock()
         self._stuck_since = now if self._stuck_since is None else self._stuck_since
         if now - self._stuck_since <= STUCK_S:
             return

@@ -13,7 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Final, Protocol
 
@@ -73,6 +73,7 @@ class _Seen:
         return replace(self, due=now + max(_PASS_S, (now - self.at) * _AGE_SHARE))
 
 
+@dataclass(eq=False)
 class GroupDuty:
     """Checkpoints and group offset sync of one flow.
 
@@ -80,37 +81,32 @@ class GroupDuty:
         driver: of the flow; ``duties`` name which of the two are its own.
     """
 
-    def __init__(
-        self,
-        driver: FlowDriver,
-        context: FlowContext,
-        open_commits: OpenCommits,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._driver = driver
-        self._context = context
-        self._open_commits = open_commits
-        self._clock = clock
-        self._settings = context.config
+    driver: FlowDriver
+    context: FlowContext
+    open_commits: OpenCommits
+    clock: Callable[[], float] = time.monotonic
+    _opened: ExitStack = field(default_factory=ExitStack)
+    _commits: CommitLog | None = None
+    _new: NewCommits = field(default_factory=NewCommits)
+    _changed: dict[tuple[str, TopicPartition], _Seen] = field(default_factory=dict)
+    _wrong: frozenset[str] = field(default_factory=frozenset)
+    _refusal: str = ""
+    _unread: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._settings = self.context.config
         self._settings_at = self._emit_at = self._sync_at = self._open_at = _NEVER
         self._rest_until = _NEVER
-        self._opened = ExitStack()
-        self._commits: CommitLog | None = None
-        self._new = NewCommits()
-        self._changed: dict[tuple[str, TopicPartition], _Seen] = {}
-        self._wrong: frozenset[str] = frozenset()
-        self._refusal = ""
-        self._unread: Mapping[str, str] = {}
 
     def take(self, configured: FlowConfig) -> None:
         """Use other settings from the next step on, for all groups."""
-        self._context = replace(self._context, config=configured)
+        self.context = replace(self.context, config=configured)
         self._settings_at = self._emit_at = self._sync_at = _NEVER
 
     def keep(self, stop: Event) -> None:
         """Do both until ``stop``."""
         try:
-            keep(self._driver, "checkpoints and group offsets", self.step, stop)
+            keep(self.driver, "checkpoints and group offsets", self.step, stop)
         finally:
             self._close()
 
@@ -124,41 +120,39 @@ class GroupDuty:
 
     @property
     def _emits(self) -> bool:
-        return (
-            self._context.config.emit_checkpoints_enabled and "checkpoints" in self._driver.duties
-        )
+        return self.context.config.emit_checkpoints_enabled and "checkpoints" in self.driver.duties
 
     @property
     def _syncs(self) -> bool:
-        config = self._context.config
-        return config.sync_group_offsets_enabled and "group-offsets" in self._driver.duties
+        config = self.context.config
+        return config.sync_group_offsets_enabled and "group-offsets" in self.driver.duties
 
     def _step(self) -> float:
         if not (self._emits or self._syncs):
             self._close()
             return IDLE_S
-        now = self._clock()
+        now = self.clock()
         self._look(now)
-        context = replace(self._context, config=self._settings)
+        context = replace(self.context, config=self._settings)
         if self._due_s(now) <= 0:
             self._all(context, now)
         elif now >= self._some_at:
             self._some(context, now)
         if self._commits is None:
-            return min(self._due_s(self._clock()), IDLE_S)
+            return min(self._due_s(self.clock()), IDLE_S)
         self._poll(self._commits)
         return 0.0
 
     def _look(self, now: float) -> None:
         """Read lists and recorded copies, and begin to follow commits where that is possible."""
         if now >= self._settings_at:
-            one = self._context
+            one = self.context
             settings = settings_now(one.config, one.source, one.target)
             self._settings_at = now + _SETTINGS_S
             if settings != self._settings:
                 self._settings, self._emit_at, self._sync_at = settings, _NEVER, _NEVER
         if self._commits is None and now >= self._open_at:
-            source = self._context.source
+            source = self.context.source
             rights = source.topic_rights([TOPIC], "consumer").get(TOPIC)
             self._open_at = now + (IDLE_S if rights is None else _REFUSED_S)
             if rights is not None and "Read" in rights:
@@ -167,16 +161,16 @@ class GroupDuty:
                 self._refuse(f"grant Read on topic {TOPIC} of {source.alias} to srm's principal")
 
     def _follow(self) -> None:
-        source = self._context.source
+        source = self.context.source
         count = source.partition_counts().get(TOPIC, 0)
         ends = source.log_ends([TopicPartition(TOPIC, number) for number in range(count)])
-        self._commits = self._opened.enter_context(self._open_commits(ends))
-        self._driver.duties |= {COMMITS}
+        self._commits = self._opened.enter_context(self.open_commits(ends))
+        self.driver.duties |= {COMMITS}
         self._new, self._refusal = NewCommits(), ""
         self._emit_at = self._sync_at = _NEVER  # commits before these ends
 
     def _refuse(self, why: str) -> None:
-        config = self._context.config
+        config = self.context.config
         if why != self._refusal:
             logger.warning(
                 "%s: commits on %s are carried over every %.0f s, not as they come: %s",
@@ -187,19 +181,19 @@ class GroupDuty:
         self._close()
 
     def _close(self) -> None:
-        self._driver.duties -= {COMMITS}
+        self.driver.duties -= {COMMITS}
         self._commits = None
         self._opened.close()
 
     def _poll(self, commits: CommitLog) -> None:
-        now = self._clock()
+        now = self.clock()
         next_s = min(self._due_s(now), self._some_at - now)
         try:
             found = commits.poll(min(max(0.0, next_s), _POLL_S))
         except AuthorizationError as error:
             self._refuse(str(error))
             return
-        now = self._clock()
+        now = self.clock()
         for key, value in found:
             commit = self._new.take(key, value)
             if commit is not None:
@@ -260,7 +254,7 @@ class GroupDuty:
             if key in waiting or key not in due
         }
         spent_s = time.thread_time() - spent_s
-        self._rest_until = self._clock() + max(_PASS_S, spent_s / _SHARE)
+        self._rest_until = self.clock() + max(_PASS_S, spent_s / _SHARE)
 
     def _is_current(self, outcome: CheckpointOutcome) -> bool:
         """Return False for a commit in a former topic of this name."""
@@ -270,7 +264,7 @@ class GroupDuty:
     def _warn(self, unread: Mapping[str, str]) -> None:
         for group, reason in unread.items():
             if self._unread.get(group) != reason:
-                logger.warning("%s: group %s: %s", self._context.config.flow, group, reason)
+                logger.warning("%s: group %s: %s", self.context.config.flow, group, reason)
         self._unread = unread
 
 

@@ -31,7 +31,7 @@ from srm.replication.batches.transform import ClusterIds
 from srm.replication.claim.claim import ClaimLifetime
 from srm.replication.copy.quota import Quota
 from srm.replication.copy.slot import Slot
-from srm.replication.driver.discovery import Discovered, internal_topic_specs
+from srm.replication.driver.discovery import Discovered, Discovery, internal_topic_specs
 from srm.replication.driver.driver import FlowDriver, Timing
 from srm.replication.report.reporting import Reporter
 from srm_lab.testing.flows import P_TO_B, flow_config
@@ -386,19 +386,19 @@ class SimulatedWorld:
             await asyncio.wait(tasks, timeout=30.0)
 
 
-class _Rounds:
-    """Discovery of the driver (implements DiscoveryRounds); no topic is ever gone."""
+class _Rounds(Discovery):
+    """Discovery of the driver over the simulated clusters; no topic is ever gone."""
 
     def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
         self._found = Discovered()
 
     def prepare(self) -> None:
-        """See the port."""
+        """See the class."""
         self._world.store.require("creating internal topics")
 
     def round(self) -> Discovered:
-        """See the port."""
+        """See the class."""
         self._world.loop.pause(0.01)
         partitions = tuple(self._world.assignments())
         found = Discovered(partitions, source_cluster="p", target_cluster="b")
@@ -409,15 +409,15 @@ class _Rounds:
     def target_ends(
         self, partitions: Collection[AssignedPartition]
     ) -> dict[AssignedPartition, int]:
-        """See the port."""
+        """See the class."""
         del partitions
         return {}
 
     def find_deleted(self, copied: Collection[CopiedTopic]) -> GoneTopics:
-        """See the port."""
+        """See the class."""
         del copied
         return GoneTopics()
 
     def forget(self, topics: Collection[CopiedTopic]) -> None:
-        """See the port; no topic is ever gone here."""
+        """See the class; no topic is ever gone here."""
         raise AssertionError(f"what is known of {topics} is of use")
