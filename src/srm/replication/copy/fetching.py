@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 from srm.clock import now_s
@@ -48,39 +49,32 @@ def _key(copy: PartitionCopy) -> _Key:
     return copy.source_id, copy.source.partition
 
 
+@dataclass(eq=False)
 class SourceLoop:
     """Fetches for the partitions that one source broker leads."""
 
-    def __init__(
-        self,
-        session: FetchSession,
-        where: str,
-        on_data: OnData,
-        on_trouble: OnTrouble,
-        quota: Quota,
-        *,
-        read_committed: bool,
-        linger_s: float,
-    ) -> None:
-        self._session = session
-        self._where = where
-        self._on_data = on_data
-        self._on_trouble = on_trouble
-        self._quota = quota
-        self._read_committed = read_committed
-        self._linger_s = linger_s
-        self._copies: dict[_Key, PartitionCopy] = {}
-        self._changed: dict[_Key, None] = {}
-        self._asked: dict[_Key, FetchFrom] = {}
-        self._left_out: set[_Key] = set()
-        self._troubled: dict[_Key, PartitionCopy] = {}
-        self._left_out_at = 0.0
+    session: FetchSession
+    where: str
+    on_data: OnData
+    on_trouble: OnTrouble
+    quota: Quota
+    _: KW_ONLY
+    read_committed: bool
+    linger_s: float
+    _copies: dict[_Key, PartitionCopy] = field(default_factory=dict)
+    _changed: dict[_Key, None] = field(default_factory=dict)
+    _asked: dict[_Key, FetchFrom] = field(default_factory=dict)
+    _left_out: set[_Key] = field(default_factory=set)
+    _troubled: dict[_Key, PartitionCopy] = field(default_factory=dict)
+    _left_out_at: float = 0.0
+    _quickest_s: float = float("inf")
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    answered_s: float = float("-inf")
+    """Time of the broker's last answer, monotonic."""
+
+    def __post_init__(self) -> None:
         self._backlog = Backlog()
         self._partition_bytes = _PARTITION_BYTES
-        self._quickest_s = float("inf")
-        self._wake = asyncio.Event()
-        self.answered_s = float("-inf")
-        """Time of the broker's last answer, monotonic."""
 
     def add(self, copy: PartitionCopy, target_node: int) -> None:
         """Fetch for one more partition, whose records go to a target node."""
@@ -123,24 +117,24 @@ class SourceLoop:
             most = min(room, max(_RESPONSE_BYTES, self._partition_bytes))
             soon = self._left_out and began - self._left_out_at < _MOMENT_S
             try:
-                fetched = await self._session.poll(
+                fetched = await self.session.poll(
                     max_wait_ms=_SHORT_WAIT_MS if soon else _IDLE_WAIT_MS,
-                    max_bytes=self._quota.fetch_bytes(most),
+                    max_bytes=self.quota.fetch_bytes(most),
                 )
             except SrmError as error:
-                logger.warning("source %s: %s", self._where, error)
+                logger.warning("source %s: %s", self.where, error)
                 code = codes.NO_ANSWER if error.retriable else codes.NO_ACCESS
                 for key in list(self._asked):
                     if (copy := self._copies.get(key)) is not None:
-                        self._on_trouble(copy, code, error)
+                        self.on_trouble(copy, code, error)
                 await asyncio.sleep(_RETRY_S)  # back-off between connection attempts
                 continue
             self.answered_s = now_s()
             size = await self._dispatch(fetched, self.answered_s - began)
             self._note_answered()
-            pause = max(self._quota.spend(size), fetched.throttle_time_ms / 1000)
+            pause = max(self.quota.spend(size), fetched.throttle_time_ms / 1000)
             if 0 < size < _WORTH_A_ROUND:
-                pause = max(pause, self._linger_s)
+                pause = max(pause, self.linger_s)
             if pause > 0:
                 # A quota of ours or of the broker (KIP-219), or more that is about to come.
                 await asyncio.sleep(pause)
@@ -162,7 +156,7 @@ class SourceLoop:
                 wanted = FetchFrom(*key, copy.fetch_offset, self._partition_bytes, *epochs)
                 if self._asked.get(key) != wanted:
                     self._asked[key] = wanted
-                    self._session.want(wanted)
+                    self.session.want(wanted)
                 continue
             if copy is None:
                 self._left_out.discard(key)
@@ -170,14 +164,14 @@ class SourceLoop:
                 self._left_out.add(key)
                 self._left_out_at = now_s()
             if self._asked.pop(key, None) is not None:
-                self._session.forget(*key)
+                self.session.forget(*key)
 
     def _accept(
         self, copy: PartitionCopy, part: FetchedPartition, owner: object, asked: int
     ) -> IntegrityError | None:
         """Queue what was fetched; return the damage that follows the queued data."""
         try:
-            copy.accept(part, owner, asked, read_committed=self._read_committed)
+            copy.accept(part, owner, asked, read_committed=self.read_committed)
         except IntegrityError as error:
             return error
         except Exception as error:  # what one partition holds must not stop the others
@@ -200,19 +194,19 @@ class SourceLoop:
             if part.error != codes.NONE:
                 self._changed[key] = None
                 if asked.offset == copy.fetch_offset:
-                    self._on_trouble(copy, part.error, None)
+                    self.on_trouble(copy, part.error, None)
                 continue
             length = len(part.records)
             damage = self._accept(copy, part, fetched.owner, asked.offset)
             if damage is not None and copy.is_drained:
-                self._on_trouble(copy, codes.UNREADABLE, damage)
+                self.on_trouble(copy, codes.UNREADABLE, damage)
                 continue
             if length:
                 size += length
                 largest = max(largest, length)
                 self._changed[key] = None
                 self._backlog.on_data(copy)
-                self._on_data(copy)
+                self.on_data(copy)
             if damage is not None and not copy.is_drained:
                 # Earlier records are copied first, unless a new claim has begun.
                 copy.doubt()

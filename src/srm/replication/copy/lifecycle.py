@@ -162,8 +162,7 @@ class Lifecycle:
 
         Monotonic seconds; None while one of them has no broker to fetch from.
         """
-        resting = (Phase.STOPPED, Phase.FENCED)
-        going = (copy for copy in self.copies.values() if copy.phase not in resting)
+        going = (copy for copy in self.copies.values() if copy.phase not in _AT_REST)
         return self._placement.heard_s(going)
 
     def hear(self, decided: Collection[PartitionNotes]) -> None:
@@ -214,51 +213,45 @@ class Lifecycle:
             self.claim(copy)
 
     async def watch_targets(self) -> None:
-        """Look from time to time where targets end to which nothing more is to be copied."""
+        """Look from time to time where targets end to which nothing more is to be copied.
+
+        What is sent, or claimed, is compared anyway.
+        """
+        await self._watch(lambda copy: copy.is_idle and copy.has_position, self._look_at_target)
+
+    async def watch_ends(self) -> None:
+        """Learn how far the source is where it is not fetched from: what has stopped lags, too."""
+        await self._watch(lambda copy: copy.phase in _AT_REST, self._look_at_end)
+
+    async def _watch(
+        self,
+        is_due: Callable[[PartitionCopy], bool],
+        look: Callable[[PartitionCopy, int], Awaitable[None]],
+    ) -> None:
+        async def look_alone(copy: PartitionCopy) -> None:
+            try:
+                if is_due(copy):
+                    await look(copy, copy.attempt)
+            except SrmError as error:
+                logger.debug("%s: %s", copy.source, error)
+            except Exception:  # what one broker says must not stop the looks at others
+                logger.exception("%s: unexpected failure", copy.source)
+
         while True:
             await asyncio.sleep(_WATCH_S)  # the rhythm of looks, not a wait
             copies = list(self.copies.values())
             for first in range(0, len(copies), _ASKED_AT_ONCE):
-                some = copies[first : first + _ASKED_AT_ONCE]
-                await asyncio.gather(*(self._look_at_target(copy) for copy in some))
+                await asyncio.gather(*map(look_alone, copies[first : first + _ASKED_AT_ONCE]))
 
-    async def watch_ends(self) -> None:
-        """Learn how far the source is where it is not fetched from: what has stopped lags, too."""
-        while True:
-            await asyncio.sleep(_WATCH_S)  # the rhythm of looks, not a wait
-            copies = [copy for copy in self.copies.values() if copy.phase in _AT_REST]
-            for first in range(0, len(copies), _ASKED_AT_ONCE):
-                some = copies[first : first + _ASKED_AT_ONCE]
-                await asyncio.gather(*(self._look_at_end(copy) for copy in some))
-
-    async def _look_at_end(self, copy: PartitionCopy) -> None:
-        attempt = copy.attempt
-        try:
-            if await self._source.topic_id(copy.source.topic) != copy.source_id:
-                return  # another topic has the name now
-            end = (await self._source.log_end(copy.source)).end
-        except SrmError as error:
-            logger.debug("%s: %s", copy.source, error)
-            return
-        except Exception:  # as for targets
-            logger.exception("%s: unexpected failure", copy.source)
-            return
+    async def _look_at_end(self, copy: PartitionCopy, attempt: int) -> None:
+        if await self._source.topic_id(copy.source.topic) != copy.source_id:
+            return  # another topic has the name now
+        end = (await self._source.log_end(copy.source)).end
         if copy.attempt == attempt:
             copy.note_source_end(end)
 
-    async def _look_at_target(self, copy: PartitionCopy) -> None:
-        if not (copy.is_idle and copy.has_position):
-            return  # what is sent, or claimed, is compared anyway
-        attempt = copy.attempt
-        try:
-            has_moved = await self._has_end_moved(copy)
-        except SrmError as error:
-            logger.debug("%s: %s", copy.target, error)
-            return
-        except Exception:  # what one broker says must not stop the looks at others
-            logger.exception("%s: unexpected failure", copy.target)
-            return
-        if has_moved and copy.attempt == attempt and copy.is_idle:
+    async def _look_at_target(self, copy: PartitionCopy, attempt: int) -> None:
+        if await self._has_end_moved(copy) and copy.attempt == attempt and copy.is_idle:
             self.claim(copy)
 
     async def _has_end_moved(self, copy: PartitionCopy) -> bool:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from srm.domain.offset_map.map_index import IndexRecord
 from srm.errors import SrmError
-from srm.replication.mapping.start_reader import MapChecker
+from srm.replication.mapping.start_reader import StartReader
 from srm.replication.partition.partition import PartitionCopy
 
 logger = logging.getLogger(__name__)
@@ -26,27 +27,20 @@ _FIRST_ROUNDS_S: Final = 1.0
 _T = TypeVar("_T")
 
 
+@dataclass(eq=False)
 class MapScrub:
-    """Goes through the maps of the partitions that a slot has at that moment, again and again."""
+    """Goes through the maps of the partitions that a slot has at that moment, again and again.
 
-    def __init__(
-        self,
-        copies: Callable[[], Sequence[PartitionCopy]],
-        checker: MapChecker,
-        run: Callable[[Callable[[], object]], Awaitable[object]],
-        begin_again: Callable[[PartitionCopy], Awaitable[None]],
-    ) -> None:
-        """Look at nothing yet.
+    Args:
+        run: runs what blocks in another thread.
+        begin_again: has a partition begin before the first block that is lost.
+    """
 
-        Args:
-            run: runs what blocks in another thread.
-            begin_again: has a partition begin before the first block that is lost.
-        """
-        self._copies = copies
-        self._checker = checker
-        self._run = run
-        self._begin_again = begin_again
-        self._seen: set[PartitionCopy] = set()
+    copies: Callable[[], Sequence[PartitionCopy]]
+    checker: StartReader
+    run: Callable[[Callable[[], object]], Awaitable[object]]
+    begin_again: Callable[[PartitionCopy], Awaitable[None]]
+    _seen: set[PartitionCopy] = field(default_factory=set)
 
     async def work(self) -> None:
         """Look at new partitions soon, at all of them from time to time."""
@@ -54,7 +48,7 @@ class MapScrub:
         while True:
             await asyncio.sleep(_FIRST_ROUNDS_S)  # the rhythm of looks, not a wait
             rounds += 1
-            copies = self._copies()
+            copies = self.copies()
             if rounds * _FIRST_ROUNDS_S >= _ROUND_S:
                 rounds = 0
                 self._seen.clear()
@@ -74,7 +68,7 @@ class MapScrub:
     async def _note_starts(self, copies: Sequence[PartitionCopy]) -> None:
         if copies:
             assigned = [copy.assigned for copy in copies]
-            starts = await self._call(lambda: self._checker.target_log_starts(assigned))
+            starts = await self._call(lambda: self.checker.target_log_starts(assigned))
             for copy in copies:
                 copy.map.target_log_start = starts.get(copy.assigned, 0)
 
@@ -85,11 +79,11 @@ class MapScrub:
             if chunk is not None and number == 0 and self._is_below(copy, root):
                 copy.map.index.drop_chunk(chunk)
             elif chunk is None or not await self._is_whole(copy, chunk):
-                await self._begin_again(copy)
+                await self.begin_again(copy)
                 return
             await asyncio.sleep(_CHUNK_S)  # the rate
         if not await self._is_whole(copy, newest):
-            await self._begin_again(copy)
+            await self.begin_again(copy)
 
     def _is_below(self, copy: PartitionCopy, root: IndexRecord) -> bool:
         first = root.entries[0]
@@ -101,14 +95,14 @@ class MapScrub:
     async def _read_chunk(
         self, copy: PartitionCopy, root: IndexRecord, number: int
     ) -> IndexRecord | None:
-        return await self._call(lambda: self._checker.read_chunk(copy.assigned, root, number))
+        return await self._call(lambda: self.checker.read_chunk(copy.assigned, root, number))
 
     async def _is_whole(self, copy: PartitionCopy, chunk: IndexRecord) -> bool:
         if len(chunk.entries) == chunk.deleted:
             return True
-        return await self._call(lambda: self._checker.is_whole(copy.assigned, chunk))
+        return await self._call(lambda: self.checker.is_whole(copy.assigned, chunk))
 
     async def _call(self, ask: Callable[[], _T]) -> _T:
         found: list[_T] = []
-        await self._run(lambda: found.append(ask()))
+        await self.run(lambda: found.append(ask()))
         return found[0]

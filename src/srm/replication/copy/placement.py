@@ -3,68 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Protocol
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from srm.errors import SrmError
 from srm.replication.copy.fetching import SourceLoop
 from srm.replication.copy.quota import Quota
 from srm.replication.copy.sending import TargetLink
 from srm.replication.partition.partition import PartitionCopy
-from srm.replication.ports import Clock, Leader, Produced, Wire
+from srm.replication.ports import Clock, Leader, Wire
+
+if TYPE_CHECKING:
+    from srm.replication.copy.lifecycle import Lifecycle
 
 Spawn = Callable[[Coroutine[Any, Any, None]], None]
 
 
-class Events(Protocol):
-    """Events of a partition at the brokers."""
-
-    def on_data(self, copy: PartitionCopy) -> None:
-        """Something was fetched or skipped."""
-        ...
-
-    def on_fetch_trouble(self, copy: PartitionCopy, error: int, failure: SrmError | None) -> None:
-        """A fetch failed; ``failure``: the cause, if known."""
-        ...
-
-    def on_progress(self, copy: PartitionCopy) -> None:
-        """The target has acknowledged a batch."""
-        ...
-
-    def on_refused(self, copy: PartitionCopy, produced: Produced) -> None:
-        """The target did not take a batch."""
-        ...
-
-    def claim(self, copy: PartitionCopy) -> None:
-        """There is something to write, and no claim in force."""
-        ...
-
-
+@dataclass(eq=False)
 class Placement:
     """One fetch loop for each source broker, one link to each target broker, made when needed."""
 
-    def __init__(
-        self,
-        source: Wire,
-        target: Wire,
-        events: Events,
-        quota: Quota,
-        now_ms: Clock,
-        spawn: Spawn,
-        *,
-        read_committed: bool,
-        linger_s: float,
-    ) -> None:
-        self._source = source
-        self._target = target
-        self._events = events
-        self._quota = quota
-        self._now_ms = now_ms
-        self._spawn = spawn
-        self._read_committed = read_committed
-        self._linger_s = linger_s
-        self._loops: dict[int, SourceLoop] = {}
-        self._links: dict[int, TargetLink] = {}
-        self._placed: dict[PartitionCopy, tuple[SourceLoop, TargetLink]] = {}
+    source: Wire
+    target: Wire
+    life: Lifecycle
+    quota: Quota
+    now_ms: Clock
+    spawn: Spawn
+    _: KW_ONLY
+    read_committed: bool
+    linger_s: float
+    _loops: dict[int, SourceLoop] = field(default_factory=dict)
+    _links: dict[int, TargetLink] = field(default_factory=dict)
+    _placed: dict[PartitionCopy, tuple[SourceLoop, TargetLink]] = field(default_factory=dict)
 
     def put(self, copy: PartitionCopy, source: Leader, target_node: int) -> None:
         """Fetch a partition from one node, and send it to another."""
@@ -104,28 +73,28 @@ class Placement:
 
     def _loop(self, node: int) -> SourceLoop:
         if node not in self._loops:
-            committed = self._read_committed
+            committed = self.read_committed
             loop = SourceLoop(
-                self._source.fetch_session(node, read_committed=committed),
-                f"node {node} of {self._source.alias}",
-                self._events.on_data,
-                self._events.on_fetch_trouble,
-                self._quota,
+                self.source.fetch_session(node, read_committed=committed),
+                f"node {node} of {self.source.alias}",
+                self.life.on_data,
+                self.life.on_fetch_trouble,
+                self.quota,
                 read_committed=committed,
-                linger_s=self._linger_s,
+                linger_s=self.linger_s,
             )
             self._loops[node] = loop
-            self._spawn(loop.run())
+            self.spawn(loop.run())
         return self._loops[node]
 
     def _link(self, node: int) -> TargetLink:
         if node not in self._links:
             self._links[node] = TargetLink(
-                self._target,
+                self.target,
                 node,
-                self._now_ms,
-                self._events.on_progress,
-                self._events.claim,
-                self._events.on_refused,
+                self.now_ms,
+                self.life.on_progress,
+                self.life.claim,
+                self.life.on_refused,
             )
         return self._links[node]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -32,30 +33,24 @@ Sent = list[tuple[PartitionCopy, int, BatchToSend]]
 OnRefused = Callable[[PartitionCopy, Produced], None]
 
 
+@dataclass(eq=False)
 class TargetLink:
     """Sends for the partitions that one target broker leads."""
 
-    def __init__(
-        self,
-        wire: Wire,
-        node: int,
-        now_ms: Clock,
-        on_progress: Callable[[PartitionCopy], None],
-        on_claim_needed: Callable[[PartitionCopy], None],
-        on_refused: OnRefused,
-    ) -> None:
-        self._wire = wire
-        self._node = node
-        self._now_ms = now_ms
-        self._on_progress = on_progress
-        self._on_claim_needed = on_claim_needed
-        self._on_refused = on_refused
-        self._ready: dict[PartitionCopy, None] = {}
-        self._in_flight = 0
-        self._in_flight_bytes = 0
+    wire: Wire
+    node: int
+    now_ms: Clock
+    on_progress: Callable[[PartitionCopy], None]
+    on_claim_needed: Callable[[PartitionCopy], None]
+    on_refused: OnRefused
+    _ready: dict[PartitionCopy, None] = field(default_factory=dict)
+    _in_flight: int = 0
+    _in_flight_bytes: int = 0
+    _pump_due: bool = False
+    _paused_until: float = 0.0
+
+    def __post_init__(self) -> None:
         self._most_bytes = _IN_FLIGHT_BYTES
-        self._pump_due = False
-        self._paused_until = 0.0
 
     def data_waits(self, copy: PartitionCopy) -> None:
         """Send what the partition has queued, as soon as the pipeline has room.
@@ -83,7 +78,7 @@ class TargetLink:
             batches = [(copy.target, batch.view) for copy, _, batch in sent]
             requests.append(ProduceRequest(batches, partial(self._on_answer, sent, size)))
         if requests:
-            self._wire.produce(self._node, requests)
+            self.wire.produce(self.node, requests)
 
     def _has_room(self) -> bool:
         return (
@@ -116,7 +111,7 @@ class TargetLink:
             del self._ready[copy]
             try:
                 if copy.needs_claim:
-                    self._on_claim_needed(copy)
+                    self.on_claim_needed(copy)
                 elif copy.can_send:
                     outgoing = copy.send_next()
                     size += len(outgoing.view)
@@ -125,7 +120,7 @@ class TargetLink:
                         again.append(copy)
             except Exception as failure:  # what befalls one partition must not stop the others
                 logger.exception(_FAILED, copy.target)
-                self._on_refused(copy, _failure(failure))
+                self.on_refused(copy, _failure(failure))
         self._ready.update(dict.fromkeys(again))
         return sent, size
 
@@ -137,7 +132,7 @@ class TargetLink:
             lost = Produced(codes.NO_ANSWER, -1, str(answer))
             answer = ProduceAnswer({})
         self._heed_quota(size, answer.throttle_time_ms)
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         for copy, attempt, outgoing in sent:
             if copy.attempt != attempt:
                 continue  # an answer to an abandoned claim: resume finds the position
@@ -146,7 +141,7 @@ class TargetLink:
                 self._take_over(copy, outgoing, produced, now_ms)
             except Exception as failure:  # as above
                 logger.exception(_FAILED, copy.target)
-                self._on_refused(copy, _failure(failure))
+                self.on_refused(copy, _failure(failure))
         if self._ready:
             self._pump_soon()
 
@@ -155,7 +150,7 @@ class TargetLink:
     ) -> None:
         if produced.error == codes.NONE:
             if copy.on_ack(outgoing, produced.base_offset, now_ms):
-                self._on_progress(copy)
+                self.on_progress(copy)
                 return
             produced = Produced(
                 codes.UNEXPECTED_OFFSET,
@@ -163,7 +158,7 @@ class TargetLink:
                 f"acknowledged at offset {produced.base_offset}, not {copy.target_next}: "
                 "another producer writes to the remote topic",
             )
-        self._on_refused(copy, produced)
+        self.on_refused(copy, produced)
 
 
 def _failure(failure: Exception) -> Produced:

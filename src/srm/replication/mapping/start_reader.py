@@ -1,4 +1,4 @@
-"""Protocols of the offset map's readers: where partitions start, and whether maps are whole."""
+"""Port of the reader of starts: where partitions were left, and whether their maps are whole."""
 
 from __future__ import annotations
 
@@ -12,26 +12,6 @@ from srm.errors import SrmError
 from srm.replication.mapping.start_positions import Start
 
 
-class MapChecker(Protocol):
-    """Reads records of maps. Calls block, and raise UnavailableError where they cannot be read."""
-
-    def target_log_starts(
-        self, partitions: Collection[AssignedPartition]
-    ) -> dict[AssignedPartition, int]:
-        """Return the first offsets that the targets' logs hold; unknown ones are left out."""
-        ...
-
-    def read_chunk(
-        self, assigned: AssignedPartition, root: IndexRecord, number: int
-    ) -> IndexRecord | None:
-        """Return a full chunk by the number of its entry in the root, None if it is lost."""
-        ...
-
-    def is_whole(self, assigned: AssignedPartition, chunk: IndexRecord) -> bool:
-        """Return whether every block of a chunk exists and can be read."""
-        ...
-
-
 class Predecessor(NamedTuple):
     """State left by earlier processes of this slot."""
 
@@ -39,8 +19,11 @@ class Predecessor(NamedTuple):
     notes: tuple[PartitionNotes, ...]
 
 
-class StartReader(MapChecker, Protocol):
-    """Reads from the offset map where partitions were left. Calls block."""
+class StartReader(Protocol):
+    """Reads from the offset map where partitions were left. Calls block.
+
+    They raise UnavailableError where the map or the state cannot be read.
+    """
 
     def load(
         self, partitions: Sequence[AssignedPartition]
@@ -64,4 +47,20 @@ class StartReader(MapChecker, Protocol):
 
     def predecessor(self, slot: str) -> Predecessor:
         """Return who was a slot of that name, and what they have ever noted."""
+        ...
+
+    def target_log_starts(
+        self, partitions: Collection[AssignedPartition]
+    ) -> dict[AssignedPartition, int]:
+        """Return the first offsets that the targets' logs hold; unknown ones are left out."""
+        ...
+
+    def read_chunk(
+        self, assigned: AssignedPartition, root: IndexRecord, number: int
+    ) -> IndexRecord | None:
+        """Return a full chunk by the number of its entry in the root, None if it is lost."""
+        ...
+
+    def is_whole(self, assigned: AssignedPartition, chunk: IndexRecord) -> bool:
+        """Return whether every block of a chunk exists and can be read."""
         ...

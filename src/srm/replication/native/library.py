@@ -12,6 +12,7 @@ import struct
 import threading
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, c_char, c_int16, c_int32, c_int64, c_uint32, c_void_p
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
@@ -214,27 +215,20 @@ class NativeLibrary:
         )
 
 
+@dataclass(eq=False)
 class NativeComparison:
     """A batch of ours and the matching batches of the source (``compare.c``)."""
 
-    def __init__(
-        self,
-        function: Any,
-        compared: _Compared,
-        ours: memoryview,
-        stretches: bytearray,
-        turn: threading.Lock,
-    ) -> None:
-        self._function = function
-        self._turn = turn
-        self._compared = compared
-        self._ours = ours
-        self._stretches = stretches
+    function: Any
+    compared: _Compared
+    ours: memoryview
+    stretches: bytearray
+    turn: threading.Lock
 
     @property
     def index(self) -> int:
         """Number of records that were found equal."""
-        return int(self._compared.index)
+        return int(self.compared.index)
 
     def equals(self, theirs: memoryview) -> list[tuple[int, int]] | None:
         """Compare our next records with all those of a batch.
@@ -243,11 +237,11 @@ class NativeComparison:
             Their (first source offset, count); None if they differ, ours ends before, or one of
             the batches is not well made. Nothing has happened then.
         """
-        room = self._stretches
+        room = self.stretches
         most = len(room) // _STRETCH.size
-        with self._turn:
-            found = self._function(
-                self._compared, _address(theirs), len(theirs), _address(room), most
+        with self.turn:
+            found = self.function(
+                self.compared, _address(theirs), len(theirs), _address(room), most
             )
             if found < 0:
                 return None

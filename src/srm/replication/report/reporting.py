@@ -53,10 +53,7 @@ _EVERYTHING_S: Final = 30.0
 _MOST_WAITING: Final = 100  # records of a kind that is of no use when it is late
 
 
-@dataclass(frozen=True, slots=True)
-class _Sync:
-    copy: PartitionCopy
-    at: SyncMark
+_Sync = tuple[PartitionCopy, SyncMark]
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,8 +429,8 @@ class Reporter:
 
     def _write_syncs(self, syncs: Sequence[_Sync]) -> None:
         self._look_after_syncs()
-        for sync in syncs:
-            record = OffsetSync(sync.copy.source, sync.at.upstream, sync.at.downstream)
+        for copy, at in syncs:
+            record = OffsetSync(copy.source, at.upstream, at.downstream)
             topic, partition = self._syncs_place
             self._offset_syncs.write(topic, record.key(), record.value(), partition)
 
@@ -469,7 +466,7 @@ class Reporter:
             for at in (copy.sync_marks.take_run_start(), copy.sync_marks.last_copied):
                 if at is not None and at != self._synced.get(copy):
                     self._synced[copy] = at
-                    syncs.append(_Sync(copy, at))
+                    syncs.append((copy, at))
         return syncs
 
 

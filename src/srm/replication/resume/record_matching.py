@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 from srm.domain.offset_map.lineage import Lineage
@@ -25,6 +26,7 @@ _MOST_ALIKE: Final = 64
 """Most records of equal content among which a timestamp identifies one."""
 
 
+@dataclass(eq=False)
 class Steps:
     """Advances places over single records.
 
@@ -32,29 +34,21 @@ class Steps:
     to the batch of the record. ``is_astray``: copies before that batch were lost with a log's end.
     """
 
-    def __init__(
-        self,
-        ahead: SourceAhead,
-        comparison: Comparison,
-        turns: LoopShare,
-        partition: str,
-        target_lineage: Lineage,
-        *,
-        fresh: bool,
-        truncated: bool,
-    ) -> None:
-        self.early = EarlyCopies()
-        self.unexplained = Span()
-        self.target_lineage = target_lineage
-        self.is_astray = False
-        self._ahead = ahead
-        self._comparison = comparison
-        self._turns = turns
-        self._partition = partition
-        self._fresh = fresh
-        self._truncated = truncated
-        self._lenient = comparison.may_lack_some
-        self._begins_suppressed = False
+    ahead: SourceAhead
+    comparison: Comparison
+    turns: LoopShare
+    partition: str
+    target_lineage: Lineage
+    _: KW_ONLY
+    fresh: bool
+    truncated: bool
+    early: EarlyCopies = field(default_factory=EarlyCopies)
+    unexplained: Span = field(default_factory=Span)
+    is_astray: bool = False
+    _begins_suppressed: bool = False
+
+    def __post_init__(self) -> None:
+        self._lenient = self.comparison.may_lack_some
 
     async def step(self, places: list[LogReading], copied: Content) -> list[LogReading]:
         """Return where the places are after one copied record; they are used up by that.
@@ -63,7 +57,7 @@ class Steps:
             IntegrityError: nowhere, or it would take too much to follow them all.
         """
         following: list[LogReading] = []
-        begun = self._fresh and any(place.begun for place in places)
+        begun = self.fresh and any(place.begun for place in places)
         for place in places:
             following += await self._after(place, copied, begun=begun)
             if len(following) > MOST_PLACES:
@@ -86,9 +80,9 @@ class Steps:
         Raises:
             IntegrityError: they are not.
         """
-        if not self._comparison.accepts_loss:
+        if not self.comparison.accepts_loss:
             raise IntegrityError(
-                f"{self._partition}: position undecidable at target offset {offset}, {why}",
+                f"{self.partition}: position undecidable at target offset {offset}, {why}",
                 "compare with 'srm verify', or, to copy on, set data.loss.policy = continue in "
                 "srm.properties, then run srm replicator restart",
             )
@@ -99,7 +93,7 @@ class Steps:
         ``begun``: at some place of now a copy was found before this one.
         """
         found = await self._proven(place, await self._candidates(place, copied), copied)
-        if self._fresh and not place.begun:
+        if self.fresh and not place.begun:
             if found and begun:
                 # Of several beginnings the earliest counts; if it fails, nothing is decided.
                 self._begins_suppressed = True
@@ -111,7 +105,7 @@ class Steps:
             not found and await self._is_compacted(place, copied)
         ):
             after = [self._find(place.branch(), *each, copied) for each in found]
-            place.lack(copied.offset, counts=not self._truncated)
+            place.lack(copied.offset, counts=not self.truncated)
             return [*after, place]
         places = [*(place.branch() for _ in found[1:]), place]
         return [self._find(p, *each, copied) for p, each in zip(places, found, strict=False)]
@@ -124,8 +118,8 @@ class Steps:
         for index in candidates:
             owed: set[int] | None = set()
             if index > place.at:
-                owed = self._ahead.owed_for(place.at, index, place.free)
-                await self._turns.give_way()
+                owed = self.ahead.owed_for(place.at, index, place.free)
+                await self.turns.give_way()
             if owed is not None:
                 proven.append((index, owed))
                 if len(owed) + len(place.owed) > MOST_OWED:
@@ -134,8 +128,8 @@ class Steps:
 
     def _find(self, place: LogReading, index: int, owed: set[int], copied: Content) -> LogReading:
         """Advance a place to after a candidate."""
-        offset = self._ahead.offset(index)
-        if place.certain is None and self._ahead.needed(place.at, index):
+        offset = self.ahead.offset(index)
+        if place.certain is None and self.ahead.needed(place.at, index):
             place.certain = place.without_count()
         if not place.begun and place.gone == place.copies == offset - place.passed:
             place.runs, place.removed = self.early.runs(place.passed, place.gone), Span()
@@ -145,8 +139,8 @@ class Steps:
 
     async def _candidates(self, place: LogReading, copied: Content) -> list[int]:
         """Return the records of the source that a copied one can be."""
-        ahead, credit = self._ahead, place.credit
-        if not await self._ahead.open_to(place.at):
+        ahead, credit = self.ahead, place.credit
+        if not await self.ahead.open_to(place.at):
             return []
         if not (credit or self._lenient):
             at = place.at
@@ -171,18 +165,18 @@ class Steps:
 
     def _is_before_the_log(self, place: LogReading) -> bool:
         """Return whether the next copy can be of a record before the source's log start."""
-        return self._ahead.trimmed and not place.begun and place.source_next < self._ahead.log_start
+        return self.ahead.trimmed and not place.begun and place.source_next < self.ahead.log_start
 
     async def _is_compacted(self, place: LogReading, copied: Content) -> bool:
         """Return whether compaction can have removed a copy's record, and there was room for it."""
         if not copied.has_key:
             return False
-        ahead = self._ahead
+        ahead = self.ahead
         await ahead.index_keys()
         while not copied.is_tombstone and ahead.last_of_key(copied.key) < place.at:
             if not await ahead.open_more():
                 return False
-        if self._truncated:
+        if self.truncated:
             return True
         end = ahead.next_needed(place.at, place.credit)
         room_until = ahead.offset(end) if end < ahead.opened_end else ahead.end
@@ -200,7 +194,7 @@ class Steps:
             "it holds a record of ours that does not follow on the source from offset "
             f"{place.source_next}",
         )
-        ahead = self._ahead
+        ahead = self.ahead
         await ahead.index_contents()
         while (last := ahead.next_needed(place.at, _MOST_UNEXPLAINED)) == ahead.opened_end:
             if not await ahead.open_more():
@@ -224,7 +218,7 @@ class Steps:
         an election: the copy may be of a record that the source has lost, or was on its way when
         the target lost its end. Copies passed without a record say that the source has lost some.
         """
-        ahead = self._ahead
+        ahead = self.ahead
         if self.is_astray or place.removed.count:
             return None
         same = ahead.same_content(ahead.first, ahead.opened_end, copied.content, _MOST_ALIKE)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.clock import now_s
@@ -146,6 +146,7 @@ def data_batches(fetched: FetchedPartition, *, read_committed: bool) -> Iterator
             yield batch
 
 
+@dataclass(eq=False)
 class WalkedLogs:
     """Both logs of a flow (implements ReturnedLogs of the engine); each call connects again.
 
@@ -155,18 +156,11 @@ class WalkedLogs:
         cluster_ids: Kafka's ids of source and target.
     """
 
-    def __init__(
-        self,
-        config: FlowConfig,
-        connect: Connect,
-        starts: StartReader,
-        cluster_ids: Callable[[], tuple[str, str]],
-    ) -> None:
-        self._config = config
-        self._connect = connect
-        self._starts = starts
-        self._cluster_ids = cluster_ids
-        self._ids: ClusterIds | None = None
+    config: FlowConfig
+    connect: Connect
+    starts: StartReader
+    cluster_ids: Callable[[], tuple[str, str]]
+    _ids: ClusterIds | None = None
 
     def copy_ends(
         self, partitions: Sequence[AssignedPartition], show: Callable[[int], None]
@@ -174,7 +168,7 @@ class WalkedLogs:
         """See the port."""
         if not partitions:
             return {}
-        starts = self._starts.load([one for one in partitions if one.target_topic_id])
+        starts = self.starts.load([one for one in partitions if one.target_topic_id])
         return asyncio.run(self._copy_ends(partitions, starts, show))
 
     def read(
@@ -193,8 +187,8 @@ class WalkedLogs:
         starts: Mapping[AssignedPartition, Start | SrmError],
         show: Callable[[int], None],
     ) -> dict[AssignedPartition, CopyEnd | SrmError]:
-        done, flow = 0, self._config.flow
-        async with self._connect(flow.source) as source, self._connect(flow.target) as target:
+        done, flow = 0, self.config.flow
+        async with self.connect(flow.source) as source, self.connect(flow.target) as target:
 
             async def find(assigned: AssignedPartition) -> CopyEnd | SrmError:
                 nonlocal done
@@ -227,16 +221,16 @@ class WalkedLogs:
                 read_committed=False,
             )
         if start is not None and target_reader is not None:
-            is_shared = self._config.shares(assigned.topic)
+            is_shared = self.config.shares(assigned.topic)
             held = await held_log(target_reader, start, is_shared=is_shared)
             if held.end < start.target_next:  # what it lost is copied again, and so is residue
-                start = await asyncio.to_thread(self._starts.cut, assigned, held.end)
+                start = await asyncio.to_thread(self.starts.cut, assigned, held.end)
         reader = self._reader(source, assigned)
         left = start.left_out if start is not None else ()
         decided = [note.up_to(await reader.held_to(note)) for note in left]
         comparison = Comparison(
-            self._config.records.target_only,
-            self._config.data_loss_policy == "continue",
+            self.config.records.target_only,
+            self.config.data_loss_policy == "continue",
             self._transform(assigned),
             [note.left_out for note in decided if note and note.left_out],
         )
@@ -248,7 +242,7 @@ class WalkedLogs:
         visit: Callable[[int, Sequence[DecodedRecord]], bool],
         at_once: int,
     ) -> None:
-        async with self._connect(self._config.flow.source) as source:
+        async with self.connect(self.config.flow.source) as source:
 
             async def read(index: int) -> None:
                 assigned, one = wanted[index]
@@ -265,13 +259,13 @@ class WalkedLogs:
             source,
             TopicPartition(assigned.topic, assigned.partition),
             topic_id_bytes(assigned.topic_id),
-            read_committed=self._config.isolation_level == "read_committed",
+            read_committed=self.config.isolation_level == "read_committed",
         )
 
     def _transform(self, assigned: AssignedPartition) -> Transform | None:
-        settings = self._config.records
+        settings = self.config.records
         if settings.does_nothing:
             return None
-        self._ids = self._ids or ClusterIds(*self._cluster_ids())
-        alias = self._config.flow.source
+        self._ids = self._ids or ClusterIds(*self.cluster_ids())
+        alias = self.config.flow.source
         return Transform(settings, self._ids, alias, assigned.topic, assigned.target_topic)

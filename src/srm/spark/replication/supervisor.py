@@ -41,6 +41,7 @@ STOP_GRACE_S: Final = 2.0
 Show = Callable[[Mapping[str, Any]], None]
 
 
+@dataclass(eq=False)
 class ReplicatorSupervisor:
     """Finds or starts the application that drives some flows, and stays with it until it ends.
 
@@ -50,20 +51,13 @@ class ReplicatorSupervisor:
         show: takes progress as plain JSON, every few seconds.
     """
 
-    def __init__(
-        self,
-        open_topics: Callable[[], AbstractContextManager[StateTopics]],
-        command: Callable[[], Sequence[str]],
-        logs: Path,
-        show: Show = lambda _shown: None,
-    ) -> None:
-        self.child: subprocess.Popen[bytes] | None = None
-        self._open_topics = open_topics
-        self._command = command
-        self._logs = logs
-        self._show = show
-        self._application: Application | None = None
-        self._killed = False
+    open_topics: Callable[[], AbstractContextManager[StateTopics]]
+    command: Callable[[], Sequence[str]]
+    logs: Path
+    show: Show = lambda _shown: None
+    child: subprocess.Popen[bytes] | None = None
+    _application: Application | None = None
+    _killed: bool = False
 
     def run(
         self,
@@ -81,7 +75,7 @@ class ReplicatorSupervisor:
         Raises:
             UnavailableError: the application failed or its heartbeats stopped: run it again.
         """
-        with self._open_topics() as topics:
+        with self.open_topics() as topics:
             application = self._begin(topics, known)
             if application is not None:
                 found(application)
@@ -89,7 +83,7 @@ class ReplicatorSupervisor:
 
     def begin(self, known: Application | None = None) -> Application | None:
         """Find or start the application and leave it; None if :meth:`kill` was called before."""
-        with self._open_topics() as topics:
+        with self.open_topics() as topics:
             return self._begin(topics, known)
 
     def kill(self, by: str) -> None:
@@ -134,13 +128,13 @@ class ReplicatorSupervisor:
                 if reason != said:
                     said = reason
                     logger.warning("%s", reason)
-                self._show(progress("stopped" if watch.stopped_by else "unknown", None, watch))
+                self.show(progress("stopped" if watch.stopped_by else "unknown", None, watch))
             time.sleep(driver_requests.POLL_S)
         return None
 
     def _start(self) -> Application:
-        log = new_log(self._logs, "replicator")
-        self.child = start(self._command(), os.environ, log)
+        log = new_log(self.logs, "replicator")
+        self.child = start(self.command(), os.environ, log)
         logger.info("Started the replicator as process %s, its log is %s", self.child.pid, log)
         return Application.from_child(self.child, log)
 
@@ -150,7 +144,7 @@ class ReplicatorSupervisor:
         while not self._killed and not (application.local and application.process() is None):
             watch = watch.after(supervision.look(topics), time.monotonic())
             verdict = watch.verdict(time.monotonic())
-            self._show(progress(verdict, application, watch))
+            self.show(progress(verdict, application, watch))
             if time.monotonic() - logged > LOG_EVERY_S:
                 logged = time.monotonic()
                 lines = [signs_line(sign) for sign in watch.signs]
@@ -188,7 +182,7 @@ class ReplicatorSupervisor:
     def _ask_to_end(self, by: str) -> None:
         # With clients of its own: the others may be in the call that a signal has interrupted.
         try:
-            with self._open_topics() as topics:
+            with self.open_topics() as topics:
                 driver_requests.request_end(topics, "restart", by, now_ms())
         except SrmError as error:
             logger.warning("The request to end the replicator was not written: %s", error)

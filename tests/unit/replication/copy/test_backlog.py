@@ -138,7 +138,7 @@ def test_polls_continue_for_healthy_brokers_while_one_takes_nothing(
         loop = Loop(session)
         loop.loop.add(stuck, 1)
         loop.loop.add(healthy, 2)
-        loop.loop._on_data = lambda copy: copy is stuck or _take_all(copy)
+        loop.loop.on_data = lambda copy: copy is stuck or _take_all(copy)
 
         await loop.run()
         assert len(session.polls) == 5

@@ -410,7 +410,7 @@ def test_a_partition_that_is_claimed_is_left_out_and_polled_for_soon(
         session = Session(Fetched([fetched(copy, batch(0))], None))
         loop = Loop(session)
         loop.arrived = _Claims()  # type: ignore[assignment]
-        loop.loop._on_data = loop.arrived.append
+        loop.loop.on_data = loop.arrived.append
 
         await loop.run(copy, other)
 
