@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from ctypes import Structure, c_int32, c_int64, c_void_p
 from enum import IntEnum
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from srm.domain.offset_map.runs import Runs
 from srm.errors import IntegrityError
 from srm.extras import MissingExtraError
 from srm.replication.codecs import decompress
-from srm.replication.native.library import NativeLibrary
+from srm.replication.native.library import NativeLibrary, address, layout
 
 HEADER_SIZE: Final = 61
 _PIECE_BYTES: Final = 1 << 20
@@ -45,52 +45,29 @@ class Found(IntEnum):
 
 
 class _Framing(Structure):
-    _fields_ = (
-        ("in", c_void_p),
-        ("size", c_int64),
-        ("at", c_int64),
-        ("next", c_int64),
-        ("from", c_int64),
-        ("to", c_int64),
-        ("aborted", c_void_p),
-        ("n_aborted", c_int64),
-        ("i_aborted", c_int64),
-        ("open", c_int64 * _MOST_OPEN),
-        ("n_open", c_int64),
-        ("room", c_void_p),
-        ("offsets", c_void_p),
-        ("ends", c_void_p),
-        ("n", c_int64),
-        ("least", c_int64),
-        ("epoch", c_int32),
-        ("with_time", c_int32),
-        ("opened", c_int32),
+    _fields_ = layout(
+        (c_void_p, "in"),
+        (c_int64, "size at next from to"),
+        (c_void_p, "aborted"),
+        (c_int64, "n_aborted i_aborted"),
+        (c_int64 * _MOST_OPEN, "open"),
+        (c_int64, "n_open"),
+        (c_void_p, "room offsets ends"),
+        (c_int64, "n least"),
+        (c_int32, "epoch with_time opened"),
     )
 
 
 class _Side(Structure):
-    _fields_ = (
-        ("frames", c_void_p),
-        ("offsets", c_void_p),
-        ("ends", c_void_p),
-        ("at", c_int64),
-        ("n", c_int64),
-        ("run", c_int64),
-        ("done", c_int32),
-    )
+    _fields_ = layout((c_void_p, "frames offsets ends"), (c_int64, "at n run"), (c_int32, "done"))
 
 
 class _Pairs(Structure):
-    _fields_ = (
-        ("source", _Side),
-        ("target", _Side),
-        ("sources", c_void_p),
-        ("targets", c_void_p),
-        ("counts", c_void_p),
-        ("n_runs", c_int64),
-        ("first", c_int64),
-        ("one_sided", c_int64),
-        ("compacted", c_int32),
+    _fields_ = layout(
+        (_Side, "source target"),
+        (c_void_p, "sources targets counts"),
+        (c_int64, "n_runs first one_sided"),
+        (c_int32, "compacted"),
     )
 
 
@@ -141,7 +118,7 @@ class Framing:
         self._aborted = np.array(ordered, np.int64)
         job.aborted, job.n_aborted = self._aborted.ctypes.data, len(ordered)
         job.i_aborted = job.n_open = 0
-        setattr(job, "in", _address(records))
+        setattr(job, "in", address(records))
         job.size, job.at = len(records), 0
 
     def next_piece(self) -> bool:
@@ -179,7 +156,7 @@ class Framing:
         opened = memoryview(_decompress(batch))
         outer = getattr(job, "in"), job.size
         self._make_room(len(opened))
-        setattr(job, "in", _address(opened))
+        setattr(job, "in", address(opened))
         job.size, job.at, job.opened = len(opened), 0, 1
         self._frames()
         if job.at != len(opened):
@@ -259,8 +236,4 @@ def _decompress(batch: memoryview) -> bytearray:
 
 def behind(library: NativeLibrary, records: memoryview) -> int:
     """Return the offset behind the last whole batch, -1 where there is none."""
-    return int(library.behind(_address(records), len(records)))
-
-
-def _address(data: memoryview) -> Any:
-    return ctypes.addressof(ctypes.c_char.from_buffer(data)) if len(data) else 0
+    return int(library.behind(address(records), len(records)))

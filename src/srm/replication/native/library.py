@@ -74,34 +74,27 @@ class Merged(NamedTuple):
     stretches: Sequence[tuple[int, int]]
 
 
+def layout(*fields: tuple[Any, str]) -> list[tuple[str, Any]]:
+    """Return the fields of a C struct in order, given as types with the names of some fields."""
+    return [(name, kind) for kind, names in fields for name in names.split()]
+
+
 class _Job(Structure):
-    _fields_ = (
-        ("in", c_void_p),
-        ("size", c_int64),
-        ("wanted", c_int64),
-        ("limit", c_int64),
-        ("largest", c_int64),
-        ("room", c_void_p),
-        ("room_size", c_int64),
-        ("outs", c_void_p),
-        ("most_outs", c_int64),
-        ("stretches", c_void_p),
-        ("most_stretches", c_int64),
-        ("n_outs", c_int64),
-        ("n_stretches", c_int64),
-        ("unchecked", c_int32),
-        ("more", c_int32),
+    _fields_ = layout(
+        (c_void_p, "in"),
+        (c_int64, "size wanted limit largest"),
+        (c_void_p, "room"),
+        (c_int64, "room_size"),
+        (c_void_p, "outs"),
+        (c_int64, "most_outs"),
+        (c_void_p, "stretches"),
+        (c_int64, "most_stretches n_outs n_stretches"),
+        (c_int32, "unchecked more"),
     )
 
 
 class _Compared(Structure):
-    _fields_ = (
-        ("batch", c_void_p),
-        ("size", c_int64),
-        ("at", c_int64),
-        ("index", c_int32),
-        ("with_time", c_int32),
-    )
+    _fields_ = layout((c_void_p, "batch"), (c_int64, "size at"), (c_int32, "index with_time"))
 
 
 class NativeLibrary:
@@ -145,9 +138,9 @@ class NativeLibrary:
         self._outgoing = bytearray(_MOST_OUTGOING * _OUTGOING.size)
         self._stretches = bytearray(_MOST_STRETCHES * _STRETCH.size)
         self._job = _Job(
-            outs=_address(self._outgoing),
+            outs=address(self._outgoing),
             most_outs=_MOST_OUTGOING,
-            stretches=_address(self._stretches),
+            stretches=address(self._stretches),
             most_stretches=_MOST_STRETCHES,
         )
 
@@ -176,9 +169,9 @@ class NativeLibrary:
         """
         with self._turn:
             job = self._job
-            setattr(job, "in", _address(batches))
+            setattr(job, "in", address(batches))
             job.size, job.wanted, job.limit, job.largest = len(batches), wanted, limit, largest
-            job.room, job.room_size, job.unchecked = _address(room), len(room), unchecked
+            job.room, job.room_size, job.unchecked = address(room), len(room), unchecked
             end = self._library.srm_merge(job)
             outgoing = memoryview(self._outgoing)[: job.n_outs * _OUTGOING.size]
             stretches = memoryview(self._stretches)[: job.n_stretches * _STRETCH.size]
@@ -191,11 +184,11 @@ class NativeLibrary:
 
     def rewrite(self, batch: memoryview, producer: int, epoch: int, sequence: int) -> None:
         """Make a batch ours, in place: as :func:`srm.replication.batches.batch.rewrite`."""
-        self._library.srm_rewrite(_address(batch), len(batch), producer, epoch, sequence)
+        self._library.srm_rewrite(address(batch), len(batch), producer, epoch, sequence)
 
     def seal(self, batch: memoryview) -> None:
         """Write length and checksum of a batch of our own making."""
-        self._library.srm_seal(_address(batch), len(batch))
+        self._library.srm_seal(address(batch), len(batch))
 
     def crc32c(self, data: memoryview) -> int:
         """Return the checksum of memory."""
@@ -209,7 +202,7 @@ class NativeLibrary:
 
     def comparison(self, ours: memoryview, *, with_time: bool) -> NativeComparison:
         """Begin to compare a batch of ours with batches of the source, all uncompressed."""
-        compared = _Compared(_address(ours), len(ours), 0, 0, with_time)
+        compared = _Compared(address(ours), len(ours), 0, 0, with_time)
         return NativeComparison(
             self._library.srm_compare, compared, ours, self._stretches, self._turn
         )
@@ -240,15 +233,14 @@ class NativeComparison:
         room = self.stretches
         most = len(room) // _STRETCH.size
         with self.turn:
-            found = self.function(
-                self.compared, _address(theirs), len(theirs), _address(room), most
-            )
+            found = self.function(self.compared, address(theirs), len(theirs), address(room), most)
             if found < 0:
                 return None
             return list(_STRETCH.iter_unpack(memoryview(room)[: found * _STRETCH.size]))
 
 
-def _address(data: bytearray | memoryview) -> int:
+def address(data: bytearray | memoryview) -> int:
+    """Return where writable memory is, 0 of none."""
     return ctypes.addressof(c_char.from_buffer(data)) if len(data) else 0
 
 
