@@ -47,7 +47,7 @@ async def prove_equal(
         Framing(native, side.start, side.end, with_time=plan.timestamps) for side in sides
     )
     try:
-        return await _Proof(plan, native, sides, framings).run()
+        return await _prove(plan, native, sides, framings)
     except SrmError:
         return None
     finally:
@@ -95,53 +95,43 @@ class _Reading:
                 self._ahead.exception()
 
 
-class _Proof:
-    def __init__(
-        self,
-        plan: RangePlan,
-        native: NativeLibrary,
-        sides: tuple[_Reading, ...],
-        framings: tuple[Framing, ...],
-    ) -> None:
-        self._native = native
-        self._sides = sides
-        self._framings = framings
-        self._search = PairSearch(native, Runs.of(plan.runs), compacted=plan.compacted)
+async def _prove(
+    plan: RangePlan,
+    native: NativeLibrary,
+    sides: tuple[_Reading, ...],
+    framings: tuple[Framing, ...],
+) -> RangeResult | None:
+    search = PairSearch(native, Runs.of(plan.runs), compacted=plan.compacted)
+    for side in sides:
+        side.begin(side.start)
+    content, counts = new_hash(), [0, 0]
+    while True:
+        for which, waits in enumerate(search.waits_for):
+            if waits:
+                framing = framings[which]
+                has_more = await _advance(framing, sides[which], native)
+                counts[which] += framing.count if has_more else 0
+                search.give(which, framing if has_more else None)
+        outcome, first, last = search.find()
+        if last > first:
+            framing = framings[0]
+            start = int(framing.ends[first - 1]) if first else 0
+            content.update(framing.room.data[start : int(framing.ends[last - 1])])
+        if outcome is Found.UNEQUAL:
+            return None
+        if outcome is Found.ENDED:
+            source, target = (
+                SideResult(count, content.hexdigest(), *framing.end)
+                for count, framing in zip(counts, framings, strict=True)
+            )
+            return RangeResult(source, target, 0, search.one_sided, None, by_bytes=True)
 
-    async def run(self) -> RangeResult | None:
-        for side in self._sides:
-            side.begin(side.start)
-        content, counts = new_hash(), [0, 0]
-        while True:
-            for which, waits in enumerate(self._search.waits_for):
-                if waits:
-                    has_more = await self._advance(which)
-                    framing = self._framings[which]
-                    counts[which] += framing.count if has_more else 0
-                    self._search.give(which, framing if has_more else None)
-            outcome, first, last = self._search.find()
-            if last > first:
-                framing = self._framings[0]
-                start = int(framing.ends[first - 1]) if first else 0
-                content.update(framing.room.data[start : int(framing.ends[last - 1])])
-            if outcome is Found.UNEQUAL:
-                return None
-            if outcome is Found.ENDED:
-                return self._result(content.hexdigest(), counts)
 
-    async def _advance(self, which: int) -> bool:
-        """Frame the next piece of a side; False at the end of the range."""
-        framing, side = self._framings[which], self._sides[which]
-        while not framing.next_piece():
-            if framing.is_complete:
-                return False
-            answer = await side.answer(self._native)
-            framing.feed(answer.records, answer.aborted)
-        return True
-
-    def _result(self, digest: str, counts: list[int]) -> RangeResult:
-        source, target = (
-            SideResult(count, digest, *framing.end)
-            for count, framing in zip(counts, self._framings, strict=True)
-        )
-        return RangeResult(source, target, 0, self._search.one_sided, None, by_bytes=True)
+async def _advance(framing: Framing, side: _Reading, native: NativeLibrary) -> bool:
+    """Frame the next piece of a side; False at the end of the range."""
+    while not framing.next_piece():
+        if framing.is_complete:
+            return False
+        answer = await side.answer(native)
+        framing.feed(answer.records, answer.aborted)
+    return True

@@ -43,7 +43,7 @@ from srm.replication.batches.batch import HEADER_SIZE, MAX_SEQUENCE, BatchHeader
 from srm.replication.batches.compressed import MERGED_CODECS, open_into
 from srm.replication.batches.content_hash import content_hash
 from srm.replication.log_reader import LogReader
-from srm.replication.native.library import NativeLibrary, native_library
+from srm.replication.native.library import native_library
 from srm.replication.ports import DecodedRecord
 from srm.replication.resume.batch_decoding import LoopShare, records_of
 from srm.replication.resume.evidence import (
@@ -107,7 +107,7 @@ class SourceWalk:
         self._fresh = fresh
         self._turns = LoopShare()
         self._ahead = SourceAhead(reader, source_start, comparison, self._turns, lineage)
-        self._whole = WholeBatches(self._ahead, native_library())
+        self._native = native_library()
         self._steps = Steps(
             self._ahead,
             comparison,
@@ -210,7 +210,7 @@ class SourceWalk:
             return False
         if not place.allows(first.base_offset, 0):
             return False
-        found = await self._whole.originals(batch, first)
+        found = await self._originals(batch, first)
         target = batch.base_offset
         for stretches in found:
             for offset, count in stretches:
@@ -220,6 +220,29 @@ class SourceWalk:
         place.at = ahead.opened_end
         self._target_next = target
         return bool(found)
+
+    async def _originals(self, batch: BatchHeader, first: BatchHeader) -> list[Stretches]:
+        """Return the records of the source's next batches if a dense batch holds just these.
+
+        An unchanged batch has the same bytes as ``first``, the next one. A merged batch holds the
+        records of several batches in other bytes, which ``compare.c`` compares without decoding.
+        None if that is not so, or was not found.
+        """
+        if _is_copy(batch, first):
+            return [[(first.base_offset, first.record_count)]]
+        ours = _records_of(batch)
+        if self._native is None or ours is None:
+            return []
+        comparison = self._native.comparison(ours, with_time=not batch.has_log_append_time)
+        found: list[Stretches] = []
+        while comparison.index < batch.record_count:
+            theirs = await self._ahead.batch_ahead(len(found))
+            opened = None if theirs is None else _records_of(theirs)
+            stretches = None if opened is None else comparison.equals(opened)
+            if theirs is None or stretches is None:
+                return []
+            found.append(stretches)
+        return found
 
     @property
     def _begins_here(self) -> bool:
@@ -387,44 +410,6 @@ class SourceWalk:
                 "gone from the source: not in the map"
             )
         return notes
-
-
-class WholeBatches:
-    """Finds the originals of a whole batch right ahead in the source, without decoding records.
-
-    An unchanged batch has the same bytes. A merged batch holds the records of several batches in
-    other bytes, which ``compare.c`` compares.
-
-    Args:
-        ahead: of the source, with nothing opened that was not matched.
-        native: compares; without it only batches that passed as they were are found.
-    """
-
-    def __init__(self, ahead: SourceAhead, native: NativeLibrary | None) -> None:
-        self._ahead = ahead
-        self._native = native
-
-    async def originals(self, batch: BatchHeader, first: BatchHeader) -> list[Stretches]:
-        """Return the records of the source's next batches if a dense batch holds just these.
-
-        Returns:
-            The records of each batch; none if that is not so, or was not found.
-        """
-        if _is_copy(batch, first):
-            return [[(first.base_offset, first.record_count)]]
-        ours = _records_of(batch)
-        if self._native is None or ours is None:
-            return []
-        comparison = self._native.comparison(ours, with_time=not batch.has_log_append_time)
-        found: list[Stretches] = []
-        while comparison.index < batch.record_count:
-            theirs = await self._ahead.batch_ahead(len(found))
-            opened = None if theirs is None else _records_of(theirs)
-            stretches = None if opened is None else comparison.equals(opened)
-            if theirs is None or stretches is None:
-                return []
-            found.append(stretches)
-        return found
 
 
 def _is_copy(ours: BatchHeader, theirs: BatchHeader) -> bool:
