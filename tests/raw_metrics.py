@@ -6,8 +6,13 @@ from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
-from srm.domain.metrics.checkpoint_latency import CheckpointMetric, encode_checkpoints
-from srm.domain.metrics.metrics import Measured, RawMetric, encode_raw
+from srm.domain.metrics.metrics import (
+    CheckpointMetric,
+    Measured,
+    RawMetric,
+    encode_checkpoints,
+    encode_raw,
+)
 
 
 @st.composite

@@ -27,9 +27,13 @@ from srm.engine.moves.control.move_records import MoveContext
 from srm.errors import ConflictError, NotFoundError
 from srm.pages.html import report_page
 from srm.pages.moves import as_text, plan_summary, plan_view, reasons_text, report_line, report_view
-from srm.pages.notes import report_note
-from srm.pages.plans import approval_subject, approval_text, plan_page
-from srm.pages.reports import report_summary
+from srm.pages.reports import (
+    approval_subject,
+    approval_text,
+    plan_page,
+    report_note,
+    report_summary,
+)
 from srm_airflow.alerts import Patience, tell
 from srm_airflow.compat import AirflowFailException, AirflowSkipException
 from srm_airflow.engine_calls import opened_move

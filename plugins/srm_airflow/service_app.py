@@ -19,7 +19,7 @@ from srm.config.model import Config
 from srm.errors import ConfigError
 from srm.service.access.access import Authenticator, Role, User, guard
 from srm.service.app import create_app
-from srm.service.federation.federation_setup import join
+from srm.service.federation.federation import join
 from srm.service.views.responses import answer_errors, problem
 from srm.service.views.views import Views
 from srm_airflow.settings import dag_id

@@ -13,11 +13,11 @@ import pytest
 from confluent_kafka import Producer
 
 from srm.config.loader import load_config
-from srm.domain.metrics.metrics import RawMetric, Statistics, WindowMetric, encode_raw
+from srm.domain.metrics.metrics import RawMetric, Statistics, WindowMetric, encode_raw, latest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.metrics.metrics import WindowSpec, latest_windows, stored_windows
+from srm.engine.metrics.metrics import WindowSpec, stored_windows
 from srm.spark.jobs.aggregation import aggregate
 from srm.spark.session import spark_session
 from srm.wiring import open_flow
@@ -91,7 +91,7 @@ def test_windows_are_computed_once_and_a_second_run_writes_nothing(
             WindowSpec(look_back_ms=70_000, keep_ms=120_000, keep_all_ms=120_000),
         )
         windows = stored_windows(context.target, flow)
-        newest = latest_windows(context.target, flow)
+        newest = latest(windows)
 
     assert (nothing.raw_records, nothing.windows) == (0, 0)
     assert (first.raw_records, first.malformed_records) == (361, 1)

@@ -19,7 +19,7 @@ from tests.certificates import Authority
 from tests.conftest import BrokerFactory
 from tests.waiting import eventually
 
-from srm.service.access.users import line
+from srm.service.access.passwords import line
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.stack.ports import LOOPBACK, free_port
 

@@ -21,7 +21,7 @@ from tests.integration.moving import Site
 from tests.served import served_as
 from tests.waiting import eventually
 
-from srm.service.access.users import line
+from srm.service.access.passwords import line
 from srm_lab.stack.ports import LOOPBACK
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

@@ -1,24 +1,37 @@
-"""Stored reports of moves: a list with one line each, and Markdown."""
+"""Plans and reports of moves: lists, Markdown for approvals, notes and tickets, and pages.
+
+Plans are limited in length for any number of groups; omitted rows are counted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from rich.text import Text
 
+from srm.domain.moves.records.forecast import Forecast
+from srm.domain.moves.records.plan import MovePlan
+from srm.domain.moves.records.progress import DECIDED
 from srm.domain.moves.report.report import MoveReport
 from srm.domain.moves.report.revisions import KeptReport
 from srm.domain.moves.report.signature import short
 from srm.domain.text.amount import amount, some
 from srm.domain.text.documents import adapter
-from srm.pages.markdown import bullets, escape, table
+from srm.pages.html import render_page
 from srm.pages.moves import (
+    ago,
+    as_text,
     number,
+    plan_view,
     re_read_text,
     re_read_texts,
+    reasons_text,
+    report_line,
     residue_text,
     rpo_text,
     seconds,
@@ -208,3 +221,138 @@ def _with_plan(count: int, planned: int | None) -> str:
 
 def _total(report: MoveReport, name: str) -> int:
     return sum(getattr(group, name) for group in report.groups.values())
+
+
+SHOWN_ROWS: Final = 30
+
+
+def approval_subject(plan: MovePlan) -> str:
+    """Return the question for the approval of a move."""
+    request = plan.request
+    if request.is_unplanned:
+        return f"Abandon {request.source} and move {_groups(plan)} to {request.target}?"
+    return f"Move {_groups(plan)} from {request.source} to {request.target}?"
+
+
+def approval_text(plan: MovePlan) -> str:
+    """Return the facts for the approval of a move as Markdown."""
+    return "\n".join(_text(plan)) + "\n"
+
+
+def plan_page(plan: MovePlan) -> str:
+    """Return a plan as a self-contained page."""
+    return render_page("plan.html", plan=plan, text=as_text(plan_view(plan)))
+
+
+def _text(plan: MovePlan) -> Iterator[str]:
+    request = plan.request
+    topics = ", ".join(f"`{topic}`" for topic in plan.topics[:SHOWN_ROWS])
+    more = f" and {len(plan.topics) - SHOWN_ROWS} more" if len(plan.topics) > SHOWN_ROWS else ""
+    yield f"Topics: {topics}{more}. Move `{plan.move_id}`. **Nothing has been changed yet.**"
+    yield ""
+    if plan.forecast is not None:
+        yield (
+            f"**{request.source} is abandoned:** the flow {request.flow} is paused "
+            f"until an operator resumes it, {request.source} is not queried, and "
+            f"groups resume on {request.target} from their last checkpoint without a wait."
+        )
+        yield ""
+        yield f"**{escape(plan.forecast.line(request.source))}**"
+        yield ""
+        yield from _forecast(plan.forecast, request.source)
+    else:
+        yield (
+            f"Clients are held for at most {request.wait_seconds:g} s until all is copied, and "
+            f"resume on {request.target}; nothing is lost."
+        )
+        yield ""
+        yield from table(
+            ("group", "members", "still to read", "read again", "skipped"),
+            (
+                (g.group, *map(number, (len(g.members), g.lag, g.re_read, g.total_skipped)))
+                for g in plan.groups
+            ),
+            SHOWN_ROWS,
+        )
+    yield from bullets("Warning", plan.warnings, SHOWN_ROWS)
+
+
+def _forecast(forecast: Forecast, source: str) -> Iterator[str]:
+    yield from table(
+        ("topic", "not copied", "at most", "seconds", f"{source} last answered"),
+        (
+            (
+                topic.topic,
+                *(number(topic.not_copied), number(topic.at_most), seconds(topic.seconds)),
+                ago(topic.age_ms),
+            )
+            for topic in forecast.topics
+        ),
+        SHOWN_ROWS,
+    )
+    yield from table(
+        ("group", "read again at most", "skipped", "checkpoint written"),
+        (
+            (group.group, number(group.re_read), number(group.skipped), ago(group.age_ms))
+            for group in forecast.groups
+        ),
+        SHOWN_ROWS,
+    )
+    yield from bullets(
+        "Unknown", [line for topic in forecast.topics for line in topic.unknown], SHOWN_ROWS
+    )
+    yield from bullets("Known by name only", forecast.unseen, SHOWN_ROWS)
+    yield from bullets("Open transaction", forecast.transactions, SHOWN_ROWS)
+    yield from bullets("Note", forecast.notes, SHOWN_ROWS)
+
+
+def _groups(plan: MovePlan) -> str:
+    names = plan.group_names
+    return f"group {names[0]}" if len(names) == 1 else amount(len(names), "group")
+
+
+_MARKUP: Final = re.compile(r"([\\`*_{}\[\]<>#|~])")
+
+
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], most: int | None = None
+) -> Iterator[str]:
+    """Yield the lines of a table; rows beyond ``most`` are counted."""
+    lines = [f"| {' | '.join(escape(cell) for cell in row)} |" for row in rows]
+    yield f"| {' | '.join(map(escape, head))} |"
+    yield f"|{'---|' * len(head)}"
+    yield from lines[:most]
+    yield ""
+    if most is not None and len(lines) > most:
+        yield f"and {len(lines) - most} more"
+        yield ""
+
+
+def bullets(label: str, lines: Sequence[str], most: int | None = None) -> Iterator[str]:
+    """Yield the lines of a list; those beyond ``most`` are counted."""
+    for line in islice(lines, most):
+        yield f"- {label}: {escape(line)}"
+    if most is not None and len(lines) > most:
+        yield f"- {label}: {len(lines) - most} more"
+    if lines:
+        yield ""
+
+
+def escape(text: str) -> str:
+    """Escape Markdown and join the text to one line."""
+    return _MARKUP.sub(r"\\\1", " ".join(text.split()))
+
+
+def report_note(report: MoveReport, reason: str = "") -> str:
+    """Return the note of a run that has reached its report.
+
+    Args:
+        report: report of the move.
+        reason: message of a failed step; empty if none failed.
+    """
+    if report.ok and not reason:
+        return report_line(report)
+    why = reason or reasons_text(report.problems)
+    if report.step in DECIDED:
+        return f"{why}\n\n{report_line(report)}"
+    return f"{why}\n\n{report.operation} {report.source}->{report.target}: clients were not moved"

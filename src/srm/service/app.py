@@ -18,8 +18,7 @@ from srm import __version__, telemetry
 from srm.domain.text.documents import adapter
 from srm.service.access.access import OPEN, Authenticator, guard
 from srm.service.access.operator_actions import Actions
-from srm.service.federation.federation import InternalPaths
-from srm.service.federation.federation_setup import Joining, join
+from srm.service.federation.federation import InternalPaths, Joining, join
 from srm.service.federation.hosts import ANY, AllowedHosts
 from srm.service.federation.merged_lists import answer_from_elsewhere
 from srm.service.otel import ExportedMetrics, TraceRequests
@@ -28,11 +27,11 @@ from srm.service.pages.router import router as pages
 from srm.service.prometheus.exposition import Exposition
 from srm.service.prometheus.requests import CountRequests
 from srm.service.routes import actions, flows, health, metrics, moves, prometheus, topics, why
+from srm.service.routes.why import Explaining
 from srm.service.views.committed import CommittedOffsets
 from srm.service.views.documents import Problem
 from srm.service.views.responses import answer_errors
 from srm.service.views.views import Views
-from srm.service.views.why_queries import Explaining
 
 STATIC: Final = Path(__file__).with_name("static")
 _DOCS_HEADERS: Final = {

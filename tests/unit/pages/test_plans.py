@@ -11,13 +11,15 @@ from srm.domain.moves.records.forecast import Forecast, GroupForecast, TopicFore
 from srm.domain.moves.records.plan import GroupPlan, MovePlan
 from srm.domain.moves.records.positions import PartitionMove
 from srm.domain.moves.records.request import MoveRequest
-from srm.pages.markdown import bullets, escape, table
-from srm.pages.notes import report_note
-from srm.pages.plans import (
+from srm.pages.reports import (
     SHOWN_ROWS,
     approval_subject,
     approval_text,
+    bullets,
+    escape,
     plan_page,
+    report_note,
+    table,
 )
 
 POSITION = PartitionMove("Payments", 0, "P.Payments", "forward", "translated", 1000, 50, 990)

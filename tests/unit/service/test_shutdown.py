@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from srm.service.shutdown import end_all
+from srm.service.views.watching import end_all
 
 
 class Waiting:

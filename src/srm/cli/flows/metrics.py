@@ -24,9 +24,8 @@ from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount
 from srm.engine.groups.proving import read_proof
 from srm.engine.metrics import aggregation
-from srm.engine.metrics.aggregation import AggregationSummary
+from srm.engine.metrics.aggregation import AggregationSummary, Silence
 from srm.engine.metrics.metrics import WindowSpec, stored_windows
-from srm.engine.status.silent_flows import Silence
 from srm.kafka.tables.raw_log import read_raw_metrics
 from srm.pages.tables import Listing
 from srm.wiring import open_cluster, open_flow

@@ -15,7 +15,7 @@ import uvicorn
 from srm import logs
 from srm.config.loader import load_config
 from srm.errors import UsageError
-from srm.service.access.users import line
+from srm.service.access.passwords import line
 from srm.service.serving import server_config
 
 

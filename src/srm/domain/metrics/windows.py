@@ -3,8 +3,7 @@
 Time is cut into *ticks*, one slide long and aligned to the epoch. The counts of a raw record are
 distributed over the ticks of its interval. A window has the bytes of each partition and its newest
 lag. Its statistics are over these partitions, latencies over records or checkpoints. Equal raw
-records give equal windows, in any order and however often they are computed.
-:mod:`srm.spark.jobs.metrics` does the same as DataFrame code.
+records give equal windows, in any order, however often and in however many parts they are counted.
 """
 
 from __future__ import annotations
@@ -15,8 +14,14 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Final, NamedTuple
 
-from srm.domain.metrics.checkpoint_latency import CheckpointMetric
-from srm.domain.metrics.metrics import Level, Measured, RawMetric, Statistics, WindowMetric
+from srm.domain.metrics.metrics import (
+    CheckpointMetric,
+    Level,
+    Measured,
+    RawMetric,
+    Statistics,
+    WindowMetric,
+)
 from srm.domain.names.topics import Flow
 
 LONGEST_INTERVAL_MS: Final = 3_600_000
@@ -43,6 +48,17 @@ class _Tick:
     latency: Statistics = field(default_factory=Statistics)
     checkpoints: Statistics = field(default_factory=Statistics)
     partitions: dict[int, _Share] = field(default_factory=dict)
+
+    def add(self, partition: int, share: _Share) -> None:
+        known = self.partitions.get(partition)
+        self.partitions[partition] = known.merge(share) if known else share
+
+    def merge(self, other: _Tick) -> None:
+        self.records += other.records
+        self.latency = self.latency.merge(other.latency)
+        self.checkpoints = self.checkpoints.merge(other.checkpoints)
+        for partition, share in other.partitions.items():
+            self.add(partition, share)
 
 
 class _Sums(NamedTuple):
@@ -93,6 +109,13 @@ class Windows:
             else:
                 self._count(metric)
 
+    def merge(self, other: Windows) -> None:
+        """Add other raw metrics of the flow, counted in ticks of the same size."""
+        for tick, topics in other._ticks.items():
+            self._changed.update(self._over(tick))
+            for topic, found in topics.items():
+                self._ticks[tick].setdefault(topic, _Tick()).merge(found)
+
     def forget(self, before_ms: int) -> None:
         """Drop the ticks that end at or before a time."""
         for tick in [t for t in self._ticks if t + self._tick_ms <= before_ms]:
@@ -138,8 +161,7 @@ class Windows:
             of_topic.records += metric.records * high // interval - metric.records * low // interval
             size_bytes = metric.bytes * high // interval - metric.bytes * low // interval
             share = _Share(metric.time_ms, metric.lag_records, size_bytes)
-            known = of_topic.partitions.get(metric.partition)
-            of_topic.partitions[metric.partition] = known.merge(share) if known else share
+            of_topic.add(metric.partition, share)
         of_topic.latency = of_topic.latency.merge(_latency(metric))
 
     def _count(self, metric: CheckpointMetric) -> None:

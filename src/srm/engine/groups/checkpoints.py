@@ -21,7 +21,7 @@ from srm.domain.groups.ledger import GroupLedger, all_entries
 from srm.domain.groups.mm2_records import Checkpoint, TopicIds
 from srm.domain.groups.proof_records import FlowProof
 from srm.domain.groups.translation import Direction, PartitionFacts
-from srm.domain.metrics.checkpoint_latency import checkpoint_metrics, encode_checkpoints
+from srm.domain.metrics.metrics import checkpoint_metrics, encode_checkpoints
 from srm.domain.names import internal_topics
 from srm.domain.names.filters import NameFilter
 from srm.domain.names.topics import Flow, TopicPartition

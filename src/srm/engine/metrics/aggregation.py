@@ -1,24 +1,30 @@
-"""Metrics aggregation without Spark, for raw records that one process can count in seconds.
+"""Metrics aggregation: raw records of a flow in, windows on its target out, safe to repeat.
 
-The replicator can compute windows itself (:mod:`srm.replication.driver.windows`). The aggregation
-then finds them stored and writes nothing, so it also serves as a check for missing windows.
+Records are counted here, or in parts by Spark tasks (:mod:`srm.spark.jobs.aggregation`). The
+replicator can compute windows itself (:mod:`srm.replication.driver.windows`). The aggregation then
+finds them stored and writes nothing, so it also serves as a check for missing windows.
+
+Slots report the lag of the partitions that they copy. When no slot is alive or may copy, their raw
+records cease while the source grows. This module then queries the source and writes raw records.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Literal
 
-from srm.domain.metrics.metrics import WindowMetric
+from srm.domain.metrics.metrics import RawMetric, encode_raw
+from srm.domain.metrics.windows import LONGEST_INTERVAL_MS
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.engine.control.compacted import ensure_compacted
-from srm.engine.metrics.kept_windows import KeptWindows
-from srm.engine.metrics.metrics import WindowBounds, WindowSpec, store
+from srm.engine.flows.raw_metrics import tell
+from srm.engine.metrics.metrics import KeptWindows, WindowBounds, WindowSpec, store
 from srm.engine.ports import FlowContext
-from srm.engine.status.silent_flows import Silence, tell_silence
+from srm.engine.status.observing import FlowState, observe
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +32,8 @@ Engine = Literal["plain", "spark"]
 
 ReadRaw = Callable[[int], list[bytes] | None]
 """Returns the raw records since a time in epoch milliseconds, None if there are too many."""
+Count = Callable[[KeptWindows, int], bool]
+"""Adds the raw records of the look-back until now (epoch ms); False if there are too many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +42,7 @@ class AggregationSummary:
 
     Attributes:
         raw_records: measurements of one partition, or of one topic's checkpoints, in an interval.
-        engine: ``spark`` or the loop of this module (``plain``); both compute the same windows.
+        engine: Spark tasks or this process (``plain``) counted the records.
         silence: why no replicator copies the flow, None where one does.
     """
 
@@ -52,7 +60,7 @@ class AggregationSummary:
 def aggregate(
     context: FlowContext, read_raw: ReadRaw, spec: WindowSpec | None = None
 ) -> AggregationSummary | None:
-    """Recompute the windows of the look-back and store those that are new or different.
+    """Recompute the windows of the look-back, and store those that are new or different.
 
     Args:
         context: the flow; its target holds both topics.
@@ -61,65 +69,147 @@ def aggregate(
 
     Returns:
         A summary, or None if there are too many raw records; nothing is written then.
-
-    Raises:
-        UnavailableError, AuthorizationError: from the target.
     """
-    spec = spec or WindowSpec()
-    now_ms = context.now_ms()
-    windows = KeptWindows(context.config, spec)
-    values = read_raw(windows.bounds(now_ms).first_start_ms)
-    if values is None:
+
+    def count(windows: KeptWindows, now_ms: int) -> bool:
+        values = read_raw(windows.bounds(now_ms).first_start_ms)
+        windows.add(values or (), now_ms)
+        return values is not None
+
+    return aggregate_by(context, count, spec or WindowSpec(), "plain")
+
+
+def aggregate_by(
+    context: FlowContext, count: Count, spec: WindowSpec, engine: Engine
+) -> AggregationSummary | None:
+    """Aggregate the raw records that ``count`` adds; see :func:`aggregate`."""
+    config, target, now_ms = context.config, context.target, context.now_ms()
+    windows = KeptWindows(config, spec)
+    if not count(windows, now_ms):
         return None
-    windows.add(values, now_ms)
     silence, told = tell_silence(context, max(windows.told_ms, now_ms - spec.look_back_ms))
     windows.add(told, context.now_ms())
-    wanted = settle_bounds(windows.bounds(now_ms), spec, silence)
-    return keep(
-        context,
-        spec,
-        windows.all(wanted),
-        AggregationSummary(
-            context.config.flow,
-            wanted,
-            windows.measured,
-            windows.malformed,
-            engine="plain",
-            silence=silence,
-        ),
-    )
-
-
-def settle_bounds(wanted: WindowBounds, spec: WindowSpec, silence: Silence | None) -> WindowBounds:
-    """Return the windows to compute; of a flow without a replicator, up to the present slide.
-
-    No raw records are expected for these windows; a replicator that adds some recomputes them.
-    """
-    if silence is None:
-        return wanted
-    return replace(wanted, last_end_ms=-(-silence.time_ms // spec.slide_ms) * spec.slide_ms)
-
-
-def keep(
-    context: FlowContext,
-    spec: WindowSpec,
-    found: Iterable[WindowMetric],
-    summary: AggregationSummary,
-) -> AggregationSummary:
-    """Store computed windows and complete their summary.
-
-    Raises:
-        UnavailableError, AuthorizationError: from the target.
-    """
-    complete = [window for window in found if summary.bounds.hold(window)]
+    wanted = windows.bounds(now_ms)
+    if silence is not None:
+        # No raw records are expected, so all windows up to the present slide are complete.
+        end_ms = -(-silence.time_ms // spec.slide_ms) * spec.slide_ms
+        wanted = replace(wanted, last_end_ms=end_ms)
+    complete = windows.all(wanted)
     ensure_compacted(
-        context.target,
+        target,
         internal_topics.METRICS_WINDOWS,
-        replication_factor=context.config.internal_replication_factor,
+        replication_factor=config.internal_replication_factor,
     )
-    keeping = spec.keeping(context.now_ms())
-    written, expired = store(context.target, summary.flow, complete, keeping)
-    if summary.malformed_records:
-        topic = internal_topics.raw_metrics(summary.flow.source)
-        logger.warning("%s holds %d records that are not metrics", topic, summary.malformed_records)
-    return replace(summary, windows=len(complete), written=written, expired=expired)
+    written, expired = store(target, config.flow, complete, spec.keeping(context.now_ms()))
+    if windows.malformed:
+        topic = internal_topics.raw_metrics(config.flow.source)
+        logger.warning("%s holds %d records that are not metrics", topic, windows.malformed)
+    return AggregationSummary(
+        config.flow,
+        wanted,
+        windows.measured,
+        windows.malformed,
+        len(complete),
+        written,
+        expired,
+        engine,
+        silence,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Lag of a flow at ``time_ms``, and why no slot copies it.
+
+    ``lag_records`` is None while the source does not answer; no lag is written then.
+    ``source_heard_ms`` is when the source last answered a slot, 0 if never or unknown.
+    ``driver_age_ms`` is the age of the driver's last heartbeat, None without one.
+    """
+
+    time_ms: int
+    reason: str
+    partitions: int
+    lag_records: int | None
+    source_heard_ms: int
+    driver_age_ms: int | None
+
+
+def tell_silence(
+    context: FlowContext, told_ms: int | None = None
+) -> tuple[Silence | None, list[bytes]]:
+    """Write the lag of a flow that no slot copies, as raw metrics with 0 copied records.
+
+    ``told_ms``: end of the last reported lag, None if unknown. The new lag covers the time since
+    then, or since the replicator stopped; a gap would look like a time without lag.
+
+    Returns:
+        The lag, None for a flow that is copied or switched off, and the written records.
+    """
+    view = observe(context)
+    if not is_silent(view):
+        return None, []
+    metrics = list(lags(context, view, _interval_ms(context, view, told_ms)))
+    values = encode_raw(metrics)
+    if not tell(context, "silence", values):
+        values = []
+    driver = view.status.driver
+    silence = Silence(
+        time_ms=view.status.time_ms,
+        reason=view.health.reasons[0].text if view.health.reasons else "",
+        partitions=len(metrics),
+        lag_records=None
+        if view.status.source_error
+        else sum(metric.lag_records for metric in metrics),
+        source_heard_ms=view.status.heard_ms,
+        driver_age_ms=driver.age_ms if driver is not None else None,
+    )
+    return silence, values
+
+
+def is_silent(view: FlowState) -> bool:
+    """Return whether an enabled flow is paused or without live slots, so without reported lag."""
+    status = view.status
+    if not status.enabled:
+        return False
+    ended = status.driver is not None and status.driver.ended
+    return status.pause is not None or ended or not any(slot.alive for slot in status.slots)
+
+
+def _interval_ms(context: FlowContext, view: FlowState, told_ms: int | None) -> int:
+    """Return the time that the current lag covers."""
+    status = view.status
+    if told_ms is None:
+        return context.config.metrics_interval // timedelta(milliseconds=1)
+    if status.pause is not None:
+        silent_ms = status.pause.time_ms
+    else:
+        silent_ms = max((status.time_ms - slot.age_ms for slot in status.slots), default=0)
+    since_ms = max(silent_ms, told_ms, status.time_ms - LONGEST_INTERVAL_MS)
+    return max(1, status.time_ms - since_ms)
+
+
+def lags(context: FlowContext, view: FlowState, interval_ms: int) -> Iterator[RawMetric]:
+    """Yield a raw metric for each partition with lag; none while the source does not answer."""
+    if view.status.source_error:
+        return
+    config, names = context.config, context.config.names
+    for name, partitions in sorted(view.partitions.items()):
+        remote_topic = names.remote(name)
+        for partition in partitions:
+            if partition.lag > 0:
+                yield RawMetric(
+                    time_ms=view.status.time_ms,
+                    interval_ms=interval_ms,
+                    source=config.flow.source,
+                    target=config.flow.target,
+                    topic=name,
+                    remote_topic=remote_topic,
+                    partition=partition.partition,
+                    records=0,
+                    bytes=0,
+                    latency_ms_min=0,
+                    latency_ms_max=0,
+                    latency_ms_sum=0,
+                    latency_count=0,
+                    lag_records=partition.lag,
+                )

@@ -1,15 +1,32 @@
-"""The table of metrics windows on a cluster: bounds to compute, writes and reads."""
+"""Metrics windows of a flow: which to compute, from which raw records, and their table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
 
-from srm.domain.metrics.metrics import Keeping, WindowMetric, changes, latest
+from srm.config.model import FlowConfig
+from srm.domain.metrics.metrics import (
+    Keeping,
+    RawMetric,
+    WindowMetric,
+    changes,
+    decode_measured,
+)
+from srm.domain.metrics.windows import Windows
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Cluster
-from srm.errors import UsageError
+from srm.engine.ports import FlowContext
+from srm.errors import IntegrityError, UsageError
+
+_FRESH_MS: Final = 5 * 60_000
+"""Maximum age of a window that counts as current."""
+PACE_MS: Final = 15 * 60_000
+"""Age up to which rates count as possible now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +82,67 @@ def bounds(spec: WindowSpec, now_ms: int, metrics_interval_ms: int) -> WindowBou
     return WindowBounds(max(0, first), now_ms - metrics_interval_ms)
 
 
+class KeptWindows:
+    """Adds raw records and returns windows that have ended, once or repeatedly.
+
+    The look-back bounds the memory. Older records are dropped; so are measurements from a clock
+    that runs ahead by more than the look-back.
+
+    Attributes:
+        measured: number of measurements added, malformed records included.
+        malformed: number of records that are not metrics.
+        told_ms: when the newest added lag was measured, 0 without one.
+    """
+
+    def __init__(self, config: FlowConfig, spec: WindowSpec) -> None:
+        self.measured = 0
+        self.malformed = 0
+        self.told_ms = 0
+        self._flow = config.flow.source, config.flow.target
+        self._spec = spec
+        self._interval_ms = config.metrics_interval // timedelta(milliseconds=1)
+        self._windows = Windows(config.flow, spec.window_ms, spec.slide_ms)
+
+    def bounds(self, now_ms: int) -> WindowBounds:
+        """Return the bounds of the windows that are complete at a time."""
+        return bounds(self._spec, now_ms, self._interval_ms)
+
+    def add(self, values: Iterable[bytes], now_ms: int) -> None:
+        """Add record values."""
+        latest_ms = now_ms + self._spec.look_back_ms
+        for value in values:
+            try:
+                found = decode_measured(value)
+            except IntegrityError:
+                self.measured += 1
+                self.malformed += 1
+                continue
+            self.measured += len(found)
+            usable = [metric for metric in found if metric.time_ms <= latest_ms]
+            self._windows.add(usable)
+            for metric in usable:
+                ours = (metric.source, metric.target) == self._flow
+                if ours and isinstance(metric, RawMetric) and metric.time_ms <= now_ms:
+                    self.told_ms = max(self.told_ms, metric.time_ms)
+
+    def merge(self, other: KeptWindows) -> None:
+        """Add records that another process has counted."""
+        self.measured += other.measured
+        self.malformed += other.malformed
+        self.told_ms = max(self.told_ms, other.told_ms)
+        self._windows.merge(other._windows)
+
+    def take(self, now_ms: int) -> list[WindowMetric]:
+        """Return the complete windows that have received records since the last call."""
+        wanted = self.bounds(now_ms)
+        self._windows.forget(wanted.first_start_ms)
+        return self._windows.take(wanted.first_start_ms, wanted.last_end_ms)
+
+    def all(self, wanted: WindowBounds) -> list[WindowMetric]:
+        """Return all windows within bounds."""
+        return list(self._windows.between(wanted.first_start_ms, wanted.last_end_ms))
+
+
 def store(
     cluster: Cluster, flow: Flow, computed: Iterable[WindowMetric], keeping: Keeping
 ) -> tuple[int, int]:
@@ -99,8 +177,37 @@ def stored_windows(
     return tuple(sorted(chosen, key=lambda w: (w.start_ms, w.source, w.level, w.topic)))
 
 
-def latest_windows(
-    cluster: Cluster, flow: Flow | None = None, topic: str | None = None
-) -> tuple[WindowMetric, ...]:
-    """Return the newest window of each topic and flow; arguments as :func:`stored_windows`."""
-    return latest(stored_windows(cluster, flow, topic))
+def recent_rate(context: FlowContext, topics: Collection[str], now_ms: int) -> float | None:
+    """Return the highest recent copy rate of some topics together, in records per second.
+
+    None without recent windows (the DAG srm_metrics_aggregation computes them) or copied records.
+    """
+    windows = stored_windows(context.target, context.config.flow)
+    of_topics = (window for window in windows if window.topic in topics)
+    return rate_of(((w.start_ms, w.end_ms, w.records) for w in of_topics), now_ms)
+
+
+def rate_of(windows: Iterable[tuple[int, int, int]], now_ms: int) -> float | None:
+    """Return the highest rate of recent windows in records per second; pure.
+
+    ``windows``: start and end, epoch milliseconds, and copied records. Those with the same start
+    are added up. While a copy is caught up its rate is that of the producers, so the highest rate
+    is a lower bound. None without recent windows or copied records.
+    """
+    rates: defaultdict[int, float] = defaultdict(float)
+    for start_ms, end_ms, records in windows:
+        if end_ms > start_ms and abs(now_ms - end_ms) <= PACE_MS:
+            rates[start_ms] += records * 1000 / (end_ms - start_ms)
+    return max(rates.values(), default=0.0) or None
+
+
+def is_fresh(end_ms: int, now_ms: int) -> bool:
+    """Return whether a window that ended then is current, neither old nor in the future."""
+    return abs(now_ms - end_ms) <= _FRESH_MS
+
+
+def seconds_to_go(offsets: int, rate: float | None) -> float | None:
+    """Return the estimated seconds to copy, at most, without new records; None without a rate."""
+    if not offsets:
+        return 0.0
+    return offsets / rate if rate else None

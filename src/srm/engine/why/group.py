@@ -1,16 +1,33 @@
-"""Explain why a group is (not) translated by a flow, and (not) able to move along it."""
+"""Explain why a group is (not) translated by a flow, and (not) able to move along it; pure."""
 
 from __future__ import annotations
 
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from srm.domain.groups.checkpoints import CheckpointOutcome
+from srm.domain.groups.group_sync import SyncAction, SyncDecision
 from srm.domain.groups.translation import UNFINISHED
-from srm.domain.text.amount import amount
+from srm.domain.moves.records.plan import state_remedy
+from srm.domain.names.topics import Flow
+from srm.domain.text.amount import ago, amount, some
+from srm.engine.flows.supervision import late_commits
+from srm.engine.groups.checkpoints import selection_of
 from srm.engine.ports import FlowContext
-from srm.engine.why.answer import Why, WhyStep, action_of, first_unknown, first_wrong, near
-from srm.engine.why.group_chain import group_steps
-from srm.engine.why.group_facts import GroupLook, read_group
-from srm.engine.why.group_moving import moving_steps
+from srm.engine.status.health import NO_CHECKPOINT, group_proof
+from srm.engine.why.answer import (
+    SelectionLists,
+    Why,
+    WhyStep,
+    action_of,
+    first_unknown,
+    first_wrong,
+    flow_steps,
+    near,
+)
+from srm.engine.why.group_facts import GroupLook, Movement, read_group
 
 _BEFORE: Final = frozenset(
     {"enabled", "not-paused", "exists", "kind", "allowed", "not-denied", "offsets"}
@@ -83,7 +100,7 @@ def _verdict(look: GroupLook, steps: tuple[WhyStep, ...]) -> str:
             told = look.works_there
         left = amount(len(look.emitted), "checkpoint")
         return f"{told}; {left} on {look.config.flow.target}"
-    return f"{_translation_answer(look, steps)}; {_movable(steps)}"
+    return f"{_translation_answer(look, steps)}; {_movable_text(steps)}"
 
 
 def _translation_answer(look: GroupLook, steps: tuple[WhyStep, ...]) -> str:
@@ -97,7 +114,7 @@ def _translation_answer(look: GroupLook, steps: tuple[WhyStep, ...]) -> str:
     return "translated"
 
 
-def _movable(steps: tuple[WhyStep, ...]) -> str:
+def _movable_text(steps: tuple[WhyStep, ...]) -> str:
     by_name = {step.name: step for step in steps}
     movable, ready = by_name.get("movable"), by_name.get("ready")
     if movable is None:
@@ -110,3 +127,281 @@ def _movable(steps: tuple[WhyStep, ...]) -> str:
         return "can move, after a wait"
     beside = first_wrong(step for step in steps if step.name in _BESIDE)
     return "can move now" if beside is None else f"can move now, but: {beside.answer}"
+
+
+_LEFT_ALONE: Final[Mapping[SyncAction, str]] = {
+    "group-active": "it is in use there",
+    "consumer-ahead": "its offset is ahead there",
+    "rewind-respected": "it was rewound there",
+    "failed": "writing failed",
+    "not-written": "the write was abandoned",
+}
+"""Decisions of group sync that leave a group unchanged, with their reasons."""
+
+
+def group_steps(look: GroupLook) -> Iterator[WhyStep]:
+    """Yield the steps to checkpoints, and to offsets on the target."""
+    config = look.config
+    yield from flow_steps(config.flow, enabled=config.enabled, pause=look.pause)
+    yield _exists(look)
+    if look.found is not None and look.exists:
+        yield _kind(look)
+    names = look.selection.groups
+    yield from SelectionLists(config.flow, "groups", names, look.lists.groups).steps(look.group)
+    if look.unread is not None:
+        question = "can its offsets be read and translated?"
+        yield WhyStep.no("offsets", question, look.unread.text, look.unread.action)
+    elif look.found is not None and look.committed:
+        yield _offsets(look)
+        yield from _translations(look)
+    if look.outcomes or look.emitted:
+        yield _emission(look)
+        yield _proven(look)
+    if look.outcomes:
+        yield _written(look)
+
+
+def _exists(look: GroupLook) -> WhyStep:
+    source, group = look.config.flow.source, look.group
+    question = f"does {source} have the group?"
+    if look.source_error:
+        return WhyStep.unknown("exists", question, f"{source} does not answer: {look.source_error}")
+    if look.found is None or not look.exists:
+        return WhyStep.no("exists", question, f"{source} has no group {group}")
+    if look.found.state == "dead" and not look.committed:
+        told = f"{source} no longer has group {group}, {look.config.flow.target} has checkpoints"
+        return WhyStep.no("exists", question, told)
+    who = f", {amount(len(look.found.members), 'member')}" if look.found.members else ""
+    why = f" ({look.found.reason})" if look.found.reason else ""
+    return WhyStep.yes("exists", question, f"{look.found.state}{who}{why}")
+
+
+def _kind(look: GroupLook) -> WhyStep:
+    found, question = look.found, "can srm translate this kind of group?"
+    if found is None or found.kind not in {"share", "other"}:
+        return WhyStep.yes("kind", question, found.kind if found else "")
+    why = (
+        "share groups have no committed offsets (KIP-932): start it on the other cluster by hand"
+        if found.kind == "share"
+        else "its members are not consumers (such as Connect workers): its progress is elsewhere"
+    )
+    return WhyStep.no("kind", question, f"{found.kind}: {why}")
+
+
+def _offsets(look: GroupLook) -> WhyStep:
+    """Return whether any commit is in a topic that the flow translates, and why not."""
+    question = "has it committed offsets in selected topics?"
+    topics = sorted({place.topic for place in look.committed})
+    chosen = [topic for topic in topics if look.selection.direction(topic) is not None]
+    if chosen:
+        return WhyStep.yes("offsets", question, f"in {some(chosen)}")
+    reason, action = look.selection.obstacle(topics[0])
+    return WhyStep.no("offsets", question, f"only in {some(topics)}: {reason}", action)
+
+
+def _translations(look: GroupLook) -> Iterator[WhyStep]:
+    """Yield a step for each topic and outcome of its commits."""
+    found = defaultdict[tuple[str, str, str], list[CheckpointOutcome]](list)
+    for outcome in look.outcomes:
+        found[outcome.upstream.topic, outcome.state, outcome.reason].append(outcome)
+    for (topic, _, _), outcomes in sorted(found.items()):
+        yield _translation(look, topic, outcomes)
+
+
+def _translation(look: GroupLook, topic: str, outcomes: list[CheckpointOutcome]) -> WhyStep:
+    first, target = outcomes[0], look.config.flow.target
+    question = f"is its offset in {topic} known on {target}?"
+    where = _numbers(outcomes)
+    downstream = first.downstream.topic if first.downstream else ""
+    if first.state == "translated":
+        told = f"{where} of {downstream}"
+        if skipped := sum(outcome.total_skipped for outcome in outcomes):
+            told += f"; {amount(skipped, 'record')} still to read are missing there"
+        return WhyStep.yes("translated", question, told)
+    if first.state in UNFINISHED:
+        left = amount(sum(outcome.remaining for outcome in outcomes), "record")
+        told = f"{where} up to the end of the copy, {left} before its commit are not copied yet"
+        action = f"srm why {first.upstream.topic} --flow '{look.config.flow}' --kind topic"
+        return WhyStep.unknown("translated", question, told, action)
+    if first.state == "not-selected":
+        reason, action = look.selection.obstacle(topic)
+        return WhyStep.no("translated", question, f"{where}: {reason}", action)
+    action = first.action or state_remedy(first.state, look.config.flow)
+    return WhyStep.no("translated", question, f"{where}: {first.reason or first.state}", action)
+
+
+def _numbers(outcomes: Iterable[CheckpointOutcome]) -> str:
+    numbers = [str(outcome.upstream.partition) for outcome in outcomes]
+    return f"partition{'s' * (len(numbers) != 1)} {some(numbers)}"
+
+
+def _emission(look: GroupLook) -> WhyStep:
+    flow, question = look.config.flow, "are its checkpoints emitted?"
+    if not look.config.emit_checkpoints_enabled:
+        action = f"set {flow}.emit.checkpoints.enabled=true"
+        return WhyStep.no("emitted", question, f"{flow}.emit.checkpoints.enabled is false", action)
+    wanted = [o.downstream for o in look.outcomes if o.checkpoint is not None]
+    missing = [place for place in wanted if place not in look.emitted]
+    if missing:
+        told = f"{len(missing)} of {amount(len(wanted), 'partition')} not yet"
+        return WhyStep.no("emitted", question, told, f"srm checkpoints emit --flow '{flow}'")
+    if not look.emitted:
+        return WhyStep.unknown("emitted", question, "there is nothing to emit")
+    newest = max(one.time_ms for one in look.emitted.values())
+    told = f"{amount(len(look.emitted), 'partition')}, the last change {_ago(look, newest)}"
+    if look.proof is not None:
+        told += f", the last emission {_ago(look, look.proof.time_ms)}"
+    if look.driver is not None and (late := late_commits(look.config, look.driver.duties)):
+        told += f"; {late.line}"
+    return WhyStep.yes("emitted", question, told)
+
+
+def _ago(look: GroupLook, time_ms: int) -> str:
+    return ago(look.now_ms - time_ms)
+
+
+def _proven(look: GroupLook) -> WhyStep:
+    question, proof = "do the records prove them?", look.proof
+    ok, told = group_proof(look.group, proof)
+    if ok is False:
+        return WhyStep.no("proven", question, told, f"srm verify --flow '{look.config.flow}'")
+    if proof is None or not ok:
+        return WhyStep.unknown("proven", question, told)
+    is_sample = proof.skipped or proof.sampled < proof.groups
+    return WhyStep("proven", question, None if is_sample else True, proof.line(look.now_ms))
+
+
+def _written(look: GroupLook) -> WhyStep:
+    """Return whether group sync has written its offsets on the target, before any move."""
+    flow = look.config.flow
+    question = f"are its offsets written on {flow.target} before any move?"
+    if not look.config.sync_group_offsets_enabled:
+        told = f"no, a move writes them: {flow}.sync.group.offsets.enabled is false"
+        return WhyStep.unknown("written", question, told)
+    if look.undecided is not None and not look.decisions:
+        return WhyStep.no("written", question, look.undecided.text, look.undecided.action)
+    if look.is_there:
+        return WhyStep.unknown("written", question, f"{look.works_there}, and commits there itself")
+    left = [decision for decision in look.decisions if decision.action in _LEFT_ALONE]
+    if left:
+        one = left[0]
+        told = f"{_LEFT_ALONE[one.action]}, so group sync skips it: {one.reason}"
+        action = f"stop it on {flow.target}" if one.action == "group-active" else ""
+        return WhyStep.no("written", question, told, action)
+    waits = [d for d in look.decisions if d.action not in {"unchanged", "own-write"}]
+    if waits:
+        told = f"{len(waits)} of {amount(len(look.decisions), 'partition')} not yet"
+        return WhyStep.unknown("written", question, f"{told}: {_pending(waits[0], flow)}")
+    return WhyStep.yes("written", question, amount(len(look.decisions), "partition"))
+
+
+def _pending(decision: SyncDecision, flow: Flow) -> str:
+    """Return the reason of a pending decision, or the next offset to write."""
+    if decision.action != "write":
+        return decision.reason
+    at = "no offset" if decision.current is None else f"offset {decision.current}"
+    place = decision.partition
+    return f"{flow.target} has {at} in {place}, the next group sync writes {decision.offset}"
+
+
+def moving_steps(look: GroupLook) -> Iterator[WhyStep]:
+    """Yield whether a planned move could start, what it would wait for, and the way back."""
+    if look.source_error:
+        yield _without_source(look)
+        return
+    if look.movement is None:
+        return
+    if (error := look.movement.error) is not None:
+        yield WhyStep.no("movable", _question(look), error.text, error.action)
+        return
+    if look.is_there:
+        yield WhyStep.unknown("movable", _question(look), look.works_there)
+        yield _way_back(look)
+        return
+    yield _movable(look, look.movement)
+    if not look.movement.blocking:
+        yield _waits(look.movement)
+    yield _follows(look, look.movement)
+    yield _way_back(look)
+
+
+def _question(look: GroupLook) -> str:
+    return f"could a planned move to {look.config.flow.target} start now?"
+
+
+def _movable(look: GroupLook, movement: Movement) -> WhyStep:
+    if not movement.blocking:
+        return WhyStep.yes("movable", _question(look))
+    first, more = movement.blocking[0], len(movement.blocking) - 1
+    told = f"{first.text}{f' (and {more} more)' if more else ''}"
+    flow = look.config.flow
+    plan = (
+        f"srm failover run --dry-run --source {flow.source} --target {flow.target} "
+        f"--group {shlex.quote(look.group)}"
+    )
+    return WhyStep.no("movable", _question(look), told, first.action or plan)
+
+
+def _waits(movement: Movement) -> WhyStep:
+    question = "would it run without a wait?"
+    if not movement.waits:
+        return WhyStep.yes("ready", question, "nothing to wait for")
+    eta = "" if not movement.eta_s else f"; copying takes at most about {movement.eta_s:,.0f} s"
+    return WhyStep.unknown("ready", question, f"it would wait: {'; '.join(movement.waits)}{eta}")
+
+
+def _follows(look: GroupLook, movement: Movement) -> WhyStep:
+    """Return whether a move can redirect the members that are on the source now."""
+    question = "do its members follow routes?"
+    if not movement.members:
+        return WhyStep.unknown("follows", question, "it has no members now")
+    if not movement.strangers:
+        return WhyStep.yes("follows", question, some(movement.members))
+    others = [kind for kind in look.config.redirect.kinds if kind != "routing"]
+    told = f"{some(movement.strangers)} {'do' if len(movement.strangers) > 1 else 'does'} not"
+    if others:
+        return WhyStep.unknown("follows", question, f"{told}: redirected by {', '.join(others)}")
+    told += ": stop it there and start it on the other cluster"
+    return WhyStep.no("follows", question, told, "run it under srm follow, or see docs/redirect.md")
+
+
+def _way_back(look: GroupLook) -> WhyStep:
+    """Return whether progress on copies is carried back, by the reverse list of the way back."""
+    flow, question = look.config.flow, "could it fail back with all its progress?"
+    if look.opposite is None:
+        return WhyStep.unknown("way-back", question, f"{flow.reverse} is not configured")
+    if not look.opposite.enabled:
+        told = f"the flow {flow.reverse} is off"
+        return WhyStep.no("way-back", question, told, f"set {flow.reverse}.enabled=true")
+    back = selection_of(look.opposite)
+    copies = [
+        outcome.downstream.topic
+        for outcome in look.outcomes
+        if outcome.direction == "forward" and outcome.downstream is not None
+    ]
+    left = sorted({topic for topic in copies if back.direction(topic) is None})
+    if left:
+        reason, action = back.obstacle(left[0])
+        told = f"its progress on {some(left)} on {flow.target} is not carried back: {reason}"
+        return WhyStep.no("way-back", question, told, action)
+    return WhyStep.yes("way-back", question, f"by reverse checkpoints of {flow.reverse}")
+
+
+def _without_source(look: GroupLook) -> WhyStep:
+    """Return the step about an unplanned move from a source that does not answer."""
+    flow, movement = look.config.flow, look.movement
+    question = f"could it continue on {flow.target} without {flow.source}?"
+    if look.is_there:
+        return WhyStep.unknown("movable", question, look.works_there)
+    if movement is None and not look.emitted:
+        return WhyStep.no("movable", question, NO_CHECKPOINT)
+    if movement is not None and movement.error is not None:
+        return WhyStep.no("movable", question, movement.error.text, movement.error.action)
+    plan = (
+        f"srm failover plan --mode unplanned --source {flow.source} --target {flow.target} "
+        f"--group {shlex.quote(look.group)}"
+    )
+    if movement is not None and movement.blocking:
+        first = movement.blocking[0]
+        return WhyStep.no("movable", question, first.text, first.action or plan)
+    return WhyStep.unknown("movable", question, "from its last known positions", plan)

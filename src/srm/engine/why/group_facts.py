@@ -32,11 +32,11 @@ from srm.engine.groups.checkpoints import (
 from srm.engine.groups.group_listing import WITHOUT_OFFSETS
 from srm.engine.groups.group_sync import decisions_of
 from srm.engine.groups.proving import read_proof
+from srm.engine.metrics.metrics import recent_rate, seconds_to_go
 from srm.engine.moves.control.move_records import as_move, without_source
 from srm.engine.moves.control.routes import RoutingTables
 from srm.engine.moves.planning.plan import Findings, findings
 from srm.engine.ports import FlowContext
-from srm.engine.why.rates import recent_rate, seconds_to_go
 from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableError
 
 

@@ -13,8 +13,7 @@ from srm.engine.groups.checkpoints import read_checkpoints, selection_of
 from srm.engine.groups.group_listing import WITHOUT_OFFSETS
 from srm.engine.ports import FlowContext
 from srm.engine.status.observing import observe
-from srm.engine.why.answer import WhyStep, first_wrong
-from srm.engine.why.lists import SelectionLists, class_step
+from srm.engine.why.answer import SelectionLists, WhyStep, class_step, first_wrong
 from srm.errors import UnavailableError
 
 

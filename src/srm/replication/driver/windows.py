@@ -17,8 +17,7 @@ from typing import Final, Protocol
 
 from srm.domain.names import internal_topics
 from srm.engine.control.compacted import ensure_compacted
-from srm.engine.metrics.kept_windows import KeptWindows
-from srm.engine.metrics.metrics import WindowSpec, store
+from srm.engine.metrics.metrics import KeptWindows, WindowSpec, store
 from srm.engine.ports import FlowContext
 from srm.errors import SrmError
 

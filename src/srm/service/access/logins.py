@@ -1,24 +1,28 @@
-"""Authentication of users of a standalone service: none, passwords, certificates.
+"""Authentication of users of a standalone service: none, passwords, certificates, bearer tokens.
 
-Passwords are in :mod:`srm.service.access.passwords`, bearer tokens in
-:mod:`srm.service.access.tokens`.
+Tokens are those of an OpenID provider (OpenID Connect Discovery, RFC 7519, 7517).
 """
 
 from __future__ import annotations
 
+import asyncio
+import ssl
+import time
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from typing import Any, Final
+from urllib.parse import urlsplit
 
-from fastapi import HTTPException, Request
+import httpx
+import jwt
+from fastapi import Depends, HTTPException, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from srm.config.service import AccessSettings, ServiceSettings
-from srm.errors import ConfigError
-from srm.service.access.access import ANONYMOUS, Authenticator, User, roles
-from srm.service.access.passwords import password_access
-from srm.service.access.tls import PEER
-from srm.service.access.tokens import bearer_access
-from srm.service.access.users import UsersFile
+from srm.errors import ConfigError, UnavailableError
+from srm.service.access.access import ANONYMOUS, Authenticator, User, address, audit, roles
+from srm.service.access.passwords import UsersFile, password_access
+from srm.service.access.tls import PEER, load
 
 
 def access_of(settings: ServiceSettings, host: str) -> Authenticator:
@@ -99,3 +103,240 @@ def is_loopback(host: str) -> bool:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+ALGORITHMS: Final = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA"),
+)
+"""Signatures with a private key; with a shared key, or none, a verifier could also forge."""
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_RSA: Final = tuple(name for name in ALGORITHMS if name[:2] in {"RS", "PS"})
+_KEPT_S: Final = 300.0
+_STALE_S: Final = 600.0
+"""Age of keys that may have been withdrawn; requests wait for newer ones if possible."""
+_AGAIN_S: Final = 5.0
+"""Minimum pause between two requests to the provider for an unknown key."""
+_TIMEOUT_S: Final = 5.0
+_MOST_BYTES: Final = 1 << 20
+_BEARER: Final = HTTPBearer(scheme_name="token", auto_error=False)
+
+
+class Keys:
+    """The public keys of an OpenID provider.
+
+    Args:
+        issuer: address of the provider.
+        ca: authorities that check its certificate; None: those of the system.
+        clock: monotonic seconds.
+        transport: replaces the network.
+    """
+
+    def __init__(
+        self,
+        issuer: str,
+        ca: ssl.SSLContext | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._issuer = issuer
+        self._verify: ssl.SSLContext | bool = ca if ca is not None else True
+        self._clock = clock
+        self._transport = transport
+        self._keys: Mapping[str, jwt.PyJWK] = {}
+        self._asked = self._told = -_KEPT_S
+        self._error = ""
+        self._task: asyncio.Task[None] | None = None
+
+    async def key(self, key_id: str) -> jwt.PyJWK | None:
+        """Return a key by its id; None if the provider does not have it.
+
+        Keys are cached for minutes, then requested again in the background. If the provider does
+        not answer, known keys stay valid and requests with them do not wait.
+
+        Raises:
+            UnavailableError: the provider does not answer, and the key is not known.
+        """
+        is_known, age_s = key_id in self._keys, self._clock() - self._told
+        if not is_known or age_s > _KEPT_S:
+            asking = self._asking()
+            is_wanted = not is_known or (age_s > _STALE_S and not self._error)
+            if asking is not None and is_wanted:
+                await asyncio.shield(asking)  # other requests wait for it, too
+        found = self._keys.get(key_id)
+        if found is None and self._error:
+            raise UnavailableError(self._error)
+        return found
+
+    def _asking(self) -> asyncio.Task[None] | None:
+        """Return the running request to the provider; start one unless the last is too recent."""
+        if self._task is not None and not self._task.done():
+            return self._task
+        if self._clock() - self._asked <= _AGAIN_S:
+            return None
+        self._task = asyncio.create_task(self._ask())
+        return self._task
+
+    async def _ask(self) -> None:
+        try:
+            async with (
+                asyncio.timeout(_TIMEOUT_S),
+                httpx.AsyncClient(
+                    verify=self._verify, transport=self._transport, trust_env=False
+                ) as client,
+            ):
+                where = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
+                told = await _json(client, where)
+                if told.get("issuer") != self._issuer:
+                    raise ValueError(f"its issuer is {told.get('issuer')!r}")  # noqa: TRY301
+                keys = await _json(client, require_secure(str(told.get("jwks_uri"))))
+            self._keys = _public_keys(keys)
+            self._told, self._error = self._clock(), ""
+        except (httpx.HTTPError, OSError, TimeoutError, ValueError, ConfigError) as error:
+            why = str(error) or f"no answer within {_TIMEOUT_S:g} s"
+            self._error = f"cannot read the keys of the OpenID provider {self._issuer}: {why}"
+        finally:
+            self._asked = self._clock()  # at the end: else a hanging one is queried without a pause
+
+
+async def _json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
+    async with client.stream("GET", url) as response:
+        if response.status_code != 200:
+            raise ValueError(f"{url} answers {response.status_code}")
+        body = bytearray()
+        async for part in response.aiter_bytes():
+            body += part
+            if len(body) > _MOST_BYTES:
+                raise ValueError(f"{url} answers with more than {_MOST_BYTES} bytes")
+    found = httpx.Response(200, content=bytes(body)).json()
+    if not isinstance(found, dict):
+        raise ValueError(f"{url} does not answer with an object")  # noqa: TRY004 -- a damaged answer
+    return found
+
+
+def _public_keys(told: Mapping[str, Any]) -> dict[str, jwt.PyJWK]:
+    """Read a key set; keys of unknown types are skipped."""
+    listed = told.get("keys")
+    if not isinstance(listed, list):
+        raise ValueError("its answer has no list of keys")  # noqa: TRY004 -- a damaged answer
+    found: dict[str, jwt.PyJWK] = {}
+    for each in listed:
+        if (
+            not isinstance(each, dict)
+            or each.get("kty") == "oct"
+            or each.get("use", "sig") != "sig"
+        ):
+            continue
+        open_to_all = each.get("kty") == "RSA" and not each.get("alg")
+        try:
+            found[str(each.get("kid", ""))] = (_RsaKey if open_to_all else jwt.PyJWK)(each)
+        except (jwt.PyJWTError, TypeError):
+            continue
+    return found
+
+
+class _RsaKey(jwt.PyJWK):
+    """An RSA key for which the provider does not name a signature algorithm."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        super().__init__(told)
+        self.by_algorithm = {name: jwt.PyJWK(told, name) for name in _RSA}
+
+
+def require_secure(url: str) -> str:
+    """Return the URL of keys if it protects them on the network.
+
+    Raises:
+        ConfigError: it is not https, and not on this machine.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
+        raise ConfigError(f"{url} is not https, so that keys could be replaced on the network")
+    return url
+
+
+def bearer_access(settings: AccessSettings, keys: Keys | None = None) -> Authenticator:
+    """Admit clients with a token of the provider for this service.
+
+    Args:
+        settings: settings of access.
+        keys: keys of the provider; by default read from it.
+
+    Raises:
+        ConfigError: issuer or audience is missing.
+    """
+    issuer, audience = settings.oidc_issuer, settings.oidc_audience
+    if not issuer or not audience:
+        raise ConfigError(
+            "service.auth = bearer needs service.oidc.issuer and service.oidc.audience"
+        )
+    require_secure(issuer)
+    known = keys or Keys(issuer, _authorities(settings))
+
+    async def identify(
+        request: Request,
+        given: HTTPAuthorizationCredentials | None = Depends(_BEARER),  # noqa: B008 -- FastAPI's way
+    ) -> User:
+        if given is None:
+            raise _refusal("give a bearer token")
+        try:
+            claims = await _claims(given.credentials, known, settings)
+        except jwt.PyJWTError as error:
+            audit.warning("a token from %s is refused: %s", address(request), error)
+            raise _refusal(f"the token is refused: {error}", "invalid_token") from None
+        name = claims.get(settings.oidc_user_claim) or claims.get("sub")
+        # At some providers users choose their names, but not their groups.
+        return User(str(name), roles(settings, groups(claims, settings.oidc_roles_claim)))
+
+    return Authenticator(identify)
+
+
+async def _claims(token: str, keys: Keys, settings: AccessSettings) -> dict[str, Any]:
+    head = jwt.get_unverified_header(token)
+    if head.get("alg") not in ALGORITHMS:
+        raise jwt.InvalidAlgorithmError(f"algorithm {str(head.get('alg'))[:20]!r} is not allowed")
+    key = await keys.key(str(head.get("kid", "")))
+    if key is None:
+        raise jwt.InvalidKeyError("the provider has no such key")
+    if isinstance(key, _RsaKey):
+        key = key.by_algorithm.get(head["alg"], key)
+    if key.algorithm_name != head["alg"]:
+        raise jwt.InvalidAlgorithmError("the key is for another algorithm")
+    found: dict[str, Any] = jwt.decode(
+        token,
+        key,
+        algorithms=ALGORITHMS,
+        audience=settings.oidc_audience,
+        issuer=settings.oidc_issuer,
+        leeway=settings.oidc_leeway,
+        options={"require": ["exp", "iss", "aud", "sub"]},
+    )
+    return found
+
+
+def groups(claims: Mapping[str, Any], path: str) -> frozenset[str]:
+    """Return the values of a claim; a string is split at blanks, as for ``scope``.
+
+    Args:
+        claims: claims of a token.
+        path: name of a claim, which may contain dots; else a path of nested objects.
+    """
+    found: Any = claims
+    for part in (path,) if path in claims else path.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    if isinstance(found, str):
+        return frozenset(found.split())
+    return frozenset(map(str, found)) if isinstance(found, list) else frozenset()
+
+
+def _refusal(why: str, error: str = "") -> HTTPException:
+    challenge = 'Bearer realm="srm"' + (f', error="{error}"' if error else "")
+    return HTTPException(401, why, {"WWW-Authenticate": challenge})
+
+
+def _authorities(settings: AccessSettings) -> ssl.SSLContext | None:
+    if settings.oidc_ca_location is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    load("service.oidc.ca.location", settings.oidc_ca_location, context.load_verify_locations)
+    return context

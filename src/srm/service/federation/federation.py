@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
@@ -13,9 +15,9 @@ from anyio.to_thread import run_sync
 from fastapi import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from srm.config.model import Config
 from srm.errors import ElsewhereError, UnavailableError
-from srm.service.federation.announcements import ServiceAnnouncement
-from srm.service.federation.peers import Neighbours
+from srm.service.federation.peers import Neighbours, Opener, ServiceAnnouncement, own_announcement
 from srm.service.federation.remote import MOST_BYTES, Remote, Reply
 from srm.service.federation.remote_rows import Told
 from srm.service.views.documents import Page
@@ -326,3 +328,50 @@ def _detail(reply: Reply) -> str:
 
 def _missing_text(missing: Mapping[str, str]) -> str:
     return "; ".join(f"{target}: {why}" for target, why in missing.items())
+
+
+@dataclass(frozen=True)
+class Joining:
+    """Announcer, client and federation of this service; None for each that is off."""
+
+    neighbours: Neighbours | None = None
+    remote: Remote | None = None
+    federation: Federation | None = None
+
+    def start(self) -> None:
+        """Begin to announce and to listen; a repeated call has no effect."""
+        if self.neighbours is not None:
+            self.neighbours.start()
+
+    async def close(self) -> None:
+        """Withdraw the announcement and close all connections to others."""
+        if self.remote is not None:
+            await self.remote.close()
+        if self.neighbours is not None:
+            await run_sync(self.neighbours.close)
+
+
+def join(config: Config, watched: tuple[str, ...], opener: Opener | None = None) -> Joining:
+    """Build the parts that ``service.advertise`` and ``service.remote.querying.enabled`` enable.
+
+    Args:
+        config: the configuration.
+        watched: targets that this service watches.
+        opener: opens a cluster; by default as configured.
+
+    Raises:
+        ConfigError: the settings lack a valid address of this service, or the trusted services.
+    """
+    settings = config.service
+    if not settings.remote.advertise and not settings.remote.enabled:
+        return Joining()
+    instance = uuid.uuid4().hex
+    own = own_announcement(settings, watched, instance) if settings.remote.advertise else None
+    neighbours = Neighbours(config, own, instance, opener)
+    if not settings.remote.enabled:
+        return Joining(neighbours)
+    remote = Remote(settings)
+    expected = tuple(sorted({flow.target for flow in config.flows}))
+    limit_s = settings.remote.timeout.total_seconds()
+    federation = Federation(watched, expected, neighbours, remote, limit_s)
+    return Joining(neighbours, remote, federation)

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from srm.config.service import ServiceSettings
 from srm.errors import ConfigError
 from srm.service.access.logins import is_loopback
-from srm.service.federation.announcements import announced_host
+from srm.service.federation.peers import announced_host
 from srm.service.views.responses import problem
 
 ANY: Final = ("*",)

@@ -23,7 +23,7 @@ import httpx
 from srm.config.service import RemoteSettings, ServiceSettings
 from srm.errors import ConfigError, UnavailableError, UsageError
 from srm.service.access.tls import load
-from srm.service.federation.announcements import ServiceAnnouncement
+from srm.service.federation.peers import ServiceAnnouncement
 from srm.service.views.request_params import TARGET_HEADER
 
 MOST_BYTES: Final = 64 << 20

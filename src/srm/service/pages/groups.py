@@ -11,8 +11,8 @@ from fastapi import APIRouter, Request, Response
 
 from srm.clock import now_ms
 from srm.domain.text.reason import Reason
+from srm.engine.metrics.metrics import PACE_MS, rate_of, seconds_to_go
 from srm.engine.status.health import without_groups
-from srm.engine.why import PACE_MS, rate_of, seconds_to_go
 from srm.errors import NotFoundError
 from srm.service.pages import attention
 from srm.service.pages.flows import PART, Offset, Part

@@ -10,7 +10,7 @@ from fastapi import Depends, Query
 
 from srm.clock import now_ms
 from srm.domain.names.topics import Flow
-from srm.engine.why import is_fresh
+from srm.engine.metrics.metrics import is_fresh
 from srm.service.views.series import METRICS, WHOLE, Figures, Measured, touching
 from srm.service.views.views import Views
 
@@ -78,7 +78,7 @@ class Measures:
 
         None if nothing was measured in it, or if it is too old.
         """
-        if not self.windows or not is_fresh(self.windows[-1], self.end_ms):
+        if not self.windows or not is_fresh(self.windows[-1].end_ms, self.end_ms):
             return None
         found = self.windows[-1].figures(metric)
         return float(getattr(found, self.statistic(metric))) if found.count else None

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import cache
+from itertools import combinations
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -20,12 +21,14 @@ from starlette.exceptions import HTTPException
 
 from srm import __version__
 from srm.clock import now_ms
+from srm.config.model import Config
+from srm.domain.moves.records.request import run_move_id
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount, few
 from srm.domain.text.reason import is_command
 from srm.errors import NotFoundError, SrmError
 from srm.service.federation.federation import path_of
-from srm.service.pages import airflow, attention, units
+from srm.service.pages import attention, units
 from srm.service.pages.other_sites import home_of
 from srm.service.views.views import Views
 
@@ -121,7 +124,7 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
             now_ms=now_ms(),
             version=__version__,
             links=Links(root),
-            airflow=airflow.Airflow(views.config),
+            airflow=Airflow(views.config),
             query=dict(request.query_params),
         )
         .encode()
@@ -216,3 +219,55 @@ def nothing_here(request: Request) -> Response:
         NotFoundError: always.
     """
     raise NotFoundError(f"page {request.url.path} does not exist")
+
+
+FAILOVER: Final = "srm_failover"
+_OPERATIONS: Final = ("failover", "failback")
+
+
+class Airflow:
+    """Addresses in Airflow.
+
+    Args:
+        config: the configuration; ``service.airflow.url`` is the address of Airflow, or empty if
+            Airflow shows these pages itself.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self.url = config.service.airflow_url.rstrip("/")
+
+    def dag(self, flow: Flow) -> str:
+        """Return the id of the DAG that moves clients along a flow."""
+        pair = next(
+            (
+                pair
+                for pair in combinations(self._config.clusters, 2)
+                if {*pair} == {flow.source, flow.target}
+            ),
+            None,
+        )
+        return ".".join((FAILOVER, *pair)) if pair else FAILOVER
+
+    def dag_page(self, flow: Flow) -> str:
+        """Return the address of the page of that DAG."""
+        return f"{self.url}/dags/{quote(self.dag(flow))}"
+
+    def runs_page(self, flow: Flow, move_id: str) -> str:
+        """Return the address of the list of runs that may have made a move."""
+        return f"{self.dag_page(flow)}/runs?run_id_pattern={quote(run_pattern(move_id))}"
+
+
+def move_ids(dag_id: str, run_id: str) -> tuple[str, ...]:
+    """Return the ids that the move of a run may have."""
+    clusters = dag_id.split(".")[1:]
+    return tuple(run_move_id(operation, clusters, run_id) for operation in _OPERATIONS)
+
+
+def run_pattern(move_id: str) -> str:
+    """Return a pattern of SQL's LIKE for the id of the run that made a move.
+
+    The id of a move replaces invalid characters of the run's id by dashes and ends with a digest.
+    """
+    name = move_id.partition("-")[2].rpartition("-")[0]
+    return re.sub(r"-", "_", name) + "%"

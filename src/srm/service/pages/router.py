@@ -10,8 +10,15 @@ from fastapi.staticfiles import StaticFiles
 
 from srm.domain.names.topics import Flow
 from srm.service.pages import flows, groups, moves, overview
-from srm.service.pages.airflow import FAILOVER, move_ids
-from srm.service.pages.rendering import Links, PageRoute, nothing_here, page, root_of
+from srm.service.pages.rendering import (
+    FAILOVER,
+    Links,
+    PageRoute,
+    move_ids,
+    nothing_here,
+    page,
+    root_of,
+)
 from srm.service.views.request_params import ViewsDep
 from srm.service.views.views import Views
 

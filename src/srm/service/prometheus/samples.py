@@ -12,9 +12,9 @@ from srm.domain.moves.records.progress import DECIDED, HELD
 from srm.domain.moves.report.report import MoveReport
 from srm.domain.names.topics import Flow
 from srm.domain.recovery.drill import Drill
+from srm.engine.metrics.metrics import is_fresh
 from srm.engine.status.observing import FlowState
 from srm.engine.status.status import FlowStatus
-from srm.engine.why import is_fresh
 from srm.service.prometheus.metric_table import (
     PARTITION_STATES,
     STATES,
@@ -191,7 +191,7 @@ def _of_now(window: Measured, look: FlowLook, lag: int, newest: Measured) -> Mea
     nothing = Measured(
         *(window.start_ms, window.end_ms, 0, 0), *(Figures(), Figures(), Figures(), Figures())
     )
-    if is_fresh(newest, look.looked_ms):
+    if is_fresh(newest.end_ms, look.looked_ms):
         return nothing if window.end_ms <= newest.start_ms else window
     return None if lag or look.error else nothing
 

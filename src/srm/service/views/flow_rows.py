@@ -11,11 +11,11 @@ from srm.domain.moves.records.plan import GroupPlan, position_problem
 from srm.domain.moves.records.positions import PartitionMove
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.reason import Reason
+from srm.engine.metrics.metrics import is_fresh
 from srm.engine.moves.planning.outlook import Outlook
 from srm.engine.status.health import NO_CHECKPOINT, group_proof, topic_health
 from srm.engine.status.observing import FlowState
 from srm.engine.status.status import GOING_ON, PartitionView, Standing
-from srm.engine.why import is_fresh
 from srm.service.views.documents import (
     CheckpointRow,
     FlowSummary,
@@ -131,7 +131,7 @@ def as_of(rows: Iterable[TopicRow], now_ms: int) -> list[TopicRow]:
     """Remove windows that are too old to describe the present."""
     return [
         row
-        if row.measured is None or is_fresh(row.measured, now_ms)
+        if row.measured is None or is_fresh(row.measured.end_ms, now_ms)
         else replace(row, measured=None)
         for row in rows
     ]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 from srm.clock import now_ms
 from srm.config.model import Config, FlowConfig
@@ -303,3 +303,28 @@ def _find_healed(before: FlowLook, now: FlowLook, now_ms: int) -> Iterator[Heale
             partitions = before.view.partitions.get(topic.topic, ())
             since = [one.since_ms for one in partitions if one.state == "stopped" and one.since_ms]
             yield Healed(now_ms, topic.topic, stopped[topic.topic], min(since, default=None))
+
+
+LEAVE_S: Final = 3.0
+"""Time for an orderly end. A thread that waits for an unavailable cluster ends later, or with the
+process: all are daemon threads that hold only connections."""
+
+
+class Ends(Protocol):
+    """An object with a thread."""
+
+    thread: threading.Thread
+
+    def end(self) -> None:
+        """Signal the thread to end."""
+        ...
+
+
+def end_all(ending: Collection[Ends], limit_s: float = LEAVE_S) -> None:
+    """Signal all to end, and wait for all of them together at most ``limit_s``."""
+    for one in ending:
+        one.end()
+    until = time.monotonic() + limit_s
+    for one in ending:
+        if one.thread.is_alive():
+            one.thread.join(max(0.0, until - time.monotonic()))

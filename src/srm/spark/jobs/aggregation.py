@@ -1,21 +1,25 @@
-"""The metrics aggregation: raw records of a flow in, windows on its target out, safe to repeat."""
+"""Metrics aggregation with the raw records counted by Spark tasks, each its own offset ranges."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from datetime import timedelta
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
-from pyspark.sql import Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import SparkSession
 
 from srm.domain.names import internal_topics
-from srm.engine.metrics.aggregation import AggregationSummary, keep, settle_bounds
-from srm.engine.metrics.metrics import WindowSpec, bounds
+from srm.domain.offset_map.offset_ranges import OffsetRange, split
+from srm.engine.metrics.aggregation import AggregationSummary, aggregate_by
+from srm.engine.metrics.metrics import KeptWindows, WindowSpec
 from srm.engine.ports import FlowContext
-from srm.engine.status.silent_flows import tell_silence
-from srm.spark.jobs import metrics
+from srm.kafka.admin.errors import kafka_errors
+from srm.spark.jobs.ranges import read, reader
+from srm.spark.jobs.spread import spread
 
+RANGE_SIZE: Final = 100_000
+_TIMEOUT_S: Final = 30.0
 logger = logging.getLogger(__name__)
 
 
@@ -25,44 +29,48 @@ def aggregate(
     consumer_properties: Mapping[str, str],
     spec: WindowSpec | None = None,
 ) -> AggregationSummary:
-    """Compute the windows of the look-back again and store those that are new or different.
+    """Aggregate the metrics of a flow, as :func:`srm.engine.metrics.aggregation.aggregate` does.
 
-    Args:
-        spark: the session whose tasks read the raw records.
-        context: the flow; its target holds both topics.
-        consumer_properties: librdkafka consumer properties of the target.
-        spec: sizes; one minute sliding by ten seconds, a quarter of an hour back, by default.
-
-    Raises:
-        UnavailableError, AuthorizationError: as the target answers.
+    ``consumer_properties``: librdkafka consumer properties of the target.
     """
-    spec = spec or WindowSpec()
-    flow = context.config.flow
-    interval_ms = context.config.metrics_interval // timedelta(milliseconds=1)
-    silence, _ = tell_silence(context)
-    complete = bounds(spec, context.now_ms(), interval_ms)
-    topic = internal_topics.raw_metrics(flow.source)
-    ranges = metrics.plan_ranges(consumer_properties, topic, complete.first_start_ms)
-    logger.info("aggregating %s of %s in %d ranges", topic, flow, len(ranges))
-    seen = Observation()
-    raw = metrics.parse(metrics.load_values(spark, consumer_properties, ranges)).observe(
-        seen,
-        F.count(F.lit(1)).alias("raw"),
-        F.count(F.when(~metrics.is_usable(), 1)).alias("malformed"),
-    )
-    ours = raw.where((F.col("source") == flow.source) & (F.col("target") == flow.target))
-    rows = metrics.windows(ours, spec.window_ms, spec.slide_ms).collect() if ranges else []
-    counted = seen.get if ranges else {"raw": 0, "malformed": 0}
-    return keep(
-        context,
-        spec,
-        [metrics.to_metric(row) for row in rows],
-        AggregationSummary(
-            flow,
-            settle_bounds(complete, spec, silence),
-            counted["raw"],
-            counted["malformed"],
-            engine="spark",
-            silence=silence,
-        ),
-    )
+    sizes, config = spec or WindowSpec(), context.config
+    topic = internal_topics.raw_metrics(config.flow.source)
+
+    def count(windows: KeptWindows, now_ms: int) -> bool:
+        def count_part(ranges: Iterable[OffsetRange]) -> Iterator[KeptWindows]:
+            counted = KeptWindows(config, sizes)
+            with reader(consumer_properties, "read_uncommitted") as consumer:
+                for messages in (found for each in ranges for found in read(consumer, each)):
+                    counted.add((value for m in messages if (value := m.value())), now_ms)
+            yield counted
+
+        since_ms = windows.bounds(now_ms).first_start_ms
+        ranges = _plan_ranges(consumer_properties, topic, since_ms)
+        logger.info("aggregating %s of %s in %d ranges", topic, config.flow, len(ranges))
+        for counted in spread(spark, ranges, count_part):
+            windows.merge(counted)
+        return True
+
+    found = aggregate_by(context, count, sizes, "spark")
+    assert found is not None  # noqa: S101 -- Spark counts any number
+    return found
+
+
+def _plan_ranges(
+    properties: Mapping[str, str], topic: str, since_ms: int
+) -> tuple[OffsetRange, ...]:
+    """Return the offsets of the records since a time; none without the topic."""
+    with reader(properties, "read_uncommitted") as consumer, kafka_errors(f"plan {topic}"):
+        metadata = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
+        wanted = [TopicPartition(topic, p, since_ms) for p in metadata.partitions]
+        if metadata.error is not None or not wanted:
+            return ()
+        found = consumer.offsets_for_times(wanted, timeout=_TIMEOUT_S)
+        return split([_range_from(consumer, start) for start in found], RANGE_SIZE)
+
+
+def _range_from(consumer: Consumer, start: TopicPartition) -> OffsetRange:
+    _, end = consumer.get_watermark_offsets(start, timeout=_TIMEOUT_S)
+    # A negative offset says that no record is that young.
+    begin = start.offset if start.offset >= 0 else end
+    return OffsetRange(start.topic, start.partition, begin, end)

@@ -11,9 +11,8 @@ from rich.console import Console
 from srm.cli.flows import metrics
 from srm.domain.metrics.metrics import Statistics, WindowMetric
 from srm.domain.names.topics import Flow
-from srm.engine.metrics.aggregation import AggregationSummary
+from srm.engine.metrics.aggregation import AggregationSummary, Silence
 from srm.engine.metrics.metrics import WindowBounds
-from srm.engine.status.silent_flows import Silence
 
 NOW_MS = 1_700_000_000_000
 RATE = Statistics(1000.0, 3000.0, 12_000.0, 6)

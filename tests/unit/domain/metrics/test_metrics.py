@@ -10,20 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.metrics.checkpoint_latency import (
-    CheckpointMetric,
-    checkpoint_metrics,
-    encode_checkpoints,
-)
 from srm.domain.metrics.metrics import (
     METRICS_PER_RECORD,
+    CheckpointMetric,
     Keeping,
     RawMetric,
     Statistics,
     WindowMetric,
     changes,
+    checkpoint_metrics,
     decode_measured,
     decode_raw,
+    encode_checkpoints,
     encode_raw,
     latest,
     totals,

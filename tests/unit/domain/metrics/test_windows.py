@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.raw_metrics import measured, raw_metrics
 
-from srm.domain.metrics.checkpoint_latency import CheckpointMetric
-from srm.domain.metrics.metrics import Measured, RawMetric, Statistics, WindowMetric
+from srm.domain.metrics.metrics import (
+    CheckpointMetric,
+    Measured,
+    RawMetric,
+    Statistics,
+    WindowMetric,
+)
 from srm.domain.metrics.windows import LONGEST_INTERVAL_MS, Windows
 from srm.domain.names.topics import Flow
 
@@ -150,3 +156,77 @@ def test_what_is_taken_bit_by_bit_is_in_the_end_what_is_computed_at_once(
 
     assert taken == {w.key(): w for w in found.between(0, 10**15)}
     assert found.take(0, 10**15) == []
+
+
+def raw(time_s: int, **changes: Any) -> RawMetric:
+    empty = RawMetric(time_s * 1000, 1000, "P", "B", "pay", "P.pay", 0, 0, 0, 0, 0, 0, 0, 0)
+    return replace(empty, **changes)
+
+
+def of_topic(found: list[WindowMetric], topic: str) -> list[WindowMetric]:
+    return [w for w in found if w.topic == topic]
+
+
+def test_an_interval_that_ends_with_a_tick_does_not_touch_the_next() -> None:
+    found = windows(raw(10, interval_ms=10_000, bytes=7), window_ms=TICK)
+
+    assert [(w.level, w.start_ms, w.bytes) for w in found] == [("cluster", 0, 7), ("topic", 0, 7)]
+
+
+def test_one_tick_shows_in_each_window_that_slides_over_it() -> None:
+    found = of_topic(windows(raw(15, bytes=5000, records=50, lag_records=3)), "pay")
+
+    assert [(w.start_ms, w.end_ms) for w in found] == [(0, 20_000), (10_000, 30_000)]
+    assert {(w.records, w.bytes) for w in found} == {(50, 5000)}
+    assert {w.byte_rate for w in found} == {Statistics(250.0, 250.0, 250.0, 1)}
+    assert {w.replication_records_lag for w in found} == {Statistics(3.0, 3.0, 3.0, 1)}
+
+
+def test_statistics_are_over_the_partitions_of_a_topic_and_over_those_of_a_flow() -> None:
+    found = windows(
+        raw(5, partition=0, bytes=1000, records=1, lag_records=10),
+        raw(5, partition=1, bytes=3000, records=3, lag_records=5),
+        raw(15, partition=0, bytes=4000, records=2, lag_records=0),
+        raw(15, partition=1, bytes=0, records=0, lag_records=1),
+        raw(6, topic="other", remote_topic="P.other", bytes=500, records=7, lag_records=2),
+    )
+
+    (pay,) = [w for w in of_topic(found, "pay") if w.start_ms == 0]
+    assert (pay.level, pay.remote_topic, pay.records, pay.bytes) == ("topic", "P.pay", 6, 8000)
+    assert pay.byte_rate == Statistics(150.0, 250.0, 400.0, 2)
+    assert pay.byte_rate.avg == 200.0
+    assert pay.replication_records_lag == Statistics(0.0, 1.0, 1.0, 2)
+    (cluster,) = [w for w in of_topic(found, "") if w.start_ms == 0]
+    assert (cluster.level, cluster.remote_topic, cluster.records) == ("cluster", "", 13)
+    assert cluster.byte_rate == Statistics(25.0, 250.0, 425.0, 3)
+    assert cluster.replication_records_lag == Statistics(0.0, 2.0, 3.0, 3)
+
+
+def test_latency_is_over_records_and_ignores_intervals_without_one() -> None:
+    measured = {"latency_ms_min": 2, "latency_ms_max": 30, "latency_ms_sum": 100}
+    found = windows(
+        raw(5, latency_count=10, **measured),
+        raw(6, latency_count=2, latency_ms_min=7, latency_ms_max=90, latency_ms_sum=97),
+        raw(7, latency_count=0, lag_records=1),
+    )
+
+    assert {w.replication_latency_ms for w in found} == {Statistics(2.0, 90.0, 197.0, 12)}
+
+
+def test_a_window_without_any_measured_record_has_no_latency() -> None:
+    assert {w.replication_latency_ms for w in windows(raw(5, lag_records=1))} == {Statistics()}
+
+
+@given(st.lists(st.lists(measured(), max_size=15), max_size=5))
+def test_parts_that_are_counted_apart_merge_into_the_windows_of_the_whole(
+    parts: list[list[Measured]],
+) -> None:
+    merged = Windows(FLOW, 20_000, TICK)
+    for part in parts:
+        counted = Windows(FLOW, 20_000, TICK)
+        counted.add(part)
+        merged.merge(counted)
+
+    expected = windows(*(metric for part in parts for metric in part))
+    assert list(merged.between(-LONGEST_INTERVAL_MS, 10**15)) == expected
+    assert merged.take(-LONGEST_INTERVAL_MS, 10**15) == expected

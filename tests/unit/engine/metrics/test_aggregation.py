@@ -12,8 +12,7 @@ from tests.unit.engine.status.test_loss_forecast import running
 from srm.domain.metrics.metrics import RawMetric
 from srm.domain.names import internal_topics
 from srm.engine.metrics.aggregation import aggregate
-from srm.engine.metrics.kept_windows import KeptWindows
-from srm.engine.metrics.metrics import WindowBounds, WindowSpec, stored_windows
+from srm.engine.metrics.metrics import KeptWindows, WindowBounds, WindowSpec, stored_windows
 from srm_lab.testing.flows import flow_config
 
 

@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from srm.domain.metrics.metrics import Keeping, Statistics, WindowMetric
+from srm.domain.metrics.metrics import Keeping, Statistics, WindowMetric, latest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.engine.metrics.metrics import (
     WindowBounds,
     WindowSpec,
     bounds,
-    latest_windows,
     store,
     stored_windows,
 )
@@ -90,6 +89,6 @@ def test_stored_windows_are_chosen_by_flow_and_topic(cluster):
         cluster, FLOW, [window(0), window(10_000), window(10_000, "other"), other_flow], EVERYTHING
     )
 
-    assert latest_windows(cluster, FLOW) == (window(10_000, "other"), window(10_000))
+    assert latest(stored_windows(cluster, FLOW)) == (window(10_000, "other"), window(10_000))
     assert stored_windows(cluster, topic="pay") == (window(0), window(10_000), other_flow)
-    assert latest_windows(cluster, FLOW, "absent") == ()
+    assert stored_windows(cluster, FLOW, "absent") == ()

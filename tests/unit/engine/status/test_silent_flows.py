@@ -11,7 +11,7 @@ from srm.domain.flow_state.replication_records import STATE_PARTITIONS
 from srm.domain.metrics.metrics import RawMetric, decode_raw
 from srm.domain.names import internal_topics
 from srm.engine.flows.supervision import state_topic
-from srm.engine.status.silent_flows import tell_silence
+from srm.engine.metrics.aggregation import tell_silence
 
 RAW_TOPIC = internal_topics.raw_metrics("P")
 

@@ -23,9 +23,16 @@ from srm.cli.main import service as program
 from srm.config.service import AccessSettings
 from srm.errors import ConfigError, UsageError
 from srm.service.access.operator_actions import Actions
-from srm.service.access.passwords import password_access
-from srm.service.access.users import _LOG_N as COST
-from srm.service.access.users import _P, _R, PasswordHash, UsersFile, line, parse_users
+from srm.service.access.passwords import _LOG_N as COST
+from srm.service.access.passwords import (
+    _P,
+    _R,
+    PasswordHash,
+    UsersFile,
+    line,
+    parse_users,
+    password_access,
+)
 from srm.service.app import create_app
 from srm.service.views.views import Views
 
@@ -36,7 +43,7 @@ PASSWORD = "paßwort: with colon"
 def cheap() -> Iterator[None]:
     """A password is hashed in a thousandth of the time; each line of the file says in which."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("srm.service.access.users._LOG_N", 5)
+        patch.setattr("srm.service.access.passwords._LOG_N", 5)
         yield
 
 

@@ -16,8 +16,8 @@ from srm.engine.why import why_topic
 from srm.service.access.concurrency_limit import AT_ONCE, WAITING
 from srm.service.access.operator_actions import Actions
 from srm.service.app import create_app
+from srm.service.routes.why import Explaining
 from srm.service.views.views import Views
-from srm.service.views.why_queries import Explaining
 
 LISTS = "/v2/flows/P/B/lists/topics"
 WHY = "/v2/why/topic/Topic"

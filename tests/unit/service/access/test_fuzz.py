@@ -27,7 +27,7 @@ from srm.engine.why import ask as why
 from srm.service.access.access import Authenticator, User
 from srm.service.access.operator_actions import Actions
 from srm.service.app import create_app
-from srm.service.views.why_queries import Explaining
+from srm.service.routes.why import Explaining
 
 EXAMPLES: Final = 8
 KNOWN: Final = {

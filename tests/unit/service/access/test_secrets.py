@@ -18,7 +18,7 @@ from srm.errors import SrmError, UnavailableError
 from srm.service.access.access import Authenticator, User
 from srm.service.access.logins import access_of
 from srm.service.access.operator_actions import Actions
-from srm.service.access.users import line
+from srm.service.access.passwords import line
 from srm.service.app import create_app
 from srm.wiring import kafka_cluster
 

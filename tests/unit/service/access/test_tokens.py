@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 
 from srm.config.service import AccessSettings
 from srm.errors import UnavailableError
-from srm.service.access.tokens import Keys, bearer_access
+from srm.service.access.logins import Keys, bearer_access
 from srm.service.app import create_app
 from srm.service.views.views import Views
 

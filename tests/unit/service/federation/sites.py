@@ -18,9 +18,8 @@ from tests.waiting import DEADLINE_S
 from srm.config.service import RemoteSettings, ServiceSettings
 from srm.domain.names.topics import Flow
 from srm.service.app import create_app
-from srm.service.federation.announcements import ServiceAnnouncement
-from srm.service.federation.federation import Federation
-from srm.service.federation.federation_setup import Joining
+from srm.service.federation.federation import Federation, Joining
+from srm.service.federation.peers import ServiceAnnouncement
 from srm.service.federation.remote import Remote
 from srm.service.views.snapshots import FlowLook
 from srm.service.views.views import Views

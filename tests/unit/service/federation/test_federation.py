@@ -26,7 +26,7 @@ from tests.waiting import eventually
 
 from srm.config.service import RemoteSettings, ServiceSettings
 from srm.service.app import create_app
-from srm.service.federation.federation_setup import Joining, join
+from srm.service.federation.federation import Joining, join
 
 
 @pytest.fixture

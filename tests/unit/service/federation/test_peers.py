@@ -16,9 +16,14 @@ from srm.config.service import AccessSettings, RemoteSettings, ServiceSettings
 from srm.domain.names.internal_topics import SERVICES
 from srm.errors import ConfigError, IntegrityError
 from srm.service.federation import peers
-from srm.service.federation.announcements import ServiceAnnouncement, own_announcement
-from srm.service.federation.peers import BEAT_S, MISSED, Board
-from srm.service.shutdown import end_all
+from srm.service.federation.peers import (
+    BEAT_S,
+    MISSED,
+    Board,
+    ServiceAnnouncement,
+    own_announcement,
+)
+from srm.service.views.watching import end_all
 from srm_lab.testing.fake_cluster import FakeCluster
 
 OWN = ServiceAnnouncement("https", "srm.example.org", 6671, "/srm", ("B",), "1.0", "me", 5)

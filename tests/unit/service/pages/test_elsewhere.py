@@ -9,7 +9,7 @@ from tests.unit.service.federation.sites import Site, announced, refuse, three_s
 from tests.unit.service.pages.reading import Outline, words
 
 from srm.service.app import create_app
-from srm.service.federation.federation_setup import Joining
+from srm.service.federation.federation import Joining
 from srm.service.pages.units import NONE
 
 B, C = "http://srm-b:6670", "http://srm-c:6670"

@@ -15,7 +15,7 @@ from tests.service_site import moving, past_moves
 from srm.domain.moves.records.progress import MoveProgress, MoveStep
 from srm.domain.moves.report.revisions import KeptReport
 from srm.service.pages.metric_charts import HEIGHT, WIDTH, sparkline
-from srm.service.pages.move_picture import bars, stages
+from srm.service.pages.moves import bars, stages
 from srm.service.pages.topology import BOX, LABEL, topology
 from srm.service.views.documents import FlowSummary, State
 from srm.service.views.move_rows import move_row

@@ -17,7 +17,6 @@ from srm.domain.names.topics import Flow
 from srm.engine.flows.supervision import DriverStatus
 from srm.engine.table_ports import Stamped
 from srm.service.app import create_app
-from srm.service.pages.airflow import move_ids, run_pattern
 from srm.service.pages.attention import (
     Headline,
     as_known,
@@ -26,6 +25,7 @@ from srm.service.pages.attention import (
     headline,
     since_ms,
 )
+from srm.service.pages.rendering import move_ids, run_pattern
 from srm.service.views.documents import FlowSummary, State
 from srm.service.views.flow_rows import summary
 from srm.service.views.series import Measured, Series

@@ -20,10 +20,9 @@ from srm.engine import moves
 from srm.engine.control import control_lists
 from srm.engine.drill.leftovers import read_drills
 from srm.engine.moves.control.move_records import ControlTables
-from srm.service.shutdown import end_all
 from srm.service.views import watching
 from srm.service.views.flow_rows import summary
-from srm.service.views.watching import TargetWatch
+from srm.service.views.watching import TargetWatch, end_all
 from srm_lab.testing.fake_cluster import FakeCluster
 
 FLOW = Flow("P", "B")
