@@ -38,11 +38,7 @@ def export_report(kept: KeptReport, page: str, folder: Path) -> tuple[Path, ...]
 
 
 def _write_file(file: Path, content: bytes) -> bool:
-    """Write a file atomically; return False if it exists with this content.
-
-    Raises:
-        UsageError: the file cannot be written.
-    """
+    """Write a file atomically; return False if it exists with this content."""
     try:
         if file.is_file() and file.read_bytes() == content:
             return False

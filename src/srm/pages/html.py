@@ -26,10 +26,7 @@ SHOWN_PARTITIONS: Final = 3_000
 def render_page(template: str, package: str = "srm.pages", **values: object) -> str:
     """Render a template, which can include the shared ``page.css``.
 
-    Args:
-        template: file in the folder ``templates`` of the package.
-        package: package of the template.
-        values: values of the template; a missing name raises an error.
+    ``package``: package of the template.
     """
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(

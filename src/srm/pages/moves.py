@@ -211,7 +211,6 @@ def report_view(report: MoveReport) -> RenderableType:
 
 
 def _outcome_view(report: MoveReport) -> Iterator[Table]:
-    """Show the forecast cost of a disaster next to the actual cost, by topic."""
     if (found := costs(report)) is None:
         return
     table = _table("topic", "not copied", "at most", f"found on {report.source}", "became")

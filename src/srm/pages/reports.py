@@ -114,9 +114,7 @@ def utc(time_ms: int) -> str:
 def report_markdown(report: MoveReport, signature: str = "") -> str:
     """Return a report as Markdown, for notes, tickets and chats.
 
-    Args:
-        report: the report.
-        signature: text of its signature, from :func:`signature_text`.
+    ``signature``: text of its signature, from :func:`signature_text`.
     """
     return "\n".join(_markdown(report, signature)) + "\n"
 
@@ -346,9 +344,7 @@ def escape(text: str) -> str:
 def report_note(report: MoveReport, reason: str = "") -> str:
     """Return the note of a run that has reached its report.
 
-    Args:
-        report: report of the move.
-        reason: message of a failed step; empty if none failed.
+    ``reason``: message of a failed step; empty if none failed.
     """
     if report.ok and not reason:
         return report_line(report)

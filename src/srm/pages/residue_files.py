@@ -47,10 +47,6 @@ class ResidueFiles:
 
     A file has the suffix ``.part`` until it is complete.
 
-    Args:
-        directory: created if missing.
-        kind: the format.
-
     Raises:
         UsageError: the directory cannot be written.
     """
@@ -78,11 +74,7 @@ class ResidueFiles:
                 os.replace(_part_of(path), path)  # noqa: PTH105 -- atomic, and says so
 
     def write(self, records: Sequence[ResidueRecord]) -> None:
-        """Add records of one partition.
-
-        Raises:
-            UsageError: a file cannot be written.
-        """
+        """Add records of one partition."""
         if not records:
             return
         path = self._directory / f"{records[0].topic}-{records[0].partition}.{self._kind}"
@@ -118,8 +110,6 @@ class _JsonLines:
 
 
 class _Parquet:
-    """Bytes stay bytes, so that any encoding is preserved."""
-
     def __init__(self, path: Path) -> None:
         self._writer = pq.ParquetWriter(path, _schema(), compression="zstd")
         self._waiting: list[ResidueRecord] = []

@@ -94,7 +94,6 @@ class Listing(Table):
 def _measure(
     console: Console, options: ConsoleOptions, cells: Sequence[RenderableType]
 ) -> Measurement:
-    """Return the width of the longest word and of the longest line of cells."""
     found = [Measurement.get(console, options, cell) for cell in cells]
     return Measurement(
         max((one.minimum for one in found), default=0),
@@ -116,7 +115,6 @@ def _widths(ranges: Sequence[Measurement], room: int, padding: int) -> list[int]
 
 
 def _with_name(console: Console, name: str, cell: RenderableType) -> Text:
-    """Return a cell after the name of its column; empty for an empty cell."""
     told = cell if isinstance(cell, Text) else console.render_str(str(cell))
     head = Text.from_markup(f"{name} " if name and told.plain else "", style="dim")
     return Text.assemble(head, told)

@@ -59,13 +59,9 @@ def create_app(
 ) -> FastAPI:
     """Create the application; it starts and closes the views.
 
-    Args:
-        views: data of the answers.
-        access: authenticates users; by default every user may read and none may act.
-        acting: carries out operators' actions; by default on the clusters.
-        joining: finds and queries other services, started and closed like the views; by default
-            as configured.
-        hosts: accepted host names, see :mod:`srm.service.federation.hosts`; by default any.
+    ``joining``: finds and queries other services, started and closed like the views; by default as
+    configured.
+    ``hosts``: accepted host names, see :mod:`srm.service.federation.hosts`; by default any.
 
     Raises:
         ConfigError: the configuration of queries to other services is invalid.

@@ -36,11 +36,7 @@ _UNITS: Final[Mapping[str, str]] = {
 
 
 class TraceRequests:
-    """ASGI middleware that creates a span for each request, in the trace of the caller.
-
-    Args:
-        app: the application.
-    """
+    """ASGI middleware that creates a span for each request, in the trace of the caller."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -72,9 +68,6 @@ class ExportedMetrics:
     """Exports the metrics of :mod:`.metric_table` by OTLP, if the environment enables it.
 
     The names are those for Prometheus, so alerts and dashboards are the same.
-
-    Args:
-        views: source of the metrics.
     """
 
     def __init__(self, views: Views) -> None:

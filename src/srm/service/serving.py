@@ -19,13 +19,8 @@ def server_config(
 ) -> uvicorn.Config:
     """Return uvicorn's configuration with the application.
 
-    Args:
-        config: the configuration.
-        host: address to listen on; by default that of the configuration.
-        port: port; by default that of the configuration.
-
-    Raises:
-        ConfigError: access or host names are not configured, or a required file is unusable.
+    ``host``: address to listen on; by default that of the configuration.
+    ``port``: port; by default that of the configuration.
     """
     settings = replace(
         config.service,

@@ -59,11 +59,7 @@ COMMITS: Final = "commits"
 
 
 def parse_duties(text: str) -> frozenset[Duty]:
-    """Return the duties of a list that is separated by commas.
-
-    Raises:
-        UsageError: one of them is unknown.
-    """
+    """Return the duties of a list that is separated by commas."""
     named = frozenset(name for part in text.split(",") if (name := part.strip()))
     if unknown := sorted(named.difference(DUTIES)):
         raise UsageError(f"--without: {', '.join(unknown)} is none of {', '.join(DUTIES)}")

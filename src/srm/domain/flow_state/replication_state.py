@@ -101,8 +101,6 @@ def decode_state(table: Mapping[bytes, bytes]) -> ReplicationState:
 
 
 class _Slots:
-    """Records of slots, combined into one report for each slot."""
-
     def __init__(self) -> None:
         self._heartbeats = defaultdict[str, list[SlotHeartbeat]](list)
         self._groups = defaultdict[str, list[PositionGroup]](list)

@@ -163,11 +163,7 @@ class PositionGroup:
 
 
 def decode_slot_record(key: bytes, value: bytes) -> SlotHeartbeat | PositionGroup:
-    """Decode a record of a slot.
-
-    Raises:
-        IntegrityError: the bytes are not in the format this version knows.
-    """
+    """Decode a record of a slot."""
     with decoding("slot record", value):
         version, kind = _HEAD.unpack_from(value)
         if version != FORMAT or kind not in (_HEARTBEAT, _GROUP):

@@ -199,11 +199,7 @@ _MOST = 2**63 - 1
 
 
 def decode_measured(value: Encoded) -> tuple[Measured, ...]:
-    """Decode a record value.
-
-    Raises:
-        IntegrityError: the value is not a raw metrics record.
-    """
+    """Decode a record value."""
     try:
         found = _pop_measurements(json.loads(value))
         for metric in found:
@@ -242,11 +238,7 @@ def _check_size(numbers: Iterable[float]) -> None:
 
 
 def decode_raw(value: Encoded) -> tuple[RawMetric, ...]:
-    """Decode the partition metrics of a record value.
-
-    Raises:
-        IntegrityError: the value is not a raw metrics record.
-    """
+    """Decode the partition metrics of a record value."""
     return tuple(metric for metric in decode_measured(value) if isinstance(metric, RawMetric))
 
 
@@ -324,11 +316,7 @@ class WindowMetric:
 
     @classmethod
     def decode(cls, value: Encoded) -> WindowMetric:
-        """Decode a record value.
-
-        Raises:
-            IntegrityError: the value is not a window.
-        """
+        """Decode a record value."""
         try:
             raw = json.loads(value)
             for name in STATISTICS:
@@ -470,7 +458,6 @@ def changes(
 
 
 def _span(key: bytes, flow: Flow) -> tuple[int, int] | None:
-    """Return start and end from a window's key, None for other flows and other keys."""
     try:
         source, target, *_, start_ms, end_ms = json.loads(key)
         ours = Flow(source, target) == flow

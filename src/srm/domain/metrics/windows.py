@@ -36,7 +36,6 @@ class _Share(NamedTuple):
     bytes: int
 
     def merge(self, other: _Share) -> _Share:
-        """Add another share of the same partition and tick."""
         return max(self, other)._replace(bytes=self.bytes + other.bytes)
 
 
@@ -71,7 +70,6 @@ class _Sums(NamedTuple):
     checkpoints: Statistics
 
     def merge(self, other: _Sums) -> _Sums:
-        """Return the sums over the partitions of both."""
         return _Sums(
             self.records + other.records,
             *(one.merge(another) for one, another in zip(self[1:], other[1:], strict=True)),
@@ -85,10 +83,9 @@ _Topic = tuple[str, str]
 class Windows:
     """Sums of one flow by tick, until they are forgotten.
 
-    Args:
-        flow: flow of the raw metrics; those of other flows are left out.
-        window_ms: length of a window, a multiple of the slide.
-        tick_ms: the slide.
+    ``flow``: flow of the raw metrics; those of other flows are left out.
+    ``window_ms``: length of a window, a multiple of the slide.
+    ``tick_ms``: the slide.
     """
 
     def __init__(self, flow: Flow, window_ms: int, tick_ms: int) -> None:
@@ -136,7 +133,6 @@ class Windows:
         return list(self._compute(ready))
 
     def _over(self, tick: int) -> range:
-        """Return the starts of the windows over a tick."""
         return range(tick + self._tick_ms - self._window_ms, tick + self._tick_ms, self._tick_ms)
 
     def _compute(self, starts: Iterable[int]) -> Iterator[WindowMetric]:
@@ -172,7 +168,6 @@ class Windows:
         return (metric.time_ms - 1) // self._tick_ms * self._tick_ms
 
     def _tick(self, tick: int, metric: Measured) -> _Tick:
-        """Return the metric's topic in a tick, marked as changed."""
         self._changed.update(self._over(tick))
         return self._ticks[tick].setdefault((metric.topic, metric.remote_topic), _Tick())
 

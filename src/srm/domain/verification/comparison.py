@@ -110,7 +110,6 @@ class _Side:
         self._count = 0
 
     def head(self) -> ComparedRecord | None:
-        """Return the next record without taking it."""
         if not self._waiting:
             self._waiting.extend(islice(self._records, 1))
         return self._waiting[0] if self._waiting else None
@@ -127,7 +126,6 @@ class _Side:
         return list(self._waiting)
 
     def take(self, content: bytes | None) -> None:
-        """Count the next record, hash its content if given."""
         self._waiting.popleft()
         self._count += 1
         if content is not None:
@@ -162,8 +160,6 @@ def _target_bounds(runs: Iterable[Run]) -> list[tuple[int, int, int]]:
 
 
 class _Comparison:
-    """One pass over both sides of a range."""
-
     def __init__(
         self, plan: RangePlan, source: Iterable[ComparedRecord], target: Iterable[ComparedRecord]
     ) -> None:

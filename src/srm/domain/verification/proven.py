@@ -153,10 +153,8 @@ def still_proven(
 ) -> tuple[Proven, ...]:
     """Return the valid stretches, without records that the logs no longer hold.
 
-    Args:
-        stretches: of the same two topics, by id.
-        whole: plan of all comparable records.
-        ends: of the epochs of :func:`last_marks`.
+    ``stretches``: of the same two topics, by id.
+    ``ends``: of the epochs of :func:`last_marks`.
     """
     source_mark, target_mark = last_marks(stretches)
     if source_mark[1] > ends.source or target_mark[1] > ends.target:
@@ -166,7 +164,6 @@ def still_proven(
 
 
 def _valid_part(stretch: Proven, whole: RangePlan) -> Proven | None:
-    """Return the valid part of a stretch, None if the logs or the map have changed."""
     start = max(stretch.source_start, whole.source_start)
     is_cut = stretch.source_end > whole.source_end or stretch.target_end > whole.target_log_end
     if start >= stretch.source_end or is_cut:
@@ -223,9 +220,7 @@ def _says_enough(stretch: Proven, whole: RangePlan) -> bool:
 def unproven(plan: RangePlan, stretches: Sequence[Proven]) -> tuple[RangePlan, ...]:
     """Return the parts of a plan outside of stretches, in order.
 
-    Args:
-        plan: the comparison.
-        stretches: as :func:`still_proven` returns them.
+    ``stretches``: as :func:`still_proven` returns them.
     """
     left = []
     source, target = plan.source_start, plan.target_start

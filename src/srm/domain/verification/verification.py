@@ -136,11 +136,7 @@ class PartitionVerification(JsonRecord):
 
     @classmethod
     def decode(cls, value: bytes) -> PartitionVerification:
-        """Decode a record value.
-
-        Raises:
-            IntegrityError: the value is not a verification result.
-        """
+        """Decode a record value."""
         with decoding("verification record", value):
             names = {entry.name for entry in fields(cls)}
             raw: dict[str, Any] = {k: v for k, v in json.loads(value).items() if k in names}

@@ -79,16 +79,13 @@ def plan_partition(
     the source has nothing more to copy, the range includes the target's end: no record there can be
     an unreported copy.
 
-    Args:
-        names: source topic, partition and remote topic.
-        offset_map: the partition's map, loaded from the start of the source's log.
-        source_log: bounds of the source's log, read after the map.
-        target_log: bounds of the target's log, read after the map.
-        target_end_before: last stable offset of the target, read before the map.
-        compacted: as in :class:`RangePlan`.
-        timestamps: as in :class:`RangePlan`.
-        begins: target offset where records of a former topic with this name end.
-        decided: source offsets [from, to) left on the source by decision.
+    ``names``: source topic, partition and remote topic.
+    ``offset_map``: the partition's map, loaded from the start of the source's log.
+    ``source_log``: bounds of the source's log, read after the map.
+    ``target_log``: bounds of the target's log, read after the map.
+    ``target_end_before``: last stable offset of the target, read before the map.
+    ``begins``: target offset where records of a former topic with this name end.
+    ``decided``: source offsets [from, to) left on the source by decision.
 
     Returns:
         The ranges, or None if the source has records and none of them was ever copied.
@@ -140,11 +137,7 @@ def plan_partition(
 
 
 def newest(plan: RangePlan, records: int) -> RangePlan:
-    """Narrow a plan to the newest copied records.
-
-    Raises:
-        UsageError: the number is not positive.
-    """
+    """Narrow a plan to the newest copied records."""
     if records <= 0:
         raise UsageError(f"cannot verify {records} records: give a positive number")
     start = plan.source_start
@@ -162,9 +155,6 @@ def cut(plan: RangePlan, records: int) -> tuple[RangePlan, ...]:
     """Cut a plan into ranges of at most ``records`` copied records, in order.
 
     Offsets between two runs belong to the part of the earlier one.
-
-    Raises:
-        UsageError: the number is not positive.
     """
     if records <= 0:
         raise UsageError(f"ranges cannot be cut into parts of {records} records")

@@ -31,11 +31,7 @@ def workers_group(flow: Flow) -> str:
 
 
 def read(target: Cluster, topic: str, flow: Flow) -> dict[TopicPartition, int]:
-    """Return the last copied offset of each source partition; nothing without the topic.
-
-    Raises:
-        SrmError: the cluster does not answer.
-    """
+    """Return the last copied offset of each source partition; nothing without the topic."""
     return {
         place: stored.decoded.offset
         for place, stored in _read_stored(target, topic, flow).items()
@@ -46,15 +42,7 @@ def read(target: Cluster, topic: str, flow: Flow) -> dict[TopicPartition, int]:
 def write(target: Cluster, topic: str, flow: Flow, positions: Mapping[TopicPartition, int]) -> None:
     """Let MirrorMaker 2 continue at these source offsets.
 
-    Args:
-        target: the flow's target.
-        topic: the offsets topic.
-        flow: the flow.
-        positions: the next source offset of each partition.
-
-    Raises:
-        NotFoundError: the topic does not exist: MirrorMaker 2 has never run.
-        SrmError: the cluster does not answer.
+    ``positions``: the next source offset of each partition.
     """
     count = target.partition_counts().get(topic)
     if count is None:

@@ -173,7 +173,6 @@ def _oldest(
     ends: Mapping[TopicPartition, int],
     starts: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """Read the time of the first record not copied, of partitions that stopped or lag most."""
     late = list[tuple[bool, int, TopicPartition, int]]()
     for place in places:
         position = maps.get(place).position

@@ -193,7 +193,6 @@ class _Seen:
 
     @property
     def readable(self) -> FlowSigns | None:
-        """The signs, None while the flow cannot be read."""
         return self.signs if self.error is None else None
 
     def silence(self, now: float) -> float:

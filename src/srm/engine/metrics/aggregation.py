@@ -40,10 +40,9 @@ Count = Callable[[KeptWindows, int], bool]
 class AggregationSummary:
     """Records read and windows written by one aggregation of a flow.
 
-    Attributes:
-        raw_records: measurements of one partition, or of one topic's checkpoints, in an interval.
-        engine: Spark tasks or this process (``plain``) counted the records.
-        silence: why no replicator copies the flow, None where one does.
+    ``raw_records``: measurements of one partition, or of one topic's checkpoints, in an interval.
+    ``engine``: Spark tasks or this process (``plain``) counted the records.
+    ``silence``: why no replicator copies the flow, None where one does.
     """
 
     flow: Flow
@@ -62,10 +61,8 @@ def aggregate(
 ) -> AggregationSummary | None:
     """Recompute the windows of the look-back, and store those that are new or different.
 
-    Args:
-        context: the flow; its target holds both topics.
-        read_raw: reads its raw records.
-        spec: sizes; by default one minute, sliding by ten seconds, over the last 15 minutes.
+    ``read_raw``: reads its raw records.
+    ``spec``: sizes; by default one minute, sliding by ten seconds, over the last 15 minutes.
 
     Returns:
         A summary, or None if there are too many raw records; nothing is written then.
@@ -176,7 +173,6 @@ def is_silent(view: FlowState) -> bool:
 
 
 def _interval_ms(context: FlowContext, view: FlowState, told_ms: int | None) -> int:
-    """Return the time that the current lag covers."""
     status = view.status
     if told_ms is None:
         return context.config.metrics_interval // timedelta(milliseconds=1)

@@ -88,10 +88,9 @@ class KeptWindows:
     The look-back bounds the memory. Older records are dropped; so are measurements from a clock
     that runs ahead by more than the look-back.
 
-    Attributes:
-        measured: number of measurements added, malformed records included.
-        malformed: number of records that are not metrics.
-        told_ms: when the newest added lag was measured, 0 without one.
+    ``measured``: number of measurements added, malformed records included.
+    ``malformed``: number of records that are not metrics.
+    ``told_ms``: when the newest added lag was measured, 0 without one.
     """
 
     def __init__(self, config: FlowConfig, spec: WindowSpec) -> None:
@@ -164,10 +163,7 @@ def stored_windows(
 ) -> tuple[WindowMetric, ...]:
     """Return the stored windows by start time, of all flows into the cluster or of one.
 
-    Args:
-        cluster: the flows' target.
-        flow: only this flow.
-        topic: only this source topic; the empty name is the cluster level.
+    ``topic``: only this source topic; the empty name is the cluster level.
     """
     table = cluster.compacted_topic(internal_topics.METRICS_WINDOWS).read()
     found = [WindowMetric.decode(value) for value in table.values()]

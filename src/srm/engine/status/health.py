@@ -146,7 +146,6 @@ def flow_findings(found: FlowStatus) -> Iterator[Finding]:
 
 
 def _not_copied(found: FlowStatus) -> Iterator[Finding]:
-    """Yield why nothing of a flow is copied."""
     if not found.enabled:
         yield Finding("off", off_reason(found.flow))
     if found.pause is not None:

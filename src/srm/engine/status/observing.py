@@ -138,7 +138,6 @@ def _look(context: FlowContext, *, with_groups: bool) -> FlowState:
 
 
 def _ask_topics(context: FlowContext) -> tuple[dict[str, TopicDescription], str]:
-    """Return the copied topics; if the source is unavailable, those with copies, and the error."""
     try:
         return topics_of_source(context), ""
     except UnavailableError as error:
@@ -163,7 +162,6 @@ def _copy_starts(
     on_target: Mapping[str, TopicDescription],
     known: Outlook | None,
 ) -> dict[TopicPartition, int]:
-    """Return the log start offsets of copies, including heartbeats, which do not move."""
     remotes = [*map(context.config.names.remote, topics)]
     starts = {} if known is None else dict(known.copy_starts)
     places = [

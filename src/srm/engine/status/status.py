@@ -68,13 +68,12 @@ class PartitionView:
 class TopicStatus:
     """One selected topic.
 
-    Attributes:
-        partitions: partitions on the source; ``reported`` of them have a known position.
-        copied: copied offsets that the log of the remote topic still holds, including the markers
-            of claims.
-        remaining: source offsets to copy; all offsets of a partition without a report.
-        state: ``copying`` only with a live replicator, ``caught-up`` only while the source answers.
-        reason: why it is stopped or waiting, or what was lost; ``action`` is the remedy.
+    ``partitions``: partitions on the source; ``reported`` of them have a known position.
+    ``copied``: copied offsets that the log of the remote topic still holds, including the markers
+    of claims.
+    ``remaining``: source offsets to copy; all offsets of a partition without a report.
+    ``state``: ``copying`` only with a live replicator, ``caught-up`` only while the source answers.
+    ``reason``: why it is stopped or waiting, or what was lost; ``action`` is the remedy.
     """
 
     topic: str
@@ -192,7 +191,6 @@ def as_waiting(status: FlowStatus, views: Sequence[PartitionView]) -> tuple[Part
 
 
 def _partitions(topic: TopicDescription, facts: FlowFacts) -> Iterator[PartitionView]:
-    """Yield each partition as last reported."""
     maps, source = facts.maps, facts.source
     for number in range(topic.partitions):
         place = TopicPartition(topic.name, number)

@@ -39,12 +39,11 @@ _FAR: Final = 2**63 - 1
 class VerificationRequest:
     """Scope of a verification.
 
-    Attributes:
-        topics: source topics; empty for all that the flow selects.
-        max_records: number of newest copied records per partition; None for all.
-        range_records: number of records per range.
-        full: compare proven ranges again, too.
-        by_records: read all records with ordinary consumers, which takes longer.
+    ``topics``: source topics; empty for all that the flow selects.
+    ``max_records``: number of newest copied records per partition; None for all.
+    ``range_records``: number of records per range.
+    ``full``: compare proven ranges again, too.
+    ``by_records``: read all records with ordinary consumers, which takes longer.
     """
 
     topics: tuple[str, ...] = ()
@@ -107,12 +106,7 @@ class _Observed:
 
 
 def plan(context: FlowContext, request: VerificationRequest | None = None) -> VerificationPlan:
-    """Plan the comparison of a flow's current topics with their copies.
-
-    Raises:
-        NotFoundError: the flow does not copy a named topic.
-        UnavailableError, AuthorizationError: from a cluster.
-    """
+    """Plan the comparison of a flow's current topics with their copies."""
     request = request or VerificationRequest()
     described = context.source.topics()
     chosen = _choose(described, context, request.topics)
@@ -178,7 +172,6 @@ _Former = Mapping[TopicPartition, PartitionVerification]
 def _proven(
     context: FlowContext, wholes: Collection[RangePlan], former: _Former
 ) -> dict[TopicPartition, tuple[Proven, ...]]:
-    """Return the valid proofs of the former results."""
     candidates = {
         place: (whole, known.proven)
         for whole in wholes
@@ -209,9 +202,7 @@ def not_held(context: FlowContext, stretches: _Stretches) -> set[TopicPartition]
     Call it after the reads: it finds logs truncated since the proof. Joined stretches keep only the
     last leader epoch, so it cannot be found later.
 
-    Args:
-        context: the flow.
-        stretches: proven stretches by source partition and copy.
+    ``stretches``: proven stretches by source partition and copy.
     """
     sources = {place: [s.source_mark for s in found] for (place, _), found in stretches.items()}
     targets = {copy: [s.target_mark for s in found] for (_, copy), found in stretches.items()}

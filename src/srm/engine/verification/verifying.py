@@ -57,8 +57,6 @@ class Progress(NamedTuple):
 
 @dataclass
 class _Partition:
-    """One partition: its plan, and the results of its ranges in order."""
-
     plan: PartitionPlan
     found: list[RangeResult | str] = field(default_factory=list)
 
@@ -68,12 +66,10 @@ class _Partition:
 
     @property
     def place(self) -> TopicPartition:
-        """The partition of the source."""
         return TopicPartition(self.plan.whole.topic, self.plan.whole.partition)
 
     @property
     def copy(self) -> TopicPartition:
-        """The partition of the target."""
         return TopicPartition(self.plan.whole.remote_topic, self.plan.whole.partition)
 
     def stretches(self, time_ms: int) -> list[Proven]:
@@ -87,7 +83,6 @@ class _Partition:
         return [*self.plan.proven, *now]
 
     def result(self, time_ms: int) -> PartitionVerification:
-        """Return the result to store."""
         whole = self.plan.whole
         return replace(
             self._result(time_ms) if self.is_complete else self._interim(time_ms),
@@ -130,14 +125,9 @@ def carry_out(
 
     A partition that cannot be read is reported as failed, with the reason.
 
-    Args:
-        context: the flow.
-        planned: by :func:`srm.engine.verification.verification.plan`.
-        comparer: returns the comparer; not called if there is nothing to compare.
-        progress: called after each wave.
-
-    Raises:
-        UnavailableError, AuthorizationError: from a cluster when results are stored.
+    ``planned``: by :func:`srm.engine.verification.verification.plan`.
+    ``comparer``: returns the comparer; not called if there is nothing to compare.
+    ``progress``: called after each wave.
     """
     ensure_compacted(
         context.target,
@@ -160,9 +150,6 @@ def carry_out_little(
     """Carry out a plan that one process can compare in seconds; else return None and do nothing.
 
     Heartbeats alone are thousands of new records an hour.
-
-    Raises:
-        UnavailableError, AuthorizationError: from a cluster when results are stored.
     """
     if sum(map(_weight, planned.ranges)) > MOST_AT_ONCE:
         return None
@@ -218,7 +205,6 @@ def _records(plan: RangePlan) -> int:
 def _read_stored(
     context: FlowContext, planned: VerificationPlan, touched: Collection[_Partition]
 ) -> list[PartitionVerification]:
-    """Store the results of partitions, or failures where a topic or log has changed."""
     source, target = context.source.topics(), context.target.topics()
     results = []
     partitions = list({id(entry): entry for entry in touched}.values())

@@ -30,11 +30,7 @@ _ASK: Final[Mapping[Kind, Callable[[FlowContext, str], Why]]] = {
 
 
 def ask(context: FlowContext, name: str, kinds: Collection[Kind] = tuple(_ASK)) -> tuple[Why, ...]:
-    """Explain a name, once for each kind that it may be; see :attr:`.Why.known`.
-
-    Raises:
-        SrmError: the target does not answer, or another error.
-    """
+    """Explain a name, once for each kind that it may be; see :attr:`.Why.known`."""
     return tuple(_ASK[kind](context, name) for kind in kinds)
 
 

@@ -38,15 +38,7 @@ _BESIDE: Final = frozenset({"written", "follows", "way-back"})
 
 
 def why_group(context: FlowContext, name: str) -> Why:
-    """Explain why a group is (not) translated and can (not) move, with the next action.
-
-    Args:
-        context: the flow, the lists of srm-control merged into its settings.
-        name: the group.
-
-    Raises:
-        SrmError: the target does not answer, or another error.
-    """
+    """Explain why a group is (not) translated and can (not) move, with the next action."""
     return answer(read_group(context, name))
 
 
@@ -83,7 +75,6 @@ def works_on_source(look: GroupLook) -> bool:
 
 
 def _ok(look: GroupLook) -> bool | None:
-    """Return True if all is well, None while translations are pending."""
     if look.source_error or any(outcome.state in UNFINISHED for outcome in look.outcomes):
         return None
     return True
@@ -189,7 +180,6 @@ def _kind(look: GroupLook) -> WhyStep:
 
 
 def _offsets(look: GroupLook) -> WhyStep:
-    """Return whether any commit is in a topic that the flow translates, and why not."""
     question = "has it committed offsets in selected topics?"
     topics = sorted({place.topic for place in look.committed})
     chosen = [topic for topic in topics if look.selection.direction(topic) is not None]
@@ -200,7 +190,6 @@ def _offsets(look: GroupLook) -> WhyStep:
 
 
 def _translations(look: GroupLook) -> Iterator[WhyStep]:
-    """Yield a step for each topic and outcome of its commits."""
     found = defaultdict[tuple[str, str, str], list[CheckpointOutcome]](list)
     for outcome in look.outcomes:
         found[outcome.upstream.topic, outcome.state, outcome.reason].append(outcome)
@@ -272,7 +261,6 @@ def _proven(look: GroupLook) -> WhyStep:
 
 
 def _written(look: GroupLook) -> WhyStep:
-    """Return whether group sync has written its offsets on the target, before any move."""
     flow = look.config.flow
     question = f"are its offsets written on {flow.target} before any move?"
     if not look.config.sync_group_offsets_enabled:
@@ -296,7 +284,6 @@ def _written(look: GroupLook) -> WhyStep:
 
 
 def _pending(decision: SyncDecision, flow: Flow) -> str:
-    """Return the reason of a pending decision, or the next offset to write."""
     if decision.action != "write":
         return decision.reason
     at = "no offset" if decision.current is None else f"offset {decision.current}"
@@ -351,7 +338,6 @@ def _waits(movement: Movement) -> WhyStep:
 
 
 def _follows(look: GroupLook, movement: Movement) -> WhyStep:
-    """Return whether a move can redirect the members that are on the source now."""
     question = "do its members follow routes?"
     if not movement.members:
         return WhyStep.unknown("follows", question, "it has no members now")
@@ -388,7 +374,6 @@ def _way_back(look: GroupLook) -> WhyStep:
 
 
 def _without_source(look: GroupLook) -> WhyStep:
-    """Return the step about an unplanned move from a source that does not answer."""
     flow, movement = look.config.flow, look.movement
     question = f"could it continue on {flow.target} without {flow.source}?"
     if look.is_there:

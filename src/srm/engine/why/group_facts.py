@@ -121,11 +121,7 @@ class GroupLook:
 
 
 def read_group(context: FlowContext, name: str) -> GroupLook:
-    """Read the facts about one group; a source that does not answer is skipped.
-
-    Raises:
-        SrmError: the target does not answer.
-    """
+    """Read the facts about one group; a source that does not answer is skipped."""
     config, commands = context.config, state_topic(context).read_commands()
     beat = read_driver(commands)
     look = GroupLook(
@@ -150,7 +146,6 @@ def read_group(context: FlowContext, name: str) -> GroupLook:
 
 
 def _after_loss(context: FlowContext, look: GroupLook) -> GroupLook:
-    """Add what an unplanned move of the group finds."""
     move, flow = without_source(context), look.config.flow
     request = MoveRequest(
         "failover", flow.source, flow.target, groups=(look.group,), mode="unplanned"
@@ -171,7 +166,6 @@ def _after_loss(context: FlowContext, look: GroupLook) -> GroupLook:
 
 
 def _of_source(context: FlowContext, look: GroupLook) -> GroupLook:
-    """Add the description and the committed offsets of the group on the source."""
     group = look.group
     look = replace(look, found=context.source.groups([group])[group])
     if look.found is not None and look.found.kind in WITHOUT_OFFSETS:
@@ -186,7 +180,6 @@ def _of_source(context: FlowContext, look: GroupLook) -> GroupLook:
 
 
 def _add_translation(context: FlowContext, look: GroupLook) -> GroupLook:
-    """Add the translation of the group's offsets, and whether it can move."""
     if not look.selection.selects_group(look.group, look.committed):
         return look
     surveyed = survey(context, [look.group])

@@ -21,14 +21,13 @@ from srm.errors import UnavailableError
 class ListedTopic:
     """One topic of a flow.
 
-    Attributes:
-        topic: name on the source.
-        remote_topic: name of its copy on the target.
-        partitions: partitions on the source; None if the source has no such topic.
-        remote_partitions: partitions of the copy; None without a copy.
-        selected: whether the flow copies it.
-        state: state of the copy, as in ``srm status``; empty for a topic that is not selected.
-        reason: why it is not selected; ``action`` is the remedy.
+    ``topic``: name on the source.
+    ``remote_topic``: name of its copy on the target.
+    ``partitions``: partitions on the source; None if the source has no such topic.
+    ``remote_partitions``: partitions of the copy; None without a copy.
+    ``selected``: whether the flow copies it.
+    ``state``: state of the copy, as in ``srm status``; empty for a topic that is not selected.
+    ``reason``: why it is not selected; ``action`` is the remedy.
     """
 
     topic: str
@@ -45,13 +44,12 @@ class ListedTopic:
 class ListedGroup:
     """One group of a flow's source.
 
-    Attributes:
-        state: on the source; ``unknown`` if the source does not answer.
-        members: number of members on the source.
-        selected: whether the flow translates its offsets.
-        reason: why it is not selected; ``action`` is the remedy.
-        offsets_on_target: whether the target has committed offsets of it; None if not read.
-        checkpoint_age_ms: time since its last checkpoint; None without one.
+    ``state``: on the source; ``unknown`` if the source does not answer.
+    ``members``: number of members on the source.
+    ``selected``: whether the flow translates its offsets.
+    ``reason``: why it is not selected; ``action`` is the remedy.
+    ``offsets_on_target``: whether the target has committed offsets of it; None if not read.
+    ``checkpoint_age_ms``: time since its last checkpoint; None without one.
     """
 
     group: str
@@ -68,9 +66,6 @@ def list_topics(context: FlowContext) -> tuple[ListedTopic, ...]:
     """List the topics of a flow's source and the copies on its target, without internal topics.
 
     If the source does not answer, the copies alone are listed.
-
-    Raises:
-        SrmError: the target does not answer.
     """
     config, names = context.config, context.config.names
     states = {topic.topic: topic.state for topic in observe(context).status.topics}
@@ -107,7 +102,6 @@ def _topics_of_source(context: FlowContext) -> Mapping[str, TopicDescription]:
 
 
 def _why_not(context: FlowContext, selection: SelectionLists, name: str) -> WhyStep | None:
-    """Return the step that keeps a topic out of the flow; None for a selected one."""
     config = context.config
     why = config.names.refusal(name)
     if why is None:
@@ -120,11 +114,7 @@ def _why_not(context: FlowContext, selection: SelectionLists, name: str) -> WhyS
 
 
 def list_groups(context: FlowContext) -> tuple[ListedGroup, ...]:
-    """List the groups of a flow's source; if it does not answer, those with checkpoints.
-
-    Raises:
-        SrmError: the target does not answer.
-    """
+    """List the groups of a flow's source; if it does not answer, those with checkpoints."""
     config, target = context.config, context.target
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
     newest: dict[str, int] = {}

@@ -51,12 +51,7 @@ _PARTLY: Final = frozenset({"assigned", "partitions"})
 def why_topic(context: FlowContext, name: str) -> Why:
     """Explain why a flow copies a topic, or does not, with the whole chain and the next action.
 
-    Args:
-        context: the flow, the lists of srm-control merged into its settings.
-        name: the topic's name on the source, or that of its copy on the target.
-
-    Raises:
-        SrmError: the target does not answer, or another error.
+    ``name``: the topic's name on the source, or that of its copy on the target.
     """
     return answer(read_topic(context, name))
 
@@ -99,7 +94,6 @@ def _how_far(facts: TopicFacts, wrong: WhyStep) -> str:
 
 
 def _is_partly(copying: Copying) -> bool:
-    """Return whether a live slot copies any of its partitions."""
     return any(
         view.state == "copying" and copying.slots.get(view.partition) not in copying.silent
         for view in copying.partitions
@@ -179,12 +173,7 @@ class TopicFacts:
 def read_topic(context: FlowContext, name: str) -> TopicFacts:
     """Read the facts about one topic; a source that does not answer is skipped.
 
-    Args:
-        context: the flow, the lists of srm-control merged into its settings.
-        name: its name on the source, or that of its copy.
-
-    Raises:
-        SrmError: the target does not answer.
+    ``name``: its name on the source, or that of its copy.
     """
     config = context.config
     commands = state_topic(context).read_commands()
@@ -264,7 +253,6 @@ def _spec(facts: TopicFacts, known: TopicDescription) -> TopicSpec:
 
 
 def _slots_by_partition(commands: Mapping[bytes, bytes], known: TopicDescription) -> dict[int, str]:
-    """Return the slots by assigned partition of a topic, for this topic id."""
     assignments = decode_state(commands).assignments
     return {
         partition.partition: assignment.slot
@@ -299,7 +287,6 @@ def topic_steps(facts: TopicFacts) -> Iterator[WhyStep]:
 
 
 def _runtime(facts: TopicFacts, copying: Copying) -> Iterator[WhyStep]:
-    """Yield the requirements of a selected topic, and its state."""
     status = copying.status
     down = next(down_reasons(status.flow, status.driver, status.slots), None)
     yield _leaders(facts)
@@ -455,7 +442,6 @@ def _copy(facts: TopicFacts, copying: Copying) -> WhyStep:
 
 
 def _former(views: Collection[PartitionView]) -> str:
-    """Return where the copy of a re-created topic begins, after the records of the former topic."""
     begins = [(begin_of_copy(view.notes), view.partition) for view in views]
     told = [f"{begin} of partition {number}" for begin, number in begins if begin is not None]
     again = "; the topic was re-created: its copy begins at target offset"

@@ -24,11 +24,6 @@ class ConcurrencyLimit:
 
     Neither a client that repeats requests nor a slow cluster can then occupy the threads that
     render pages.
-
-    Args:
-        at_once: maximum number of running requests.
-        waiting: maximum number of waiting requests.
-        refusal: message for further requests.
     """
 
     def __init__(
@@ -67,11 +62,7 @@ class FairTurns:
 
     @asynccontextmanager
     async def turn(self, where: str) -> AsyncIterator[None]:
-        """Wait for a turn of an address and hold it.
-
-        Raises:
-            UnavailableError: too many requests wait already, of this address or in total.
-        """
+        """Wait for a turn of an address and hold it."""
         refusal = f"too many other logins from {where} are running; retry"
         own = self._own.setdefault(
             where, ConcurrencyLimit(1, WAITING, refusal)

@@ -28,10 +28,6 @@ from srm.service.access.tls import PEER, load
 def access_of(settings: ServiceSettings, host: str) -> Authenticator:
     """Return the authenticator of a standalone service.
 
-    Args:
-        settings: settings of the service.
-        host: address that it listens on.
-
     Raises:
         ConfigError: the settings would admit any client, or a setting is missing.
     """
@@ -125,11 +121,7 @@ _BEARER: Final = HTTPBearer(scheme_name="token", auto_error=False)
 class Keys:
     """The public keys of an OpenID provider.
 
-    Args:
-        issuer: address of the provider.
-        ca: authorities that check its certificate; None: those of the system.
-        clock: monotonic seconds.
-        transport: replaces the network.
+    ``ca``: authorities that check its certificate; None: those of the system.
     """
 
     def __init__(
@@ -244,11 +236,7 @@ class _RsaKey(jwt.PyJWK):
 
 
 def require_secure(url: str) -> str:
-    """Return the URL of keys if it protects them on the network.
-
-    Raises:
-        ConfigError: it is not https, and not on this machine.
-    """
+    """Return the URL of keys if it protects them on the network."""
     parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
         raise ConfigError(f"{url} is not https, so that keys could be replaced on the network")
@@ -258,12 +246,7 @@ def require_secure(url: str) -> str:
 def bearer_access(settings: AccessSettings, keys: Keys | None = None) -> Authenticator:
     """Admit clients with a token of the provider for this service.
 
-    Args:
-        settings: settings of access.
-        keys: keys of the provider; by default read from it.
-
-    Raises:
-        ConfigError: issuer or audience is missing.
+    ``keys``: keys of the provider; by default read from it.
     """
     issuer, audience = settings.oidc_issuer, settings.oidc_audience
     if not issuer or not audience:
@@ -317,9 +300,7 @@ async def _claims(token: str, keys: Keys, settings: AccessSettings) -> dict[str,
 def groups(claims: Mapping[str, Any], path: str) -> frozenset[str]:
     """Return the values of a claim; a string is split at blanks, as for ``scope``.
 
-    Args:
-        claims: claims of a token.
-        path: name of a claim, which may contain dots; else a path of nested objects.
+    ``path``: name of a claim, which may contain dots; else a path of nested objects.
     """
     found: Any = claims
     for part in (path,) if path in claims else path.split("."):

@@ -118,10 +118,6 @@ class Actions:
     """Runs the actions of operators on the target of a flow; none blocks for long.
 
     ``turns`` limits callers from an event loop, which use a thread for each call.
-
-    Args:
-        config: the configuration; actions work on all of its flows, watched here or not.
-        opener: opens a cluster; by default as configured.
     """
 
     def __init__(self, config: Config, opener: Opener | None = None) -> None:
@@ -130,11 +126,7 @@ class Actions:
         self._open = opener or (lambda alias: open_cluster(config, alias, _TIMEOUT_S))
 
     def replicator(self, flow: Flow, action: ReplicatorAction, by: str) -> ReplicatorAnswer:
-        """Request that the replicator of a flow ends, as ``srm replicator`` does.
-
-        Raises:
-            SrmError: the flow is not known, or its target does not answer.
-        """
+        """Request that the replicator of a flow ends, as ``srm replicator`` does."""
         self._config.flow(flow)
         with self._open(flow.target) as target:
             topics = {flow: topic_on(target, flow)}
@@ -142,21 +134,13 @@ class Actions:
         return _answer_row(answer, by)
 
     def lists(self, flow: Flow, name: ListName) -> ListsRow:
-        """Return a list from the target.
-
-        Raises:
-            SrmError: the flow is not known, or its target does not answer.
-        """
+        """Return a list from the target."""
         self._config.flow(flow)
         with self._open(flow.target) as target:
             return _shown(flow, name, control_lists.load(target, flow).pair(name))
 
     def change_lists(self, flow: Flow, name: ListName, action: ListsAction, by: str) -> ListsAnswer:
-        """Change a list, as ``srm-control`` does.
-
-        Raises:
-            SrmError: the flow is not known, an entry is invalid, or the target does not answer.
-        """
+        """Change a list, as ``srm-control`` does."""
         config = self._config.flow(flow)
         changes = ListChange(action.add, action.remove, action.add_deny, action.remove_deny)
         with self._open(flow.target) as target:

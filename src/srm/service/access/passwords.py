@@ -65,11 +65,7 @@ class _Basic(HTTPBasic):
 
 
 class _WrongOnes:
-    """Wrong passwords by address and user, and the wait after them.
-
-    Args:
-        clock: monotonic seconds.
-    """
+    """Wrong passwords by address and user, and the wait after them."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -96,7 +92,6 @@ class _WrongOnes:
         return count + 1
 
     def forget(self, who: Who) -> None:
-        """Forget the wrong passwords after a login."""
         self._found.pop(who, None)
 
 
@@ -106,11 +101,6 @@ class _Passwords:
     After a wrong password the same name from the same address has to wait, longer each time. During
     the wait the right password counts only from an address with an earlier login. Guesses from
     another address therefore cannot lock a user out, and only that user gets the fast check.
-
-    Args:
-        settings: settings of access.
-        users: file of users.
-        clock: monotonic seconds.
     """
 
     def __init__(
@@ -278,11 +268,7 @@ def line(name: str, password: str, groups: tuple[str, ...] = ()) -> str:
 
 
 def parse_users(text: str, where: str) -> dict[str, UserEntry]:
-    """Parse the lines of the file; empty ones and those that begin with ``#`` are skipped.
-
-    Raises:
-        ConfigError: a line is invalid; the message has its number but not its text.
-    """
+    """Parse the lines of the file; empty ones and those that begin with ``#`` are skipped."""
     found: dict[str, UserEntry] = {}
     for number, written in enumerate(text.splitlines(), 1):
         if not written.strip() or written.startswith("#"):
@@ -321,11 +307,7 @@ class UsersFile:
             _logger.warning("%s: %s: chmod 600 %s", _KEY, open_to, path)
 
     def users(self) -> Mapping[str, UserEntry]:
-        """Return the current users of the file.
-
-        Raises:
-            ConfigError: the file cannot be read or parsed.
-        """
+        """Return the current users of the file."""
         try:
             status = self._path.stat()
             stamp = (status.st_mtime_ns, status.st_size, status.st_ino)

@@ -33,11 +33,7 @@ class PeerProtocol(H11Protocol):
 
 
 def server_options(settings: AccessSettings) -> dict[str, Any]:
-    """Return the arguments of uvicorn for TLS; none without a certificate.
-
-    Raises:
-        ConfigError: a file is missing or cannot be used.
-    """
+    """Return the arguments of uvicorn for TLS; none without a certificate."""
     if settings.certificate_location is None:
         if settings.key_location is not None:
             raise ConfigError("service.ssl.key.location needs service.ssl.certificate.location")
@@ -63,8 +59,6 @@ def server_context(settings: AccessSettings) -> ssl.SSLContext:
 
 
 class _Chain:
-    """The certificate of the service, and the modification times of its files."""
-
     def __init__(self, settings: AccessSettings) -> None:
         self._settings = settings
         self._written = self._stamp()

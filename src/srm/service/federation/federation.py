@@ -37,9 +37,8 @@ async def first_answer(requests: Sequence[Callable[[], Awaitable[_T]]], patience
     The next service is queried when one fails or does not answer in time. Earlier ones may still
     answer first. Requests that are no longer needed are cancelled.
 
-    Args:
-        requests: each sends one request, with a time limit of its own.
-        patience_s: seconds until the next request is sent.
+    ``requests``: each sends one request, with a time limit of its own.
+    ``patience_s``: seconds until the next request is sent.
 
     Raises:
         UnavailableError: all requests failed; the message has the cause of each.
@@ -96,12 +95,7 @@ class InternalPaths:
 class Federation:
     """Client for all targets that this service does not watch.
 
-    Args:
-        here: targets that this service watches.
-        expected: targets that some service should watch.
-        neighbours: directory of announced services.
-        remote: client of one service.
-        limit_s: seconds that a service has for an answer.
+    ``expected``: targets that some service should watch.
     """
 
     def __init__(
@@ -175,11 +169,7 @@ class Federation:
         raise UnavailableError(f"{service.url}: {_detail(reply)}")
 
     async def forward(self, request: Request, target: str) -> Reply:
-        """Forward a request to the services that watch a target.
-
-        Raises:
-            UnavailableError: none of them answers.
-        """
+        """Forward a request to the services that watch a target."""
         return await self.ask(target, _path(request), request.headers)
 
     async def whoever_knows(
@@ -187,9 +177,7 @@ class Federation:
     ) -> Reply:
         """Forward a request to all other services and return the first match.
 
-        Args:
-            request: the request to this service.
-            about: returns the targets of a body; only their services may answer.
+        ``about``: returns the targets of a body; only their services may answer.
 
         Raises:
             ElsewhereError: all other services answered, and none has it.
@@ -216,12 +204,9 @@ class Federation:
     ) -> tuple[dict[str, Page[_T]], dict[str, str]]:
         """Request the first rows of a list from all other services.
 
-        Args:
-            request: the request to this service; its query is forwarded, except ``offset`` and
-                ``limit``.
-            told: the type of row; rows that a service may not report are dropped.
-            count: number of rows per target.
-            path: path of the list, requested without a query; by default that of ``request``.
+        ``told``: the type of row; rows that a service may not report are dropped.
+        ``count``: number of rows per target.
+        ``path``: path of the list, requested without a query; by default that of ``request``.
 
         Returns:
             One page per target, and by target the reason why its page is missing.
@@ -266,7 +251,6 @@ class Federation:
         return reply.body
 
     async def _each(self, read: Any) -> tuple[dict[str, Any], dict[str, str]]:
-        """Query all targets at the same time; a slow one delays only its own part."""
 
         async def in_time(target: str) -> Any:
             # The last service is queried within one limit and has another one to answer.
@@ -353,11 +337,6 @@ class Joining:
 
 def join(config: Config, watched: tuple[str, ...], opener: Opener | None = None) -> Joining:
     """Build the parts that ``service.advertise`` and ``service.remote.querying.enabled`` enable.
-
-    Args:
-        config: the configuration.
-        watched: targets that this service watches.
-        opener: opens a cluster; by default as configured.
 
     Raises:
         ConfigError: the settings lack a valid address of this service, or the trusted services.

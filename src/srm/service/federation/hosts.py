@@ -58,12 +58,7 @@ def _bracket(host: str) -> str:
 
 
 class AllowedHosts:
-    """ASGI middleware that refuses requests whose Host header has another name.
-
-    Args:
-        app: the application.
-        hosts: the names, without port; ``*.example.org`` includes all subdomains.
-    """
+    """ASGI middleware that refuses requests whose Host header has another name."""
 
     def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
         self._app = app

@@ -80,14 +80,9 @@ async def everywhere(
 ) -> Page[_T]:
     """Return a part of a list of all services: own rows, and as many rows of others as needed.
 
-    Args:
-        request: the request to this service.
-        rows: rows of this service.
-        listed: rules of the merge.
-        offset: number of the first row.
-        limit: maximum number of rows.
-        wanted: filter of rows; unless the list is a ``whole`` one, the forwarded query has to
-            select the same rows.
+    ``listed``: rules of the merge.
+    ``wanted``: filter of rows; unless the list is a ``whole`` one, the forwarded query has to
+    select the same rows.
 
     Raises:
         UsageError: the offset exceeds the limit of rows read from other services.
@@ -137,12 +132,7 @@ async def all_series(request: Request, own: Iterable[MetricSeries]) -> Response:
 
 
 async def whole_cluster(request: Request, views: Views, cluster_id: str) -> ClusterInfo:
-    """Describe a cluster, including its outgoing flows, which other services watch.
-
-    Raises:
-        ElsewhereError: no service that answered has the cluster.
-        UnavailableError: a service that may have it does not answer.
-    """
+    """Describe a cluster, including its outgoing flows, which other services watch."""
     federation = federation_of(request)
     if federation is None:
         return views.cluster(cluster_id)

@@ -51,14 +51,9 @@ class Board:
     A service counts for a target only if it announces itself on that target, because the right to
     write to one cluster gives no authority over another.
 
-    Args:
-        alias: the cluster.
-        own: the announcement of this service; None: it announces nothing there.
-        instance: the instance of this service, so that it ignores its own record.
-        opener: opens the cluster.
-        replication_factor: of the topic, if it has to be created.
-        clock: monotonic seconds.
-        now: epoch milliseconds of the announcement.
+    ``own``: the announcement of this service; None: it announces nothing there.
+    ``replication_factor``: of the topic, if it has to be created.
+    ``now``: epoch milliseconds of the announcement.
     """
 
     def __init__(
@@ -191,12 +186,7 @@ class Board:
 class Neighbours:
     """All services that are announced on the configured clusters.
 
-    Args:
-        config: the configuration; each cluster has its own thread, so that an unavailable one
-            delays no other.
-        own: the announcement of this service, for the targets that it names; None: none.
-        instance: the instance of this service.
-        opener: opens a cluster; by default as configured.
+    ``own``: the announcement of this service, for the targets that it names; None: none.
     """
 
     def __init__(
@@ -295,11 +285,7 @@ class ServiceAnnouncement:
 
     @classmethod
     def decode(cls, value: bytes) -> ServiceAnnouncement:
-        """Decode a record value.
-
-        Raises:
-            IntegrityError: the value is not an announcement.
-        """
+        """Decode a record value."""
         return documents.decode(cls, "announcement", value)
 
 
@@ -319,11 +305,7 @@ def announced_host(settings: ServiceSettings) -> str:
 def own_announcement(
     settings: ServiceSettings, targets: tuple[str, ...], instance: str
 ) -> ServiceAnnouncement:
-    """Return the announcement of this service.
-
-    Raises:
-        ConfigError: the settings do not give a valid address.
-    """
+    """Return the announcement of this service."""
     remote = settings.remote
     is_tls = settings.access.certificate_location is not None
     port = remote.port or settings.port

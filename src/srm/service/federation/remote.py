@@ -47,11 +47,6 @@ class Reply:
 class Remote:
     """Client of other services.
 
-    Args:
-        settings: settings of this service.
-        transport: replaces the network.
-        clock: monotonic seconds.
-
     Raises:
         ConfigError: at construction, the settings would trust any announcement, or name unusable
             files.
@@ -94,13 +89,6 @@ class Remote:
     ) -> Reply:
         """Request a path, query included, of one target from a service.
 
-        Args:
-            service: the service.
-            target: alias; the answer covers only this target.
-            path: path of the request to this service, such as ``/v2/flows?limit=10``.
-            headers: headers of the request to this service.
-            most_bytes: maximum size of the body.
-
         Raises:
             UsageError: the path cannot be requested from another service.
             UnavailableError: the service is not trusted, does not answer in time, or its answer is
@@ -130,12 +118,7 @@ class Remote:
         raise UnavailableError(f"{service.url}: {why}")
 
     def require_trusted(self, service: ServiceAnnouncement) -> None:
-        """Raise if the configuration does not allow requests to a service.
-
-        Raises:
-            UnavailableError: its host is not configured, or it uses plain HTTP although authorities
-                are configured. An announcement could otherwise expose credentials.
-        """
+        """Raise if the configuration does not allow requests to a service."""
         hosts = self._remote.hosts
         if hosts and not any(is_named(service.host, pattern) for pattern in hosts):
             raise UnavailableError(f"{service.host} is not in service.remote.hosts: not queried")

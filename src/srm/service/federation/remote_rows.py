@@ -45,11 +45,7 @@ class Told(Generic[_T]):
     tellers: Callable[[Flow], tuple[str, ...]] = lambda flow: (flow.target,)
 
     def page(self, body: bytes, offset: int, limit: int) -> Page[_T]:
-        """Read the requested part of a list.
-
-        Raises:
-            UnavailableError: it is not a page, or has more rows than requested or than its total.
-        """
+        """Read the requested part of a list."""
         found: Page[_T] = read(Page[self.of], body)  # type: ignore[name-defined]
         count = len(found.items)
         if count > limit:
@@ -59,19 +55,11 @@ class Told(Generic[_T]):
         return found
 
     def rows(self, body: bytes) -> tuple[_T, ...]:
-        """Read a whole list.
-
-        Raises:
-            UnavailableError: it is not a list.
-        """
+        """Read a whole list."""
         return tuple(read(list[self.of], body))  # type: ignore[name-defined]
 
     def about(self, target: str, rows: Iterable[_T]) -> tuple[_T, ...]:
-        """Return the rows that the services of a target may report.
-
-        Raises:
-            UnavailableError: a row has no flow.
-        """
+        """Return the rows that the services of a target may report."""
         try:
             return tuple(row for row in rows if target in self.tellers(self.flow(row)))
         except UsageError as error:
@@ -80,31 +68,19 @@ class Told(Generic[_T]):
 
 
 def cluster_of(body: bytes) -> tuple[str, ...]:
-    """Return the cluster that a body describes.
-
-    Raises:
-        UnavailableError: it does not describe a cluster.
-    """
+    """Return the cluster that a body describes."""
     return (read(ClusterInfo, body).alias,)
 
 
 def ends_of(body: bytes) -> tuple[Any, ...]:
-    """Return the two clusters of a move from its description or its report, in any version.
-
-    Raises:
-        UnavailableError: it is not a document.
-    """
+    """Return the two clusters of a move from its description or its report, in any version."""
     found = read(dict[str, Any], body)
     move = found.get("row", found)
     return (move.get("source"), move.get("target")) if isinstance(move, dict) else ()
 
 
 def read(of: Any, body: bytes) -> Any:
-    """Read a document of another service.
-
-    Raises:
-        UnavailableError: it is another document, or its numbers are not finite.
-    """
+    """Read a document of another service."""
     try:
         return adapter(of).validate_python(read_json("answer", body))
     except (ValidationError, IntegrityError):

@@ -133,10 +133,9 @@ def since_ms(look: FlowLook) -> int | None:
 def behind(lag: int, windows: Sequence[Measured]) -> Behind | None:
     """Detect from metrics windows whether a flow or topic is behind, and since when.
 
-    Args:
-        lag: records still to copy now.
-        windows: measured windows by time, without overlaps; periods without traffic and lag have
-            none.
+    ``lag``: records still to copy now.
+    ``windows``: measured windows by time, without overlaps; periods without traffic and lag have
+    none.
 
     Returns:
         None if the lag is worth less than :data:`BEHIND_S` of its traffic, or if the newest window

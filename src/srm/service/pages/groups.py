@@ -132,7 +132,6 @@ def _topics(views: Views, look: FlowLook) -> tuple[TopicRow, ...]:
 
 
 def _windows(views: Views, look: FlowLook) -> WindowsOf:
-    """Return a lookup of recently copied records, cached for all groups of a page."""
     series, end_ms = views.series(look.flow.target), now_ms()
 
     @cache

@@ -172,10 +172,7 @@ def sparkline(
 ) -> Sparkline | None:
     """Draw values over a time.
 
-    Args:
-        values: pairs of moment and value, by moment; None: no value.
-        begin: moment at the left edge.
-        end: moment at the right edge.
+    ``values``: pairs of moment and value, by moment; None: no value.
 
     Returns:
         None for fewer than two values.

@@ -76,7 +76,6 @@ def likely(views: Views) -> FlowLook | None:
 
 
 def _read_by(look: FlowLook | None, groups: Collection[str]) -> set[str]:
-    """Return the topics that groups read, by their names in moves."""
     view = None if look is None else look.view
     return {
         one.topic if one.direction == "forward" else one.target_topic
@@ -118,7 +117,6 @@ def new_page(
 
 
 def _operation(views: Views, flow: Flow) -> Operation:
-    """Return the operation of a move along a flow, by the order of the clusters."""
     place = list(views.config.clusters).index
     return "failback" if place(flow.source) > place(flow.target) else "failover"
 
@@ -222,7 +220,6 @@ def stages(look: MoveLook) -> tuple[Stage, ...]:
 
 
 def _way_out(look: MoveLook) -> str:
-    """Return the command that ends the hold of a move; empty if it holds no clients."""
     if look.progress.step not in HELD:
         return ""
     request, move_id = look.plan.request, shlex.quote(look.plan.move_id)
@@ -323,7 +320,6 @@ def _most_lost(move: MoveRow) -> int:
 
 
 def _round_up(value: float) -> float:
-    """Round up to the next of 1, 2, 5, 10, ... (times a power of ten)."""
     if value <= 0:
         return 1.0
     unit = 10.0 ** math.floor(math.log10(value))

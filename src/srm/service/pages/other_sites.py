@@ -21,11 +21,8 @@ from srm.service.views.snapshots import FlowLook
 class Elsewhere:
     """Flows that this service does not watch.
 
-    Attributes:
-        flows: the flows as their services report them; if none answers, those of the configuration
-            as UNKNOWN.
-        homes: address of a service with pages of a target, by target.
-        unasked: configured flows that are not queried because Remote Querying is off.
+    ``homes``: address of a service with pages of a target, by target.
+    ``unasked``: configured flows that are not queried because Remote Querying is off.
     """
 
     flows: tuple[FlowSummary, ...] = ()

@@ -168,7 +168,6 @@ def recent(views: Views, flows: Iterable[Flow], most: int = _EVENTS) -> list[Eve
 
 
 def _clusters(views: Views) -> tuple[dict[str, str], set[str]]:
-    """Return a short note on each cluster, and the clusters that do not answer."""
     notes, away = dict[str, str](), set[str]()
     for alias, text in _silent(views):
         notes.setdefault(alias, text)

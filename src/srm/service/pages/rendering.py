@@ -143,11 +143,7 @@ def root_of(request: Request) -> str:
 
 
 class Links:
-    """Addresses of the pages.
-
-    Args:
-        root: root path of the application.
-    """
+    """Addresses of the pages."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -213,11 +209,7 @@ def breakable(name: str) -> Markup:
 
 
 def nothing_here(request: Request) -> Response:
-    """Handle an unknown address under ``/ui``.
-
-    Raises:
-        NotFoundError: always.
-    """
+    """Handle an unknown address under ``/ui``."""
     raise NotFoundError(f"page {request.url.path} does not exist")
 
 
@@ -226,12 +218,7 @@ _OPERATIONS: Final = ("failover", "failback")
 
 
 class Airflow:
-    """Addresses in Airflow.
-
-    Args:
-        config: the configuration; ``service.airflow.url`` is the address of Airflow, or empty if
-            Airflow shows these pages itself.
-    """
+    """Addresses in Airflow."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

@@ -67,7 +67,6 @@ def run(request: Request, views: ViewsDep, dag_id: str, run_id: str, task: str =
 
 
 def _flow_in(views: Views, name: str) -> Flow | None:
-    """Return the flow in the name of a DAG or task; None if it works on several."""
     return next(
         (
             look.flow

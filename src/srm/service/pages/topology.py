@@ -80,12 +80,10 @@ def topology(
 ) -> Topology:
     """Draw flows and their clusters.
 
-    Args:
-        flows: the flows.
-        notes: a short note on each cluster.
-        away: the clusters that do not answer.
-        order: aliases in the order of the properties file, which keeps the primary, usually the
-            first, on the left.
+    ``notes``: a short note on each cluster.
+    ``away``: the clusters that do not answer.
+    ``order``: aliases in the order of the properties file, which keeps the primary, usually the
+    first, on the left.
     """
     known = {alias for flow in flows for alias in (flow.source, flow.target)}
     aliases = [alias for alias in order if alias in known]
@@ -101,7 +99,6 @@ def topology(
 
 
 def _axes(count: int) -> tuple[float, float]:
-    """Return half the width and half the height of an ellipse with room for the boxes."""
     wide, high = WIDTH / 2 - _MARGIN, min(260.0, 104.0 + 28.0 * count)
     if count <= 2:
         return wide, high
@@ -137,7 +134,6 @@ def _fit(
 
 
 def _bend(start: _Point, end: _Point) -> _Point:
-    """Return the control point of an arrow, on its right-hand side."""
     dx, dy = end[0] - start[0], end[1] - start[1]
     return start[0] + dx / 2 + dy * _BEND * 1.2, start[1] + dy / 2 - dx * _BEND
 

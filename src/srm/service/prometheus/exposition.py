@@ -29,9 +29,6 @@ class Exposition:
 
     The text of the flows is made once per look for all scrapes, as ten thousand topics take most of
     a second. One thread makes it, other threads wait for it.
-
-    Args:
-        views: source of the metrics.
     """
 
     def __init__(self, views: Views) -> None:

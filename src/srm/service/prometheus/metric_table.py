@@ -66,7 +66,6 @@ def _declare(subject: Subject, labels: tuple[str, ...], table: str) -> tuple[Met
 
 
 def _window_metrics(subject: Subject, labels: tuple[str, ...]) -> tuple[Metric, ...]:
-    """Declare the window metrics of a flow or a topic."""
     first, lines = f"srm_{subject}", list[str]()
     for name, meaning, of in (
         ("_min", "Minimum", "to the slowest partition"),

@@ -16,11 +16,7 @@ NO_ROUTE: Final = "(none)"
 
 
 class RequestMetrics:
-    """Counts requests by route, not by path, so that the number of series is bounded.
-
-    Args:
-        registry: registry of the metrics.
-    """
+    """Counts requests by route, not by path, so that the number of series is bounded."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(
@@ -54,11 +50,7 @@ def route_of(scope: Scope) -> str:
 
 
 class NotedStatus:
-    """Sends an answer and records its status; 500 if there is none.
-
-    Args:
-        send: sends the answer.
-    """
+    """Sends an answer and records its status; 500 if there is none."""
 
     def __init__(self, send: Send) -> None:
         self.status = 500
@@ -72,12 +64,7 @@ class NotedStatus:
 
 
 class CountRequests:
-    """ASGI middleware that counts requests.
-
-    Args:
-        app: the application.
-        metrics: counts the requests.
-    """
+    """ASGI middleware that counts requests."""
 
     def __init__(self, app: ASGIApp, metrics: RequestMetrics) -> None:
         self._app = app

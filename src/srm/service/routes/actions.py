@@ -152,7 +152,6 @@ async def refresh(
 
 
 async def _done(request: Request, what: str, act: Callable[[], _T]) -> _T:
-    """Carry out an action in a thread, and log the user and the outcome."""
     who = f"{user_of(request).name} from {address(request)}"
     try:
         async with actions_of(request).turns.turn():

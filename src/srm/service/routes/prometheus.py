@@ -34,5 +34,4 @@ def scrape(request: Request) -> Response:
 
 
 def _accepts_gzip(codings: str) -> bool:
-    """Return True if gzip is accepted with a weight above 0."""
     return any(map(_GZIP.fullmatch, codings.split(",")))

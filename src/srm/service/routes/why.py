@@ -49,11 +49,7 @@ Asking = Callable[[Config, Flow, str, Collection[Kind]], tuple[Why, ...]]
 
 
 def ask_clusters(config: Config, flow: Flow, name: str, kinds: Collection[Kind]) -> tuple[Why, ...]:
-    """Query the clusters of one flow.
-
-    Raises:
-        SrmError: its target does not answer.
-    """
+    """Query the clusters of one flow."""
     with patience.limit(patience.DEFAULT_S), open_flow(config, flow, partial=True) as context:
         return ask(context, name, kinds)
 
@@ -61,9 +57,7 @@ def ask_clusters(config: Config, flow: Flow, name: str, kinds: Collection[Kind])
 class Explaining:
     """Answers why queries, a few at the same time.
 
-    Args:
-        config: the configuration.
-        asking: queries one flow; by default its clusters.
+    ``asking``: queries one flow; by default its clusters.
     """
 
     def __init__(self, config: Config, asking: Asking = ask_clusters) -> None:
@@ -118,6 +112,5 @@ def _not_asked(flow: Flow, kind: Kind, name: str, error: SrmError) -> Why:
 
 
 def _none_answers(unasked: Mapping[Flow, SrmError]) -> SrmError:
-    """Return one error for all flows, with the type of the first flow's error."""
     first = min(unasked)
     return type(unasked[first])("; ".join(f"{f}: {unasked[f]}" for f in sorted(unasked)))

@@ -68,8 +68,6 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Silence:
-    """A cluster that let a request time out and has not answered since."""
-
     since_s: float
     ask_again_s: float
 
@@ -77,10 +75,8 @@ class _Silence:
 class CommittedOffsets:
     """Returns the committed offsets of groups; a few queries per cluster run at the same time.
 
-    Args:
-        config: the configuration.
-        ask: queries a cluster and may block; :func:`ask_cluster` by default.
-        patience_s: seconds that a request waits at most.
+    ``ask``: queries a cluster and may block; :func:`ask_cluster` by default.
+    ``patience_s``: seconds that a request waits at most.
     """
 
     def __init__(

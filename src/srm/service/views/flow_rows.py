@@ -67,7 +67,6 @@ def summary(look: FlowLook) -> FlowSummary:
 
 
 def _unseen(look: FlowLook) -> tuple[Reason, ...]:
-    """Return why the latest look failed, and what to check: a look depends on the target."""
     action = f"check the brokers of {look.flow.target} and the connection to them"
     return (Reason(f"latest look failed: {look.error}", action),)
 

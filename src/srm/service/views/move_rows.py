@@ -51,7 +51,6 @@ def is_blocked(look: MoveLook) -> bool:
 
 
 def _problems(look: MoveLook) -> tuple[str, ...]:
-    """Return the report's problems, else why the move cannot start or was released."""
     if look.report is not None:
         return look.report.report.problems
     if is_blocked(look):

@@ -46,11 +46,7 @@ FlowDep = Annotated[Flow, Depends(flow_of)]
 
 
 def time_range(now_ms: int, from_ms: int | None, to_ms: int | None) -> tuple[int, int]:
-    """Return the time range of a chart, by default the last two hours.
-
-    Raises:
-        UsageError: the range ends before it begins.
-    """
+    """Return the time range of a chart, by default the last two hours."""
     end = now_ms + 1 if to_ms is None else to_ms
     begin = end - HOURS * 3_600_000 if from_ms is None else from_ms
     if begin > end:

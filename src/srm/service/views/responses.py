@@ -67,11 +67,8 @@ def answer(
 ) -> Response:
     """Return a document as JSON, or 304 if the client has it already.
 
-    Args:
-        request: the request.
-        document: a dataclass.
-        of: its type if that is generic.
-        status: HTTP status; 304 replaces only 200.
+    ``of``: its type if that is generic.
+    ``status``: HTTP status; 304 replaces only 200.
     """
     body = encode(document) if of is None else adapter(of).dump_json(document)  # type: ignore[arg-type]
     etag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'

@@ -84,8 +84,6 @@ class Copied(NamedTuple):
 
 
 class _Windows:
-    """The windows of one subject, by start."""
-
     __slots__ = ("_count", "_rows", "remote_topic")
 
     def __init__(self) -> None:

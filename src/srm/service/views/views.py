@@ -49,9 +49,7 @@ UNITS: Mapping[str, str] = {
 class Views:
     """All targets that this service watches.
 
-    Args:
-        config: the configuration.
-        watches: one for each target; by default those of the configuration.
+    ``watches``: one for each target; by default those of the configuration.
     """
 
     def __init__(self, config: Config, watches: Iterable[TargetWatch] | None = None) -> None:
@@ -62,11 +60,7 @@ class Views:
         self._only: dict[str, Views] = {}
 
     def only(self, target: str) -> Views:
-        """Return the views of one target.
-
-        Raises:
-            ElsewhereError: it is not watched here.
-        """
+        """Return the views of one target."""
         if target not in self._only:
             self._only[target] = Views(self.config, [self._watch(target)])
         return self._only[target]
@@ -86,11 +80,7 @@ class Views:
         return all(w.wait(max(0.0, until - time.monotonic())) for w in self._watches.values())
 
     def refresh(self, target: str) -> None:
-        """Request a look at a target at once.
-
-        Raises:
-            ElsewhereError: it is not watched here.
-        """
+        """Request a look at a target at once."""
         self._watch(target).refresh()
 
     @property
@@ -104,19 +94,11 @@ class Views:
         return tuple(watch.look for watch in self._watches.values())
 
     def series(self, target: str) -> Series:
-        """Return the metrics windows on a target.
-
-        Raises:
-            NotFoundError: it is not watched here.
-        """
+        """Return the metrics windows on a target."""
         return self._watch(target).series
 
     def look(self, flow: Flow) -> FlowLook:
-        """Return the latest look at a flow.
-
-        Raises:
-            NotFoundError: it is not watched here.
-        """
+        """Return the latest look at a flow."""
         found = self._watch(flow.target).look.flows.get(flow)
         if found is None:
             known = ", ".join(str(look.flow) for look in self.looks()) or "none"
@@ -157,11 +139,7 @@ class Views:
         return self._reuse("groups", self.last_look(flow)[0], flow_rows.group_rows)
 
     def topic(self, flow: Flow, name: str) -> TopicRow:
-        """Return a topic by its name on either side.
-
-        Raises:
-            NotFoundError: the flow has no such topic.
-        """
+        """Return a topic by its name on either side."""
         for row in self.topics(flow):
             if name in {row.topic, row.remote_topic}:
                 return row
@@ -189,11 +167,7 @@ class Views:
         return tuple(self._move_looks().values())
 
     def move(self, move_id: str) -> MoveLook:
-        """Return one move.
-
-        Raises:
-            NotFoundError: no watched cluster knows it.
-        """
+        """Return one move."""
         found = self._move_looks().get(move_id)
         if found is None:
             raise ElsewhereError(f"move {move_id!r} is not known on {', '.join(self._watches)}")
@@ -228,11 +202,7 @@ class Views:
         )
 
     def cluster(self, cluster_id: str) -> ClusterInfo:
-        """Return a cluster by its Kafka id or alias.
-
-        Raises:
-            NotFoundError: it is not watched here.
-        """
+        """Return a cluster by its Kafka id or alias."""
         for target in self.targets:
             if cluster_id in {target.cluster_id, target.alias}:
                 flows = list(self.looks())

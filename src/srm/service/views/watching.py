@@ -54,10 +54,7 @@ MOST: Final = 50
 class TargetWatch:
     """Watches one cluster and the flows into it.
 
-    Args:
-        config: the configuration.
-        alias: the cluster.
-        flows: the watched flows into it.
+    ``flows``: the watched flows into it.
     """
 
     def __init__(self, config: Config, alias: str, flows: tuple[Flow, ...]) -> None:
@@ -156,14 +153,11 @@ class TargetWatch:
 
 @dataclass(frozen=True, slots=True)
 class _Looking:
-    """A look in progress: the looks before its round, and its start time (monotonic)."""
-
     former: Mapping[Flow, FlowLook]
     since: float
 
 
 def _late(look: TargetLook, looking: _Looking) -> TargetLook:
-    """Add an error to the flows that this round has not yet reached."""
     flows = {
         flow: replace(
             found,
@@ -201,7 +195,6 @@ class _Flow:
             target.compacted_topic(internal_topics.replication(flow.source), partition)
 
     def next_look(self, series: Series) -> FlowLook:
-        """Return the next look; after a failure the last one with the error."""
         try:
             self._last = self._look()
         except Exception as error:  # noqa: BLE001 -- as for the target

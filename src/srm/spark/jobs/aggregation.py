@@ -59,7 +59,6 @@ def aggregate(
 def _plan_ranges(
     properties: Mapping[str, str], topic: str, since_ms: int
 ) -> tuple[OffsetRange, ...]:
-    """Return the offsets of the records since a time; none without the topic."""
     with reader(properties, "read_uncommitted") as consumer, kafka_errors(f"plan {topic}"):
         metadata = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
         wanted = [TopicPartition(topic, p, since_ms) for p in metadata.partitions]

@@ -17,12 +17,7 @@ from srm.wiring import open_flow
 
 
 def sync_spread(spark: SparkSession, config: Config, flow: Flow) -> GroupSyncSummary:
-    """Bring a flow's idle groups on; see :func:`srm.engine.groups.group_sync.sync`.
-
-    Raises:
-        SrmError: a cluster does not answer before the groups are spread; afterwards the groups of
-            a task that failed are in the summary's ``errors``.
-    """
+    """Bring a flow's idle groups on; see :func:`srm.engine.groups.group_sync.sync`."""
     with open_flow(config, flow) as context:
         # Without groups: says whether the sync is on, and carries flow and time.
         start = sync(context, ())

@@ -37,12 +37,8 @@ def over_groups(
 ) -> tuple[list[_S], dict[str, str]]:
     """Run an engine call on the groups in Spark tasks, each with clients of its own.
 
-    Args:
-        spark: the session.
-        config: the whole configuration, as the tasks need it to open the flow.
-        flow: the flow.
-        groups: the groups to spread.
-        call: an importable engine call; runs on the executors.
+    ``config``: the whole configuration, as the tasks need it to open the flow.
+    ``call``: an importable engine call; runs on the executors.
 
     Returns:
         The results of the tasks, and for each group of a task that failed the reason.

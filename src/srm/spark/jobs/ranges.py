@@ -33,9 +33,7 @@ _READER_SETTINGS: Mapping[str, Any] = {
 def reader(properties: Mapping[str, str], isolation: str) -> Iterator[Consumer]:
     """Give a consumer for :func:`read` and close it at the end.
 
-    Args:
-        properties: librdkafka consumer properties of the cluster.
-        isolation: ``read_committed`` or ``read_uncommitted``.
+    ``isolation``: ``read_committed`` or ``read_uncommitted``.
     """
     with kafka_errors("open a range reader"):
         consumer = Consumer(

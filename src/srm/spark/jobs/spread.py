@@ -39,12 +39,10 @@ def spread(
 ) -> list[_R]:
     """Run a function over parts of the items, each in a Spark task, and collect what it gives.
 
-    Args:
-        spark: the session, classic or Connect; its workers must have srm installed.
-        items: what to work on; must be picklable.
-        function: gets the items of one task, in order, and gives picklable results. What it closes
-            over is sent along with it.
-        tasks: how many parts; without it four for each core. Never more than items.
+    ``items``: what to work on; must be picklable.
+    ``function``: gets the items of one task, in order, and gives picklable results. What it closes
+    over is sent along with it.
+    ``tasks``: how many parts; without it four for each core. Never more than items.
 
     Returns:
         The results in the order of the items.

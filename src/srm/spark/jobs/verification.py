@@ -43,11 +43,7 @@ class BothClusters:
 
     @classmethod
     def of(cls, config: Config, flow: Flow) -> BothClusters:
-        """Take the properties of a flow's clusters from the configuration.
-
-        Raises:
-            ConfigError: the configuration does not list one of them.
-        """
+        """Take the properties of a flow's clusters from the configuration."""
         return cls(
             config.cluster_clients(flow.source, flow).consumer,
             config.cluster_clients(flow.target, flow).consumer,
@@ -57,10 +53,7 @@ class BothClusters:
 class SparkComparer:
     """Compares ranges in Spark tasks (:class:`srm.engine.verification.verifying.Comparer`).
 
-    Args:
-        spark: the session, classic or Connect.
-        properties: of both clusters.
-        by_records: ordinary consumers read everything.
+    ``by_records``: ordinary consumers read everything.
     """
 
     def __init__(
@@ -88,11 +81,7 @@ class SparkComparer:
 
 
 class PlainComparer:
-    """Compares ranges in this process, one after another, without any Spark.
-
-    Args:
-        properties: of both clusters.
-    """
+    """Compares ranges in this process, one after another, without any Spark."""
 
     width = 1
 
@@ -113,10 +102,6 @@ def verify(
     """Compare a flow's topics with their copies and store the result of each partition.
 
     A partition that cannot be read is reported as failed, with the reason.
-
-    Raises:
-        NotFoundError: a topic was named that the flow does not copy.
-        UnavailableError, AuthorizationError: as the clusters answer while planning and storing.
     """
     request = request or VerificationRequest()
 
@@ -149,7 +134,6 @@ def compare_all(
 def _compare_records(
     properties: BothClusters, plans: list[RangePlan]
 ) -> Iterator[RangeResult | str]:
-    """Compare ranges record by record, with one consumer for each cluster."""
     if not plans:
         return
     with (
@@ -179,8 +163,6 @@ def _compare_one(plan: RangePlan, source: Consumer, target: Consumer) -> RangeRe
 
 
 class _Reading:
-    """The records of one side, and the offset of the last."""
-
     def __init__(self, consumer: Consumer, wanted: OffsetRange) -> None:
         self._consumer = consumer
         self._wanted = wanted
@@ -192,7 +174,6 @@ class _Reading:
             yield from map(_record, messages)
 
     def mark(self, side: SideResult) -> SideResult:
-        """Add the leader epoch up to which the log was read."""
         epoch = None if self._last is None else self._last.leader_epoch()
         if self._last is None or epoch is None:
             return side
@@ -212,13 +193,7 @@ def _record(message: Message) -> ComparedRecord:
 def prove_all(
     source: Mapping[str, str], target: Mapping[str, str], ranges: Sequence[RangePlan]
 ) -> list[RangeResult | None]:
-    """Prove ranges equal, one after another; None for each that an ordinary consumer has to read.
-
-    Args:
-        source: librdkafka properties of the source.
-        target: the same of the target.
-        ranges: what to compare.
-    """
+    """Prove ranges equal in order; None for each that an ordinary consumer has to read."""
     native = native_library()
     if native is None:
         return [None] * len(ranges)
