@@ -17,9 +17,8 @@ from srm.engine.groups.checkpoints import CheckpointSummary
 from srm.engine.groups.group_sync import GroupSyncSummary
 from srm.engine.ports import FlowContext
 from srm.errors import UnavailableError
-from srm.spark.jobs import checkpoints, group_sync
 from srm.spark.jobs import groups as spread
-from srm.spark.jobs.groups import deal, over_groups, run_hand
+from srm.spark.jobs.groups import deal, merge_checkpoints, merge_syncs, over_groups, run_hand
 
 pytestmark = pytest.mark.spark
 
@@ -80,7 +79,7 @@ def test_summaries_of_checkpoints_add_up_and_outcomes_are_in_order():
             FLOW, 9, len(groups), 1, len(groups) - 1, {"translated": len(groups)}, outcomes
         )
 
-    merged = checkpoints.merge(
+    merged = merge_checkpoints(
         CheckpointSummary(FLOW, 1), [part("b", "d"), part("a")], {"c": "away"}
     )
 
@@ -95,7 +94,7 @@ def test_summaries_of_group_sync_add_up_and_decisions_are_in_order():
         decisions = tuple(SyncDecision(g, TopicPartition("t", 0), "write") for g in groups)
         return GroupSyncSummary(FLOW, 9, {"write": len(groups)}, len(groups), decisions)
 
-    merged = group_sync.merge(GroupSyncSummary(FLOW, 1), [part("b", "d"), part("a")], {"c": "away"})
+    merged = merge_syncs(GroupSyncSummary(FLOW, 1), [part("b", "d"), part("a")], {"c": "away"})
 
     assert (merged.time_ms, merged.applied, merged.actions) == (1, 3, {"write": 3})
     assert [d.group for d in merged.decisions] == ["a", "b", "d"]

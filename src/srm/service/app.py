@@ -21,11 +21,11 @@ from srm.service.access.operator_actions import Actions
 from srm.service.federation.federation import InternalPaths, Joining, join
 from srm.service.federation.hosts import ANY, AllowedHosts
 from srm.service.federation.merged_lists import answer_from_elsewhere
-from srm.service.otel import ExportedMetrics, TraceRequests
+from srm.service.otel import ExportedMetrics
 from srm.service.pages.router import Files
 from srm.service.pages.router import router as pages
 from srm.service.prometheus.exposition import Exposition
-from srm.service.prometheus.requests import CountRequests
+from srm.service.prometheus.requests import WatchRequests
 from srm.service.routes import actions, flows, health, metrics, moves, prometheus, topics, why
 from srm.service.routes.why import Explaining
 from srm.service.views.committed import CommittedOffsets
@@ -101,9 +101,7 @@ def create_app(
     app.add_middleware(InternalPaths)
     if "*" not in hosts:
         app.add_middleware(AllowedHosts, hosts=hosts)
-    app.add_middleware(CountRequests, metrics=exposition.requests)
-    if telemetry.is_enabled("TRACES"):
-        app.add_middleware(TraceRequests)
+    app.add_middleware(WatchRequests, metrics=exposition.requests)
     app.router.routes.extend(_routes((access or OPEN).identify))
     return app
 

@@ -1,4 +1,4 @@
-"""OpenTelemetry of the service, if enabled: a span for each request, metrics by OTLP."""
+"""Metrics of the service by OTLP, if OpenTelemetry is enabled."""
 
 from __future__ import annotations
 
@@ -7,14 +7,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
-
 from srm import telemetry
-from srm.service.federation.federation import path_of
 from srm.service.prometheus.exposition import samples
 from srm.service.prometheus.metric_table import METRICS, Metric
-from srm.service.prometheus.requests import NotedStatus, route_of
 from srm.service.prometheus.samples import Sample
 from srm.service.views.views import Views
 
@@ -22,8 +17,6 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation
     from opentelemetry.sdk.metrics import MeterProvider
 
-_UNTOLD: Final = ("/metrics", "/health", "/static")
-"""Routes without traces, as machines request them all the time."""
 _FRESH_S: Final = 1.0
 _SHUTDOWN_MS: Final = 2000
 _UNITS: Final[Mapping[str, str]] = {
@@ -33,35 +26,6 @@ _UNITS: Final[Mapping[str, str]] = {
     "records": "{record}",
     "offsets": "{offset}",
 }
-
-
-class TraceRequests:
-    """ASGI middleware that creates a span for each request, in the trace of the caller."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request inside a span."""
-        if scope["type"] != "http" or path_of(Request(scope)).startswith(_UNTOLD):
-            await self._app(scope, receive, send)
-            return
-        headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
-        with telemetry.span(scope["method"], kind="SERVER", carrier=headers) as span:
-            noted = NotedStatus(send)
-            try:
-                await self._app(scope, receive, noted)
-            finally:
-                route = route_of(scope)
-                span.rename(
-                    f"{scope['method']} {route}",
-                    **{
-                        "http.request.method": scope["method"],
-                        "http.route": route,
-                        "http.response.status_code": noted.status,
-                        "url.path": scope["path"],
-                    },
-                )
 
 
 class ExportedMetrics:

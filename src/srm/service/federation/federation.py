@@ -19,7 +19,7 @@ from srm.config.model import Config
 from srm.errors import ElsewhereError, UnavailableError
 from srm.service.federation.peers import Neighbours, Opener, ServiceAnnouncement, own_announcement
 from srm.service.federation.remote import MOST_BYTES, Remote, Reply
-from srm.service.federation.remote_rows import Told
+from srm.service.federation.remote_rows import Listed
 from srm.service.views.documents import Page
 from srm.service.views.request_params import INTERNAL_MARK
 
@@ -200,11 +200,11 @@ class Federation:
         raise ElsewhereError(f"{path}: not known here, nor to {', '.join(found) or 'others'}")
 
     async def pages(
-        self, request: Request, told: Told[_T], count: int, path: str = ""
+        self, request: Request, listed: Listed[_T], count: int, path: str = ""
     ) -> tuple[dict[str, Page[_T]], dict[str, str]]:
         """Request the first rows of a list from all other services.
 
-        ``told``: the type of row; rows that a service may not report are dropped.
+        ``listed``: the type of row; rows that a service may not report are dropped.
         ``count``: number of rows per target.
         ``path``: path of the list, requested without a query; by default that of ``request``.
 
@@ -221,8 +221,8 @@ class Federation:
                 limit = min(_MOST, max(1, count - seen))
                 asked = f"{where}?{query}offset={seen}&limit={limit}"
                 body = await self._body(target, asked, request, left)
-                found = await run_sync(told.page, body, seen, limit)
-                rows += told.about(target, found.items)
+                found = await run_sync(listed.page, body, seen, limit)
+                rows += listed.about(target, found.items)
                 seen += len(found.items)
                 left -= len(body)
                 is_last = len(found.items) < limit
@@ -233,14 +233,14 @@ class Federation:
         return await self._each(read)
 
     async def lists(
-        self, request: Request, told: Told[_T]
+        self, request: Request, listed: Listed[_T]
     ) -> tuple[dict[str, tuple[_T, ...]], dict[str, str]]:
         """Forward a request for whole lists to all other services; returns as :meth:`pages`."""
 
         async def read(target: str) -> tuple[_T, ...]:
             asked = f"{quote(path_of(request))}?{_query(request)}"
             body = await self._body(target, asked, request, _MOST_BYTES)
-            return told.about(target, await run_sync(told.rows, body))
+            return listed.about(target, await run_sync(listed.rows, body))
 
         return await self._each(read)
 

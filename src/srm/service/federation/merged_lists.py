@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, TypeVar
+from dataclasses import replace
+from typing import Final, TypeVar
 
 from fastapi import FastAPI, Request, Response
 
@@ -13,7 +13,7 @@ from srm.errors import ElsewhereError, NotFoundError, SrmError, UsageError
 from srm.service.federation import remote_rows
 from srm.service.federation.federation import Federation, path_of
 from srm.service.federation.remote import Reply
-from srm.service.federation.remote_rows import Told, read
+from srm.service.federation.remote_rows import Listed, read
 from srm.service.views.documents import ClusterInfo, MetricSeries, Page, Problem
 from srm.service.views.request_params import is_internal
 from srm.service.views.responses import PROBLEM, answer, page, problem_of
@@ -25,43 +25,6 @@ MOST_GATHERED: Final = 100_000
 """Limit of rows read from other services; rows after it need a filter by target or a search."""
 _API: Final = ("/v2/", "/remote-topics", "/cluster-metrics/", "/topic-metrics/")
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class Listed(Generic[_T]):
-    """Rules that merge the rows of several services into one list.
-
-    ``order`` is the sort key of rows.
-    ``identity`` is equal for duplicates. Own rows and rows from their ``home`` target take
-    precedence; among those, or else among all, the highest ``rank`` wins.
-    ``whole`` is the path of a list that is always read completely, as targets share its rows.
-    """
-
-    told: Told[_T]
-    order: Callable[[_T], Any]
-    identity: Callable[[_T], object]
-    rank: Callable[[_T], Any] = lambda _: 0
-    home: Callable[[_T], str] = lambda _: ""
-    whole: str = ""
-
-
-FLOWS: Final = Listed(remote_rows.FLOWS, lambda r: (r.source, r.target), lambda r: r.flow)
-REMOTE_TOPICS: Final = Listed(
-    remote_rows.REMOTE_TOPICS,
-    lambda r: (r.source, r.target, r.topic),
-    lambda r: (r.source, r.target, r.topic),
-)
-MOVES: Final = Listed(
-    remote_rows.MOVES,
-    lambda r: (-r.created_ms, r.move_id),
-    lambda r: r.move_id,
-    lambda r: (r.ended, r.ok is not None),
-    lambda r: r.target,  # the decision of a move is there
-    "/v2/moves",
-)
-DRILLS: Final = Listed(
-    remote_rows.DRILLS, lambda r: (-r.time_ms, r.drill_id), lambda r: (r.flow, r.drill_id)
-)
 
 
 def federation_of(request: Request) -> Federation | None:
@@ -97,7 +60,7 @@ async def everywhere(
             "name a target, or search"
         )
     count = MOST_GATHERED if listed.whole else offset + limit
-    pages, missing = await federation.pages(request, listed.told, count, listed.whole)
+    pages, missing = await federation.pages(request, listed, count, listed.whole)
     merged = [*filter(wanted, _merge(own, pages, listed))]
     items = tuple(merged[offset : offset + limit])
     unread = 0 if listed.whole else sum(p.total - len(p.items) for p in pages.values())

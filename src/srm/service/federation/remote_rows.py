@@ -32,17 +32,26 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Told(Generic[_T]):
-    """A type of row from another service.
+class Listed(Generic[_T]):
+    """A type of row of several services, and the rules that merge its rows into one list.
 
     ``of``: class of the row.
     ``flow``: returns the flow of a row; raises UsageError if it names none, or two.
+    ``order``: the sort key of rows.
+    ``identity``: equal for duplicates. Own rows and rows from their ``home`` target take
+    precedence; among those, or else among all, the highest ``rank`` wins.
     ``tellers``: returns the targets whose services may report a flow.
+    ``whole``: the path of a list that is always read completely, as targets share its rows.
     """
 
     of: type[_T]
     flow: Callable[[_T], Flow]
+    order: Callable[[_T], Any]
+    identity: Callable[[_T], object]
     tellers: Callable[[Flow], tuple[str, ...]] = lambda flow: (flow.target,)
+    rank: Callable[[_T], Any] = lambda _: 0
+    home: Callable[[_T], str] = lambda _: ""
+    whole: str = ""
 
     def page(self, body: bytes, offset: int, limit: int) -> Page[_T]:
         """Read the requested part of a list."""
@@ -98,8 +107,28 @@ def _between(row: FlowSummary | RemoteTopic | MoveRow | MetricSeries) -> Flow:
     return Flow.parse(f"{row.source}->{row.target}")
 
 
-FLOWS: Final = Told(FlowSummary, _flow_of)
-REMOTE_TOPICS: Final = Told(RemoteTopic, _between)
-MOVES: Final = Told(MoveRow, _between, lambda flow: (flow.source, flow.target))
-DRILLS: Final = Told(DrillRow, lambda row: Flow.parse(row.flow))
-SERIES: Final = Told(MetricSeries, _between)
+def _names(row: RemoteTopic | MetricSeries) -> tuple[str, str, str]:
+    return row.source, row.target, row.topic
+
+
+FLOWS: Final = Listed(
+    FlowSummary, _flow_of, order=lambda r: (r.source, r.target), identity=lambda r: r.flow
+)
+REMOTE_TOPICS: Final = Listed(RemoteTopic, _between, order=_names, identity=_names)
+MOVES: Final = Listed(
+    MoveRow,
+    _between,
+    order=lambda r: (-r.created_ms, r.move_id),
+    identity=lambda r: r.move_id,
+    tellers=lambda flow: (flow.source, flow.target),
+    rank=lambda r: (r.ended, r.ok is not None),
+    home=lambda r: r.target,  # the decision of a move is there
+    whole="/v2/moves",
+)
+DRILLS: Final = Listed(
+    DrillRow,
+    lambda row: Flow.parse(row.flow),
+    order=lambda r: (-r.time_ms, r.drill_id),
+    identity=lambda r: (r.flow, r.drill_id),
+)
+SERIES: Final = Listed(MetricSeries, _between, order=_names, identity=_names)

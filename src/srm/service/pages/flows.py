@@ -14,9 +14,6 @@ from srm.domain.names.topics import Flow
 from srm.engine.status.status import GOING_ON, IN_TROUBLE
 from srm.service.pages import attention
 from srm.service.pages.metric_charts import (
-    METRIC_NAMES,
-    SPAN_NAMES,
-    STATISTICS,
     Measures,
     Wish,
     WishDep,
@@ -120,9 +117,6 @@ def flow_page(
         sort=sort,
         order=direction,
         wanted=wanted,
-        spans=SPAN_NAMES,
-        stats=STATISTICS,
-        metrics=METRIC_NAMES,
     )
 
 
@@ -168,9 +162,6 @@ def topic_page(
         events=[event for event in views.events(flow) if event.topic == row.topic][:_EVENTS],
         state=state,
         wanted=wanted,
-        spans=SPAN_NAMES,
-        stats=STATISTICS,
-        metrics=METRIC_NAMES,
     )
 
 

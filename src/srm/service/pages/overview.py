@@ -11,8 +11,6 @@ from srm.domain.names.topics import Flow
 from srm.errors import SrmError
 from srm.service.pages import attention
 from srm.service.pages.metric_charts import (
-    SPAN_NAMES,
-    STATISTICS,
     Measures,
     Wish,
     WishDep,
@@ -104,8 +102,6 @@ def overview(request: Request, views: ViewsDep, others: ElsewhereDep, wanted: Wi
         last=max((move for move in moves if move.ended), key=_ended_ms, default=None),
         events=recent(views, [look.flow for look in views.looks()]),
         wanted=wanted,
-        spans=SPAN_NAMES,
-        stats=STATISTICS,
     )
 
 

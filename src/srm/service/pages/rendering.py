@@ -29,6 +29,7 @@ from srm.domain.text.reason import is_command
 from srm.errors import NotFoundError, SrmError
 from srm.service.federation.federation import path_of
 from srm.service.pages import attention, units
+from srm.service.pages.metric_charts import METRIC_NAMES, SPAN_NAMES, STATISTICS
 from srm.service.pages.other_sites import home_of
 from srm.service.views.views import Views
 
@@ -197,7 +198,14 @@ def environment() -> Environment:
     )
     found.tests.update(command=is_command)
     found.globals.update(
-        ago=units.ago, lasting=units.lasting, utc=units.utc, iso=units.iso, NONE=units.NONE
+        ago=units.ago,
+        lasting=units.lasting,
+        utc=units.utc,
+        iso=units.iso,
+        NONE=units.NONE,
+        spans=SPAN_NAMES,
+        stats=STATISTICS,
+        metrics=METRIC_NAMES,
     )
     return found
 

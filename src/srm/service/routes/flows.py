@@ -8,7 +8,8 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from srm.clock import now_ms
 from srm.errors import NotFoundError
-from srm.service.federation.merged_lists import FLOWS, everywhere
+from srm.service.federation.merged_lists import everywhere
+from srm.service.federation.remote_rows import FLOWS
 from srm.service.views import flow_rows
 from srm.service.views.committed import CommitsDep, Group
 from srm.service.views.documents import (

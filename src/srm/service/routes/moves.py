@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query, Request, Response
 
 from srm.domain.moves.report.report import MoveReport
 from srm.errors import NotFoundError
-from srm.service.federation.merged_lists import DRILLS, MOVES, everywhere
+from srm.service.federation.merged_lists import everywhere
+from srm.service.federation.remote_rows import DRILLS, MOVES
 from srm.service.views.documents import DrillRow, MoveDetail, MoveRow, Page
 from srm.service.views.move_rows import is_running
 from srm.service.views.request_params import ViewsDep

@@ -5,7 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from srm.clock import now_ms
-from srm.service.federation.merged_lists import REMOTE_TOPICS, all_series, everywhere
+from srm.service.federation.merged_lists import all_series, everywhere
+from srm.service.federation.remote_rows import REMOTE_TOPICS
 from srm.service.views.documents import MetricSeries, Page, RemoteTopic
 from srm.service.views.request_params import Metric, ViewsDep, time_range
 from srm.service.views.responses import PROBLEMS, Limit, Offset, Search, answer, containing
