@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from srm.domain.moves.report.evidence import PartitionReport
 from srm.domain.moves.report.report import GroupReport, MoveReport
@@ -12,7 +14,6 @@ from srm.domain.moves.report.revisions import KeptReport
 from srm.extras import library
 from srm.pages.moves import re_read_text, re_read_texts, residue_text, rpo_text, verdict_text
 from srm.pages.outcomes import costs
-from srm.pages.timeline import move_timeline
 
 if TYPE_CHECKING:
     import jinja2
@@ -79,3 +80,135 @@ def _clock(time_ms: int) -> str:
     return (
         datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
     )
+
+
+LANES: Final = 40
+"""Maximum number of drawn groups, the slowest ones; the table has all of them."""
+_TICKS: Final = 8
+_LABELLED: Final = 9.0
+
+MarkKind = Literal["assigned", "working", "commit"]
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineBar:
+    """A period; ``left`` and ``width`` in percent, ``seconds`` is its length.
+
+    ``ended`` is False if its end is unknown.
+    """
+
+    name: str
+    seconds: float
+    left: float
+    width: float
+    ended: bool = True
+
+    @property
+    def fits(self) -> bool:
+        """Return whether the bar has room for the name."""
+        return self.width >= _LABELLED
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment; ``left`` in percent, ``seconds`` from the hold."""
+
+    kind: MarkKind
+    name: str
+    seconds: float
+    left: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One row of the picture."""
+
+    name: str
+    bars: tuple[TimelineBar, ...]
+    marks: tuple[Mark, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One label of the axis; ``left`` in percent."""
+
+    text: str
+    left: float
+
+
+@dataclass(frozen=True, slots=True)
+class MoveTimeline:
+    """Steps of the move, then one lane per group; ``hidden`` counts groups not drawn."""
+
+    steps: Lane
+    groups: tuple[Lane, ...]
+    ticks: tuple[Tick, ...]
+    hidden: int = 0
+
+
+def move_timeline(report: MoveReport) -> MoveTimeline | None:
+    """Draw a move from the hold on; None if no client was held, or before go."""
+    steps = list(report.rto_steps.items())
+    moved = {name: group for name, group in report.groups.items() if group.members_at_hold}
+    ends = [sum(seconds for _, seconds in steps)]
+    ends += [seconds for group in moved.values() for _, _, seconds in _moments(group)]
+    length = max(ends) * 1.02
+    if not steps or length <= 0:
+        return None
+
+    def percent(seconds: float) -> float:
+        return round(100 * seconds / length, 3)
+
+    def bar(name: str, start: float, seconds: float, *, ended: bool = True) -> TimelineBar:
+        return TimelineBar(name, seconds, percent(start), percent(seconds), ended)
+
+    bars, at = [], 0.0
+    for name, seconds in steps:
+        bars.append(bar(name, at, seconds))
+        at += seconds
+    slowest = sorted(moved, key=lambda name: (-_without_service(moved[name], length), name))
+    return MoveTimeline(
+        steps=Lane("steps", tuple(bars)),
+        groups=tuple(
+            Lane(
+                name,
+                (
+                    bar(
+                        "without service",
+                        0,
+                        _without_service(moved[name], length),
+                        ended=moved[name].rto_seconds is not None,
+                    ),
+                ),
+                tuple(
+                    Mark(kind, text, seconds, percent(seconds))
+                    for kind, text, seconds in _moments(moved[name])
+                ),
+            )
+            for name in slowest[:LANES]
+        ),
+        ticks=tuple(Tick(text, percent(seconds)) for seconds, text in _ticks(length)),
+        hidden=max(0, len(slowest) - LANES),
+    )
+
+
+def _without_service(group: GroupReport, length: float) -> float:
+    return length if group.rto_seconds is None else group.rto_seconds
+
+
+def _moments(group: GroupReport) -> Iterator[tuple[MarkKind, str, float]]:
+    if group.assigned_seconds is not None:
+        yield "assigned", "assigned partitions", group.assigned_seconds
+    if group.rto_seconds is not None and group.rto_end != "assigned":
+        yield "working", f"{group.rto_end or 'worked'} its first record", group.rto_seconds
+    if group.first_commit_seconds is not None:
+        yield "commit", "first commit was seen", group.first_commit_seconds
+
+
+def _ticks(length: float) -> Iterator[tuple[float, str]]:
+    rough = length / _TICKS
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough)
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    for number in range(math.floor(length / step) + 1):
+        yield number * step, f"{number * step:.{digits}f} s"

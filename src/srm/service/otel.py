@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from srm import telemetry
-from srm.service.prometheus.exposition import samples
+from srm.service.prometheus.exposition import Sample, samples
 from srm.service.prometheus.metric_table import METRICS, Metric
-from srm.service.prometheus.samples import Sample
 from srm.service.views.views import Views
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.domain.moves.report.reporting import GROUP, REPORT
 
-from srm.pages.timeline import LANES, move_timeline
+from srm.pages.html import LANES, move_timeline
 
 
 def test_steps_follow_each_other_and_each_group_has_its_lane() -> None:

@@ -19,8 +19,7 @@ from srm.pages.tables import Listing, moment
 if TYPE_CHECKING:
     from srm.domain.text.reason import Reason
     from srm.engine.ports import FlowContext
-    from srm.engine.status.health import Health, State
-    from srm.engine.status.status import FlowStatus, Standing
+    from srm.engine.status.status import FlowStatus, Health, Standing, State
 
 _COLOURS = {
     "caught-up": "green",
@@ -73,7 +72,7 @@ def status(
         )
         if not results.values:
             results.raise_failures()
-        from srm.engine.status.health import document
+        from srm.engine.status.status import document
 
         return Looked(
             [{**document(found), "flow": str(found.flow)} for found in results.values]
@@ -87,7 +86,7 @@ def status(
 
 
 def _render(console: Console, flows: list[FlowStatus]) -> None:
-    from srm.engine.status.health import flow_health
+    from srm.engine.status.status import flow_health
 
     for number, flow in enumerate(flows):
         if number:
@@ -173,7 +172,7 @@ def _as_of(flow: FlowStatus) -> str:
 
 
 def _topics(flow: FlowStatus, console: Console) -> Table:
-    from srm.engine.status.health import topic_health
+    from srm.engine.status.status import topic_health
 
     table = Listing()
     table.add_column(f"topic on {flow.flow.source}")

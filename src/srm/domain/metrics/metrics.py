@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from operator import attrgetter
@@ -64,40 +64,34 @@ COUNTS = (
 """Fields of a :class:`RawMetric` in a partition's list in a record, in order."""
 
 METRICS_PER_RECORD = 1000
+_MOMENT: Final = ("time_ms", "interval_ms", "source", "target")
+_MOMENT_OF: Final = attrgetter(*_MOMENT)
 
 
 def encode_raw(metrics: Iterable[RawMetric]) -> list[Encoded]:
     """Encode raw metrics in few record values: those of one flow and interval share one."""
-    found = sorted(metrics, key=lambda metric: (_interval(metric), metric.topic, metric.partition))
+    found = sorted(metrics, key=lambda metric: (_MOMENT_OF(metric), metric.topic, metric.partition))
     return [
-        _encode(_record(interval, part))
-        for interval, group in groupby(found, _interval)
-        for part in _parts(list(group))
+        _record(moment, topics=_by_topic(part[at : at + METRICS_PER_RECORD]))
+        for moment, group in groupby(found, _MOMENT_OF)
+        for part in ([*group],)
+        for at in range(0, len(part), METRICS_PER_RECORD)
     ]
 
 
-def _interval(metric: RawMetric) -> tuple[int, int, str, str]:
-    return metric.time_ms, metric.interval_ms, metric.source, metric.target
+def _by_topic(metrics: Iterable[RawMetric]) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic": topic,
+            "remote_topic": remote_topic,
+            "partitions": [[getattr(metric, name) for name in COUNTS] for metric in group],
+        }
+        for (topic, remote_topic), group in groupby(metrics, attrgetter("topic", "remote_topic"))
+    ]
 
 
-def _parts(metrics: list[RawMetric]) -> Iterator[list[RawMetric]]:
-    for at in range(0, len(metrics), METRICS_PER_RECORD):
-        yield metrics[at : at + METRICS_PER_RECORD]
-
-
-def _record(interval: tuple[int, int, str, str], metrics: list[RawMetric]) -> dict[str, Any]:
-    topics = groupby(metrics, lambda metric: (metric.topic, metric.remote_topic))
-    return {
-        **dict(zip(("time_ms", "interval_ms", "source", "target"), interval, strict=True)),
-        "topics": [
-            {
-                "topic": topic,
-                "remote_topic": remote_topic,
-                "partitions": [[getattr(metric, name) for name in COUNTS] for metric in group],
-            }
-            for (topic, remote_topic), group in topics
-        ],
-    }
+def _record(moment: Iterable[object], **entries: list[dict[str, Any]]) -> Encoded:
+    return _encode({**dict(zip(_MOMENT, moment, strict=True)), **entries})
 
 
 LATENCY: Final = ("latency_ms_min", "latency_ms_max", "latency_ms_sum", "latency_count")
@@ -147,45 +141,23 @@ def checkpoint_metrics(
     ]
 
 
-def encode_checkpoints(metrics: Iterable[CheckpointMetric]) -> list[bytes]:
+def encode_checkpoints(metrics: Iterable[CheckpointMetric]) -> list[Encoded]:
     """Encode metrics as raw record values, one for each emission, with no ``topics``."""
-    records: dict[tuple[int, int, str, str], list[dict[str, Any]]] = {}
-    for metric in metrics:
-        moment = (metric.time_ms, metric.interval_ms, metric.source, metric.target)
-        records.setdefault(moment, []).append(
-            {
-                "topic": metric.topic,
-                "remote_topic": metric.remote_topic,
-                "latency_ms": [getattr(metric, name) for name in LATENCY],
-            }
-        )
-    names = ("time_ms", "interval_ms", "source", "target")
     return [
-        json.dumps(
-            {**dict(zip(names, moment, strict=True)), "topics": [], "checkpoints": entries},
-            separators=(",", ":"),
-        ).encode()
-        for moment, entries in records.items()
-    ]
-
-
-def checkpoints_of(
-    moment: Mapping[str, Any], entries: Iterable[Mapping[str, Any]]
-) -> tuple[CheckpointMetric, ...]:
-    """Return the metrics of a raw record's entries; ``moment`` has its other fields.
-
-    Raises:
-        KeyError, TypeError, ValueError: the fields are not the required ones.
-    """
-    return tuple(
-        CheckpointMetric(
-            **moment,
-            topic=entry["topic"],
-            remote_topic=entry["remote_topic"],
-            **dict(zip(LATENCY, entry["latency_ms"], strict=True)),
+        _record(
+            moment,
+            topics=[],
+            checkpoints=[
+                {
+                    "topic": metric.topic,
+                    "remote_topic": metric.remote_topic,
+                    "latency_ms": [getattr(metric, name) for name in LATENCY],
+                }
+                for metric in group
+            ],
         )
-        for entry in entries
-    )
+        for moment, group in groupby(sorted(metrics, key=_MOMENT_OF), _MOMENT_OF)
+    ]
 
 
 Measured: TypeAlias = RawMetric | CheckpointMetric
@@ -221,7 +193,16 @@ def _pop_measurements(raw: dict[str, Any]) -> tuple[Measured, ...]:
         for topic in topics
         for counts in topic["partitions"]
     )
-    return (*partitions, *checkpoints_of(raw, checkpoints))
+    latencies = tuple(
+        CheckpointMetric(
+            **raw,
+            topic=entry["topic"],
+            remote_topic=entry["remote_topic"],
+            **dict(zip(LATENCY, entry["latency_ms"], strict=True)),
+        )
+        for entry in checkpoints
+    )
+    return (*partitions, *latencies)
 
 
 def _check(metric: Measured) -> None:

@@ -40,14 +40,16 @@ from srm.engine.moves.control.move_records import without_source
 from srm.engine.moves.planning.outlook import Outlook, read_outlook
 from srm.engine.moves.planning.problems import unsettled_problems
 from srm.engine.ports import FlowContext
-from srm.engine.status.health import Health, flow_health, hints
 from srm.engine.status.status import (
     FlowFacts,
     FlowStatus,
     GroupStatus,
+    Health,
     PartitionView,
     Standing,
     as_waiting,
+    flow_health,
+    hints,
     status_of,
 )
 from srm.errors import SrmError, UnavailableError

@@ -1,28 +1,49 @@
-"""State of a flow at one moment, computed by a pure function from the fetched facts."""
+"""State of a flow at one moment, computed by pure functions from the fetched facts, and its health.
+
+Health is the same for CLI, DAGs, REST and pages:
+
+=========  =====================================================================================
+state      meaning
+=========  =====================================================================================
+RUNNING    the replicator copies everything
+DEGRADED   the replicator copies only a part, or another problem exists
+STOPPED    nothing is copied, although it should be
+PAUSED     nothing is copied, by a decision of an operator or a move
+IDLE       nothing to copy: the source has no selected topic
+OFF        the configuration disables the flow
+=========  =====================================================================================
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.pause import Pause, read_pause
 from srm.domain.flow_state.replication_records import AT_REST, PartitionStatus
 from srm.domain.flow_state.replication_records import State as ReportedState
+from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.proof_records import FlowProof
+from srm.domain.moves.gate.finding import Finding, FindingId, warning
 from srm.domain.moves.records.forecast import Forecast
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_ranges import both_ends
-from srm.domain.text.amount import some
+from srm.domain.text.amount import amount, some
+from srm.domain.text.documents import encode
+from srm.domain.text.reason import Reason
 from srm.engine.cluster_ports import TopicDescription
 from srm.engine.flows.source_look import SourceLook
 from srm.engine.flows.supervision import (
     DriverStatus,
+    FlowSigns,
     SlotStatus,
     down_reasons,
     driver_status,
+    late_commits,
     slot_statuses,
 )
 from srm.engine.ports import FlowMaps
@@ -257,3 +278,235 @@ def _reason(status: PartitionStatus | None) -> str:
         return status.what
     lost = both_ends(status.lost_from, status.lost_to or 0)
     return status.what if lost in status.what else f"{status.what} (offsets {lost})"
+
+
+NO_CHECKPOINT: Final = "no checkpoint: auto.offset.reset would decide"
+State = Literal["RUNNING", "DEGRADED", "STOPPED", "PAUSED", "IDLE", "OFF"]
+
+
+_STATES: Final[Mapping[FindingId, State]] = {"off": "OFF", "paused": "PAUSED", "no-topic": "IDLE"}
+"""States that one condition decides; any other blocking condition means STOPPED."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """State of a flow or topic, with the reasons; the worst is first."""
+
+    state: State
+    reasons: tuple[Reason, ...] = ()
+
+    @classmethod
+    def of(cls, findings: Iterable[Finding]) -> Health:
+        """Return the health by findings; the first blocking one decides."""
+        found = tuple(findings)
+        blocking = (_STATES.get(one.id, "STOPPED") for one in found if one.blocks)
+        state = next(blocking, "DEGRADED" if found else "RUNNING")
+        return cls(state, tuple(one.reason for one in found))
+
+
+def topic_health(topic: TopicStatus, found: FlowStatus) -> Health:
+    """Return the health of one topic; that of its flow if the flow is not copied."""
+    if topic.state == "stopped":
+        return Health("STOPPED", (Reason(topic.reason or "stopped", topic.action),))
+    if (idle := next(_not_copied(found), None)) is not None:
+        return Health(_STATES.get(idle.id, "STOPPED"), (idle.reason,))
+    if found.source_error:
+        return Health("DEGRADED", (Reason(found.idle),))
+    if topic.state in {"copying", "caught-up"}:
+        return Health("RUNNING", (Reason(topic.reason),) if topic.reason else ())
+    return Health("DEGRADED", (Reason(topic.reason or _waiting(topic), topic.action),))
+
+
+def flow_health(found: FlowStatus) -> Health:
+    """Return the health of a flow."""
+    return Health.of(flow_findings(found))
+
+
+def signs_health(signs: FlowSigns) -> Health:
+    """Return the health of a flow by its state topic alone, as a supervisor sees it."""
+    if signs.driver is None or signs.has_ended:
+        return Health.of([Finding("replicator", Reason("no replicator drives it"))])
+    if not signs.partitions and not signs.stopped:
+        return Health.of([Finding("no-topic", Reason("no partition is copied"))])
+    every = len(signs.stopped) >= signs.partitions
+    return Health.of(Finding("stopped", reason, blocks=every) for reason in signs.stopped)
+
+
+def signs_line(signs: FlowSigns) -> str:
+    """Return a log line with the state of a flow and its problems."""
+    health = signs_health(signs)
+    why = f": {'; '.join(reason.text for reason in health.reasons)}" if health.reasons else ""
+    return f"{signs.line()}, {health.state}{why}"
+
+
+def document(found: FlowStatus) -> dict[str, Any]:
+    """Return the status of a flow as plain JSON, with its health and that of its topics."""
+    told: dict[str, Any] = json.loads(encode(found))
+    told["health"] = json.loads(encode(flow_health(found)))
+    for topic, one in zip(told["topics"], found.topics, strict=True):
+        topic["health"] = json.loads(encode(topic_health(one, found)))
+    return told
+
+
+def off_reason(flow: Flow) -> Reason:
+    """Return the reason for a flow that is switched off."""
+    return Reason("switched off", f"set {flow}.enabled=true")
+
+
+def pause_reason(flow: Flow, pause: Pause) -> Reason:
+    """Return the reason for a paused flow."""
+    return Reason(pause.reason, f"srm return status --flow '{flow}'")
+
+
+def flow_findings(found: FlowStatus) -> Iterator[Finding]:
+    """Yield the problems of a flow; if it is off or paused, only that."""
+    down = tuple(_not_copied(found))
+    if down and down[0].id != "replicator":
+        yield down[0]
+        return
+    yield from down
+    if not down and not found.topics and not found.source_error:
+        yield _no_topic(found)
+        return
+    flow = found.flow
+    if found.source_error:
+        yield Finding(
+            "source-away",
+            Reason(
+                f"{flow.source} does not answer: {found.source_error}",
+                f"srm failover plan --mode unplanned --source {flow.source} --target {flow.target}",
+            ),
+            blocks=False,
+        )
+    yield from _of_topics(found)
+    silent = [slot.slot for slot in found.slots if not slot.alive]
+    if silent and len(silent) < len(found.slots):
+        text = f"{amount(len(silent), 'slot')} of {len(found.slots)} silent: {some(silent)}"
+        yield warning("silent-slot", text)
+    if found.driver is not None and found.driver.alive:
+        yield from (warning("duty", text) for text in found.driver.troubles)
+    if found.standing is not None and found.standing.proof is not None:
+        wrong = sorted({one.group for one in found.standing.proof.disproved})
+        if wrong:
+            text = f"a checkpoint was proven wrong and is not emitted: {some(wrong)}"
+            yield warning("proof", text)
+    for name, error in found.errors.items():
+        yield warning("unreadable", f"{name}: {error}")
+
+
+def _not_copied(found: FlowStatus) -> Iterator[Finding]:
+    if not found.enabled:
+        yield Finding("off", off_reason(found.flow))
+    if found.pause is not None:
+        yield Finding("paused", pause_reason(found.flow, found.pause))
+    for reason in down_reasons(found.flow, found.driver, found.slots):
+        yield Finding("replicator", reason)
+
+
+def _no_topic(found: FlowStatus) -> Finding:
+    flow = found.flow
+    ends = f"--source {flow.source} --target {flow.target}"
+    action = f"srm-control topics {ends} --add 'TOPIC'"
+    if found.selects:
+        text = f"{some(found.selects)} matches no topic of {flow.source}"
+        return Finding("no-topic", Reason(text, f"create one there, or {action}"))
+    return Finding("no-topic", Reason("no topic is selected", action))
+
+
+def _of_topics(found: FlowStatus) -> Iterator[Finding]:
+    states: tuple[tuple[TopicState, FindingId, str], ...] = (
+        ("stopped", "stopped", "stopped"),
+        ("not-created", "absent-topic", "not created yet"),
+    )
+    for state, name, means in states:
+        some_of = [topic for topic in found.topics if topic.state == state]
+        if some_of:
+            names = some([topic.topic for topic in some_of])
+            why = f"srm why {some_of[0].topic} --flow '{found.flow}'"
+            actions = {topic.action for topic in some_of if topic.action}
+            actions = actions or {why if state == "not-created" else ""}
+            if len(actions) > 1:
+                actions = {f"for each of these topics, run srm why TOPIC --flow '{found.flow}'"}
+            [action] = actions
+            reason = Reason(f"{amount(len(some_of), 'topic')} {means}: {names}", action)
+            every = state == "stopped" and len(some_of) == len(found.topics)
+            yield Finding(name, reason, blocks=every)
+
+
+def _waiting(topic: TopicStatus) -> str:
+    if topic.state == "not-created":
+        return "the copy is not created yet"
+    if topic.reported < topic.partitions:
+        return f"{topic.reported} of {topic.partitions} partitions are copied"
+    return "no replicator copies it now"
+
+
+def hints(
+    config: FlowConfig, found: FlowStatus, outcomes: Sequence[CheckpointOutcome]
+) -> Iterator[Reason]:
+    """Yield the obstacles of a flow, each with the command or key that removes it; pure."""
+    flow = found.flow
+    if found.pause is not None:
+        yield Reason(
+            f"nothing is copied until {flow.source} answers and its records are settled",
+            f"srm return status --flow '{flow}', or, rebuilt and empty, "
+            f"srm restore --from {flow.target} --to {flow.source}",
+        )
+    if not found.source_error:
+        wanted = {"off", "replicator"} if found.topics else {"off", "no-topic"}
+        conditions = (*_not_copied(found), *(() if found.topics else (_no_topic(found),)))
+        yield from (one.reason for one in conditions if one.id in wanted)
+        yield from _group_hints(config, found, outcomes)
+    elif found.pause is None:
+        yield Reason(
+            f"{flow.source} does not answer, values are from {flow.target}; to continue without it",
+            f"srm failover run --mode unplanned --source {flow.source} --target {flow.target}",
+        )
+
+
+def _group_hints(
+    config: FlowConfig, found: FlowStatus, outcomes: Sequence[CheckpointOutcome]
+) -> Iterator[Reason]:
+    flow, standing, names = found.flow, found.standing, config.names
+    if not config.groups or not found.groups:
+        yield without_groups(config)
+    if found.groups and not config.sync_group_offsets_enabled:
+        key = f"set {flow}.sync.group.offsets.enabled"
+        yield Reason("offsets are not written for groups", key)
+    driver = found.driver
+    if found.groups and driver is not None and driver.alive:
+        late = late_commits(config, driver.duties)
+        yield from () if late is None else (late,)
+    replicas = (
+        outcome.reason
+        for outcome in outcomes
+        if outcome.state == "not-selected" and names.is_replica(outcome.upstream.topic)
+    )
+    yield from map(Reason, dict.fromkeys(replicas))
+    known = {group.group for group in standing.forecast.groups} if standing else set[str]()
+    missing = sorted(group.group for group in found.groups if group.group not in known)
+    if standing is not None and missing:
+        yield Reason(
+            f"no checkpoint yet of {some(missing)}: if {flow.source} died now, auto.offset.reset "
+            "would decide where they start",
+            f"srm checkpoints emit --flow '{flow}', or srm replicate, which repeats it",
+        )
+
+
+def group_proof(group: str, proof: FlowProof | None) -> tuple[bool | None, str]:
+    """Return whether the last emission proved a group, None if unknown, and why not."""
+    if proof is None:
+        return None, "not proven yet"
+    if wrong := next((one for one in proof.disproved if one.group == group), None):
+        return False, f"WRONG, and not emitted: {wrong.upstream}: {wrong.evidence}"
+    if why := proof.unproven.get(group):
+        return None, f"not proven: {why}"
+    return (True, "") if proof.confirms(group) else (None, "not confirmed by the last emission")
+
+
+def without_groups(config: FlowConfig) -> Reason:
+    """Return why a flow has no groups, with the remedy if any."""
+    if config.groups:
+        return Reason("no selected group has committed offsets on a selected topic")
+    ends = f"--source {config.flow.source} --target {config.flow.target}"
+    return Reason("no group is selected", f"srm-control groups {ends} --add 'GROUP'")

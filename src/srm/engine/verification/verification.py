@@ -1,7 +1,7 @@
 """Plan of a verification of a flow, and the table of its latest results.
 
 Ranges that an earlier verification has proven are not planned again while the proof is valid
-(:mod:`srm.domain.verification.proven`).
+(:mod:`srm.domain.verification.verification`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,15 @@ from srm.domain.flow_state.anomalies import PartitionNotes, begin_of_copy, in_fo
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
-from srm.domain.verification.proven import EpochEnds, Proven, last_marks, still_proven, unproven
-from srm.domain.verification.verification import PartitionVerification, VerificationSummary
+from srm.domain.verification.verification import (
+    EpochEnds,
+    PartitionVerification,
+    Proven,
+    VerificationSummary,
+    last_marks,
+    still_proven,
+    unproven,
+)
 from srm.domain.verification.verification_plan import (
     LogBounds,
     RangePlan,

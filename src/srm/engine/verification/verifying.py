@@ -12,12 +12,13 @@ from typing import Final, NamedTuple, Protocol
 
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.domain.verification.proven import Proven, join_stretches
 from srm.domain.verification.verification import (
     PartitionVerification,
+    Proven,
     RangeResult,
     VerificationSummary,
     found_equal,
+    join_stretches,
     merge,
 )
 from srm.domain.verification.verification_plan import RangePlan

@@ -15,7 +15,7 @@ from srm.domain.names.filters import SHADOW_PREFIX, NameFilter, literal, split_p
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount
 from srm.engine.control.control_lists import ListPair
-from srm.engine.status.health import off_reason, pause_reason
+from srm.engine.status.status import off_reason, pause_reason
 
 Kind = Literal["topic", "group"]
 

@@ -16,7 +16,7 @@ from srm.domain.text.amount import ago, amount, some
 from srm.engine.flows.supervision import late_commits
 from srm.engine.groups.checkpoints import selection_of
 from srm.engine.ports import FlowContext
-from srm.engine.status.health import NO_CHECKPOINT, group_proof
+from srm.engine.status.status import NO_CHECKPOINT, group_proof
 from srm.engine.why.answer import (
     SelectionLists,
     Why,

@@ -20,7 +20,7 @@ from srm.engine.control.control_lists import ListChange, ListName, ListPair
 from srm.engine.flows import driver_requests
 from srm.engine.flows.driver_requests import DriverAnswer
 from srm.engine.flows.supervision import topic_on
-from srm.service.access.concurrency_limit import ConcurrencyLimit
+from srm.service.access.access import ConcurrencyLimit
 from srm.wiring import open_cluster
 
 _STRICT = ConfigDict(extra="forbid")

@@ -26,8 +26,15 @@ from fastapi.security.utils import get_authorization_scheme_param
 
 from srm.config.service import AccessSettings
 from srm.errors import ConfigError, UnavailableError, UsageError
-from srm.service.access.access import LONGEST_NAME, Authenticator, User, address, audit, roles
-from srm.service.access.concurrency_limit import FairTurns
+from srm.service.access.access import (
+    LONGEST_NAME,
+    Authenticator,
+    FairTurns,
+    User,
+    address,
+    audit,
+    roles,
+)
 
 _CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="srm", charset="UTF-8"'}
 _WRONG: Final = "name or password is wrong"

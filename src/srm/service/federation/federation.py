@@ -21,7 +21,7 @@ from srm.service.federation.peers import Neighbours, Opener, ServiceAnnouncement
 from srm.service.federation.remote import MOST_BYTES, Remote, Reply
 from srm.service.federation.remote_rows import Listed
 from srm.service.views.documents import Page
-from srm.service.views.request_params import INTERNAL_MARK
+from srm.service.views.responses import INTERNAL_MARK
 
 INTERNAL: Final = "/internal"
 """Prefix of the routes between services: their answers cover only the targets watched here."""

@@ -1,22 +1,23 @@
-"""Lists merged from all services, with the targets that are missing in them."""
+"""Lists merged from all services, with the targets that are missing in them, and their pages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from typing import Final, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Final, TypeVar
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 
 from srm.domain.text.documents import encode
 from srm.errors import ElsewhereError, NotFoundError, SrmError, UsageError
 from srm.service.federation import remote_rows
 from srm.service.federation.federation import Federation, path_of
 from srm.service.federation.remote import Reply
-from srm.service.federation.remote_rows import Listed, read
-from srm.service.views.documents import ClusterInfo, MetricSeries, Page, Problem
-from srm.service.views.request_params import is_internal
-from srm.service.views.responses import PROBLEM, answer, page, problem_of
+from srm.service.federation.remote_rows import FLOWS, Listed, read
+from srm.service.views.documents import ClusterInfo, FlowSummary, MetricSeries, Page, Problem
+from srm.service.views.flow_rows import summary
+from srm.service.views.responses import PROBLEM, ViewsDep, answer, is_internal, page, problem_of
+from srm.service.views.snapshots import FlowLook
 from srm.service.views.views import Views
 
 MISSING_HEADER: Final = "SRM-Missing"
@@ -148,3 +149,55 @@ def _passed_on(request: Request, reply: Reply) -> Response:
         body = encode(replace(told, instance=request.url.path))
     headers = {**reply.headers, "Cache-Control": "no-cache"}
     return Response(body, reply.status, headers, reply.media_type or None)
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Flows that this service does not watch.
+
+    ``homes``: address of a service with pages of a target, by target.
+    ``unasked``: configured flows that are not queried because Remote Querying is off.
+    """
+
+    flows: tuple[FlowSummary, ...] = ()
+    homes: Mapping[str, str] = field(default_factory=dict)
+    unasked: tuple[str, ...] = ()
+
+
+async def elsewhere(request: Request, views: ViewsDep) -> Elsewhere:
+    """Query the other services for their flows, each within its time limit."""
+    foreign = [
+        flow for flow in sorted(views.config.flows) if flow.target not in views.watched_targets
+    ]
+    federation = federation_of(request)
+    if federation is None:
+        return Elsewhere(unasked=tuple(map(str, foreign)))
+    pages, missing = await federation.pages(request, FLOWS, 1000, "/v2/flows")
+    found = {row.flow: row for part in pages.values() for row in part.items}
+    for flow in foreign:
+        if flow.target in missing:
+            look = FlowLook(flow, views.config.flow(flow), error=missing[flow.target])
+            found[str(flow)] = summary(look)
+    return Elsewhere(tuple(found.values()), homes(request))
+
+
+ElsewhereDep = Annotated[Elsewhere, Depends(elsewhere)]
+
+
+def homes(request: Request) -> dict[str, str]:
+    """Return the addresses of services with pages of other targets, by target."""
+    federation = federation_of(request)
+    if federation is None:
+        return {}
+    return {target: url for target in federation.targets if (url := federation.home(target))}
+
+
+HomesDep = Annotated[dict[str, str], Depends(homes)]
+
+
+def home_of(request: Request, error: SrmError) -> str:
+    """Return the address of a service that has the missing page; empty if none is known."""
+    federation = federation_of(request)
+    if federation is None or not isinstance(error, ElsewhereError) or not error.target:
+        return ""
+    return federation.home(error.target)

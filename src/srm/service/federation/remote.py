@@ -24,7 +24,7 @@ from srm.config.service import RemoteSettings, ServiceSettings
 from srm.errors import ConfigError, UnavailableError, UsageError
 from srm.service.access.tls import load
 from srm.service.federation.peers import ServiceAnnouncement
-from srm.service.views.request_params import TARGET_HEADER
+from srm.service.views.responses import TARGET_HEADER
 
 MOST_BYTES: Final = 64 << 20
 _REST_S: Final = 10.0

@@ -26,8 +26,7 @@ from srm.service.pages.overview import flow_line, recent
 from srm.service.pages.rendering import PageRoute, page
 from srm.service.views import flow_rows
 from srm.service.views.documents import PartitionRow, TopicRow
-from srm.service.views.request_params import FlowDep, Metric, ViewsDep
-from srm.service.views.responses import Search, containing
+from srm.service.views.responses import FlowDep, Metric, Search, ViewsDep, containing
 from srm.service.views.views import Views
 
 router = APIRouter(

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request, Response
 from srm.clock import now_ms
 from srm.domain.text.reason import Reason
 from srm.engine.metrics.metrics import PACE_MS, rate_of, seconds_to_go
-from srm.engine.status.health import without_groups
+from srm.engine.status.status import without_groups
 from srm.errors import NotFoundError
 from srm.service.pages import attention
 from srm.service.pages.flows import PART, Offset, Part
@@ -21,8 +21,7 @@ from srm.service.pages.rendering import PageRoute, page
 from srm.service.views import flow_rows
 from srm.service.views.committed import CommitsDep
 from srm.service.views.documents import GroupRow, TopicRow
-from srm.service.views.request_params import FlowDep, ViewsDep
-from srm.service.views.responses import Search, containing
+from srm.service.views.responses import FlowDep, Search, ViewsDep, containing
 from srm.service.views.series import Copied
 from srm.service.views.snapshots import FlowLook
 from srm.service.views.views import Views

@@ -17,17 +17,15 @@ from srm.domain.moves.records.request import FORM, Operation
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import few
 from srm.errors import NotFoundError
-from srm.pages.html import report_page
+from srm.pages.html import move_timeline, report_page
 from srm.pages.moves import re_read_text, residue_text, verdict_text
-from srm.pages.timeline import move_timeline
+from srm.service.federation.merged_lists import HomesDep
 from srm.service.pages.attention import as_known
-from srm.service.pages.other_sites import HomesDep
 from srm.service.pages.overview import groups_of, readiness, running
 from srm.service.pages.rendering import HEADERS, PageRoute, page
 from srm.service.views.documents import MoveRow
-from srm.service.views.flow_rows import summary
-from srm.service.views.move_rows import is_blocked
-from srm.service.views.request_params import ViewsDep
+from srm.service.views.flow_rows import is_blocked, summary
+from srm.service.views.responses import ViewsDep
 from srm.service.views.snapshots import FlowLook, MoveLook
 from srm.service.views.views import Views
 

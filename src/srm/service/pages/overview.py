@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from srm.domain.names.topics import Flow
 from srm.errors import SrmError
+from srm.service.federation.merged_lists import ElsewhereDep
 from srm.service.pages import attention
 from srm.service.pages.metric_charts import (
     Measures,
@@ -18,13 +19,11 @@ from srm.service.pages.metric_charts import (
     measures,
     newest,
 )
-from srm.service.pages.other_sites import ElsewhereDep
 from srm.service.pages.rendering import Links, PageRoute, page
 from srm.service.pages.topology import topology
 from srm.service.views.documents import Event, FlowSummary, GroupRow, MoveRow
-from srm.service.views.flow_rows import summary
-from srm.service.views.move_rows import is_running
-from srm.service.views.request_params import ViewsDep
+from srm.service.views.flow_rows import is_running, summary
+from srm.service.views.responses import ViewsDep
 from srm.service.views.snapshots import FlowLook
 from srm.service.views.views import Views
 

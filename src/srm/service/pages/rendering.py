@@ -28,9 +28,9 @@ from srm.domain.text.amount import amount, few
 from srm.domain.text.reason import is_command
 from srm.errors import NotFoundError, SrmError
 from srm.service.federation.federation import path_of
+from srm.service.federation.merged_lists import home_of
 from srm.service.pages import attention, units
 from srm.service.pages.metric_charts import METRIC_NAMES, SPAN_NAMES, STATISTICS
-from srm.service.pages.other_sites import home_of
 from srm.service.views.views import Views
 
 POLICY: Final = (

@@ -19,7 +19,7 @@ from srm.service.pages.rendering import (
     page,
     root_of,
 )
-from srm.service.views.request_params import ViewsDep
+from srm.service.views.responses import ViewsDep
 from srm.service.views.views import Views
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from srm.domain.flow_state.replication_records import State as ReportedState
-from srm.engine.status.health import State as HealthState
+from srm.engine.status.status import State as HealthState
 from srm.engine.status.status import TopicState
 
 Subject = Literal["flow", "topic", "group", "move", "service"]

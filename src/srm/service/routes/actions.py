@@ -24,8 +24,7 @@ from srm.service.access.operator_actions import (
     ReplicatorAction,
     ReplicatorAnswer,
 )
-from srm.service.views.request_params import FlowDep, ViewsDep
-from srm.service.views.responses import PROBLEMS, answer
+from srm.service.views.responses import PROBLEMS, FlowDep, ViewsDep, answer
 
 _MOST_BYTES: Final = 1 << 16
 _MORE: Final[dict[int | str, dict[str, Any]]] = {

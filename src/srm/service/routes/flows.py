@@ -22,12 +22,13 @@ from srm.service.views.documents import (
     PartitionRow,
     TopicRow,
 )
-from srm.service.views.request_params import FlowDep, ViewsDep
 from srm.service.views.responses import (
     PROBLEMS,
+    FlowDep,
     Limit,
     Offset,
     Search,
+    ViewsDep,
     answer,
     containing,
     page,

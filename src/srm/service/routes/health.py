@@ -5,8 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from srm.service.views.documents import ServiceHealth, TargetHealth
-from srm.service.views.request_params import ViewsDep
-from srm.service.views.responses import answer
+from srm.service.views.responses import ViewsDep, answer
 
 router = APIRouter(tags=["service"])
 

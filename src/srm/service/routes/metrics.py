@@ -15,8 +15,16 @@ from srm.domain.names.topics import Flow
 from srm.errors import NotFoundError
 from srm.service.federation.merged_lists import whole_cluster
 from srm.service.views.documents import ClusterInfo, MetricSeries
-from srm.service.views.request_params import FlowDep, Metric, Source, Target, ViewsDep, time_range
-from srm.service.views.responses import PROBLEMS, answer
+from srm.service.views.responses import (
+    PROBLEMS,
+    FlowDep,
+    Metric,
+    Source,
+    Target,
+    ViewsDep,
+    answer,
+    time_range,
+)
 from srm.service.views.views import Views
 
 router = APIRouter(prefix="/v2", tags=["metrics"], responses=PROBLEMS)

@@ -12,9 +12,8 @@ from srm.errors import NotFoundError
 from srm.service.federation.merged_lists import everywhere
 from srm.service.federation.remote_rows import DRILLS, MOVES
 from srm.service.views.documents import DrillRow, MoveDetail, MoveRow, Page
-from srm.service.views.move_rows import is_running
-from srm.service.views.request_params import ViewsDep
-from srm.service.views.responses import PROBLEMS, Limit, Offset, answer
+from srm.service.views.flow_rows import is_running
+from srm.service.views.responses import PROBLEMS, Limit, Offset, ViewsDep, answer
 
 router = APIRouter(prefix="/v2", tags=["moves"], responses=PROBLEMS)
 

@@ -8,8 +8,17 @@ from srm.clock import now_ms
 from srm.service.federation.merged_lists import all_series, everywhere
 from srm.service.federation.remote_rows import REMOTE_TOPICS
 from srm.service.views.documents import MetricSeries, Page, RemoteTopic
-from srm.service.views.request_params import Metric, ViewsDep, time_range
-from srm.service.views.responses import PROBLEMS, Limit, Offset, Search, answer, containing
+from srm.service.views.responses import (
+    PROBLEMS,
+    Limit,
+    Metric,
+    Offset,
+    Search,
+    ViewsDep,
+    answer,
+    containing,
+    time_range,
+)
 
 router = APIRouter(responses=PROBLEMS)
 

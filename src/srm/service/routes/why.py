@@ -14,9 +14,8 @@ from srm.config.model import Config
 from srm.domain.names.topics import Flow
 from srm.engine.why import Kind, Why, ask, in_order, not_found
 from srm.errors import SrmError
-from srm.service.access.concurrency_limit import AT_ONCE, ConcurrencyLimit
-from srm.service.views.request_params import ViewsDep
-from srm.service.views.responses import MOST_OF_A_NAME, PROBLEMS, answer
+from srm.service.access.access import AT_ONCE, ConcurrencyLimit
+from srm.service.views.responses import MOST_OF_A_NAME, PROBLEMS, ViewsDep, answer
 from srm.wiring import open_flow
 
 router = APIRouter(prefix="/v2", tags=["why"], responses=PROBLEMS)

@@ -20,9 +20,9 @@ from fastapi import Depends, Path, Request
 from srm.config.model import Config
 from srm.domain.names.topics import Flow
 from srm.errors import SrmError
-from srm.service.access.concurrency_limit import ConcurrencyLimit
+from srm.service.access.access import ConcurrencyLimit
 from srm.service.views.flow_rows import group_detail
-from srm.service.views.request_params import FlowDep, ViewsDep
+from srm.service.views.responses import FlowDep, ViewsDep
 from srm.service.views.snapshots import Committed, GroupCommits
 from srm.wiring import kafka_cluster
 

@@ -7,8 +7,8 @@ from typing import Generic, Literal, TypeVar
 
 from srm.domain.names.topics import Flow
 from srm.domain.text.reason import Reason
-from srm.engine.status.health import State as HealthState
 from srm.engine.status.status import PartitionState
+from srm.engine.status.status import State as HealthState
 from srm.service.views.series import Measured
 
 State = HealthState | Literal["UNKNOWN"]

@@ -1,37 +1,55 @@
-"""Rows of the REST API and the pages, made from one look at a flow; pure."""
+"""Rows of the REST API and the pages, made from looks at flows and from records of moves; pure."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from srm.domain.groups.translation import UNKNOWN_LOG
 from srm.domain.moves.records.plan import GroupPlan, position_problem
 from srm.domain.moves.records.positions import PartitionMove
 from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.recovery.drill import Drill
 from srm.domain.text.reason import Reason
 from srm.engine.metrics.metrics import is_fresh
 from srm.engine.moves.planning.outlook import Outlook
-from srm.engine.status.health import NO_CHECKPOINT, group_proof, topic_health
 from srm.engine.status.observing import FlowState
-from srm.engine.status.status import GOING_ON, PartitionView, Standing
+from srm.engine.status.status import (
+    GOING_ON,
+    NO_CHECKPOINT,
+    Standing,
+    group_proof,
+    topic_health,
+)
 from srm.service.views.documents import (
     CheckpointRow,
+    DrillRow,
     FlowSummary,
     ForecastLine,
     GroupDetail,
     GroupRow,
+    MoveDetail,
+    MoveRow,
     PartitionRow,
     PositionRow,
     RemoteTopic,
     ReplicatorRow,
     State,
+    StepRow,
     TopicRow,
 )
-from srm.service.views.snapshots import FlowLook, GroupCommits
+from srm.service.views.snapshots import FlowLook, GroupCommits, MoveLook
 
 _FLOW = ""
+_Row = TypeVar("_Row")
+
+
+def row_of(of: type[_Row], source: object, **values: object) -> _Row:
+    """Return a row of these values; each other field is the attribute of the source."""
+    names = of.__dataclass_fields__.keys() - values.keys()  # type: ignore[attr-defined]
+    return of(**{name: getattr(source, name) for name in names}, **values)
 
 
 def summary(look: FlowLook) -> FlowSummary:
@@ -75,13 +93,14 @@ def _replicator(view: FlowState) -> ReplicatorRow | None:
     driver = view.status.driver
     if driver is None:
         return None
-    return ReplicatorRow(
-        driver.application_id or driver.driver,
-        driver.host,
-        view.status.time_ms - driver.age_ms,
-        driver.alive,
-        len(view.status.slots),
-        sum(slot.alive for slot in view.status.slots),
+    slots = view.status.slots
+    return row_of(
+        ReplicatorRow,
+        driver,
+        application_id=driver.application_id or driver.driver,
+        heartbeat_ms=view.status.time_ms - driver.age_ms,
+        slots=len(slots),
+        slots_alive=sum(slot.alive for slot in slots),
     )
 
 
@@ -108,21 +127,19 @@ def topic_rows(look: FlowLook) -> tuple[TopicRow, ...]:
     if view is None:
         return ()
     groups = _groups_by_topic(view)
+    healths = ((topic, topic_health(topic, view.status)) for topic in view.status.topics)
     return tuple(
-        TopicRow(
-            topic.topic,
-            topic.remote_topic,
-            (health := topic_health(topic, view.status)).state,
-            health.reasons,
-            topic.partitions,
-            topic.reported,
-            tuple(sorted(groups.get(topic.topic, ()))),
-            topic.copied,
-            topic.remaining,
-            look.measured.get(topic.topic),
-            sum(one.state in GOING_ON for one in view.partitions.get(topic.topic, ())),
+        row_of(
+            TopicRow,
+            topic,
+            state=health.state,
+            reasons=health.reasons,
+            groups=tuple(sorted(groups.get(topic.topic, ()))),
+            lag=topic.remaining,
+            measured=look.measured.get(topic.topic),
+            going_on=sum(one.state in GOING_ON for one in view.partitions.get(topic.topic, ())),
         )
-        for topic in view.status.topics
+        for topic, health in healths
     )
 
 
@@ -153,23 +170,9 @@ def _groups_by_topic(view: FlowState) -> dict[str, set[str]]:
 
 def partition_rows(view: FlowState, topic: str) -> tuple[PartitionRow, ...]:
     """Return the partitions of a topic in order."""
-    return tuple(_partition_row(one) for one in view.partitions.get(topic, ()))
-
-
-def _partition_row(one: PartitionView) -> PartitionRow:
-    notes = tuple(note.text for note in one.notes if note.text)
-    return PartitionRow(
-        one.topic,
-        one.partition,
-        one.state,
-        one.source_next,
-        one.source_end,
-        one.target_next,
-        one.lag,
-        one.since_ms,
-        one.reason,
-        notes,
-        one.action,
+    return tuple(
+        row_of(PartitionRow, one, notes=tuple(note.text for note in one.notes if note.text))
+        for one in view.partitions.get(topic, ())
     )
 
 
@@ -336,3 +339,70 @@ def remote_topics(flow: Flow, topics: Iterable[TopicRow]) -> Iterator[RemoteTopi
         if topic.reported or topic.copied:
             names = topic.topic, topic.remote_topic
             yield RemoteTopic(flow.source, flow.target, *names, topic.partitions)
+
+
+_ENDED = frozenset({"reported", "released"})
+
+
+def move_row(look: MoveLook) -> MoveRow:
+    """Return the row of a move."""
+    plan, report = look.plan, look.report.report if look.report else None
+    request, progress = plan.request, look.progress
+    ended = progress.step in _ENDED
+    return MoveRow(
+        plan.move_id,
+        request.operation,
+        request.mode,
+        request.source,
+        request.target,
+        plan.created_ms,
+        progress.step,
+        ended,
+        None if report is None else report.ok,
+        len(plan.topics),
+        len(plan.groups),
+        None if report is None else report.rpo_records,
+        None if report is None else report.rpo_at_least,
+        None if report is None else report.rpo_at_most,
+        None if report is None else report.rpo_seconds,
+        progress.held_seconds if report is None or not progress.is_decided else report.rto_seconds,
+        None if report is None else sum(group.re_read for group in report.groups.values()),
+        _move_problems(look),
+        look.report is not None and look.report.signed.signature is not None,
+        look.waits,
+        look.waits_ms or None,
+        progress.times_ms.get(progress.step) if ended else None,
+    )
+
+
+def is_running(move: MoveRow) -> bool:
+    """Return True for a move that has started, and so holds or moves clients, and not ended."""
+    return not move.ended and move.step != "planned"
+
+
+def is_blocked(look: MoveLook) -> bool:
+    """Return True for a planned move that cannot start; a started move is not blocked."""
+    return look.progress.step == "planned" and bool(look.plan.blocking)
+
+
+def _move_problems(look: MoveLook) -> tuple[str, ...]:
+    if look.report is not None:
+        return look.report.report.problems
+    if is_blocked(look):
+        return look.plan.blocking
+    given_up = look.progress.step == "released" and look.progress.reason
+    return (look.progress.reason,) if given_up else ()
+
+
+def move_detail(look: MoveLook) -> MoveDetail:
+    """Return a move with its steps."""
+    times = {"planned": look.plan.created_ms, **look.progress.times_ms}
+    steps = tuple(StepRow(step, at) for step, at in sorted(times.items(), key=lambda item: item[1]))
+    return row_of(
+        MoveDetail, look.plan, row=move_row(look), summary=look.plan.summary(), steps=steps
+    )
+
+
+def drill_row(drill: Drill) -> DrillRow:
+    """Return the row of a drill."""
+    return row_of(DrillRow, drill, groups=len(drill.groups), problems=drill.all_problems)

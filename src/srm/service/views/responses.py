@@ -1,21 +1,23 @@
-"""Responses: JSON with an ETag, parts of lists, errors as problem documents."""
+"""Requests and responses that routes share: parameters, JSON with an ETag, problem documents."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
-from fastapi import FastAPI, Query, Request
+from fastapi import Depends, FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
+from srm.domain.names.topics import Flow
 from srm.domain.text.documents import adapter, encode
-from srm.errors import SrmError
+from srm.errors import SrmError, UsageError
 from srm.service.access.access import one_line
 from srm.service.views.documents import Page, Problem
+from srm.service.views.views import Views
 
 PROBLEM: Final = "application/problem+json"
 MOST: Final = 1000
@@ -134,3 +136,47 @@ def answer_errors(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, of_http)
     app.add_exception_handler(RequestValidationError, of_input)
     app.add_exception_handler(Exception, of_anything)
+
+
+Metric = Literal[
+    "byte-rate", "replication-latency-ms", "checkpoint-latency-ms", "replication-records-lag"
+]
+INTERNAL_MARK: Final = "internal"
+TARGET_HEADER: Final = "X-SRM-Target"
+"""Names the only target that another service may report in its answer."""
+HOURS: Final = 2
+"""Default time range, as in SRM."""
+
+
+def is_internal(request: Request) -> bool:
+    """Return whether another service sent the request; to avoid a loop, it is not forwarded."""
+    return getattr(request.state, INTERNAL_MARK, False)
+
+
+def views_of(request: Request) -> Views:
+    """Return the application's views, only of one target if another service requests it."""
+    found: Views = request.app.state.views
+    target = request.headers.get(TARGET_HEADER) if is_internal(request) else None
+    return found if target is None else found.only(target)
+
+
+ViewsDep = Annotated[Views, Depends(views_of)]
+Source = Annotated[str, Path(description="Alias of the source.", examples=["P"], max_length=249)]
+Target = Annotated[str, Path(description="Alias of the target.", examples=["B"], max_length=249)]
+
+
+def flow_of(source: Source, target: Target) -> Flow:
+    """Read a flow from the path."""
+    return Flow.parse(f"{source}->{target}")
+
+
+FlowDep = Annotated[Flow, Depends(flow_of)]
+
+
+def time_range(now_ms: int, from_ms: int | None, to_ms: int | None) -> tuple[int, int]:
+    """Return the time range of a chart, by default the last two hours."""
+    end = now_ms + 1 if to_ms is None else to_ms
+    begin = end - HOURS * 3_600_000 if from_ms is None else from_ms
+    if begin > end:
+        raise UsageError(f"from_ms {begin} is after to_ms {end}")
+    return begin, end

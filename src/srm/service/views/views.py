@@ -15,7 +15,7 @@ from srm.domain.text.amount import amount, duration
 from srm.engine.status.observing import FlowState
 from srm.engine.status.status import IN_TROUBLE
 from srm.errors import ElsewhereError, NotFoundError, UnavailableError
-from srm.service.views import flow_rows, move_rows
+from srm.service.views import flow_rows
 from srm.service.views.documents import (
     ClusterInfo,
     DrillRow,
@@ -29,7 +29,7 @@ from srm.service.views.documents import (
     RemoteTopic,
     TopicRow,
 )
-from srm.service.views.move_rows import is_blocked
+from srm.service.views.flow_rows import is_blocked
 from srm.service.views.series import Measured, Series, touching
 from srm.service.views.snapshots import FlowLook, Healed, MoveLook, StateChange, TargetLook
 from srm.service.views.watching import TargetWatch, end_all, watched_flows
@@ -159,7 +159,7 @@ class Views:
 
     def moves(self) -> tuple[MoveRow, ...]:
         """Return all moves, the newest first; the furthest record on any cluster counts."""
-        rows = [move_rows.move_row(look) for look in self.move_looks()]
+        rows = [flow_rows.move_row(look) for look in self.move_looks()]
         return tuple(sorted(rows, key=lambda row: (-row.created_ms, row.move_id)))
 
     def move_looks(self) -> tuple[MoveLook, ...]:
@@ -175,11 +175,11 @@ class Views:
 
     def move_detail(self, move_id: str) -> MoveDetail:
         """Return one move with its steps; errors as :meth:`move`."""
-        return move_rows.move_detail(self.move(move_id))
+        return flow_rows.move_detail(self.move(move_id))
 
     def drills(self) -> tuple[DrillRow, ...]:
         """Return all drills, the newest first."""
-        found = [move_rows.drill_row(drill) for look in self.targets for drill in look.drills]
+        found = [flow_rows.drill_row(drill) for look in self.targets for drill in look.drills]
         return tuple(sorted(found, key=lambda row: (-row.time_ms, row.drill_id)))
 
     def metric(self, flow: Flow, topic: str, metric: str, from_ms: int, to_ms: int) -> MetricSeries:

@@ -15,8 +15,7 @@ from srm.engine.metrics.aggregation import AggregationSummary, aggregate_by
 from srm.engine.metrics.metrics import KeptWindows, WindowSpec
 from srm.engine.ports import FlowContext
 from srm.kafka.admin.errors import kafka_errors
-from srm.spark.jobs.ranges import read, reader
-from srm.spark.jobs.spread import spread
+from srm.spark.jobs.spread import read, reader, spread
 
 RANGE_SIZE: Final = 100_000
 _TIMEOUT_S: Final = 30.0

@@ -28,8 +28,7 @@ from srm.replication.equal_ranges import prove_equal
 from srm.replication.log_reader import LogReader
 from srm.replication.native.library import NativeLibrary, native_library
 from srm.replication.ports import Wire
-from srm.spark.jobs.ranges import read, reader
-from srm.spark.jobs.spread import TASKS_PER_CORE, cores, spread
+from srm.spark.jobs.spread import TASKS_PER_CORE, cores, read, reader, spread
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from srm.clock import now_ms
 from srm.domain.flow_state.replication_records import DriverHeartbeat
 from srm.engine.flows import driver_requests, supervision
 from srm.engine.flows.supervision import StateTopics, Watch
-from srm.engine.status.health import signs_health, signs_line
+from srm.engine.status.status import signs_health, signs_line
 from srm.errors import SrmError, UnavailableError
 
 KEPT_LOGS: Final = 10

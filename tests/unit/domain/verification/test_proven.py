@@ -10,20 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srm.domain.offset_map.offset_map import Run
-from srm.domain.verification.proven import (
+from srm.domain.verification.verification import (
     MOST_STRETCHES,
     EpochEnds,
+    PartitionVerification,
     Proven,
+    RangeResult,
+    SideResult,
+    found_equal,
     join_stretches,
     last_marks,
     still_proven,
     unproven,
-)
-from srm.domain.verification.verification import (
-    PartitionVerification,
-    RangeResult,
-    SideResult,
-    found_equal,
 )
 from srm.domain.verification.verification_plan import RangePlan, clip, cut, newest, part_of
 

@@ -24,7 +24,7 @@ from srm.domain.offset_map.offset_map import Position
 from srm.domain.text.reason import Reason
 from srm.engine.flows import driver_requests, supervision
 from srm.engine.flows.supervision import Watch, look, read_signs
-from srm.engine.status.health import signs_line
+from srm.engine.status.status import signs_line
 from srm.errors import AuthorizationError, SrmError, UnavailableError
 
 FLOW = Flow("P", "B")

@@ -11,8 +11,15 @@ from srm.domain.flow_state.replication_records import DriverHeartbeat
 from srm.domain.names.topics import Flow
 from srm.domain.text.reason import Reason
 from srm.engine.flows.supervision import DriverStatus, FlowSigns, SlotStatus, late_commits
-from srm.engine.status.health import document, flow_health, signs_health, topic_health
-from srm.engine.status.status import FlowStatus, TopicState, TopicStatus
+from srm.engine.status.status import (
+    FlowStatus,
+    TopicState,
+    TopicStatus,
+    document,
+    flow_health,
+    signs_health,
+    topic_health,
+)
 from srm_lab.testing.flows import flow_config
 
 DRIVER = DriverStatus("d", "local-1", "host-7", 42, 500, alive=True)

@@ -14,9 +14,8 @@ from srm.engine.groups.checkpoints import emit
 from srm.engine.moves.planning.outlook import Outlook
 from srm.engine.ports import FlowContext
 from srm.engine.status import observing
-from srm.engine.status.health import flow_health
 from srm.engine.status.observing import flow_status, observe, read_standing
-from srm.engine.status.status import FlowStatus
+from srm.engine.status.status import FlowStatus, flow_health
 from srm.errors import AuthorizationError, SrmError
 
 

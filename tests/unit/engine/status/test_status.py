@@ -17,8 +17,8 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.groups.checkpoints import emit
-from srm.engine.status.health import flow_health
 from srm.engine.status.observing import flow_status
+from srm.engine.status.status import flow_health
 
 PAYMENTS = TopicPartition("Payments", 0)
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"

@@ -10,7 +10,7 @@ import typer
 
 from srm.cli.main import app
 from srm.engine import why
-from srm.engine.status.health import State
+from srm.engine.status.status import State
 
 PAGE = (Path(__file__).parents[4] / "docs" / "operate.md").read_text("utf-8")
 NAMED = re.compile(r'(?:Step\.(?:yes|no|unknown)\(\s*|_right\(\s*)"([a-z-]+)"')

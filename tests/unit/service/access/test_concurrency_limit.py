@@ -13,7 +13,7 @@ from tests.unit.engine.copying_records import CopiedTopic
 
 from srm.domain.names.topics import Flow
 from srm.engine.why import why_topic
-from srm.service.access.concurrency_limit import AT_ONCE, WAITING
+from srm.service.access.access import AT_ONCE, WAITING
 from srm.service.access.operator_actions import Actions
 from srm.service.app import create_app
 from srm.service.routes.why import Explaining

@@ -28,7 +28,7 @@ from srm.domain.recovery.drill import Drill
 from srm.domain.text.documents import encode
 from srm.service.app import create_app
 from srm.service.federation.federation import Joining
-from srm.service.views.move_rows import drill_row, move_row
+from srm.service.views.flow_rows import drill_row, move_row
 
 HERE = ["B->P", "C->P", "P->C"]
 """What is told without the service of B."""

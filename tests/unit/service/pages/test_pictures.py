@@ -18,7 +18,7 @@ from srm.service.pages.metric_charts import HEIGHT, WIDTH, sparkline
 from srm.service.pages.moves import bars, stages
 from srm.service.pages.topology import BOX, LABEL, topology
 from srm.service.views.documents import FlowSummary, State
-from srm.service.views.move_rows import move_row
+from srm.service.views.flow_rows import move_row
 from srm.service.views.snapshots import MoveLook
 
 

@@ -11,9 +11,8 @@ from tests.unit.service.prometheus.conftest import MEASURED
 from tests.unit.service.prometheus.moves import reported_move, running_move
 
 from srm.config.service import ServiceSettings
-from srm.service.prometheus.exposition import samples
+from srm.service.prometheus.exposition import move_samples, samples, topic_samples
 from srm.service.prometheus.metric_table import METRICS, STATES
-from srm.service.prometheus.samples import move_samples, topic_samples
 from srm.service.views.documents import TopicRow
 from srm.service.views.series import Figures, Measured
 from srm.service.views.snapshots import FlowLook

@@ -13,9 +13,8 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from srm.service.prometheus.exposition import render
+from srm.service.prometheus.exposition import Sample, render
 from srm.service.prometheus.metric_table import METRICS
-from srm.service.prometheus.samples import Sample
 
 Reader = Callable[[str], Iterable[Metric]]
 

@@ -18,7 +18,7 @@ from srm.config.model import Config
 from srm.domain.moves.records.positions import LastPlace
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.errors import SrmError
-from srm.service.access.concurrency_limit import AT_ONCE
+from srm.service.access.access import AT_ONCE
 from srm.service.views import committed
 from srm.service.views.committed import CommittedOffsets
 from srm.service.views.flow_rows import group_detail
