@@ -25,10 +25,7 @@ SHOWN_PARTITIONS: Final = 3_000
 
 
 def render_page(template: str, package: str = "srm.pages", **values: object) -> str:
-    """Render a template, which can include the shared ``page.css``.
-
-    ``package``: package of the template.
-    """
+    """Render a template, which can include the shared ``page.css``."""
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(
             [jinja2.PackageLoader(package), jinja2.PackageLoader("srm.pages")]

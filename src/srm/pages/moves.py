@@ -72,10 +72,7 @@ def plan_view(plan: MovePlan, most: int | None = None) -> RenderableType:
 
 
 def forecast_view(forecast: Forecast, source: str, most: int | None = None) -> RenderableType:
-    """Show the cost of abandoning a source: one row per topic and one per group, the worst first.
-
-    ``most`` limits the rows of a table.
-    """
+    """Show the cost of abandoning a source by topic and by group, the worst first."""
     topics = _table("topic", "not copied", "at most", "oldest", f"{source} last answered")
     for topic in sorted(forecast.topics, key=lambda one: (-one.not_copied, one.topic))[:most]:
         _row(
@@ -275,9 +272,9 @@ def rpo_text(report: MoveReport) -> str:
 def residue_text(report: MoveReport) -> str:
     """Return until when residue is or was watched; empty before go."""
     if not report.residue_over and report.residue_until_ms is not None:
-        return f"watched until {_utc(report.residue_until_ms)}"
+        return f"watched until {utc(report.residue_until_ms)}"
     if report.residue_seen_ms is not None:
-        return f"last checked {_utc(report.residue_seen_ms)}"
+        return f"last checked {utc(report.residue_seen_ms)}"
     return ""
 
 
@@ -319,7 +316,8 @@ def _figures(report: MoveReport) -> str:
     )
 
 
-def _utc(time_ms: int) -> str:
+def utc(time_ms: int) -> str:
+    """Render epoch milliseconds with seconds."""
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
 
@@ -35,6 +34,7 @@ from srm.pages.moves import (
     residue_text,
     rpo_text,
     seconds,
+    utc,
     verdict_text,
 )
 from srm.pages.outcomes import costs
@@ -106,16 +106,8 @@ def signature_text(kept: KeptReport) -> str:
     return f"revision {kept.report.revision}, {signed}, sha256 {kept.signed.sha256}"
 
 
-def utc(time_ms: int) -> str:
-    """Render epoch milliseconds with seconds."""
-    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
 def report_markdown(report: MoveReport, signature: str = "") -> str:
-    """Return a report as Markdown, for notes, tickets and chats.
-
-    ``signature``: text of its signature, from :func:`signature_text`.
-    """
+    """Return a report as Markdown, for notes, tickets and chats."""
     return "\n".join(_markdown(report, signature)) + "\n"
 
 
@@ -342,10 +334,7 @@ def escape(text: str) -> str:
 
 
 def report_note(report: MoveReport, reason: str = "") -> str:
-    """Return the note of a run that has reached its report.
-
-    ``reason``: message of a failed step; empty if none failed.
-    """
+    """Return the note of a run that has reached its report."""
     if report.ok and not reason:
         return report_line(report)
     why = reason or reasons_text(report.problems)

@@ -17,11 +17,7 @@ from srm.service.views.views import Views
 def server_config(
     config: Config, host: str | None = None, port: int | None = None
 ) -> uvicorn.Config:
-    """Return uvicorn's configuration with the application.
-
-    ``host``: address to listen on; by default that of the configuration.
-    ``port``: port; by default that of the configuration.
-    """
+    """Return uvicorn's configuration with the application."""
     settings = replace(
         config.service,
         host=config.service.host if host is None else host,

@@ -103,11 +103,7 @@ class Incarnation:
 
     @classmethod
     def parse(cls, text: str) -> Incarnation:
-        """Parse the form that :meth:`__str__` returns.
-
-        Raises:
-            ValueError: the text has another form.
-        """
+        """Parse the form that :meth:`__str__` returns."""
         number, token = text.split("-", 1)
         if ":" in token:
             raise ValueError(text)

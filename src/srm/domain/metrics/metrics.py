@@ -42,13 +42,13 @@ class RawMetric:
     topic: str
     remote_topic: str
     partition: int
-    records: int
-    bytes: int
-    latency_ms_min: int
-    latency_ms_max: int
-    latency_ms_sum: int
-    latency_count: int
-    lag_records: int
+    records: int = 0
+    bytes: int = 0
+    latency_ms_min: int = 0
+    latency_ms_max: int = 0
+    latency_ms_sum: int = 0
+    latency_count: int = 0
+    lag_records: int = 0
 
 
 COUNTS = (
@@ -123,13 +123,9 @@ class CheckpointMetric:
 def checkpoint_metrics(
     flow: Flow, began_ms: int, ended_ms: int, taken: Iterable[tuple[str, str, int]]
 ) -> list[CheckpointMetric]:
-    """Sum up one emission.
+    """Sum up one emission, which ends when the last checkpoint is acknowledged.
 
-    Args:
-        flow: flow of the checkpoints.
-        began_ms: start of the emission.
-        ended_ms: acknowledgement of the last checkpoint.
-        taken: topic, remote topic and latency in milliseconds of each checkpoint.
+    ``taken``: topic, remote topic and latency in milliseconds of each checkpoint.
     """
     of_topics: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for topic, remote_topic, latency_ms in taken:

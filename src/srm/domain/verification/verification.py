@@ -432,10 +432,7 @@ def _says_enough(stretch: Proven, whole: RangePlan) -> bool:
 
 
 def unproven(plan: RangePlan, stretches: Sequence[Proven]) -> tuple[RangePlan, ...]:
-    """Return the parts of a plan outside of stretches, in order.
-
-    ``stretches``: as :func:`still_proven` returns them.
-    """
+    """Return the parts of a plan outside of stretches, in order."""
     left = []
     source, target = plan.source_start, plan.target_start
     for stretch in stretches:

@@ -40,10 +40,7 @@ def read(target: Cluster, topic: str, flow: Flow) -> dict[TopicPartition, int]:
 
 
 def write(target: Cluster, topic: str, flow: Flow, positions: Mapping[TopicPartition, int]) -> None:
-    """Let MirrorMaker 2 continue at these source offsets.
-
-    ``positions``: the next source offset of each partition.
-    """
+    """Let MirrorMaker 2 continue at these source offsets."""
     count = target.partition_counts().get(topic)
     if count is None:
         raise NotFoundError(

@@ -201,11 +201,5 @@ def lags(context: FlowContext, view: FlowState, interval_ms: int) -> Iterator[Ra
                     topic=name,
                     remote_topic=remote_topic,
                     partition=partition.partition,
-                    records=0,
-                    bytes=0,
-                    latency_ms_min=0,
-                    latency_ms_max=0,
-                    latency_ms_sum=0,
-                    latency_count=0,
                     lag_records=partition.lag,
                 )

@@ -49,10 +49,7 @@ _PARTLY: Final = frozenset({"assigned", "partitions"})
 
 
 def why_topic(context: FlowContext, name: str) -> Why:
-    """Explain why a flow copies a topic, or does not, with the whole chain and the next action.
-
-    ``name``: the topic's name on the source, or that of its copy on the target.
-    """
+    """Explain why a flow copies a topic, or does not; ``name`` may be that of its copy."""
     return answer(read_topic(context, name))
 
 
@@ -171,10 +168,7 @@ class TopicFacts:
 
 
 def read_topic(context: FlowContext, name: str) -> TopicFacts:
-    """Read the facts about one topic; a source that does not answer is skipped.
-
-    ``name``: its name on the source, or that of its copy.
-    """
+    """Read the facts about a topic or a copy; a source that does not answer is skipped."""
     config = context.config
     commands = state_topic(context).read_commands()
     on_target = context.target.topics()

@@ -244,10 +244,7 @@ def require_secure(url: str) -> str:
 
 
 def bearer_access(settings: AccessSettings, keys: Keys | None = None) -> Authenticator:
-    """Admit clients with a token of the provider for this service.
-
-    ``keys``: keys of the provider; by default read from it.
-    """
+    """Admit clients with a token of the provider for this service."""
     issuer, audience = settings.oidc_issuer, settings.oidc_audience
     if not issuer or not audience:
         raise ConfigError(
@@ -298,10 +295,7 @@ async def _claims(token: str, keys: Keys, settings: AccessSettings) -> dict[str,
 
 
 def groups(claims: Mapping[str, Any], path: str) -> frozenset[str]:
-    """Return the values of a claim; a string is split at blanks, as for ``scope``.
-
-    ``path``: name of a claim, which may contain dots; else a path of nested objects.
-    """
+    """Return the values of a claim; a string is split at blanks, as for ``scope``."""
     found: Any = claims
     for part in (path,) if path in claims else path.split("."):
         found = found.get(part) if isinstance(found, Mapping) else None

@@ -218,11 +218,7 @@ class PasswordHash:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the form of :meth:`text`.
-
-        Raises:
-            ValueError: the text has another form.
-        """
+        """Parse the form of :meth:`text`."""
         found = _HASH.fullmatch(text)
         if found is None or int(found[1]) > _MOST_LOG_N:
             raise ValueError("invalid hash; write the line with 'srm-service password'")

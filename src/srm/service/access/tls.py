@@ -105,11 +105,7 @@ class _Chain:
 
 
 def load(key: str, path: Path | None, read: Callable[[Path], object]) -> None:
-    """Read the file of a key into a context.
-
-    Raises:
-        ConfigError: the file is missing or invalid.
-    """
+    """Read the file of a key into a context."""
     if path is None:
         raise ConfigError(f"{key} is missing")
     try:

@@ -336,11 +336,7 @@ class Joining:
 
 
 def join(config: Config, watched: tuple[str, ...], opener: Opener | None = None) -> Joining:
-    """Build the parts that ``service.advertise`` and ``service.remote.querying.enabled`` enable.
-
-    Raises:
-        ConfigError: the settings lack a valid address of this service, or the trusted services.
-    """
+    """Build the parts that ``service.advertise`` and ``service.remote.querying.enabled`` enable."""
     settings = config.service
     if not settings.remote.advertise and not settings.remote.enabled:
         return Joining()

@@ -225,10 +225,7 @@ def _way_out(look: MoveLook) -> str:
 
 
 def _missing_proof(look: MoveLook) -> tuple[str, ...]:
-    """Return the problems of a move that was reported before all its groups had resumed.
-
-    Groups that resumed later are in its current report; the step itself stays missing.
-    """
+    """Return the problems of a move that was reported before all its groups had resumed."""
     if look.report is None or look.progress.step != "reported":
         return ()
     if "verified" in look.progress.times_ms:

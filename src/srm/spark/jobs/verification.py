@@ -98,10 +98,7 @@ def verify(
     properties: BothClusters,
     request: VerificationRequest | None = None,
 ) -> VerificationSummary:
-    """Compare a flow's topics with their copies and store the result of each partition.
-
-    A partition that cannot be read is reported as failed, with the reason.
-    """
+    """Compare a flow's topics with their copies and store the result of each partition."""
     request = request or VerificationRequest()
 
     def comparer() -> SparkComparer:
