@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from srm.domain.moves.gate.gate import SyncStatus
-from srm.domain.moves.records.forecast import Forecast
+from srm.domain.moves.records.forecast import Forecast, GroupForecast, TopicForecast
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.report.report import MoveReport
 from srm.domain.text.amount import amount, duration, span
@@ -75,17 +75,10 @@ def forecast_view(forecast: Forecast, source: str, most: int | None = None) -> R
     """Show the cost of abandoning a source by topic and by group, the worst first."""
     topics = _table("topic", "not copied", "at most", "oldest", f"{source} last answered")
     for topic in sorted(forecast.topics, key=lambda one: (-one.not_copied, one.topic))[:most]:
-        _row(
-            topics,
-            *(topic.topic, number(topic.not_copied), number(topic.at_most)),
-            *(seconds(topic.seconds), ago(topic.age_ms)),
-        )
+        _row(topics, *topic_cells(topic))
     groups = _table("group", "re-read at most", "skipped", "checkpoint written")
     for group in sorted(forecast.groups, key=lambda g: (-g.skipped, -g.re_read, g.group))[:most]:
-        _row(
-            groups,
-            *(group.group, number(group.re_read), number(group.skipped), ago(group.age_ms)),
-        )
+        _row(groups, *group_cells(group))
     unknown = [line for topic in forecast.topics for line in topic.unknown]
     return Group(
         Text.assemble(("if it is abandoned now: ", "bold"), forecast.line(source)),
@@ -97,6 +90,17 @@ def forecast_view(forecast: Forecast, source: str, most: int | None = None) -> R
         *_list_names("open transaction", forecast.transactions, "yellow"),
         *_list_names("note", forecast.notes, "dim"),
     )
+
+
+def topic_cells(topic: TopicForecast) -> tuple[str, ...]:
+    """Return the cells of a topic's forecast."""
+    counts = number(topic.not_copied), number(topic.at_most)
+    return topic.topic, *counts, seconds(topic.seconds), ago(topic.age_ms)
+
+
+def group_cells(group: GroupForecast) -> tuple[str, ...]:
+    """Return the cells of a group's forecast."""
+    return group.group, number(group.re_read), number(group.skipped), ago(group.age_ms)
 
 
 def _left_out(rows: Sequence[object], most: int | None) -> list[Text]:

@@ -23,8 +23,8 @@ from srm.domain.text.amount import amount, some
 from srm.domain.text.documents import adapter
 from srm.pages.html import render_page
 from srm.pages.moves import (
-    ago,
     as_text,
+    group_cells,
     number,
     plan_view,
     re_read_text,
@@ -34,6 +34,7 @@ from srm.pages.moves import (
     residue_text,
     rpo_text,
     seconds,
+    topic_cells,
     utc,
     verdict_text,
 )
@@ -270,22 +271,12 @@ def _text(plan: MovePlan) -> Iterator[str]:
 def _forecast(forecast: Forecast, source: str) -> Iterator[str]:
     yield from table(
         ("topic", "not copied", "at most", "seconds", f"{source} last answered"),
-        (
-            (
-                topic.topic,
-                *(number(topic.not_copied), number(topic.at_most), seconds(topic.seconds)),
-                ago(topic.age_ms),
-            )
-            for topic in forecast.topics
-        ),
+        map(topic_cells, forecast.topics),
         SHOWN_ROWS,
     )
     yield from table(
         ("group", "read again at most", "skipped", "checkpoint written"),
-        (
-            (group.group, number(group.re_read), number(group.skipped), ago(group.age_ms))
-            for group in forecast.groups
-        ),
+        map(group_cells, forecast.groups),
         SHOWN_ROWS,
     )
     yield from bullets(

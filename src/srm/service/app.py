@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.concurrency import run_in_threadpool
@@ -26,11 +26,11 @@ from srm.service.pages.router import Files
 from srm.service.pages.router import router as pages
 from srm.service.prometheus.exposition import Exposition
 from srm.service.prometheus.requests import WatchRequests
-from srm.service.routes import actions, flows, health, metrics, moves, prometheus, topics, why
+from srm.service.routes import actions, flows, metrics, moves, prometheus, topics, why
 from srm.service.routes.why import Explaining
 from srm.service.views.committed import CommittedOffsets
-from srm.service.views.documents import Problem
-from srm.service.views.responses import answer_errors
+from srm.service.views.documents import Problem, ServiceHealth, TargetHealth
+from srm.service.views.responses import ViewsDep, answer, answer_errors
 from srm.service.views.views import Views
 
 STATIC: Final = Path(__file__).with_name("static")
@@ -121,9 +121,20 @@ def _routes(identify: Callable[..., Any]) -> tuple[BaseRoute, ...]:
     router.include_router(actions.router, dependencies=[Depends(guard(identify, "operator"))])
     router.include_router(pages, dependencies=readers)
     router.include_router(_documentation, dependencies=readers)
-    # Open to all without authentication:
-    router.include_router(health.router)
+    router.include_router(_open)
     return (*router.routes, Mount("/static", Files(directory=STATIC), name="static"))
+
+
+_open: Final = APIRouter(tags=["service"])
+"""Open to all without authentication."""
+
+
+@_open.get("/health", response_model=ServiceHealth, summary="The service itself")
+async def health(request: Request, views: ViewsDep) -> Response:
+    """Return 200 after a look at every target, 503 before."""
+    targets = tuple(TargetHealth(look.alias, look.looked_ms, look.error) for look in views.targets)
+    ready = all(target.looked_ms for target in targets)
+    return answer(request, ServiceHealth(ready, targets), status=200 if ready else 503)
 
 
 _documentation: Final = APIRouter(include_in_schema=False)

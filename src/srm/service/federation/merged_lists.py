@@ -16,7 +16,7 @@ from srm.service.federation.remote import Reply
 from srm.service.federation.remote_rows import FLOWS, Listed, read
 from srm.service.views.documents import ClusterInfo, FlowSummary, MetricSeries, Page, Problem
 from srm.service.views.flow_rows import summary
-from srm.service.views.responses import PROBLEM, ViewsDep, answer, is_internal, page, problem_of
+from srm.service.views.responses import PROBLEM, Slice, ViewsDep, answer, is_internal, problem_of
 from srm.service.views.snapshots import FlowLook
 from srm.service.views.views import Views
 
@@ -38,8 +38,7 @@ async def everywhere(
     request: Request,
     rows: Iterable[_T],
     listed: Listed[_T],
-    offset: int,
-    limit: int,
+    part: Slice,
     wanted: Callable[[_T], bool] = lambda _: True,
 ) -> Page[_T]:
     """Return a part of a list of all services: own rows, and as many rows of others as needed.
@@ -54,18 +53,18 @@ async def everywhere(
     own = tuple(rows)
     federation = federation_of(request)
     if federation is None:
-        return page(tuple(filter(wanted, own)), offset, limit)
-    if offset > MOST_GATHERED:
+        return part.page(tuple(filter(wanted, own)))
+    if part.offset > MOST_GATHERED:
         raise UsageError(
             f"offset: lists of several services have only the first {MOST_GATHERED:,} rows; "
             "name a target, or search"
         )
-    count = MOST_GATHERED if listed.whole else offset + limit
+    count = MOST_GATHERED if listed.whole else part.offset + part.limit
     pages, missing = await federation.pages(request, listed, count, listed.whole)
     merged = [*filter(wanted, _merge(own, pages, listed))]
-    items = tuple(merged[offset : offset + limit])
+    items = part.page(merged).items
     unread = 0 if listed.whole else sum(p.total - len(p.items) for p in pages.values())
-    return Page(items, len(merged) + unread, offset, missing)
+    return Page(items, len(merged) + unread, part.offset, missing)
 
 
 def _merge(own: Iterable[_T], others: Mapping[str, Page[_T]], listed: Listed[_T]) -> list[_T]:

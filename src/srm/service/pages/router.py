@@ -9,7 +9,7 @@ from fastapi.responses import RedirectResponse
 from fastapi.staticfiles import StaticFiles
 
 from srm.domain.names.topics import Flow
-from srm.service.pages import flows, groups, moves, overview
+from srm.service.pages import flows, moves, overview
 from srm.service.pages.rendering import (
     FAILOVER,
     Links,
@@ -23,7 +23,7 @@ from srm.service.views.responses import ViewsDep
 from srm.service.views.views import Views
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-for _module in (overview, flows, groups, moves):
+for _module in (overview, flows, moves):
     router.include_router(_module.router)
 
 

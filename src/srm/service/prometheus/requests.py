@@ -55,20 +55,6 @@ def route_of(scope: Scope) -> str:
     return path or NO_ROUTE
 
 
-class NotedStatus:
-    """Sends an answer and records its status; 500 if there is none."""
-
-    def __init__(self, send: Send) -> None:
-        self.status = 500
-        self._send = send
-
-    async def __call__(self, message: Message) -> None:
-        """Send a part of the answer."""
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-        await self._send(message)
-
-
 class WatchRequests:
     """ASGI middleware that counts each request, and creates a span in the trace of its caller."""
 
@@ -91,16 +77,23 @@ class WatchRequests:
     async def _answer(
         self, scope: Scope, receive: Receive, send: Send, span: telemetry.Notes | None
     ) -> None:
-        began, noted = time.monotonic(), NotedStatus(send)
+        began, status = time.monotonic(), 500
+
+        async def note(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
         try:
-            await self._app(scope, receive, noted)
+            await self._app(scope, receive, note)
         finally:
-            self._metrics.note(scope, noted.status, time.monotonic() - began)
+            self._metrics.note(scope, status, time.monotonic() - began)
             if span is not None:
                 told = {
                     "http.request.method": scope["method"],
                     "http.route": route_of(scope),
-                    "http.response.status_code": noted.status,
+                    "http.response.status_code": status,
                     "url.path": scope["path"],
                 }
                 span.rename(f"{scope['method']} {route_of(scope)}", **told)

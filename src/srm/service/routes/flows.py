@@ -25,13 +25,11 @@ from srm.service.views.documents import (
 from srm.service.views.responses import (
     PROBLEMS,
     FlowDep,
-    Limit,
-    Offset,
     Search,
+    SliceDep,
     ViewsDep,
     answer,
     containing,
-    page,
 )
 from srm.service.views.series import WHOLE
 
@@ -43,11 +41,9 @@ Order = Annotated[Literal["asc", "desc"], Query(description="desc: the largest f
 
 
 @router.get("", response_model=Page[FlowSummary], summary="All flows")
-async def flows(
-    request: Request, views: ViewsDep, offset: Offset = 0, limit: Limit = 100
-) -> Response:
+async def flows(request: Request, views: ViewsDep, part: SliceDep) -> Response:
     """Return state, lag and loss forecast of each flow."""
-    found = await everywhere(request, views.flows(), FLOWS, offset, limit)
+    found = await everywhere(request, views.flows(), FLOWS, part)
     return answer(request, found, Page[FlowSummary])
 
 
@@ -62,12 +58,11 @@ async def topics(
     request: Request,
     views: ViewsDep,
     flow: FlowDep,
+    part: SliceDep,
     search: Search = "",
     state: Annotated[str, Query(description="Only those in this state.")] = "",
     sort: Sort = "topic",
     order: Order = "asc",
-    offset: Offset = 0,
-    limit: Limit = 100,
 ) -> Response:
     """Return the topics with state, lag and the newest window of the last five minutes."""
     every = flow_rows.as_of(views.topics(flow), now_ms())
@@ -75,7 +70,7 @@ async def topics(
     if state:
         found = [row for row in found if row.state == state.upper()]
     found.sort(key=lambda row: _rank(row, sort), reverse=order == "desc")
-    return answer(request, page(found, offset, limit), Page[TopicRow])
+    return answer(request, part.page(found), Page[TopicRow])
 
 
 def _rank(row: TopicRow, sort: Sort) -> tuple[float, str]:
@@ -99,30 +94,20 @@ async def topic(request: Request, views: ViewsDep, flow: FlowDep, topic: Topic) 
     summary="Partitions of a topic",
 )
 async def partitions(
-    request: Request,
-    views: ViewsDep,
-    flow: FlowDep,
-    topic: Topic,
-    offset: Offset = 0,
-    limit: Limit = 100,
+    request: Request, views: ViewsDep, flow: FlowDep, topic: Topic, part: SliceDep
 ) -> Response:
     """Return the partitions with positions on both sides, lag, state, its start and its reason."""
     rows = flow_rows.partition_rows(views.last_look(flow)[1], views.topic(flow, topic).topic)
-    return answer(request, page(rows, offset, limit), Page[PartitionRow])
+    return answer(request, part.page(rows), Page[PartitionRow])
 
 
 @router.get("/{source}/{target}/groups", response_model=Page[GroupRow], summary="Groups of a flow")
 async def groups(
-    request: Request,
-    views: ViewsDep,
-    flow: FlowDep,
-    search: Search = "",
-    offset: Offset = 0,
-    limit: Limit = 100,
+    request: Request, views: ViewsDep, flow: FlowDep, part: SliceDep, search: Search = ""
 ) -> Response:
     """Return the groups with a checkpoint: whether they could resume, and records read again."""
     found = containing(views.groups(flow), search, lambda row: row.group)
-    return answer(request, page(found, offset, limit), Page[GroupRow])
+    return answer(request, part.page(found), Page[GroupRow])
 
 
 @router.get(
@@ -148,10 +133,9 @@ async def checkpoints(
     request: Request,
     views: ViewsDep,
     flow: FlowDep,
+    part: SliceDep,
     group: Annotated[str, Query(description="Only those of this group.")] = "",
     topic: Annotated[str, Query(description="Only those in this source topic.")] = "",
-    offset: Offset = 0,
-    limit: Limit = 100,
 ) -> Response:
     """Return the checkpoints on the target."""
     found = [
@@ -159,15 +143,13 @@ async def checkpoints(
         for row in flow_rows.checkpoint_rows(views.last_look(flow)[0])
         if group in {"", row.group} and topic in {"", row.topic}
     ]
-    return answer(request, page(found, offset, limit), Page[CheckpointRow])
+    return answer(request, part.page(found), Page[CheckpointRow])
 
 
 @router.get("/{source}/{target}/events", response_model=Page[Event], summary="Events")
-async def events(
-    request: Request, views: ViewsDep, flow: FlowDep, offset: Offset = 0, limit: Limit = 100
-) -> Response:
+async def events(request: Request, views: ViewsDep, flow: FlowDep, part: SliceDep) -> Response:
     """Return losses, re-created topics, stops, decisions, moves and drills, the newest first."""
-    return answer(request, page(views.events(flow), offset, limit), Page[Event])
+    return answer(request, part.page(views.events(flow)), Page[Event])
 
 
 @router.get("/{source}/{target}/forecast", summary="Loss if the source failed now")

@@ -13,7 +13,7 @@ from srm.service.federation.merged_lists import everywhere
 from srm.service.federation.remote_rows import DRILLS, MOVES
 from srm.service.views.documents import DrillRow, MoveDetail, MoveRow, Page
 from srm.service.views.flow_rows import is_running
-from srm.service.views.responses import PROBLEMS, Limit, Offset, ViewsDep, answer
+from srm.service.views.responses import PROBLEMS, SliceDep, ViewsDep, answer
 
 router = APIRouter(prefix="/v2", tags=["moves"], responses=PROBLEMS)
 
@@ -24,9 +24,8 @@ _WHICH = "Moves to return; a planned move is neither running nor ended."
 async def moves(
     request: Request,
     views: ViewsDep,
+    part: SliceDep,
     which: Annotated[Literal["all", "running", "ended"], Query(description=_WHICH)] = "all",
-    offset: Offset = 0,
-    limit: Limit = 100,
 ) -> Response:
     """Return the moves with their step, lost records (RPO) and time without service (RTO)."""
     wanted: dict[str, Callable[[MoveRow], bool]] = {
@@ -34,7 +33,7 @@ async def moves(
         "running": is_running,
         "ended": lambda row: row.ended,
     }
-    found = await everywhere(request, views.moves(), MOVES, offset, limit, wanted[which])
+    found = await everywhere(request, views.moves(), MOVES, part, wanted[which])
     return answer(request, found, Page[MoveRow])
 
 
@@ -54,9 +53,7 @@ async def report(request: Request, views: ViewsDep, move_id: str) -> Response:
 
 
 @router.get("/drills", response_model=Page[DrillRow], summary="All drills, the newest first")
-async def drills(
-    request: Request, views: ViewsDep, offset: Offset = 0, limit: Limit = 100
-) -> Response:
+async def drills(request: Request, views: ViewsDep, part: SliceDep) -> Response:
     """Return rehearsals of failovers with their results."""
-    found = await everywhere(request, views.drills(), DRILLS, offset, limit)
+    found = await everywhere(request, views.drills(), DRILLS, part)
     return answer(request, found, Page[DrillRow])

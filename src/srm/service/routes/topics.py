@@ -10,10 +10,9 @@ from srm.service.federation.remote_rows import REMOTE_TOPICS
 from srm.service.views.documents import MetricSeries, Page, RemoteTopic
 from srm.service.views.responses import (
     PROBLEMS,
-    Limit,
     Metric,
-    Offset,
     Search,
+    SliceDep,
     ViewsDep,
     answer,
     containing,
@@ -38,11 +37,10 @@ router = APIRouter(responses=PROBLEMS)
 async def remote_topics(
     request: Request,
     views: ViewsDep,
+    part: SliceDep,
     search: Search = "",
     source: str = "",
     target: str = "",
-    offset: Offset = 0,
-    limit: Limit = 100,
 ) -> Response:
     """Return the topics of all flows with the names of their remote topics."""
     found = [
@@ -52,7 +50,7 @@ async def remote_topics(
         )
         if source in {"", row.source} and target in {"", row.target}
     ]
-    rows = await everywhere(request, found, REMOTE_TOPICS, offset, limit)
+    rows = await everywhere(request, found, REMOTE_TOPICS, part)
     return answer(request, rows, Page[RemoteTopic])
 
 

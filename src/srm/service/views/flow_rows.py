@@ -349,29 +349,24 @@ def move_row(look: MoveLook) -> MoveRow:
     plan, report = look.plan, look.report.report if look.report else None
     request, progress = plan.request, look.progress
     ended = progress.step in _ENDED
-    return MoveRow(
-        plan.move_id,
-        request.operation,
-        request.mode,
-        request.source,
-        request.target,
-        plan.created_ms,
-        progress.step,
-        ended,
-        None if report is None else report.ok,
-        len(plan.topics),
-        len(plan.groups),
-        None if report is None else report.rpo_records,
-        None if report is None else report.rpo_at_least,
-        None if report is None else report.rpo_at_most,
-        None if report is None else report.rpo_seconds,
-        progress.held_seconds if report is None or not progress.is_decided else report.rto_seconds,
-        None if report is None else sum(group.re_read for group in report.groups.values()),
-        _move_problems(look),
-        look.report is not None and look.report.signed.signature is not None,
-        look.waits,
-        look.waits_ms or None,
-        progress.times_ms.get(progress.step) if ended else None,
+    known = ("ok", "rpo_records", "rpo_at_least", "rpo_at_most", "rpo_seconds")
+    return row_of(
+        MoveRow,
+        request,
+        **{name: getattr(report, name, None) for name in known},
+        move_id=plan.move_id,
+        created_ms=plan.created_ms,
+        step=progress.step,
+        ended=ended,
+        topics=len(plan.topics),
+        groups=len(plan.groups),
+        rto_seconds=report.rto_seconds if report and progress.is_decided else progress.held_seconds,
+        re_read=sum(group.re_read for group in report.groups.values()) if report else None,
+        problems=_move_problems(look),
+        signed=look.report is not None and look.report.signed.signature is not None,
+        waits=look.waits,
+        waits_ms=look.waits_ms or None,
+        ended_ms=progress.times_ms.get(progress.step) if ended else None,
     )
 
 

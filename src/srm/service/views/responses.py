@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from fastapi import Depends, FastAPI, Path, Query, Request
@@ -81,11 +82,24 @@ def answer(
     return Response(body, status, headers, "application/json")
 
 
-def page(
-    items: Sequence[_T], offset: int, limit: int, missing: dict[str, str] | None = None
-) -> Page[_T]:
-    """Return one part of a list."""
-    return Page(tuple(items[offset : offset + limit]), len(items), offset, missing or {})
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The requested part of a list: the number of its first item, and the maximum of items."""
+
+    offset: int
+    limit: int
+
+    def page(self, items: Sequence[_T]) -> Page[_T]:
+        """Cut the part out of the whole list."""
+        found = tuple(items[self.offset : self.offset + self.limit])
+        return Page(found, len(items), self.offset, {})
+
+
+async def _slice(offset: Offset = 0, limit: Limit = 100) -> Slice:
+    return Slice(offset, limit)
+
+
+SliceDep = Annotated[Slice, Depends(_slice)]
 
 
 def containing(items: Iterable[_T], search: str, *names: Callable[[_T], str]) -> list[_T]:

@@ -12,7 +12,7 @@ from tests.unit.service.views.test_series import window
 
 from srm.engine.groups.checkpoints import emit
 from srm.service.app import create_app
-from srm.service.pages import groups
+from srm.service.pages import flows
 
 NOW_S = 1_800_000_000
 
@@ -32,7 +32,7 @@ def test_how_long_copying_takes_is_by_its_best_pace_of_late_and_not_by_what_arri
     world: CopiedTopic, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     """Three are to be copied; one a minute came of late, and 180 a minute were copied before."""
-    monkeypatch.setattr(groups, "now_ms", lambda: NOW_S * 1000)
+    monkeypatch.setattr(flows, "now_ms", lambda: NOW_S * 1000)
     views = still_views(look_at(world.forward))
     earlier = window(NOW_S - 600, "Topic", 180)
     views._watches["B"].add(earlier, window(NOW_S - 60, "Topic", 1))  # type: ignore[attr-defined]
