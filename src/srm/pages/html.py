@@ -12,8 +12,7 @@ from srm.domain.moves.report.evidence import PartitionReport
 from srm.domain.moves.report.report import GroupReport, MoveReport
 from srm.domain.moves.report.revisions import KeptReport
 from srm.extras import library
-from srm.pages.moves import re_read_text, re_read_texts, residue_text, rpo_text, verdict_text
-from srm.pages.outcomes import costs
+from srm.pages.moves import costs, re_read_text, re_read_texts, residue_text, rpo_text, verdict_text
 
 if TYPE_CHECKING:
     import jinja2

@@ -24,6 +24,7 @@ from srm.domain.text.documents import adapter
 from srm.pages.html import render_page
 from srm.pages.moves import (
     as_text,
+    costs,
     group_cells,
     number,
     plan_view,
@@ -38,7 +39,6 @@ from srm.pages.moves import (
     utc,
     verdict_text,
 )
-from srm.pages.outcomes import costs
 from srm.pages.tables import Listing
 
 

@@ -21,10 +21,9 @@ from srm.service.access.operator_actions import Actions
 from srm.service.federation.federation import InternalPaths, Joining, join
 from srm.service.federation.hosts import ANY, AllowedHosts
 from srm.service.federation.merged_lists import answer_from_elsewhere
-from srm.service.otel import ExportedMetrics
 from srm.service.pages.router import Files
 from srm.service.pages.router import router as pages
-from srm.service.prometheus.exposition import Exposition
+from srm.service.prometheus.exposition import ExportedMetrics, Exposition
 from srm.service.prometheus.requests import WatchRequests
 from srm.service.routes import actions, flows, metrics, moves, prometheus, topics, why
 from srm.service.routes.why import Explaining

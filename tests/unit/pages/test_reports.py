@@ -25,8 +25,7 @@ from srm.errors import UsageError
 from srm.pages import folder
 from srm.pages.folder import export_report, signature_file
 from srm.pages.html import SHOWN_PARTITIONS, report_page
-from srm.pages.moves import as_text, re_read_text, report_line, report_view, verdict_text
-from srm.pages.outcomes import costs
+from srm.pages.moves import as_text, costs, re_read_text, report_line, report_view, verdict_text
 from srm.pages.reports import (
     list_row,
     list_view,

@@ -21,11 +21,8 @@ from srm.errors import UnavailableError
 class ListedTopic:
     """One topic of a flow.
 
-    ``topic``: name on the source.
-    ``remote_topic``: name of its copy on the target.
     ``partitions``: partitions on the source; None if the source has no such topic.
     ``remote_partitions``: partitions of the copy; None without a copy.
-    ``selected``: whether the flow copies it.
     ``state``: state of the copy, as in ``srm status``; empty for a topic that is not selected.
     ``reason``: why it is not selected; ``action`` is the remedy.
     """
@@ -45,8 +42,6 @@ class ListedGroup:
     """One group of a flow's source.
 
     ``state``: on the source; ``unknown`` if the source does not answer.
-    ``members``: number of members on the source.
-    ``selected``: whether the flow translates its offsets.
     ``reason``: why it is not selected; ``action`` is the remedy.
     ``offsets_on_target``: whether the target has committed offsets of it; None if not read.
     ``checkpoint_age_ms``: time since its last checkpoint; None without one.

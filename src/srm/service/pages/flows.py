@@ -183,7 +183,7 @@ class GroupLine:
     """A group and the wait of a planned move of it.
 
     ``lag`` is the number of records of its topics that are still to be copied.
-    ``eta_s`` is the maximum time at their best recent rate (:mod:`srm.engine.why`), else None.
+    ``eta_s`` is the maximum time at their best recent rate in records a second, else None.
     """
 
     row: GroupRow

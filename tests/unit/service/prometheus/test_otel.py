@@ -11,8 +11,8 @@ from tests.otlp import Collector, collecting
 from tests.unit.test_telemetry import PARENT
 
 from srm import telemetry
-from srm.service import otel
 from srm.service.app import create_app
+from srm.service.prometheus import exposition
 from srm.service.prometheus.metric_table import METRICS
 from srm.service.views.views import Views
 
@@ -26,7 +26,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
     with collecting() as made:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", made.url)
         monkeypatch.setattr(telemetry, "_FLUSH_S", 60.0)
-        monkeypatch.setattr(otel, "_SHUTDOWN_MS", 60_000)
+        monkeypatch.setattr(exposition, "_SHUTDOWN_MS", 60_000)
         yield made
         telemetry.flush()
     telemetry._tracer.cache_clear()
