@@ -39,26 +39,25 @@ from srm.kafka.wire.messages import (
 )
 from srm.kafka.wire.rights import on_cluster
 
-_RULES: Final = array(
-    *(("principal", TEXT), ("host", TEXT), ("operation", INT8), ("permission_type", INT8)),
-)
+_RULES: Final = array(principal=TEXT, host=TEXT, operation=INT8, permission_type=INT8)
 # Without the right or an authorizer librdkafka returns an empty list instead of an error.
 DESCRIBE_ACLS: Final = Message(
     29,
     1,
     Structure(
-        *(("resource_type", INT8), ("resource_name", TEXT), ("pattern_type", INT8)),
-        *(("principal", TEXT), ("host", TEXT), ("operation", INT8), ("permission_type", INT8)),
+        resource_type=INT8,
+        resource_name=TEXT,
+        pattern_type=INT8,
+        principal=TEXT,
+        host=TEXT,
+        operation=INT8,
+        permission_type=INT8,
     ),
     Structure(
-        *(("throttle_time_ms", INT32), ("error_code", INT16), ("error_message", TEXT)),
-        (
-            "resources",
-            array(
-                *(("resource_type", INT8), ("resource_name", TEXT), ("pattern_type", INT8)),
-                ("acls", _RULES),
-            ),
-        ),
+        throttle_time_ms=INT32,
+        error_code=INT16,
+        error_message=TEXT,
+        resources=array(resource_type=INT8, resource_name=TEXT, pattern_type=INT8, acls=_RULES),
     ),
     CLASSIC,
 )

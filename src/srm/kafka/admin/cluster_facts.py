@@ -17,33 +17,24 @@ _RELEASES: Final = ((18, "4.1"), (17, "3.9"), (16, "3.7"), (14, "3.5"), (13, "3.
 """The oldest release that serves a version of Fetch."""
 
 _REPLICA: Final = array(
-    ("replica_id", INT32),
-    ("log_end_offset", INT64),
-    ("last_fetch_ms", INT64),
-    ("last_caught_up_ms", INT64),
+    replica_id=INT32, log_end_offset=INT64, last_fetch_ms=INT64, last_caught_up_ms=INT64
 )
 _QUORUM: Final = Message(
     55,
     1,
-    Structure(("topics", array(("topic", TEXT), ("partitions", array(("partition", INT32)))))),
+    Structure(topics=array(topic=TEXT, partitions=array(partition=INT32))),
     Structure(
-        ("error_code", INT16),
-        (
-            "topics",
-            array(
-                ("topic", TEXT),
-                (
-                    "partitions",
-                    array(
-                        ("partition", INT32),
-                        ("error_code", INT16),
-                        ("leader_id", INT32),
-                        ("leader_epoch", INT32),
-                        ("high_watermark", INT64),
-                        ("voters", _REPLICA),
-                        ("observers", _REPLICA),
-                    ),
-                ),
+        error_code=INT16,
+        topics=array(
+            topic=TEXT,
+            partitions=array(
+                partition=INT32,
+                error_code=INT16,
+                leader_id=INT32,
+                leader_epoch=INT32,
+                high_watermark=INT64,
+                voters=_REPLICA,
+                observers=_REPLICA,
             ),
         ),
     ),

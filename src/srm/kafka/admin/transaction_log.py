@@ -36,9 +36,13 @@ TOPIC: Final = "__transaction_state"
 _FORMS: Final = {0: CLASSIC, 1: FLEXIBLE}
 """By version."""
 _VALUE: Final = Structure(
-    *(("producer_id", INT64), ("producer_epoch", INT16), ("timeout_ms", INT32), ("status", INT8)),
-    ("topics", array(("topic", TEXT), ("partitions", NUMBERS))),
-    *(("updated_ms", INT64), ("started_ms", INT64)),
+    producer_id=INT64,
+    producer_epoch=INT16,
+    timeout_ms=INT32,
+    status=INT8,
+    topics=array(topic=TEXT, partitions=NUMBERS),
+    updated_ms=INT64,
+    started_ms=INT64,
 )
 
 _INTERNAL: Final = "__"

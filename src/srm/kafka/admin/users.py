@@ -27,21 +27,13 @@ _FLOAT64: Final = Fixed("d")
 _DESCRIBE_CLIENT_QUOTAS: Final = Message(
     48,
     0,
+    Structure(components=array(entity_type=TEXT, match_type=INT8, match=TEXT), strict=BOOLEAN),
     Structure(
-        (
-            "components",
-            array(("entity_type", TEXT), ("match_type", INT8), ("match", TEXT)),
-        ),
-        ("strict", BOOLEAN),
-    ),
-    Structure(
-        *(("throttle_time_ms", INT32), ("error_code", INT16), ("error_message", TEXT)),
-        (
-            "entries",
-            array(
-                ("entity", array(("entity_type", TEXT), ("entity_name", TEXT))),
-                ("values", array(("key", TEXT), ("value", _FLOAT64))),
-            ),
+        throttle_time_ms=INT32,
+        error_code=INT16,
+        error_message=TEXT,
+        entries=array(
+            entity=array(entity_type=TEXT, entity_name=TEXT), values=array(key=TEXT, value=_FLOAT64)
         ),
     ),
     CLASSIC,

@@ -45,10 +45,7 @@ API_VERSIONS: Final = Message(
     18,
     0,
     Structure(),
-    Structure(
-        ("error_code", INT16),
-        ("versions", array(("api_key", INT16), ("lowest", INT16), ("highest", INT16))),
-    ),
+    Structure(error_code=INT16, versions=array(api_key=INT16, lowest=INT16, highest=INT16)),
     CLASSIC,
 )
 _Versions = Mapping[int, tuple[int, int]]

@@ -28,49 +28,44 @@ from srm.replication.codes import OFFSET_OUT_OF_RANGE
 from srm.replication.ports import Leader
 
 _FETCHED: Final = Structure(
-    ("throttle_time_ms", INT32),
-    ("error_code", INT16),
-    ("session_id", INT32),
-    (
-        "topics",
-        array(
-            ("topic", TEXT),
-            (
-                "partitions",
-                array(
-                    ("partition", INT32),
-                    ("error_code", INT16),
-                    ("high_watermark", INT64),
-                    ("last_stable_offset", INT64),
-                    ("log_start_offset", INT64),
-                    (
-                        "aborted_transactions",
-                        array(("producer_id", INT64), ("first_offset", INT64)),
-                    ),
-                    ("preferred_read_replica", INT32),
-                    ("records", BYTES),
-                ),
-            ),
+    throttle_time_ms=INT32,
+    error_code=INT16,
+    session_id=INT32,
+    topics=array(
+        topic=TEXT,
+        partitions=array(
+            partition=INT32,
+            error_code=INT16,
+            high_watermark=INT64,
+            last_stable_offset=INT64,
+            log_start_offset=INT64,
+            aborted_transactions=array(producer_id=INT64, first_offset=INT64),
+            preferred_read_replica=INT32,
+            records=BYTES,
         ),
     ),
 )
 _WANTED: Final = array(
-    ("partition", INT32),
-    ("current_leader_epoch", INT32),
-    ("offset", INT64),
-    ("log_start_offset", INT64),
-    ("max_bytes", INT32),
+    partition=INT32,
+    current_leader_epoch=INT32,
+    offset=INT64,
+    log_start_offset=INT64,
+    max_bytes=INT32,
 )
 _FETCH: Final = Message(
     1,
     11,
     Structure(
-        *(("replica_id", INT32), ("max_wait_ms", INT32), ("min_bytes", INT32)),
-        *(("max_bytes", INT32), ("isolation_level", INT8)),
-        *(("session_id", INT32), ("session_epoch", INT32)),
-        ("topics", array(("topic", TEXT), ("partitions", _WANTED))),
-        ("forgotten", array(("topic", TEXT), ("partitions", NUMBERS))),
-        ("rack", TEXT),
+        replica_id=INT32,
+        max_wait_ms=INT32,
+        min_bytes=INT32,
+        max_bytes=INT32,
+        isolation_level=INT8,
+        session_id=INT32,
+        session_epoch=INT32,
+        topics=array(topic=TEXT, partitions=_WANTED),
+        forgotten=array(topic=TEXT, partitions=NUMBERS),
+        rack=TEXT,
     ),
     _FETCHED,
     CLASSIC,

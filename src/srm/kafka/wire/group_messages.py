@@ -6,6 +6,7 @@ state and type), KIP-345 (static members), KIP-848, KIP-1071 and KIP-932 (kinds 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from srm.kafka.wire.messages import (
@@ -20,106 +21,90 @@ from srm.kafka.wire.messages import (
     NUMBERS,
     TEXT,
     UUID,
+    FieldType,
     Message,
     Nullable,
     Structure,
     array,
 )
 
-_DESCRIBE: Final = Structure(("groups", NAMES), ("authorized_operations", BOOLEAN))
-_LISTED: Final = (("group", TEXT), ("protocol_type", TEXT), ("state", TEXT))
-_LIST_HEAD: Final = (("throttle_time_ms", INT32), ("error_code", INT16))
-_GROUP: Final = (
-    ("error_code", INT16),
-    ("error_message", TEXT),
-    ("group", TEXT),
-    ("state", TEXT),
-    ("group_epoch", INT32),
-    ("assignment_epoch", INT32),
-)
-_TOPICS: Final = array(("topic_id", UUID), ("topic", TEXT), ("partitions", NUMBERS))
-_ASSIGNMENT: Final = Structure(("topics", _TOPICS))
-_TASKS: Final = array(("subtopology", TEXT), ("partitions", NUMBERS))
-_TASK_ASSIGNMENT: Final = Structure(("active", _TASKS), ("standby", _TASKS), ("warmup", _TASKS))
-_TASK_OFFSETS: Final = array(("subtopology", TEXT), ("partition", INT32), ("offset", INT64))
-_PAIRS: Final = array(("key", TEXT), ("value", TEXT))
+_DESCRIBE: Final = Structure(groups=NAMES, authorized_operations=BOOLEAN)
+_LISTED: Final[Mapping[str, FieldType]] = {"group": TEXT, "protocol_type": TEXT, "state": TEXT}
+_LIST_HEAD: Final[Mapping[str, FieldType]] = {"throttle_time_ms": INT32, "error_code": INT16}
+_GROUP: Final[Mapping[str, FieldType]] = {
+    "error_code": INT16,
+    "error_message": TEXT,
+    "group": TEXT,
+    "state": TEXT,
+    "group_epoch": INT32,
+    "assignment_epoch": INT32,
+}
+_TOPICS: Final = array(topic_id=UUID, topic=TEXT, partitions=NUMBERS)
+_ASSIGNMENT: Final = Structure(topics=_TOPICS)
+_TASKS: Final = array(subtopology=TEXT, partitions=NUMBERS)
+_TASK_ASSIGNMENT: Final = Structure(active=_TASKS, standby=_TASKS, warmup=_TASKS)
+_TASK_OFFSETS: Final = array(subtopology=TEXT, partition=INT32, offset=INT64)
+_PAIRS: Final = array(key=TEXT, value=TEXT)
 _INTERNAL_TOPICS: Final = array(
-    ("topic", TEXT), ("partitions", INT32), ("replication_factor", INT16), ("configs", _PAIRS)
+    topic=TEXT, partitions=INT32, replication_factor=INT16, configs=_PAIRS
 )
 _TOPOLOGY: Final = Nullable(
-    ("epoch", INT32),
-    (
-        "subtopologies",
-        array(
-            ("subtopology", TEXT),
-            ("source_topics", NAMES),
-            ("repartition_sinks", NAMES),
-            ("changelogs", _INTERNAL_TOPICS),
-            ("repartition_sources", _INTERNAL_TOPICS),
-        ),
+    epoch=INT32,
+    subtopologies=array(
+        subtopology=TEXT,
+        source_topics=NAMES,
+        repartition_sinks=NAMES,
+        changelogs=_INTERNAL_TOPICS,
+        repartition_sources=_INTERNAL_TOPICS,
     ),
 )
 
 FIND_COORDINATORS: Final = Message(
     10,
     4,
-    Structure(("key_type", INT8), ("keys", NAMES)),
+    Structure(key_type=INT8, keys=NAMES),
     Structure(
-        ("throttle_time_ms", INT32),
-        (
-            "coordinators",
-            array(
-                ("key", TEXT),
-                ("node", INT32),
-                ("host", TEXT),
-                ("port", INT32),
-                ("error_code", INT16),
-                ("error_message", TEXT),
-            ),
+        throttle_time_ms=INT32,
+        coordinators=array(
+            key=TEXT, node=INT32, host=TEXT, port=INT32, error_code=INT16, error_message=TEXT
         ),
     ),
 )
 """Kafka 3.0 and later."""
 
 LIST_GROUPS: Final = Message(
-    16, 4, Structure(("states", NAMES)), Structure(*_LIST_HEAD, ("groups", array(*_LISTED)))
+    16, 4, Structure(states=NAMES), Structure(**_LIST_HEAD, groups=array(**_LISTED))
 )
 
 LIST_GROUPS_BY_TYPE: Final = Message(
     16,
     5,
-    Structure(("states", NAMES), ("types", NAMES)),
-    Structure(*_LIST_HEAD, ("groups", array(*_LISTED, ("type", TEXT)))),
+    Structure(states=NAMES, types=NAMES),
+    Structure(**_LIST_HEAD, groups=array(**_LISTED, type=TEXT)),
 )
 """Of brokers that have groups of other than the classic type."""
 
 DESCRIBE_CLASSIC: Final = Message(
     15,
     4,
-    Structure(("groups", NAMES), ("authorized_operations", BOOLEAN)),
+    _DESCRIBE,
     Structure(
-        ("throttle_time_ms", INT32),
-        (
-            "groups",
-            array(
-                ("error_code", INT16),
-                ("group", TEXT),
-                ("state", TEXT),
-                ("protocol_type", TEXT),
-                ("protocol", TEXT),
-                (
-                    "members",
-                    array(
-                        ("member", TEXT),
-                        ("instance_id", TEXT),
-                        ("client_id", TEXT),
-                        ("host", TEXT),
-                        ("metadata", BYTES),
-                        ("assignment", BYTES),
-                    ),
-                ),
-                ("authorized_operations", INT32),
+        throttle_time_ms=INT32,
+        groups=array(
+            error_code=INT16,
+            group=TEXT,
+            state=TEXT,
+            protocol_type=TEXT,
+            protocol=TEXT,
+            members=array(
+                member=TEXT,
+                instance_id=TEXT,
+                client_id=TEXT,
+                host=TEXT,
+                metadata=BYTES,
+                assignment=BYTES,
             ),
+            authorized_operations=INT32,
         ),
     ),
     CLASSIC,
@@ -130,29 +115,23 @@ DESCRIBE_CONSUMER: Final = Message(
     0,
     _DESCRIBE,
     Structure(
-        ("throttle_time_ms", INT32),
-        (
-            "groups",
-            array(
-                *_GROUP,
-                ("assignor", TEXT),
-                (
-                    "members",
-                    array(
-                        ("member", TEXT),
-                        ("instance_id", TEXT),
-                        ("rack", TEXT),
-                        ("epoch", INT32),
-                        ("client_id", TEXT),
-                        ("host", TEXT),
-                        ("topics", NAMES),
-                        ("pattern", TEXT),
-                        ("assignment", _ASSIGNMENT),
-                        ("target", _ASSIGNMENT),
-                    ),
-                ),
-                ("authorized_operations", INT32),
+        throttle_time_ms=INT32,
+        groups=array(
+            **_GROUP,
+            assignor=TEXT,
+            members=array(
+                member=TEXT,
+                instance_id=TEXT,
+                rack=TEXT,
+                epoch=INT32,
+                client_id=TEXT,
+                host=TEXT,
+                topics=NAMES,
+                pattern=TEXT,
+                assignment=_ASSIGNMENT,
+                target=_ASSIGNMENT,
             ),
+            authorized_operations=INT32,
         ),
     ),
 )
@@ -162,34 +141,28 @@ DESCRIBE_STREAMS: Final = Message(
     0,
     _DESCRIBE,
     Structure(
-        ("throttle_time_ms", INT32),
-        (
-            "groups",
-            array(
-                *_GROUP,
-                ("topology", _TOPOLOGY),
-                (
-                    "members",
-                    array(
-                        ("member", TEXT),
-                        ("epoch", INT32),
-                        ("instance_id", TEXT),
-                        ("rack", TEXT),
-                        ("client_id", TEXT),
-                        ("host", TEXT),
-                        ("topology_epoch", INT32),
-                        ("process", TEXT),
-                        ("endpoint", Nullable(("host", TEXT), ("port", INT16))),
-                        ("client_tags", _PAIRS),
-                        ("task_offsets", _TASK_OFFSETS),
-                        ("task_ends", _TASK_OFFSETS),
-                        ("assignment", _TASK_ASSIGNMENT),
-                        ("target", _TASK_ASSIGNMENT),
-                        ("classic", BOOLEAN),
-                    ),
-                ),
-                ("authorized_operations", INT32),
+        throttle_time_ms=INT32,
+        groups=array(
+            **_GROUP,
+            topology=_TOPOLOGY,
+            members=array(
+                member=TEXT,
+                epoch=INT32,
+                instance_id=TEXT,
+                rack=TEXT,
+                client_id=TEXT,
+                host=TEXT,
+                topology_epoch=INT32,
+                process=TEXT,
+                endpoint=Nullable(host=TEXT, port=INT16),
+                client_tags=_PAIRS,
+                task_offsets=_TASK_OFFSETS,
+                task_ends=_TASK_OFFSETS,
+                assignment=_TASK_ASSIGNMENT,
+                target=_TASK_ASSIGNMENT,
+                classic=BOOLEAN,
             ),
+            authorized_operations=INT32,
         ),
     ),
 )
@@ -199,26 +172,20 @@ DESCRIBE_SHARE: Final = Message(
     1,
     _DESCRIBE,
     Structure(
-        ("throttle_time_ms", INT32),
-        (
-            "groups",
-            array(
-                *_GROUP,
-                ("assignor", TEXT),
-                (
-                    "members",
-                    array(
-                        ("member", TEXT),
-                        ("rack", TEXT),
-                        ("epoch", INT32),
-                        ("client_id", TEXT),
-                        ("host", TEXT),
-                        ("topics", NAMES),
-                        ("assignment", _ASSIGNMENT),
-                    ),
-                ),
-                ("authorized_operations", INT32),
+        throttle_time_ms=INT32,
+        groups=array(
+            **_GROUP,
+            assignor=TEXT,
+            members=array(
+                member=TEXT,
+                rack=TEXT,
+                epoch=INT32,
+                client_id=TEXT,
+                host=TEXT,
+                topics=NAMES,
+                assignment=_ASSIGNMENT,
             ),
+            authorized_operations=INT32,
         ),
     ),
 )
@@ -227,36 +194,24 @@ FETCH_OFFSETS: Final = Message(
     9,
     8,
     Structure(
-        (
-            "groups",
-            array(("group", TEXT), ("topics", array(("topic", TEXT), ("partitions", NUMBERS)))),
-        ),
-        ("require_stable", BOOLEAN),
+        groups=array(group=TEXT, topics=array(topic=TEXT, partitions=NUMBERS)),
+        require_stable=BOOLEAN,
     ),
     Structure(
-        ("throttle_time_ms", INT32),
-        (
-            "groups",
-            array(
-                ("group", TEXT),
-                (
-                    "topics",
-                    array(
-                        ("topic", TEXT),
-                        (
-                            "partitions",
-                            array(
-                                ("partition", INT32),
-                                ("offset", INT64),
-                                ("leader_epoch", INT32),
-                                ("metadata", TEXT),
-                                ("error_code", INT16),
-                            ),
-                        ),
-                    ),
+        throttle_time_ms=INT32,
+        groups=array(
+            group=TEXT,
+            topics=array(
+                topic=TEXT,
+                partitions=array(
+                    partition=INT32,
+                    offset=INT64,
+                    leader_epoch=INT32,
+                    metadata=TEXT,
+                    error_code=INT16,
                 ),
-                ("error_code", INT16),
             ),
+            error_code=INT16,
         ),
     ),
 )
@@ -266,35 +221,18 @@ COMMIT_OFFSETS: Final = Message(
     8,
     8,
     Structure(
-        ("group", TEXT),
-        ("generation", INT32),
-        ("member", TEXT),
-        ("instance_id", TEXT),
-        (
-            "topics",
-            array(
-                ("topic", TEXT),
-                (
-                    "partitions",
-                    array(
-                        ("partition", INT32),
-                        ("offset", INT64),
-                        ("leader_epoch", INT32),
-                        ("metadata", TEXT),
-                    ),
-                ),
-            ),
+        group=TEXT,
+        generation=INT32,
+        member=TEXT,
+        instance_id=TEXT,
+        topics=array(
+            topic=TEXT,
+            partitions=array(partition=INT32, offset=INT64, leader_epoch=INT32, metadata=TEXT),
         ),
     ),
     Structure(
-        ("throttle_time_ms", INT32),
-        (
-            "topics",
-            array(
-                ("topic", TEXT),
-                ("partitions", array(("partition", INT32), ("error_code", INT16))),
-            ),
-        ),
+        throttle_time_ms=INT32,
+        topics=array(topic=TEXT, partitions=array(partition=INT32, error_code=INT16)),
     ),
 )
 """Of a group without members where the generation is -1."""
@@ -302,13 +240,10 @@ COMMIT_OFFSETS: Final = Message(
 LEAVE_GROUP: Final = Message(
     13,
     5,
+    Structure(group=TEXT, members=array(member=TEXT, instance_id=TEXT, reason=TEXT)),
     Structure(
-        ("group", TEXT),
-        ("members", array(("member", TEXT), ("instance_id", TEXT), ("reason", TEXT))),
-    ),
-    Structure(
-        ("throttle_time_ms", INT32),
-        ("error_code", INT16),
-        ("members", array(("member", TEXT), ("instance_id", TEXT), ("error_code", INT16))),
+        throttle_time_ms=INT32,
+        error_code=INT16,
+        members=array(member=TEXT, instance_id=TEXT, error_code=INT16),
     ),
 )

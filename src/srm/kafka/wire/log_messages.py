@@ -30,63 +30,62 @@ _CONSUMER: Final = -1
 _READ_UNCOMMITTED: Final = 0
 _NO_ID: Final = bytes(16)
 
-_TIMES: Final = array(("partition", INT32), ("current_leader_epoch", INT32), ("timestamp", INT64))
+_TIMES: Final = array(partition=INT32, current_leader_epoch=INT32, timestamp=INT64)
 _OFFSETS: Final = array(
-    *(("partition", INT32), ("error_code", INT16), ("timestamp", INT64)),
-    *(("offset", INT64), ("leader_epoch", INT32)),
+    partition=INT32, error_code=INT16, timestamp=INT64, offset=INT64, leader_epoch=INT32
 )
 LIST_OFFSETS: Final = Message(
     2,
     5,
-    Structure(
-        ("replica_id", INT32),
-        ("isolation_level", INT8),
-        ("topics", array(("topic", TEXT), ("partitions", _TIMES))),
-    ),
-    Structure(
-        ("throttle_time_ms", INT32),
-        ("topics", array(("topic", TEXT), ("partitions", _OFFSETS))),
-    ),
+    Structure(replica_id=INT32, isolation_level=INT8, topics=array(topic=TEXT, partitions=_TIMES)),
+    Structure(throttle_time_ms=INT32, topics=array(topic=TEXT, partitions=_OFFSETS)),
     CLASSIC,
 )
 
-_EPOCHS: Final = array(
-    ("partition", INT32), ("current_leader_epoch", INT32), ("leader_epoch", INT32)
-)
-_ENDS: Final = array(
-    ("error_code", INT16), ("partition", INT32), ("leader_epoch", INT32), ("end_offset", INT64)
-)
+_EPOCHS: Final = array(partition=INT32, current_leader_epoch=INT32, leader_epoch=INT32)
+_ENDS: Final = array(error_code=INT16, partition=INT32, leader_epoch=INT32, end_offset=INT64)
 EPOCH_ENDS: Final = Message(
     23,
     3,
-    Structure(("replica_id", INT32), ("topics", array(("topic", TEXT), ("partitions", _EPOCHS)))),
-    Structure(
-        ("throttle_time_ms", INT32), ("topics", array(("topic", TEXT), ("partitions", _ENDS)))
-    ),
+    Structure(replica_id=INT32, topics=array(topic=TEXT, partitions=_EPOCHS)),
+    Structure(throttle_time_ms=INT32, topics=array(topic=TEXT, partitions=_ENDS)),
     CLASSIC,
 )
 
-_BROKERS: Final = array(("node", INT32), ("host", TEXT), ("port", INT32), ("rack", TEXT))
+_BROKERS: Final = array(node=INT32, host=TEXT, port=INT32, rack=TEXT)
 _PARTITIONS: Final = array(
-    *(("error_code", INT16), ("partition", INT32), ("leader", INT32), ("leader_epoch", INT32)),
-    *(("replicas", NUMBERS), ("isr", NUMBERS), ("offline", NUMBERS)),
+    error_code=INT16,
+    partition=INT32,
+    leader=INT32,
+    leader_epoch=INT32,
+    replicas=NUMBERS,
+    isr=NUMBERS,
+    offline=NUMBERS,
 )
 _TOPICS: Final = array(
-    *(("error_code", INT16), ("topic", TEXT), ("topic_id", UUID), ("is_internal", BOOLEAN)),
-    *(("partitions", _PARTITIONS), ("topic_operations", INT32)),
+    error_code=INT16,
+    topic=TEXT,
+    topic_id=UUID,
+    is_internal=BOOLEAN,
+    partitions=_PARTITIONS,
+    topic_operations=INT32,
 )
 METADATA: Final = Message(
     3,
     10,
     Structure(
-        ("topics", array(("topic_id", UUID), ("topic", TEXT))),
-        ("allow_auto_topic_creation", BOOLEAN),
-        ("cluster_operations", BOOLEAN),
-        ("topic_operations", BOOLEAN),
+        topics=array(topic_id=UUID, topic=TEXT),
+        allow_auto_topic_creation=BOOLEAN,
+        cluster_operations=BOOLEAN,
+        topic_operations=BOOLEAN,
     ),
     Structure(
-        *(("throttle_time_ms", INT32), ("brokers", _BROKERS), ("cluster_id", TEXT)),
-        *(("controller", INT32), ("topics", _TOPICS), ("cluster_operations", INT32)),
+        throttle_time_ms=INT32,
+        brokers=_BROKERS,
+        cluster_id=TEXT,
+        controller=INT32,
+        topics=_TOPICS,
+        cluster_operations=INT32,
     ),
 )
 

@@ -174,8 +174,8 @@ class Array:
 class Structure:
     """Named fields."""
 
-    def __init__(self, *fields: tuple[str, FieldType]) -> None:
-        self.fields = dict(fields)
+    def __init__(self, **fields: FieldType) -> None:
+        self.fields = fields
 
     def encode(self, values: Sequence[Any], form: Form) -> bytes:
         """Write the fields."""
@@ -203,9 +203,9 @@ class Nullable(Structure):
         return None if INT8.decode(data, form) < 0 else super().decode(data, form)
 
 
-def array(*fields: tuple[str, FieldType]) -> Array:
+def array(**fields: FieldType) -> Array:
     """Make an array of structures."""
-    return Array(Structure(*fields))
+    return Array(Structure(**fields))
 
 
 NAMES: Final = Array(TEXT)

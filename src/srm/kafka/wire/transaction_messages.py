@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from srm.kafka.wire.messages import (
@@ -14,41 +15,33 @@ from srm.kafka.wire.messages import (
     NUMBERS,
     TEXT,
     Array,
+    FieldType,
     Message,
     Structure,
     array,
 )
 
-_TOPICS: Final = array(("topic", TEXT), ("partitions", NUMBERS))
+_TOPICS: Final = array(topic=TEXT, partitions=NUMBERS)
 
 DESCRIBE_PRODUCERS: Final = Message(
     61,
     0,
-    Structure(("topics", _TOPICS)),
+    Structure(topics=_TOPICS),
     Structure(
-        ("throttle_time_ms", INT32),
-        (
-            "topics",
-            array(
-                ("topic", TEXT),
-                (
-                    "partitions",
-                    array(
-                        ("partition", INT32),
-                        ("error_code", INT16),
-                        ("error_message", TEXT),
-                        (
-                            "producers",
-                            array(
-                                ("producer_id", INT64),
-                                ("producer_epoch", INT32),
-                                ("last_sequence", INT32),
-                                ("last_timestamp_ms", INT64),
-                                ("coordinator_epoch", INT32),
-                                ("first_offset", INT64),
-                            ),
-                        ),
-                    ),
+        throttle_time_ms=INT32,
+        topics=array(
+            topic=TEXT,
+            partitions=array(
+                partition=INT32,
+                error_code=INT16,
+                error_message=TEXT,
+                producers=array(
+                    producer_id=INT64,
+                    producer_epoch=INT32,
+                    last_sequence=INT32,
+                    last_timestamp_ms=INT64,
+                    coordinator_epoch=INT32,
+                    first_offset=INT64,
                 ),
             ),
         ),
@@ -59,36 +52,30 @@ DESCRIBE_PRODUCERS: Final = Message(
 LIST_TRANSACTIONS: Final = Message(
     66,
     0,
-    Structure(("states", NAMES), ("producer_ids", Array(INT64))),
+    Structure(states=NAMES, producer_ids=Array(INT64)),
     Structure(
-        ("throttle_time_ms", INT32),
-        ("error_code", INT16),
-        ("unknown_states", NAMES),
-        (
-            "transactions",
-            array(("transactional_id", TEXT), ("producer_id", INT64), ("state", TEXT)),
-        ),
+        throttle_time_ms=INT32,
+        error_code=INT16,
+        unknown_states=NAMES,
+        transactions=array(transactional_id=TEXT, producer_id=INT64, state=TEXT),
     ),
 )
 
 DESCRIBE_TRANSACTIONS: Final = Message(
     65,
     0,
-    Structure(("transactional_ids", NAMES)),
+    Structure(transactional_ids=NAMES),
     Structure(
-        ("throttle_time_ms", INT32),
-        (
-            "transactions",
-            array(
-                ("error_code", INT16),
-                ("transactional_id", TEXT),
-                ("state", TEXT),
-                ("timeout_ms", INT32),
-                ("start_ms", INT64),
-                ("producer_id", INT64),
-                ("producer_epoch", INT16),
-                ("topics", _TOPICS),
-            ),
+        throttle_time_ms=INT32,
+        transactions=array(
+            error_code=INT16,
+            transactional_id=TEXT,
+            state=TEXT,
+            timeout_ms=INT32,
+            start_ms=INT64,
+            producer_id=INT64,
+            producer_epoch=INT16,
+            topics=_TOPICS,
         ),
     ),
 )
@@ -96,31 +83,24 @@ DESCRIBE_TRANSACTIONS: Final = Message(
 INIT_PRODUCER_ID: Final = Message(
     22,
     0,
-    Structure(("transactional_id", TEXT), ("transaction_timeout_ms", INT32)),
-    Structure(
-        ("throttle_time_ms", INT32),
-        ("error_code", INT16),
-        ("producer_id", INT64),
-        ("producer_epoch", INT16),
-    ),
+    Structure(transactional_id=TEXT, transaction_timeout_ms=INT32),
+    Structure(throttle_time_ms=INT32, error_code=INT16, producer_id=INT64, producer_epoch=INT16),
     CLASSIC,
 )
 
-_PRODUCER: Final = (("transactional_id", TEXT), ("producer_id", INT64), ("producer_epoch", INT16))
+_PRODUCER: Final[Mapping[str, FieldType]] = {
+    "transactional_id": TEXT,
+    "producer_id": INT64,
+    "producer_epoch": INT16,
+}
 
 ADD_PARTITIONS: Final = Message(
     24,
     0,
-    Structure(*_PRODUCER, ("topics", _TOPICS)),
+    Structure(**_PRODUCER, topics=_TOPICS),
     Structure(
-        ("throttle_time_ms", INT32),
-        (
-            "topics",
-            array(
-                ("topic", TEXT),
-                ("partitions", array(("partition", INT32), ("error_code", INT16))),
-            ),
-        ),
+        throttle_time_ms=INT32,
+        topics=array(topic=TEXT, partitions=array(partition=INT32, error_code=INT16)),
     ),
     CLASSIC,
 )
@@ -128,7 +108,7 @@ ADD_PARTITIONS: Final = Message(
 END_TRANSACTION: Final = Message(
     26,
     0,
-    Structure(*_PRODUCER, ("committed", BOOLEAN)),
-    Structure(("throttle_time_ms", INT32), ("error_code", INT16)),
+    Structure(**_PRODUCER, committed=BOOLEAN),
+    Structure(throttle_time_ms=INT32, error_code=INT16),
     CLASSIC,
 )

@@ -173,7 +173,7 @@ def test_messages_that_aiokafka_has_are_compared_with_it() -> None:
 
 
 def test_tagged_fields_of_newer_brokers_are_skipped() -> None:
-    found = Structure(("error_code", messages.INT16), ("name", messages.TEXT))
+    found = Structure(error_code=messages.INT16, name=messages.TEXT)
     tags = b"\x02" + b"\x00\x03abc" + b"\x81\x01\x00"  # tag 0 with 3 bytes, tag 129 with none
 
     assert found.decode(BytesIO(b"\x00\x07\x03xy" + tags), FLEXIBLE) == {
@@ -186,7 +186,7 @@ def test_tagged_fields_of_newer_brokers_are_skipped() -> None:
 @settings(max_examples=20)
 @given(data=st.data())
 def test_a_message_that_ends_early_is_an_error(form: Form, data: st.DataObject) -> None:
-    layout = messages.array(("id", UUID), ("name", messages.TEXT), ("ids", messages.NUMBERS))
+    layout = messages.array(id=UUID, name=messages.TEXT, ids=messages.NUMBERS)
     encoded = layout.encode(data.draw(st.lists(values(layout.item), min_size=1)), form)
     cut = data.draw(st.integers(0, len(encoded) - 1))
 

@@ -31,7 +31,7 @@ from srm.kafka.wire.messages import BYTES, CLASSIC, Fixed, Message, Structure
 from srm.replication.buffers import BufferPool, PooledBuffer
 
 HANDSHAKE, AUTHENTICATE, ECHO = 17, 36, 0
-LOOK = Message(3, 0, Structure(("asked", BYTES)), Structure(("sum", Fixed("32s"))), CLASSIC)
+LOOK = Message(3, 0, Structure(asked=BYTES), Structure(sum=Fixed("32s")), CLASSIC)
 BIG = 3_000_000
 
 

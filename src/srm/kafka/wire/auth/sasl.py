@@ -27,20 +27,13 @@ from srm.kafka.wire.messages import (
 Exchange = Generator[bytes, bytes, None]
 
 SASL_HANDSHAKE: Final = Message(
-    17,
-    1,
-    Structure(("mechanism", TEXT)),
-    Structure(("error_code", INT16), ("mechanisms", NAMES)),
-    CLASSIC,
+    17, 1, Structure(mechanism=TEXT), Structure(error_code=INT16, mechanisms=NAMES), CLASSIC
 )
 SASL_AUTHENTICATE: Final = Message(
     36,
     1,
-    Structure(("payload", BYTES)),
-    Structure(
-        *(("error_code", INT16), ("error_message", TEXT)),
-        *(("payload", BYTES), ("session_lifetime_ms", INT64)),
-    ),
+    Structure(payload=BYTES),
+    Structure(error_code=INT16, error_message=TEXT, payload=BYTES, session_lifetime_ms=INT64),
     CLASSIC,
 )
 _FEWEST_ITERATIONS: Final = 4096
