@@ -28,11 +28,8 @@ _Work = queue.SimpleQueue["tuple[Future[Any], Callable[[], Any]] | None"]
 class Aside:
     """Thread that makes the blocking calls of one native client, one after the other.
 
-    It starts with the first call. It ends with the process, whatever it waits for.
-
-    Args:
-        name: of the thread.
-        is_given_up: returns whether the client's cluster is abandoned; waiting callers check it.
+    It starts with the first call. It ends with the process, whatever it waits for. Waiting callers
+    check with ``is_given_up`` whether the client's cluster is abandoned.
     """
 
     def __init__(self, name: str, is_given_up: Callable[[], bool]) -> None:

@@ -11,19 +11,17 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Literal, Self, get_args
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from srm.client.cluster_calls import ClusterCalls
 from srm.client.errors import named_errors, with_place
-from srm.client.group_follower import SLICE_S, RebalanceCallback
+from srm.client.group_follower import SLICE_S, GroupFollower, RebalanceCallback
 from srm.client.routing.following import same_order
 from srm.client.routing.membership import Membership, offset_after
 from srm.client.routing.messages import FailoverMessage
 from srm.client.routing.routing import RoutingWatcher, default_client_id
-from srm.client.settings import ClientSettings, clusters_of, float_of
+from srm.client.settings import ClientSettings, float_of, load_client_config
 from srm.client.thread_registry import forget_consumer, note_consumer
 from srm.config.model import Config
 from srm.errors import GivenUpError, UsageError
@@ -45,7 +43,7 @@ _DEFAULTS: Final = {
 }
 
 
-class FailoverConsumer(ClusterCalls):
+class FailoverConsumer(GroupFollower):
     """Member of a consumer group that moves with it; for one thread at a time.
 
     Called like ``confluent_kafka.Consumer``, with its exceptions; docs/clients.md lists the
@@ -86,7 +84,7 @@ class FailoverConsumer(ClusterCalls):
             raise UsageError(f"processing={processing!r} is unknown: automatic or explicit")
         self.processing: Processing = processing or ("automatic" if stores else "explicit")
         client_id = str(conf.get("client.id") or default_client_id("consumer"))
-        config = watcher.config if clusters is None and watcher else clusters_of(clusters)
+        config = watcher.config if clusters is None and watcher else load_client_config(clusters)
         forced = {
             "client.id": client_id,
             "enable.auto.offset.store": "false",
@@ -104,12 +102,7 @@ class FailoverConsumer(ClusterCalls):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __iter__(self) -> Iterator[Any]:

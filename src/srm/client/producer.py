@@ -14,17 +14,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from srm.client.cluster_producers import ClusterProducers, is_fatal
+from srm.client.cluster_producers import ClusterProducers, Reports, is_fatal
 from srm.client.errors import must_abort, named_errors, with_place
-from srm.client.routing.delivery_callbacks import Reports
 from srm.client.routing.messages import stamp
 from srm.client.routing.routing import RoutingWatcher, default_client_id
-from srm.client.settings import ClientSettings, clusters_of, float_of
+from srm.client.settings import ClientSettings, float_of, load_client_config
 from srm.client.topic_follower import SLICE_S, TopicFollower
 from srm.client.transactions import Transactions
 from srm.config.model import Config
@@ -84,7 +82,7 @@ class FailoverProducer(TopicFollower):
         self._limit = int(given.get("queue.buffering.max.messages", _QUEUE_MESSAGES))
         waits = [given[name] for name in _TIMEOUTS if name in given]
         wait_s = float(waits[0] if waits else _DELIVERY_TIMEOUT_MS) / 1000
-        config = watcher.config if clusters is None and watcher else clusters_of(clusters)
+        config = watcher.config if clusters is None and watcher else load_client_config(clusters)
         # librdkafka uses the transaction timeout for both if only that is set.
         own_timeout = waits or "transactional.id" in given
         defaults = {k: v for k, v in _DEFAULTS.items() if not (own_timeout and k in _TIMEOUTS)}
@@ -117,12 +115,7 @@ class FailoverProducer(TopicFollower):
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __len__(self) -> int:

@@ -29,30 +29,24 @@ CONNECTION: Final = (
 )
 
 
-def load_client_config(path: Path | str | None = None) -> Config:
+def load_client_config(given: Config | Path | str | None = None) -> Config:
     """Read a client's file: the given one, else $SRM_CLIENT_CONFIG, else ./srm-client.properties.
 
-    ``srm config client`` writes such a file; a replicator's own file works too.
+    ``srm config client`` writes such a file; a replicator's own file works too. A configuration
+    that was read already is returned.
 
     Raises:
         ConfigError: the file does not exist or is invalid.
     """
-    file = Path(path or os.environ.get(CLIENT_CONFIG_VARIABLE) or CLIENT_FILE).expanduser()
+    if isinstance(given, Config):
+        return given
+    file = Path(given or os.environ.get(CLIENT_CONFIG_VARIABLE) or CLIENT_FILE).expanduser()
     if not file.is_file():
         raise ConfigError(
             f"no client file at {file}: write one with srm config client, and name it with "
             f"clusters= or ${CLIENT_CONFIG_VARIABLE}"
         )
     return load_config(file)
-
-
-def clusters_of(given: Config | Path | str | None) -> Config:
-    """Return the clusters an application has named.
-
-    Raises:
-        ConfigError: see :func:`load_client_config`.
-    """
-    return given if isinstance(given, Config) else load_client_config(given)
 
 
 class ClientSettings:

@@ -28,14 +28,8 @@ class TopicFollower:
     Invariants: a record is handed over only while the followed route is the present one, or within
     an open transaction. A new route of a topic is followed only when none of its records is in
     flight and no transaction is open. An abandoned cluster is the exception: records in flight to
-    it fail at once, and its transaction ends.
-
-    Args:
-        producers: one producer per cluster.
-        topics: the topics known from the start.
-        client_id: client id for brokers and announcements.
-        watcher: source of the routes.
-        wait_s: longest wait of a call for the end of a hold.
+    it fail at once, and its transaction ends. ``wait_s`` limits the wait of a call for the end of a
+    hold.
     """
 
     def __init__(

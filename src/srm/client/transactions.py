@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from srm.client.background_calls import Aside
 from srm.client.cluster_producers import ClusterProducers, is_fatal
 from srm.client.errors import must_abort, named_errors
+from srm.client.topic_follower import TopicFollower
 from srm.errors import GivenUpError
 from srm.kafka.wire.rights import Needs, on_transactional_id
 
 _LATE_ABORT_S: Final = 30.0
-
-
-class Routes(Protocol):
-    """The producer's methods that its transactions use."""
-
-    def cluster_for_transaction(self, timeout_s: float, *, reserve: bool) -> str:
-        """Wait for the end of a hold; return the one cluster of all topics."""
-
-    def transaction_over(self) -> None:
-        """Let the producer follow its routes again."""
 
 
 class _Native:
@@ -49,7 +40,7 @@ class Transactions:
     """
 
     def __init__(
-        self, producers: ClusterProducers, routes: Routes, transactional_id: str | None
+        self, producers: ClusterProducers, routes: TopicFollower, transactional_id: str | None
     ) -> None:
         self._producers = producers
         self._routes = routes

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from srm.domain.moves.gate.presence import is_member_of
-from srm.engine.cluster_ports import GroupDescription
 from srm.errors import SrmError
+
+if TYPE_CHECKING:
+    from srm.kafka.cluster import KafkaCluster
 
 log = logging.getLogger(__name__)
 
@@ -37,29 +39,15 @@ class MembersLook:
     error: str = ""
 
 
-class GroupAccess(Protocol):
-    """Cluster calls that a look uses."""
-
-    def groups(self, names: Collection[str]) -> Mapping[str, GroupDescription]:
-        """Describe groups."""
-
-    def remove_members(self, group: str, goes: Callable[[str], bool]) -> None:
-        """Remove the members whose client id ``goes`` selects."""
-
-
 class MemberLooks:
     """Reads a group's members in its own thread, so an unavailable cluster blocks no caller.
 
-    Args:
-        open_cluster: opens a cluster by its alias.
-        group: the group.
-        client_id: client id given to the program.
-        report: called with each result.
+    ``client_id`` is the one given to the program; ``report`` is called with each result.
     """
 
     def __init__(
         self,
-        open_cluster: Callable[[str], AbstractContextManager[GroupAccess]],
+        open_cluster: Callable[[str], AbstractContextManager[KafkaCluster]],
         group: str,
         client_id: str,
         report: Callable[[MembersLook], None],
@@ -89,7 +77,7 @@ class MemberLooks:
             with self._open_cluster(wanted[0]) as opened:
                 wanted = self._stay(wanted, opened)
 
-    def _stay(self, wanted: _Wanted, opened: GroupAccess) -> _Wanted | None:
+    def _stay(self, wanted: _Wanted, opened: KafkaCluster) -> _Wanted | None:
         """Serve requests for one cluster; return the first for another one, None when idle."""
         cluster = wanted[0]
         while wanted[0] == cluster:
@@ -100,7 +88,7 @@ class MemberLooks:
                 return None
         return wanted
 
-    def _look_at(self, cluster: str, dead: str, opened: GroupAccess) -> MembersLook:
+    def _look_at(self, cluster: str, dead: str, opened: KafkaCluster) -> MembersLook:
         try:
             found = opened.groups([self._group])[self._group]
             if dead and any(is_member_of(dead, member) for member in found.members):

@@ -47,17 +47,9 @@ class ProgramEvent:
 class Program:
     """One run of a program, from its start to the end of its last process.
 
-    Args:
-        command: the program and its arguments.
-        environ: its whole environment.
-        stopping: its stop signal and grace times.
-        report: called with each event, in a separate thread.
-        mark: an environment variable whose value is unique to this run; by it, processes that
-            outlive the guard are found and killed.
-        json_logs: whether the guard writes its only log line as JSON.
-
-    Raises:
-        OSError: the process cannot be created.
+    ``report`` is called with each event, in a separate thread. ``mark`` is an environment variable
+    whose value is unique to this run; by it, processes that outlive the guard are found and killed.
+    ``json_logs``: whether the guard writes its only log line as JSON.
     """
 
     def __init__(

@@ -53,11 +53,7 @@ class Template:
 
     @classmethod
     def parse(cls, option: str) -> Template:
-        """Read the file that an option ``IN:OUT`` names.
-
-        Raises:
-            UsageError: the option has another form, or the file cannot be read.
-        """
+        """Read the file that an option ``IN:OUT`` names."""
         origin, found, output = option.partition(":")
         if not found or not origin or not output:
             raise UsageError(f"--template {option}: write it as IN:OUT")
@@ -72,19 +68,11 @@ class Template:
         return cls("--properties", _JAVA_PROPERTIES, output)
 
     def render(self, values: Values) -> str:
-        """Fill in the values.
-
-        Raises:
-            UsageError: the template names an unknown value or is invalid.
-        """
+        """Fill in the values."""
         return _render(self.text, values.by_name(), self.origin)
 
     def write(self, values: Values) -> None:
-        """Write the file atomically; only its owner can read one with a secret.
-
-        Raises:
-            UsageError: the file cannot be rendered or written.
-        """
+        """Write the file atomically; only its owner can read one with a secret."""
         text = self.render(values)
         folder = self.output.absolute().parent
         try:

@@ -51,11 +51,7 @@ class Job:
     json_logs: bool = False
 
     def check(self) -> None:
-        """Check placeholders and files before the program starts.
-
-        Raises:
-            UsageError: something cannot be rendered for one of the clusters, or written.
-        """
+        """Check placeholders and files before the program starts."""
         for cluster in self.config.clusters:
             values = self.values(cluster, 0)
             render_arguments(self.command, values)
@@ -115,14 +111,7 @@ class ProgramSupervisor:
 
     Invariants: at most one run exists. It is started only on the cluster that all routes name with
     *go*. *held* is announced only while no run exists, and for a group only when the broker shows
-    no member of the program.
-
-    Args:
-        job: the program and its settings.
-        watcher: source of the routes; started here, closed by the caller.
-        restarts: decides on restarts when the program ends by itself.
-        make_looks: creates the looks at the group; not called for producers.
-        clock: seconds by a clock that is never set.
+    no member of the program. The watcher is started here, and closed by the caller.
     """
 
     def __init__(
@@ -173,12 +162,7 @@ class ProgramSupervisor:
         self._events.put(_Signalled(number))
 
     def run(self) -> int:
-        """Run until the end; return the exit code.
-
-        Raises:
-            UnavailableError: no cluster answers.
-            UsageError: the program cannot be started with the given values.
-        """
+        """Run until the end; return the exit code."""
         config = self._job.config
         say("reading", f"reading the routes of {', '.join(config.clusters)} ({config.path})")
         threading.Thread(target=self._watch, name="srm-follow-routes", daemon=True).start()

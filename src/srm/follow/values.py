@@ -43,17 +43,10 @@ class ProgramSettings:
 
 
 class Values:
-    """The values for one start.
+    """The values for one start on the cluster in force.
 
-    Args:
-        config: the clusters.
-        work: the program's group and topics.
-        cluster: alias of the cluster in force.
-        client_id: client id for the program's clients, or the prefix of their ids.
-        generation: number of the route in force, 0 if there never was one.
-
-    Raises:
-        ConfigError: a file named in the settings cannot be read.
+    ``client_id`` is for the program's clients, or the prefix of their ids. ``generation`` is the
+    number of the route in force, 0 if there never was one.
     """
 
     def __init__(

@@ -16,12 +16,9 @@ Step = Literal["stay", "finish", "leave", "hold", "open"]
 
 
 def next_step(works_on: str | None, route: Route, *, busy: bool = False) -> Step:
-    """Decide what a client does about a route.
+    """Decide what a client does about the present route; ``works_on`` is None if it has left.
 
-    Args:
-        works_on: alias of the cluster the client works on, None if it has left.
-        route: the present route.
-        busy: a transaction is open, which can only end on the old cluster.
+    ``busy``: a transaction is open, which can only end on the old cluster.
 
     Returns:
         ``stay``: do nothing; ``finish``: wait for the transaction, then decide again; ``leave``:
@@ -38,12 +35,8 @@ def is_given_up(works_on: str, followed: Route | None, route: Route) -> bool:
     """Return whether an unplanned move has abandoned the cluster a client works on.
 
     The client then leaves it at once. This includes an unplanned move the client missed, because
-    the cluster that took over could not be read at the time.
-
-    Args:
-        works_on: alias of the cluster the client works on.
-        followed: the route that brought it there.
-        route: the present route.
+    the cluster that took over could not be read at the time. ``followed`` is the route that brought
+    it there.
     """
     if route.gives_up(works_on):
         return True

@@ -52,15 +52,10 @@ Place = tuple[str, int]
 
 
 class Membership:
-    """A consumer on one cluster.
+    """A consumer on one cluster, not subscribed yet; ``epoch`` numbers its stays, from 1.
 
-    Args:
-        native: confluent-kafka's consumer, not subscribed yet.
-        cluster: alias of the cluster.
-        epoch: number of this stay, from 1.
-        group: consumer group, for messages.
-        commits: whether processed messages are committed automatically.
-        is_given_up: returns whether the cluster is abandoned; calls to it are then not waited for.
+    ``commits``: whether processed messages are committed automatically.
+    ``is_given_up``: returns whether the cluster is abandoned; calls to it are then not waited for.
     """
 
     def __init__(
@@ -165,11 +160,7 @@ class Membership:
         return lost
 
     def store(self, offsets: list[TopicPartition]) -> None:
-        """Store offsets for the next commit.
-
-        Raises:
-            KafkaException: the offsets cannot be stored.
-        """
+        """Store offsets for the next commit."""
         try:
             self.native.store_offsets(offsets=offsets)
         except KafkaException as error:
@@ -315,12 +306,7 @@ class Membership:
                 return True
 
     def commit_once(self) -> None:
-        """Commit what is stored, once.
-
-        Raises:
-            GivenUpError: the cluster is abandoned.
-            KafkaException: the commit failed.
-        """
+        """Commit what is stored, once."""
         try:
             results = self.commit()
         except KafkaException as error:
@@ -430,12 +416,8 @@ def subscription(
 ) -> list[str]:
     """Return the names of topics and of their copies on a cluster.
 
-    A topic that starts with ``^`` is a pattern, as in confluent-kafka.
-
-    Args:
-        topics: original names and patterns.
-        cluster: alias of the cluster.
-        remote_names: for each other cluster, the function that names its topics on this one.
+    A topic that starts with ``^`` is a pattern, as in confluent-kafka. ``remote_names`` has, for
+    each other cluster, the function that names its topics on this one.
     """
     names = list(topics)
     for other, name_of in remote_names.items():

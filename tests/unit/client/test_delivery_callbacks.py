@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from srm.client.routing.delivery_callbacks import Reports
+from srm.client.cluster_producers import Reports
 
 
 def test_an_exception_comes_out_of_serve_and_the_rest_waits_for_the_next_call() -> None:
