@@ -194,11 +194,6 @@ def release(
 
 
 def _show_plan(planned: MovePlan, *, as_json: bool) -> None:
-    """Show a plan.
-
-    Raises:
-        ConflictError: something blocks the move.
-    """
     emit(planned, as_json, lambda console: console.print(plan_view(planned)))
     if planned.blocking:
         raise ConflictError(f"move {planned.move_id} is blocked: {'; '.join(planned.blocking)}")
@@ -252,11 +247,7 @@ def _open_move(
 
 
 def _approve(context: MoveContext, planned: MovePlan, *, yes: bool) -> None:
-    """Record the operator of a move, and have an unplanned one approved.
-
-    Raises:
-        UsageError: stdin is not a terminal, or something else was typed.
-    """
+    """Record the operator of a move, and have an unplanned one approved."""
     if planned.blocking:
         return
     how = "--yes" if yes else "srm failover run"
@@ -372,7 +363,14 @@ def unfence(
 
     Rules that srm did not set stay as they are.
     """
-    lifted = _unfence(config, cluster, frozenset(topic or ()))
+    topics = frozenset(topic or ())
+    with open_cluster(load_config(config), cluster) as opened:
+        lifted = lift_fence(
+            opened,
+            now_ms(),
+            lambda fence: not topics or fence.topic in topics,
+            since_ms=0 if topics else None,
+        )
     emit(
         lifted,
         as_json,
@@ -382,16 +380,6 @@ def unfence(
             else f"{cluster}: nothing is fenced"
         ),
     )
-
-
-def _unfence(config: Path | None, alias: str, topics: frozenset[str]) -> tuple[str, ...]:
-    with open_cluster(load_config(config), alias) as cluster:
-        return lift_fence(
-            cluster,
-            now_ms(),
-            lambda fence: not topics or fence.topic in topics,
-            since_ms=0 if topics else None,
-        )
 
 
 _FIGURES: Final = re.compile(r"(?<![\w.-])\d[\d,.]*(?![\w-])")

@@ -113,11 +113,10 @@ def holes(runs: Runs, end: int) -> Iterator[tuple[int, int]]:
 class RestoredPartition:
     """State of one partition.
 
-    Attributes:
-        copy_log: first offset and end of the copy.
-        restored: progress of the restore, None if it has not begun.
-        forward: position handed over to the resumed flow, None if none.
-        begins_foreign: the original begins with records, and not with the marker of a claim.
+    ``copy_log``: first offset and end of the copy.
+    ``restored``: progress of the restore, None if it has not begun.
+    ``forward``: position handed over to the resumed flow, None if none.
+    ``begins_foreign``: the original begins with records, and not with the marker of a claim.
     """
 
     copy_log: tuple[int, int]
@@ -217,14 +216,13 @@ def plan_topic(facts: RestoreFacts, source: str, target: str) -> TopicRestore:
 class RestorePlan:
     """Plan of a restore.
 
-    Attributes:
-        forward: the paused flow, which resumes afterwards.
-        pause: its pause, None if it is not paused.
-        topics: the requested topics.
-        unrestored: other topics of the flow, whose originals are not restored: the pause stays.
-        source_cluster: Kafka's id of the cluster with the copies.
-        target_cluster: that of the rebuilt one.
-        former_clusters: those from which the copies were made.
+    ``forward``: the paused flow, which resumes afterwards.
+    ``pause``: its pause, None if it is not paused.
+    ``topics``: the requested topics.
+    ``unrestored``: other topics of the flow, whose originals are not restored: the pause stays.
+    ``source_cluster``: Kafka's id of the cluster with the copies.
+    ``target_cluster``: that of the rebuilt one.
+    ``former_clusters``: those from which the copies were made.
     """
 
     forward: Flow

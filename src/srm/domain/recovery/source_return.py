@@ -186,12 +186,11 @@ def topic_shape(
 ) -> tuple[Shape, str]:
     """Compare the current topic of a name with those copied under that name.
 
+    Returns the shape, never ``shorter``, and the evidence.
+
     ``now``: id of the current topic, None if there is none.
     ``known``: copied topics that the flow has noted, of any name.
     ``copied_ids``: ids of the source topics with a known position.
-
-    Returns:
-        The shape, never ``shorter``, and the evidence.
     """
     before = sorted({entry.topic_id for entry in known if entry.topic == topic})
     if now is not None and (now in before or now in copied_ids):
@@ -275,7 +274,6 @@ class Counting:
     """
 
     def __init__(self, marks: Iterable[int] = ()) -> None:
-        """Start with offsets before which records are counted separately."""
         self.below = dict.fromkeys(marks, 0)
         self.records = 0
         self.first_ms: int | None = None

@@ -35,7 +35,6 @@ def read_drills(target: Cluster, flow: str | None = None) -> tuple[Drill, ...]:
 
 
 def _list_drills(target: Cluster) -> list[tuple[Drill, int]]:
-    """Return drills, each with the timestamp of its newest record."""
     found: list[tuple[Drill, int]] = []
     for key, row in target.compacted_topic(internal_topics.MOVES).read_stamped().items():
         if key.startswith(DRILL_KEY):
@@ -70,11 +69,7 @@ def try_to_remove_leftovers(target: Cluster, now_ms: int) -> None:
 
 
 def remove_shadows(target: Cluster, drill: Drill) -> None:
-    """Delete the shadow groups of a drill and their ledger entries; safe to repeat.
-
-    Raises:
-        GroupActiveError: a member does not leave.
-    """
+    """Delete the shadow groups of a drill and their ledger entries; safe to repeat."""
     if drill.shadows:
         _delete(target, drill.shadows.values())
     prefix = f"{SHADOW_PREFIX}{drill.drill_id}."

@@ -16,57 +16,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from srm.domain.moves.gate.approval import Approval
-    from srm.domain.moves.gate.gate import SyncStatus
-    from srm.domain.moves.records.plan import MovePlan
-    from srm.domain.moves.records.progress import MoveProgress
-    from srm.domain.moves.records.request import MoveRequest
-    from srm.domain.moves.report.report import MoveReport
-    from srm.engine.moves.control.move_records import MoveContext, MoveStore
-    from srm.engine.moves.planning.plan import new_move_id, plan
-    from srm.engine.moves.reporting.evidence import approve, kept_outcome, kept_report, kept_reports
-    from srm.engine.moves.steps.decision import go, release
-    from srm.engine.moves.steps.holding import hold
-    from srm.engine.moves.steps.redirector_calls import call_redirectors
-    from srm.engine.moves.steps.run import RunEvent, apply_and_go, carry_out
-    from srm.engine.moves.steps.steps import apply, status, wait_status
-    from srm.engine.moves.steps.verify import (
-        VerifyStatus,
-        report,
-        verify,
-        watch_residue,
-    )
-
-__all__ = [
-    "Approval",
-    "MoveContext",
-    "MovePlan",
-    "MoveProgress",
-    "MoveReport",
-    "MoveRequest",
-    "MoveStore",
-    "RunEvent",
-    "SyncStatus",
-    "VerifyStatus",
-    "apply",
-    "apply_and_go",
-    "approve",
-    "call_redirectors",
-    "carry_out",
-    "go",
-    "hold",
-    "kept_outcome",
-    "kept_report",
-    "kept_reports",
-    "new_move_id",
-    "plan",
-    "release",
-    "report",
-    "status",
-    "verify",
-    "wait_status",
-    "watch_residue",
-]
+    from srm.domain.moves.gate.approval import Approval as Approval
+    from srm.domain.moves.gate.gate import SyncStatus as SyncStatus
+    from srm.domain.moves.records.plan import MovePlan as MovePlan
+    from srm.domain.moves.records.progress import MoveProgress as MoveProgress
+    from srm.domain.moves.records.request import MoveRequest as MoveRequest
+    from srm.domain.moves.report.report import MoveReport as MoveReport
+    from srm.engine.moves.control.move_records import MoveContext as MoveContext
+    from srm.engine.moves.control.move_records import MoveStore as MoveStore
+    from srm.engine.moves.planning.plan import new_move_id as new_move_id
+    from srm.engine.moves.planning.plan import plan as plan
+    from srm.engine.moves.reporting.evidence import approve as approve
+    from srm.engine.moves.reporting.evidence import kept_outcome as kept_outcome
+    from srm.engine.moves.reporting.evidence import kept_report as kept_report
+    from srm.engine.moves.reporting.evidence import kept_reports as kept_reports
+    from srm.engine.moves.steps.decision import go as go
+    from srm.engine.moves.steps.decision import release as release
+    from srm.engine.moves.steps.holding import hold as hold
+    from srm.engine.moves.steps.redirector_calls import call_redirectors as call_redirectors
+    from srm.engine.moves.steps.run import RunEvent as RunEvent
+    from srm.engine.moves.steps.run import apply_and_go as apply_and_go
+    from srm.engine.moves.steps.run import carry_out as carry_out
+    from srm.engine.moves.steps.steps import apply as apply
+    from srm.engine.moves.steps.steps import status as status
+    from srm.engine.moves.steps.steps import wait_status as wait_status
+    from srm.engine.moves.steps.verify import VerifyStatus as VerifyStatus
+    from srm.engine.moves.steps.verify import report as report
+    from srm.engine.moves.steps.verify import verify as verify
+    from srm.engine.moves.steps.verify import watch_residue as watch_residue
 
 _HOMES: Final = {
     "domain.moves.gate.approval": ("Approval",),

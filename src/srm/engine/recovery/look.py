@@ -87,9 +87,6 @@ def look_at_source(
 
     ``only``: source topics to look at; empty for all of the flow.
     ``groups``: also find what groups had read.
-
-    Raises:
-        NotFoundError: the flow does not copy a topic of ``only``.
     """
     show("topics of both clusters")
     known = RestoreState.read(context.target, context.config.flow)
@@ -155,7 +152,6 @@ def _shapes(
     now: Mapping[str, TopicDescription],
     only: Collection[str],
 ) -> dict[str, tuple[Shape, str]]:
-    """Return the shape and the evidence of each topic of the flow."""
     config = context.config
     chosen = config.names.listed
     # Topics copied until the pause: one that was deleted before it has no status.
@@ -180,7 +176,6 @@ def _shapes(
 
 
 def _routed_by(context: FlowContext, topics: Collection[str]) -> dict[str, str]:
-    """Return the topics whose clients a route sends to the source, each with the move id."""
     routes, source = RoutingTables.read(as_move(context)).merge, context.config.flow.source
     return {
         topic: route.move_id
@@ -243,7 +238,6 @@ def _count_records(
     commits: _Commits,
     show: Show,
 ) -> tuple[_Found, dict[str, GroupOutcome]]:
-    """Count the records of the residue, and those before each commit."""
     wanted = [
         (assigned, OffsetRange(*entry.place, *entry.tail))
         for assigned, entry in found.items()
@@ -313,7 +307,6 @@ def _commits(
 
 
 def _with_only_copied(context: FlowContext, found: _Found) -> _Found:
-    """Count the records that the target holds and the source has lost."""
     cut = {
         entry.place: (entry.cut_from or 0, entry.cut_to or 0)
         for entry in found.values()
@@ -401,9 +394,6 @@ def residue_ranges(
     """Return the ranges of the residue that hold records, by topic, partition and offset.
 
     Undecided ranges exist only while the flow is paused: otherwise they are about to be copied.
-
-    Raises:
-        NotFoundError: the flow does not copy a topic.
     """
     undecided: list[ResidueRange] = []
     if pause_in_force(context) is not None:

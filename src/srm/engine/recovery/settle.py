@@ -51,11 +51,7 @@ def plan_return(
     by: str,
     show: Show = lambda _: None,
 ) -> SettledReturn:
-    """Return what is to be decided, and the effect of the choices; nothing is written.
-
-    Raises:
-        NotFoundError: the flow does not copy a named topic.
-    """
+    """Return what is to be decided, and the effect of the choices; nothing is written."""
     found = look_at_source(context, logs, show)
     settlement = plan_settlement(found, named, default)
     undecided = _open_moves(context, found, settlement)
@@ -86,7 +82,6 @@ def settle_return(
     Raises:
         GateClosedError: something is undecided, or cannot be settled; the message says what.
         ConflictError: another process has paused or settled the flow in the meantime.
-        NotFoundError: the flow does not copy a named topic.
     """
     switch = _switch(context)
     before = pause_in_force(context)
@@ -152,7 +147,6 @@ def _switch(context: FlowContext) -> FlowSwitch:
 
 
 def _copies(context: FlowContext, notes: Iterable[PartitionNotes]) -> set[TopicPartition]:
-    """Return the remote partitions that the notes concern."""
     names, topics = context.config.names, context.target.topics()
     found = set()
     for note in notes:

@@ -23,9 +23,6 @@ class Approval:
     ``time_ms``: epoch milliseconds by the clock of the host where it was given.
     ``text``: the text as shown to the approver.
     ``numbers``: the numbers in that text by name, in records or seconds; None if not known.
-
-    Raises:
-        UsageError: ``by`` is empty, or a number is not finite.
     """
 
     by: str

@@ -246,31 +246,24 @@ def decide(facts: GateFacts) -> SyncStatus:
     )
 
 
-def decide_after_loss(plan: MovePlan, progress: MoveProgress, now_ms: int) -> SyncStatus:
-    """Decide for a move without its source: it is ready once it holds."""
-    held, applied = progress.step in HELD, progress.step in {"applied", "going"}
-    return _of_plan(
-        plan,
-        blocking=() if held else (f"move {plan.move_id} is {progress.step}: hold first",),
-        unapplied=() if applied else ("offsets are not applied yet",),
-        elapsed_seconds=max(0, now_ms - progress.times_ms.get("held", now_ms)) / 1000,
-        notes=tuple(f"group {g} is not changed: {why}" for g, why in progress.left_alone.items()),
-    )
+def decide_without_look(plan: MovePlan, progress: MoveProgress, now_ms: int) -> SyncStatus | None:
+    """Decide by the progress alone; None for a move that needs a look at the clusters.
 
-
-def open_gate(plan: MovePlan) -> SyncStatus:
-    """Return the answer for a move after go: its gate was open."""
-    return _of_plan(plan, notes=(f"clients have been sent to {plan.request.target}",))
-
-
-def _of_plan(
-    plan: MovePlan,
-    *,
-    notes: tuple[str, ...],
-    blocking: tuple[str, ...] = (),
-    unapplied: tuple[str, ...] = (),
-    elapsed_seconds: float = 0.0,
-) -> SyncStatus:
+    The gate of a decided move was open. A move without its source is ready once it holds.
+    """
+    blocking, unapplied = tuple[str, ...](), tuple[str, ...]()
+    notes: tuple[str, ...] = (f"clients have been sent to {plan.request.target}",)
+    elapsed = 0.0
+    if not progress.is_decided:
+        if not plan.request.is_unplanned:
+            return None
+        left = progress.left_alone.items()
+        notes = tuple(f"group {group} is not changed: {why}" for group, why in left)
+        elapsed = max(0, now_ms - progress.times_ms.get("held", now_ms)) / 1000
+        if progress.step not in HELD:
+            blocking = (f"move {plan.move_id} is {progress.step}: hold first",)
+        if progress.step not in {"applied", "going"}:
+            unapplied = ("offsets are not applied yet",)
     return SyncStatus(
         move_id=plan.move_id,
         ready=not blocking,
@@ -283,7 +276,7 @@ def _of_plan(
             for group in plan.group_names
         ),
         eta_seconds=None if blocking else 0.0,
-        elapsed_seconds=elapsed_seconds,
+        elapsed_seconds=elapsed,
         timed_out=False,
         notes=notes,
     )

@@ -17,19 +17,18 @@ SKEW_MS = 2_000
 class Surroundings:
     """The surroundings of a move when it is planned.
 
-    Attributes:
-        opposite_enabled: whether the flow from the target back to the source is on.
-        opposite_topics: topics of the move that the opposite flow copies.
-        staying: groups outside the move, with the topics of the move they have offsets on.
-        retention_ms: retention of each replicated topic on (source, target); None is unlimited.
-        skew_ms: a cluster's clock minus that of a client's host, by cluster and host.
-        plain_members: members that the hold cannot reach, by group.
-        plain_writers: number of producer ids that wrote recently and that no client announced,
-            by topic.
-        shared_ids: ids of such producers that the target also remembers, by partition.
-        state: changelogs of a Kafka Streams application, by group.
-        absent: topics of the move that the target has only as copies, with their partition counts.
-        alone: clusters with one replica of their transaction log, though more are possible.
+    ``opposite_enabled``: whether the flow from the target back to the source is on.
+    ``opposite_topics``: topics of the move that the opposite flow copies.
+    ``staying``: groups outside the move, with the topics of the move they have offsets on.
+    ``retention_ms``: retention of each replicated topic on (source, target); None is unlimited.
+    ``skew_ms``: a cluster's clock minus that of a client's host, by cluster and host.
+    ``plain_members``: members that the hold cannot reach, by group.
+    ``plain_writers``: number of producer ids that wrote recently and that no client announced, by
+    topic.
+    ``shared_ids``: ids of such producers that the target also remembers, by partition.
+    ``state``: changelogs of a Kafka Streams application, by group.
+    ``absent``: topics of the move that the target has only as copies, with their partition counts.
+    ``alone``: clusters with one replica of their transaction log, though more are possible.
     """
 
     opposite_enabled: bool = True

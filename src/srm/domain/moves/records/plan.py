@@ -13,6 +13,7 @@ from srm.domain.moves.records.forecast import Forecast
 from srm.domain.moves.records.positions import PartitionMove, PositionState
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.redirects import ROUTING_ALONE, FenceKind, RedirectKind
+from srm.domain.moves.routing.routes import home_subject, subjects_of
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount
 from srm.domain.text.documents import Document, decode
@@ -73,6 +74,19 @@ class MovePlan(Document):
     def group_names(self) -> tuple[str, ...]:
         """Names of the groups that move."""
         return tuple(group.group for group in self.groups)
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Routing subjects: producers' topics, then groups."""
+        return subjects_of(self.topics, self.group_names)
+
+    @property
+    def home_subjects(self) -> tuple[str, ...]:
+        """Subjects of clients without a route of their own, if the move redirects them.
+
+        They are not held: no plan names these clients, so no gate checks them.
+        """
+        return tuple(map(home_subject, self.homes))
 
     def numbers(self) -> dict[str, int | float | None]:
         """Return the numbers to approve by name, in records or seconds."""

@@ -135,7 +135,6 @@ def _option(setting: MoveSetting) -> str:
 
 
 def _values(hint: Any) -> Iterator[str]:
-    """Yield the values that a type lists."""
     for part in get_args(hint):
         yield from (part,) if isinstance(part, str) else _values(part)
 
@@ -271,11 +270,7 @@ class MoveRequest:
 
     @classmethod
     def parse(cls, settings: Mapping[str, Any]) -> MoveRequest:
-        """Build a request from a form or JSON object.
-
-        Raises:
-            UsageError: a key is unknown or missing, or a value cannot be used.
-        """
+        """Build a request from a form or JSON object."""
         return read(MoveRequest, settings)
 
 

@@ -156,8 +156,6 @@ def followers_of(
 ) -> tuple[Follower, ...]:
     """Return the progress of each client that acknowledged the routes of one attempt.
 
-    ``target``: messages on the target about this attempt.
-    ``source``: messages on the source about it.
     ``redirector``: the writer of the routes.
     ``hold_stamp_ms``: timestamp of the hold, by the clock that stamps the target's records.
     """

@@ -248,7 +248,6 @@ def _group_report(planned: GroupPlan, progress: MoveProgress) -> GroupReport:
 def _rpo(
     plan: MovePlan, progress: MoveProgress, outcome: Outcome | None
 ) -> tuple[int | None, int | None]:
-    """Return the bounds of the records on the source that the target lacked at go."""
     if not plan.request.is_unplanned:
         return progress.rpo_records, progress.rpo_records
     if progress.forecast is None:

@@ -55,7 +55,6 @@ def next_revision(
     was changed after it was signed contributes nothing, and the next one names it as a problem.
 
     ``kept``: the newest stored revision, None before the first one.
-    ``key``: signing key, None if there is none.
     """
     if kept is None:
         return KeptReport.made(replace(report, revision=1, written_ms=now_ms), key)
@@ -116,7 +115,6 @@ def _join_reports(report: MoveReport, before: MoveReport) -> MoveReport:
 
 
 def _naming_changes(report: MoveReport, previous: Iterable[EarlierRevision]) -> MoveReport:
-    """Add a problem to the report for each changed revision."""
     problems = tuple(
         f"revision {one.revision} of this report was changed after it was signed"
         for one in previous

@@ -49,11 +49,7 @@ class Signature:
 
     @classmethod
     def decode(cls, value: bytes) -> Signature:
-        """Decode the output of :meth:`value`; a final newline is skipped.
-
-        Raises:
-            IntegrityError: the value is not a signature, or not byte for byte as it was written.
-        """
+        """Decode the output of :meth:`value`; a final newline is skipped."""
         try:
             found = adapter(Signature).validate_json(value)
             exact = base64.b64encode(base64.b64decode(found.signature)).decode()

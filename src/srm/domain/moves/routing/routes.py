@@ -31,11 +31,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
-from pydantic import ValidationError
-
-from srm.domain.text.documents import adapter, encode
+from srm.domain.text.documents import decode, encode
 from srm.errors import IntegrityError
 
 RouteState = Literal["go", "hold"]
@@ -49,6 +47,7 @@ ERA: Final = 1 << 32
 """Generations between two unplanned moves; JSON keeps integers up to 2^53, enough for 2^21."""
 
 _ACK = "ack:"
+_R = TypeVar("_R")
 _rank = attrgetter("rank")
 
 
@@ -244,14 +243,13 @@ def decode_route(key: bytes, value: bytes) -> Route:
     """Decode a route."""
     try:
         key.decode()
-        return adapter(Route).validate_json(value)
     except UnicodeDecodeError as error:
         raise IntegrityError(f"routing record {key!r} has no readable key") from error
-    except ValidationError as error:
-        raise IntegrityError(
-            f"routing record {key.decode(errors='replace')} is not a route: "
-            f"{error.errors()[0]['msg']}"
-        ) from error
+    return _decode(Route, key, value)
+
+
+def _decode(of: type[_R], key: bytes, value: bytes) -> _R:
+    return decode(of, f"routing record {key.decode(errors='replace')}", value)
 
 
 def fold_routes(
@@ -289,13 +287,9 @@ def acks_of(
     for key, value in records.items():
         if is_ack(key):
             try:
-                acks.append(adapter(Ack).validate_json(value))
-            except ValidationError as error:
-                wrong = IntegrityError(
-                    f"routing record {key.decode(errors='replace')} is not an acknowledgement: "
-                    f"{error.errors()[0]['msg']}"
-                )
+                acks.append(_decode(Ack, key, value))
+            except IntegrityError as error:
                 if damaged is None:
-                    raise wrong from error
-                damaged(wrong)
+                    raise
+                damaged(error)
     return tuple(sorted(acks, key=lambda ack: (ack.subject, ack.client)))

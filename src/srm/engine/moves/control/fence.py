@@ -69,10 +69,6 @@ def set_fence(
     """Deny all writes to topics of a cluster; safe to repeat.
 
     ``allowed``: returns the topics that may still be fenced, while the record is written.
-
-    Raises:
-        AuthorizationError: srm is not authorized to change ACLs there.
-        ConfigError: the cluster has no authorizer.
     """
     denied = cluster.write_denials(topics)
 
@@ -96,16 +92,10 @@ def lift_fence(
     wanted: Callable[[Fence], bool] = lambda _fence: True,
     since_ms: int | None = None,
 ) -> tuple[str, ...]:
-    """Allow writes again to topics that srm has fenced on a cluster; safe to repeat.
+    """Allow writes again to topics that srm has fenced on a cluster, and return them.
 
     ``since_ms``: also check fences lifted since then: a late process may have set their rule again.
     Default: now.
-
-    Returns:
-        The topics.
-
-    Raises:
-        AuthorizationError: srm is not authorized to change ACLs there.
     """
     since_ms = now_ms if since_ms is None else since_ms
     lifted: set[str] = set()
@@ -265,7 +255,6 @@ def _attempt(cluster: Cluster, lift: Callable[[], object]) -> tuple[str, ...]:
 
 
 def _record(cluster: Cluster, records: Callable[[Mapping[str, Fence]], Sequence[Fence]]) -> None:
-    """Write fences as control records of a cluster; retry if fenced."""
     if not records(read_fences(cluster)):
         return
 

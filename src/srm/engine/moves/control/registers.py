@@ -126,11 +126,10 @@ class Registers:
     def write(
         self, side: Side, change: ControlChange, before_commit: Callable[[], None] = lambda: None
     ) -> int | None:
-        """Write the new part of a change to a cluster, in one transaction.
+        """Write the new part of a change to a cluster, in one transaction; return when.
 
-        Returns:
-            The time of the routes by the broker's clock, in epoch milliseconds. None if no routes
-            were written, or their topic has no LogAppendTime.
+        The time of the routes by the broker's clock, in epoch milliseconds. None if no routes were
+        written, or their topic has no LogAppendTime.
 
         Raises:
             FencedError: another process has opened the writer.
@@ -159,6 +158,11 @@ class Registers:
                 error,
             )
             self._away[side] = error
+
+    def write_both(self, change: ControlChange) -> None:
+        """Write the same change to both clusters, the target first; the source may get it later."""
+        self.write("target", change)
+        self.write_if_there("source", change)
 
     def _open(self) -> None:
         missing = [side for side in SIDES if side not in self._writers and self.there(side)]
@@ -208,21 +212,10 @@ def level(context: MoveContext) -> None:
         registers.run("the routes of both clusters", lambda: registers.require(*SIDES))
 
 
-def record(context: MoveContext, change: ControlChange, *, tolerate_source: bool = False) -> None:
-    """Write the same change to both clusters, the target first.
-
-    ``tolerate_source``: an unavailable source may get it later.
-    """
+def record(context: MoveContext, change: ControlChange) -> None:
+    """Write the same change to both clusters; an unavailable source gets it later."""
     with Registers(context) as registers:
-
-        def write() -> None:
-            registers.write("target", change)
-            if tolerate_source:
-                registers.write_if_there("source", change)
-            else:
-                registers.write("source", change)
-
-        registers.run("writing the state of a move", write)
+        registers.run("writing the state of a move", lambda: registers.write_both(change))
 
 
 def try_to_level(context: FlowContext) -> None:

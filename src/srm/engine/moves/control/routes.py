@@ -20,7 +20,6 @@ from srm.domain.moves.routing.routes import (
     home_subject,
     merge,
     merge_tables,
-    subjects_of,
 )
 from srm.domain.names import internal_topics
 from srm.engine.flows.cluster_absence import loudness
@@ -86,11 +85,8 @@ class RoutingTables:
     @classmethod
     def read(cls, context: MoveContext) -> RoutingTables:
         """Read both clusters; an unavailable source is skipped."""
-        known = cls.of_target(context)
-        try:
-            history = context.source.compacted_topic(internal_topics.ROUTING).read_history()
-        except UnavailableError as error:
-            log.log(loudness(error), "routes of %s cannot be read: %s", context.source.alias, error)
+        known, history = cls.of_target(context), source_routing(context)
+        if history is None:
             return known
         return replace(
             known,
@@ -110,6 +106,15 @@ class RoutingTables:
             read_acks(context.target, history),
             target_ms=_newest(history),
         )
+
+
+def source_routing(context: MoveContext) -> Mapping[bytes, Sequence[Stamped]] | None:
+    """Read the routing topic of the source; None if it is unavailable, which is logged."""
+    try:
+        return context.source.compacted_topic(internal_topics.ROUTING).read_history()
+    except UnavailableError as error:
+        log.log(loudness(error), "routes of %s cannot be read: %s", context.source.alias, error)
+        return None
 
 
 def _newest(history: Mapping[bytes, Sequence[Stamped]]) -> int:
@@ -149,7 +154,7 @@ class InForce:
         routes = merge_tables(history)
         later = {
             subject: route.move_id
-            for subject in subjects(plan)
+            for subject in plan.subjects
             if (route := routes.get(subject)) is not None
             and route.move_id != plan.move_id
             and route.generation >= progress.attempt
@@ -178,19 +183,6 @@ def between_same(context: MoveContext, plan: MovePlan) -> MoveContext | None:
     return next((one for one in both if one.forward.config.flow == plan.request.flow), None)
 
 
-def subjects(plan: MovePlan) -> tuple[str, ...]:
-    """Return the routing subjects of a move: producers' topics, then groups."""
-    return subjects_of(plan.topics, plan.group_names)
-
-
-def defaults(plan: MovePlan) -> tuple[str, ...]:
-    """Return the subjects of clients without a route of their own, if the move redirects them.
-
-    They are not held: no plan names these clients, so no gate checks them.
-    """
-    return tuple(map(home_subject, plan.homes))
-
-
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One attempt of a move by its generation, and the routes that its steps write."""
@@ -201,16 +193,16 @@ class Attempt:
     def hold(self, beat: int, now_ms: int) -> dict[str, Route]:
         """Return the routes that stop the clients, or renew the hold with a higher beat."""
         route = replace(self._route("source", "hold", now_ms), lease_ms=LEASE_MS, beat=beat)
-        return dict.fromkeys(subjects(self.plan), route)
+        return dict.fromkeys(self.plan.subjects, route)
 
     def release(self, now_ms: int) -> dict[str, Route]:
         """Return the routes that let the clients continue on the source."""
-        return dict.fromkeys(subjects(self.plan), self._route("source", "go", now_ms))
+        return dict.fromkeys(self.plan.subjects, self._route("source", "go", now_ms))
 
     def go(self, now_ms: int, decided_ms: int = 0) -> dict[str, Route]:
         """Return the routes to the target; ``decided_ms`` is the broker's time, if unplanned."""
         route = self._route("target", "go", now_ms)
-        clients = (*subjects(self.plan), *defaults(self.plan))
+        clients = (*self.plan.subjects, *self.plan.home_subjects)
         return dict.fromkeys(clients, replace(route, decided=True, decided_ms=decided_ms))
 
     def is_held_by(self, route: Route | None) -> bool:

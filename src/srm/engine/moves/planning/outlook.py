@@ -28,17 +28,9 @@ from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.routes import group_subject, topic_subject
 from srm.domain.names.topics import TopicPartition
 from srm.engine.flows.source_look import MOST_READ, SourceLook, record_times
-from srm.engine.groups.checkpoints import read_ledger
 from srm.engine.moves.control.move_records import MoveContext
-from srm.engine.moves.control.routes import RoutingTables
 from srm.engine.moves.planning.facts import Away, MoveFacts
-from srm.engine.moves.planning.reading import (
-    MoveScope,
-    groups_after_loss,
-    read_last_places,
-    read_target,
-    topics_to_move,
-)
+from srm.engine.moves.planning.reading import MoveScope, read_target
 from srm.engine.ports import FlowMaps
 from srm.errors import AuthorizationError
 
@@ -232,36 +224,9 @@ def read_outlook(
 ) -> Outlook:
     """Take one look at the target, for all that the request names.
 
-    ``chosen``: topics and groups that move, if an earlier look chose them.
-    ``also``: topics whose positions are wanted too, though they do not move.
-
-    Raises:
-        NotFoundError: a named topic is copied neither way.
+    The settings are those of :func:`.read_target`.
     """
-    on_target = context.target.topics()
-    topics = topics_to_move(context, request, on_target) if chosen is None else chosen.topics
-    names = context.forward.config.names
-    ledger = read_ledger(context.target, on_target)
-    away = read_last_places(
-        context,
-        on_target,
-        ledger,
-        [*topics, *map(names.remote, topics)],
-    )
-    routing = RoutingTables.of_target(context)
-    chosen = chosen or groups_after_loss(context, request, topics, away, routing)
-    facts = read_target(
-        context,
-        request,
-        topics,
-        chosen.groups,
-        on_target,
-        ledger,
-        away,
-        routing=routing,
-        also=also,
-        with_groups=with_groups,
-    )
+    facts = read_target(context, request, chosen, also=also, with_groups=with_groups)
     target, logs = context.target, facts.target.logs
     original = {pair.target_topic: pair.original for pair in facts.pairs}
     forward = {pair.target_topic for pair in facts.pairs if pair.direction == "forward"}
@@ -320,7 +285,6 @@ def _last_copied(
 
 
 def _transactions(context: MoveContext, facts: MoveFacts) -> tuple[str, ...]:
-    """Return messages about the transactions that block readers of the moving topics."""
     held_back = [place for place, at in facts.target.logs.items() if at.stable_end < at.end]
     try:
         found = context.target.open_transactions(held_back) if held_back else {}

@@ -112,10 +112,6 @@ def groups_on_source(
 
     A group with members but no commits moves if its clients follow routes. A move of everything
     also includes groups without offsets that a route sends to the source.
-
-    Raises:
-        UsageError: a named group commits no offsets.
-        NotFoundError: a named group does not exist.
     """
     source = context.source
     if request.groups:
@@ -216,18 +212,14 @@ def groups_after_loss(
     return MoveScope(topics, tuple(sorted(filter(selection.matches, found))))
 
 
-def read_last_places(
+def _read_last_places(
     context: MoveContext,
     on_target: Mapping[str, TopicDescription],
     ledger: GroupLedger,
-    topics: Collection[str],
+    wanted: Collection[str],
 ) -> Away:
-    """Read the newer of checkpoint and settled own write of each group and partition.
-
-    ``topics``: wanted topics, by their names on the target.
-    """
+    """Read the newer of checkpoint and settled own write in the wanted topics of the target."""
     target, config = context.target, context.forward.config
-    wanted = frozenset(topics)
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
     found = dict[str, dict[TopicPartition, LastPlace]]()
     for one in read_checkpoints(target, topic, on_target):
@@ -258,36 +250,36 @@ def read_facts(
     srm is not authorized to read gets its own error; the others are still read.
     """
     if request.is_unplanned:
-        pairs = topic_pairs(context, topics)
-        names = [pair.target_topic for pair in pairs]
-        on_target = context.target.topics()
-        ledger = read_ledger(context.target, on_target)
-        away = read_last_places(context, on_target, ledger, names)
-        return read_target(context, request, topics, groups, on_target, ledger, away)
+        return read_target(context, request, MoveScope(topics, tuple(sorted(groups))))
     return _read_both(context, request, topics, groups)
 
 
 def read_target(
     context: MoveContext,
     request: MoveRequest,
-    topics: tuple[str, ...],
-    groups: Collection[str],
-    on_target: Mapping[str, TopicDescription],
-    ledger: GroupLedger,
-    away: Away,
+    chosen: MoveScope | None = None,
     *,
-    routing: RoutingTables | None = None,
     also: Collection[str] = (),
     with_groups: bool = True,
 ) -> MoveFacts:
     """Take one look at the target alone, for a lost source.
 
-    ``on_target``: topics of the target, read before, as its ledger and the last known positions.
+    ``chosen``: topics and groups that move, if an earlier look chose them.
     ``also``: topics whose positions are wanted too, though they do not move.
     ``with_groups``: also describe the groups on the target, one request each. Otherwise only groups
     without a last known position have their commits read there.
+
+    Raises:
+        NotFoundError: a named topic is copied neither way.
     """
-    target, pairs = context.target, topic_pairs(context, topics)
+    target = context.target
+    on_target = target.topics()
+    topics = topics_to_move(context, request, on_target) if chosen is None else chosen.topics
+    pairs = topic_pairs(context, topics)
+    ledger = read_ledger(target, on_target)
+    away = _read_last_places(context, on_target, ledger, {pair.target_topic for pair in pairs})
+    routing = RoutingTables.of_target(context)
+    groups = (chosen or groups_after_loss(context, request, topics, away, routing)).groups
     queried = sorted(group for group in groups if with_groups or not away.places.get(group))
     described = target.groups(queried) if with_groups and queried else {}
     committed, errors = per_group(target.commits_of(queried))
@@ -305,14 +297,14 @@ def read_target(
     return MoveFacts(
         request=request,
         topics=topics,
-        groups=tuple(sorted(groups)),
+        groups=groups,
         pairs=pairs,
         source=away,
         target=Present(target.alias, on_target, described, committed, errors, logs),
         ledger=ledger,
         maps=maps,
         maps_ms=maps_ms,
-        routing=routing or RoutingTables.of_target(context),
+        routing=routing,
     )
 
 
@@ -335,7 +327,6 @@ def _wanted_after_loss(
 def _read_both(
     context: MoveContext, request: MoveRequest, topics: tuple[str, ...], groups: Collection[str]
 ) -> MoveFacts:
-    """Take one look at both clusters."""
     source, target = context.source, context.target
     pairs = topic_pairs(context, topics)
     source_groups, target_groups = source.groups(groups), target.groups(groups)
@@ -397,7 +388,6 @@ def _maps(
     committed: Mapping[str, Mapping[TopicPartition, int]],
     target_committed: Mapping[str, Mapping[TopicPartition, int]],
 ) -> tuple[FlowMaps, FlowMaps]:
-    """Load both maps around the groups' commits on both sides, and around log starts."""
     wanted: dict[Direction, WantedMaps] = {"forward": WantedMaps(), "reverse": WantedMaps()}
     for pair in pairs:
         places = {tp for tp in starts if tp.topic == pair.topic}

@@ -66,7 +66,6 @@ def _alone(facts: MoveFacts) -> tuple[str, ...]:
 
 
 def _partitions_of_originals(facts: MoveFacts) -> dict[str, int]:
-    """Count the partitions of the originals on the source, or of the copies if it is lost."""
     topics = facts.target.topics if facts.is_away else facts.source.topics
     forward = [pair for pair in facts.pairs if pair.direction == "forward"]
     names = {pair.original: pair.target_topic if facts.is_away else pair.topic for pair in forward}

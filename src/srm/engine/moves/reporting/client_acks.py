@@ -32,7 +32,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap
 from srm.engine.flows.cluster_absence import loudness
 from srm.engine.moves.control.move_records import MoveContext, first_stamps, read_routes
-from srm.engine.moves.control.routes import subjects
+from srm.engine.moves.control.routes import source_routing
 from srm.engine.moves.planning.facts import TopicPair, source_next, topic_pairs
 from srm.engine.ports import FlowMaps, MapReader
 from srm.engine.table_ports import Stamped
@@ -77,7 +77,7 @@ class Arrivals:
         stamp = table.write({CLOCK_KEY: b"{}"}) if self._clocked and ask_clock else None
         self.now_ms: int = context.now_ms() if stamp is None else stamp
         """The time by the clock that stamped the hold, in epoch milliseconds."""
-        target, source = table.read_history(), _source_history(context)
+        target, source = table.read_history(), source_routing(context) or {}
         self._routes: Mapping[str, Route] = merge_tables(
             [read_routes(context.target, target), read_routes(context.source, source)]
         )
@@ -117,7 +117,7 @@ class Arrivals:
 
     def followers(self) -> tuple[Follower, ...]:
         """Return the clients that acknowledged routes of this attempt, and how far."""
-        request, ours = self._plan.request, subjects(self._plan)
+        request, ours = self._plan.request, self._plan.subjects
         return followers_of(
             self._of_attempt(self._on_target, request.target, ours),
             self._of_attempt(self._on_source, request.source, ours),
@@ -142,14 +142,6 @@ class Arrivals:
     def _is_ours(self, subject: str) -> bool:
         route = self._routes.get(subject)
         return route is not None and route.decided and route.move_id == self._plan.move_id
-
-
-def _source_history(context: MoveContext) -> _History:
-    try:
-        return context.source.compacted_topic(internal_topics.ROUTING).read_history()
-    except UnavailableError as error:
-        log.log(loudness(error), "routes of %s cannot be read: %s", context.source.alias, error)
-        return {}
 
 
 def _messages(history: _History) -> Iterator[Said]:

@@ -31,7 +31,6 @@ from srm.engine.moves.control.move_records import (
     read_report,
 )
 from srm.engine.moves.control.registers import SIDES, Registers
-from srm.engine.moves.control.routes import subjects
 from srm.engine.moves.reporting.client_acks import Arrivals
 from srm.errors import NotFoundError, SrmError
 
@@ -74,19 +73,14 @@ def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) ->
             change = ControlChange(
                 progress=(progress,), documents={report_key(plan.move_id): kept.signed.value()}
             )
-            registers.write("target", change)
-            registers.write_if_there("source", change)
+            registers.write_both(change)
             return kept
 
         return registers.run("writing the report of a move", write).report
 
 
 def kept_report(context: MoveContext, move_id: str) -> KeptReport:
-    """Return the newest stored revision of a report; clients and groups are not looked at.
-
-    Raises:
-        NotFoundError: no report of the move is stored.
-    """
+    """Return the newest stored revision of a report; clients and groups are not looked at."""
     kept = _find_report(read_both(context, ControlTables.read_moves), move_id)
     if kept is None:
         raise NotFoundError(
@@ -127,7 +121,6 @@ def _find_report(tables: Iterable[ControlTables], move_id: str) -> KeptReport | 
 
 
 def _outcome(tables: Iterable[ControlTables], move_id: str) -> Outcome | None:
-    """Return the newest findings of the return of the source."""
     values = (stored_outcome(table.documents, move_id) for table in tables)
     found = (decode_or_none(value, Outcome.decode) for value in values)
     known = [outcome for outcome in found if outcome is not None]
@@ -144,7 +137,7 @@ def _rivals(
         if not one.is_decided or one.attempt != progress.attempt:
             continue
         other = newest_plan(tables, one.move_id)
-        if other is not None and {*subjects(other)} & {*subjects(plan)}:
+        if other is not None and {*other.subjects} & {*plan.subjects}:
             yield (
                 f"move {one.move_id} sent clients of this one to {other.request.target}, neither "
                 f"saw the other; clients follow the later decision. Agree on one side and move them"
@@ -169,7 +162,6 @@ def _has(table: ControlTables, kept: KeptReport, progress: MoveProgress) -> bool
 def _followers(
     context: MoveContext, plan: MovePlan, progress: MoveProgress
 ) -> tuple[Follower, ...]:
-    """Return the clients that follow or followed the move, as far as visible now."""
     arrivals = Arrivals(context, plan, progress, ask_clock=False)
     said = arrivals.followers()
     groups = [
@@ -196,13 +188,10 @@ def _cluster_ids(context: MoveContext) -> dict[str, str]:
 
 
 def approve(context: MoveContext, move_id: str, approval: Approval) -> tuple[Approval, ...]:
-    """Store an approval with the plan that it approves; the report of the move names it.
+    """Store an approval with the plan that it approves; return all of the move, the oldest first.
 
     Call it after the plan is stored and before the move holds clients. Repeated with the same
     approval it changes nothing. An unavailable source gets it later.
-
-    Returns:
-        All approvals of the move, the oldest first.
     """
     with Registers(context) as registers:
 
@@ -212,9 +201,9 @@ def approve(context: MoveContext, move_id: str, approval: Approval) -> tuple[App
                 raise NotFoundError(f"move {move_id!r} is not known: plan it, then approve it")
             tables = [registers.tables(side) for side in SIDES]
             known = join_approvals(approvals_in(tables, move_id), (approval,))
-            change = ControlChange(documents={approval_key(move_id): encode_approvals(known)})
-            registers.write("target", change)
-            registers.write_if_there("source", change)
+            registers.write_both(
+                ControlChange(documents={approval_key(move_id): encode_approvals(known)})
+            )
             return known
 
         return registers.run(f"approval of move {move_id}", write)

@@ -29,7 +29,7 @@ from srm.engine.moves.control.move_records import (
     MoveStore,
 )
 from srm.engine.moves.control.registers import SIDES, Registers, record
-from srm.engine.moves.control.routes import Attempt, InForce, subjects
+from srm.engine.moves.control.routes import Attempt, InForce
 from srm.engine.moves.steps.gate_reading import Look, by_name, commits_of, patient_look, require
 from srm.engine.moves.steps.holding import renew, renew_pause, resume_flow
 from srm.engine.moves.steps.redirector_calls import call_redirectors
@@ -76,8 +76,8 @@ def _look_again(context: MoveContext, plan: MovePlan, gone: MoveProgress) -> Mov
     if not now.later:
         return gone
     gone = MoveStore(context).progress(plan.move_id).noting(superseded=now.later)
-    record(context, ControlChange(progress=(gone,)), tolerate_source=True)
-    if now.later.keys() >= {*subjects(plan)}:
+    record(context, ControlChange(progress=(gone,)))
+    if now.later.keys() >= {*plan.subjects}:
         require_in_force(context, plan, gone)
     log.warning("move %s: superseded for %s", plan.move_id, some(sorted(now.later)))
     return gone
@@ -146,7 +146,7 @@ def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) ->
 
 def _not_held(tables: ControlTables, attempt: Attempt) -> dict[str, Route | None]:
     """Return the subjects that an attempt does not hold on a cluster, with the route in force."""
-    routes = {subject: tables.routes.get(subject) for subject in subjects(attempt.plan)}
+    routes = {subject: tables.routes.get(subject) for subject in attempt.plan.subjects}
     return {one: route for one, route in routes.items() if not attempt.is_held_by(route)}
 
 

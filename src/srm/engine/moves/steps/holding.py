@@ -29,7 +29,7 @@ from srm.engine.moves.control.move_records import (
     config_fingerprint,
 )
 from srm.engine.moves.control.registers import Registers, sides_of
-from srm.engine.moves.control.routes import Attempt, defaults, subjects
+from srm.engine.moves.control.routes import Attempt
 from srm.engine.moves.planning.outlook import Outlook, read_outlook
 from srm.engine.moves.planning.plan import findings
 from srm.engine.moves.planning.problems import route_problem
@@ -113,17 +113,15 @@ def renew(
     """Write a higher beat on the target, then on the source, with the progress if it is given.
 
     Always higher than the beat of an earlier process, whose lease clients may already count. A move
-    that holds no client is not changed.
-
-    Returns:
-        The time of the beat by the target's broker, None if it does not stamp records.
+    that holds no client is not changed. Returns the time of the beat by the target's broker, None
+    if it does not stamp records.
     """
     known = registers.progress(plan.move_id)
     if known.step not in HELD:
         return None
     attempt = Attempt(plan, known.attempt)
     routes = registers.routes
-    holds = [routes[one] for one in subjects(plan) if attempt.is_held_by(routes.get(one))]
+    holds = [routes[one] for one in plan.subjects if attempt.is_held_by(routes.get(one))]
     beat = max((route.beat for route in holds), default=0) + 1
     # This finishes a hold that was killed between its writes to the two clusters.
     noted = [known.at("held", now_ms)] if known.step == "holding" else []
@@ -184,7 +182,7 @@ def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: 
     and a refused move has written nothing elsewhere.
     """
     routes, known = registers.routes, registers.progress(plan.move_id)
-    concerned = {subject: routes.get(subject) for subject in (*subjects(plan), *defaults(plan))}
+    concerned = {subject: routes.get(subject) for subject in (*plan.subjects, *plan.home_subjects)}
     unplanned = plan.request.is_unplanned
     if not unplanned:  # an unplanned move takes over from any hold
         _require_free(concerned, plan)
@@ -208,7 +206,7 @@ def _require_free(concerned: Mapping[str, Route | None], plan: MovePlan) -> None
 
 def _silent(tables: ControlTables, plan: MovePlan, now_ms: int) -> list[bytes]:
     """Return the keys of old acknowledgements of this move's clients, by the broker's clock."""
-    prefixes = tuple(f"ack:{subject}:".encode() for subject in subjects(plan))
+    prefixes = tuple(f"ack:{subject}:".encode() for subject in plan.subjects)
     return [
         key
         for key, said_ms in tables.acks.items()

@@ -52,13 +52,10 @@ def call_redirectors(
     """Call the redirectors in order with the step in force, and store their confirmations.
 
     A hold stops at the first failure; for other steps all are called. An unplanned move sends only
-    its go.
+    its go. Returns a message for each redirector that has not confirmed.
 
     ``again_after_ms``: skip a redirector that has failed more recently than that.
     ``meanwhile``: called periodically during a long call, to renew the hold.
-
-    Returns:
-        A message for each redirector that has not confirmed.
     """
     if len(plan.redirect) == 1:
         return ()

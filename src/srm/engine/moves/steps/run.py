@@ -93,8 +93,6 @@ def apply_and_go(context: MoveContext, move_id: str, around: Around = nullcontex
 
 @dataclass
 class _Run:
-    """The steps of one move, and the state between them."""
-
     context: MoveContext
     plan: MovePlan
     deadline: float

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from srm.domain.groups.group_sync import SyncDecision
-from srm.domain.moves.gate.gate import SyncStatus, decide_after_loss, open_gate
+from srm.domain.moves.gate.gate import SyncStatus, decide_without_look
 from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.positions import PartitionMove
 from srm.domain.moves.records.progress import HELD, MoveProgress, WaitNote
@@ -20,7 +20,7 @@ from srm.engine.groups.group_sync import apply_exact
 from srm.engine.moves.control.fence import keep_fence, topics_without_fence
 from srm.engine.moves.control.move_records import MoveContext, MoveStore
 from srm.engine.moves.control.registers import Registers
-from srm.engine.moves.control.routes import InForce, bring_about, subjects
+from srm.engine.moves.control.routes import InForce, bring_about
 from srm.engine.moves.planning.problems import left_alone
 from srm.engine.moves.planning.reading import read_facts
 from srm.engine.moves.steps.gate_reading import Look, look, patient_look, require
@@ -98,15 +98,13 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
     """
     store = MoveStore(context)
     plan, progress = store.load(move_id)
-    if progress.is_decided:
-        return open_gate(plan)
     if progress.step == "released":
         raise ConflictError(
             f"move {move_id} was released, clients stay on {plan.request.source}: "
             "hold it again, or plan another one"
         )
-    if plan.request.is_unplanned:
-        return decide_after_loss(plan, progress, context.now_ms())
+    if (known := decide_without_look(plan, progress, context.now_ms())) is not None:
+        return known
     seen = look(context, plan, progress)
     if progress.step in HELD:
         reasons, now_ms = seen.status.blocking, context.now_ms()
@@ -123,11 +121,8 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
 def status(context: MoveContext, move_id: str) -> SyncStatus:
     """Return the status of a move; nothing is written, the hold is not renewed."""
     plan, progress = MoveStore(context).load(move_id)
-    if progress.is_decided:
-        return open_gate(plan)
-    if plan.request.is_unplanned:
-        return decide_after_loss(plan, progress, context.now_ms())
-    return look(context, plan, progress).status
+    known = decide_without_look(plan, progress, context.now_ms())
+    return look(context, plan, progress).status if known is None else known
 
 
 def apply(context: MoveContext, move_id: str) -> SyncStatus:
@@ -140,10 +135,10 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
         ConflictError: the offsets read back differ from those written, or the hold is over.
     """
     plan, progress = MoveStore(context).load(move_id)
-    if progress.is_decided:
-        return open_gate(plan)
-    if plan.request.is_unplanned:
-        return _apply_unplanned(context, plan, progress)
+    if plan.request.is_unplanned and not progress.is_decided:
+        progress = _apply_unplanned(context, plan, progress)
+    if (known := decide_without_look(plan, progress, context.now_ms())) is not None:
+        return known
     seen = patient_look(context, plan, progress)
     require(seen.status.blocking, plan, "offsets may not be applied")
     with Registers(context) as registers:
@@ -159,7 +154,7 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
     return after.status
 
 
-def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> SyncStatus:
+def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveProgress:
     """Set each group to its last known position, and record the groups that cannot be set.
 
     A group that cannot be set (it already has members on the target, or its coordinator refuses)
@@ -193,7 +188,7 @@ def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgres
         registers.run(
             f"apply of move {plan.move_id}", lambda: _keep(registers, plan, applied, context)
         )
-    return decide_after_loss(plan, applied, context.now_ms())
+    return applied
 
 
 def _keep(
@@ -273,7 +268,7 @@ def _is_due(plan: MovePlan, seen: Look, now_ms: int) -> bool:
     times = [
         route.time_ms
         for table in (seen.clusters.routing.target, seen.clusters.routing.source or {})
-        for subject in subjects(plan)
+        for subject in plan.subjects
         if (route := table.get(subject)) is not None and route.state == "hold"
     ]
     return any(abs(now_ms - time_ms) >= LEASE_MS * _RENEWED_AFTER for time_ms in times)

@@ -90,7 +90,7 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
     if not waiting and noted.step == "gone":
         noted = noted.at("verified", now)
     if noted is not progress:
-        record(context, ControlChange(progress=(noted,)), tolerate_source=True)
+        record(context, ControlChange(progress=(noted,)))
     return VerifyStatus(
         move_id=move_id,
         done=not waiting,
