@@ -16,15 +16,19 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from tests.integration.kafka_tools import run_tool
 from tests.integration.moving import (
     Application,
     Site,
     Source,
+    begin,
     carry_out,
+    pass_gate,
 )
 from tests.waiting import eventually
 
 from srm.client.routing.routing import RoutingWatcher
+from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.moves import MoveReport, MoveRequest
 
@@ -111,6 +115,35 @@ def filled(site: Site) -> Site:
     group.commit(offsets=[KafkaTopicPartition(site.topic, 0, 50)], asynchronous=False)
     group.close()
     return site
+
+
+SHARE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
+
+
+def test_a_share_group_continues_at_its_start_offset(filled: Site) -> None:
+    """As one on the target, where no group has its name: it reads what it had left."""
+    site, group, partition = filled, filled.group("queue"), TopicPartition(filled.topic, 0)
+    site.clusters[site.p].set_share_starts(group, {partition: 0})
+    _share(site, site.p, group, site.topic, 150)
+    read = site.clusters[site.p].committed_offsets(group)[partition]
+    assert read >= 150
+    request = MoveRequest("failover", site.p, site.b, (site.topic,), (group,), quiet_seconds=0)
+
+    with site.replicating(), site.context(site.p, site.b) as context:
+        begin(context, request, f"queue-{site.unique}")
+        pass_gate(context, f"queue-{site.unique}")
+        assert site.clusters[site.b].groups([group])[group].kind == "share"
+
+    rest = _share(site, site.b, group, f"{site.p}.{site.topic}", 200 - read)
+    assert sorted(rest) == [str(number) for number in range(read, 200)]
+
+
+def _share(site: Site, alias: str, group: str, topic: str, records: int) -> list[str]:
+    """Read so many records as a consumer of a share group, and acknowledge them."""
+    servers = ("--bootstrap-server", site.servers[alias])
+    limit = ("--max-messages", str(records))
+    told = run_tool(SHARE_CONSUMER, *servers, "--topic", topic, "--group", group, *limit)
+    return told.stdout.split()
 
 
 def member(site: Site, alias: str, group: str) -> Consumer:

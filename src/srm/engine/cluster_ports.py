@@ -71,8 +71,8 @@ class GroupDescription:
 
     ``members`` are client ids with hosts, for messages; ``instance_ids`` those of static members
     (KIP-345). ``reason`` explains the state ``unknown``: a missing right, an unavailable
-    coordinator, offsets of an absent group, or a kind that srm does not write to (``share`` and
-    ``other`` are always ``unknown``). ``action`` is the remedy.
+    coordinator, offsets of an absent group, or a kind that srm does not write to (``other`` is
+    always ``unknown``). ``action`` is the remedy.
     """
 
     name: str
@@ -308,9 +308,10 @@ class GroupPort(Protocol):
         ...
 
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """Return the committed offsets of a group; an absent group has none.
+        """Return the committed offsets of a group, start offsets of a share group.
 
-        Commits of open transactions do not count; :meth:`pending_commits` returns their partitions.
+        An absent group has none. Commits of open transactions do not count;
+        :meth:`pending_commits` returns their partitions.
         """
         ...
 
@@ -341,6 +342,33 @@ class GroupPort(Protocol):
 
     def commit_idle(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Write offsets of a group without members.
+
+        Raises:
+            GroupActiveError: the group has members.
+        """
+        ...
+
+    def share_groups(self) -> frozenset[str]:
+        """Return the names of all share groups (KIP-932)."""
+        ...
+
+    def share_lags(self, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
+        """Return the lags of share groups: offsets from the start on that are not acknowledged.
+
+        Partitions without a lag are omitted (KIP-1226).
+        """
+        ...
+
+    def share_resets(self, groups: Collection[str]) -> dict[str, str]:
+        """Return ``share.auto.offset.reset`` in effect for groups.
+
+        Raises:
+            AuthorizationError: srm may not describe the settings of one.
+        """
+        ...
+
+    def set_share_starts(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set start offsets of a share group without members; an absent group is created.
 
         Raises:
             GroupActiveError: the group has members.

@@ -276,6 +276,26 @@ class KafkaCluster:
         """
         group_calls.commit_idle(self._clients, group, offsets)
 
+    def share_groups(self) -> frozenset[str]:
+        """Return the names of all share groups."""
+        return group_calls.share_groups(self._clients)
+
+    def share_lags(self, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
+        """Return the lags of share groups: offsets that are not acknowledged."""
+        return group_calls.share_lags(self._clients, groups)
+
+    def share_resets(self, groups: Collection[str]) -> dict[str, str]:
+        """Return where share groups start in partitions without a start offset."""
+        return group_calls.share_resets(self._clients, groups)
+
+    def set_share_starts(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set start offsets of a share group without members; an absent one is created.
+
+        Raises:
+            GroupActiveError: the group has members.
+        """
+        group_calls.set_share_starts(self._clients, group, offsets)
+
     def delete_groups(self, groups: Collection[str]) -> None:
         """Delete groups without members; absent ones do not matter.
 

@@ -59,7 +59,8 @@ class FakeCluster:
     """One Kafka cluster in memory (implements :class:`srm.engine.cluster_ports.Cluster`).
 
     ``commits`` lists the (group, offsets) of all successful :meth:`commit_idle` calls; ``rights``
-    are those of srm on topics. ``defaults`` are settings of topics that do not set them.
+    are those of srm on topics. ``defaults`` are settings of topics that do not set them;
+    ``resets`` are values of share.auto.offset.reset by group.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class FakeCluster:
         self.leaderless: set[TopicPartition] = set()
         self.commits: list[tuple[str, dict[TopicPartition, int]]] = []
         self.rights = FakeRights()
+        self.resets: dict[str, str] = {}
         self._alias = alias
         self._brokers = brokers
         self._id = random_id()
@@ -328,6 +330,30 @@ class FakeCluster:
         self._reach(f"removing members of group {group!r}")
         self._groups.remove_static(group, instance_ids)
 
+    def share_groups(self) -> frozenset[str]:
+        """Return the names of all share groups."""
+        self._reach("listing share groups")
+        return self._groups.share_groups()
+
+    def share_lags(self, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
+        """Return the lags of share groups."""
+        self._reach("reading offsets of groups")
+        return by_group(groups, self._groups.lags)
+
+    def share_resets(self, groups: Collection[str]) -> dict[str, str]:
+        """Return the broker's default for groups, or what ``resets`` says."""
+        self._reach("describing settings of groups")
+        return {group: self.resets.get(group, "latest") for group in groups}
+
+    def set_share_starts(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set start offsets of a share group without members; an absent one is created.
+
+        Raises:
+            GroupActiveError: the group has members.
+        """
+        self.commit_idle(group, offsets)
+        self._groups.share(group, {})
+
     def commit_idle(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Write offsets of a group without members.
 
@@ -507,6 +533,10 @@ class FakeCluster:
     ) -> None:
         """Let a consumer join the group, as a static member if it has an instance id."""
         self._groups.join(group, member, kind, instance_id)
+
+    def share(self, group: str, lags: Mapping[TopicPartition, int]) -> None:
+        """Make a group a share group with lags."""
+        self._groups.share(group, lags)
 
     def leave(self, group: str, member: str = "app") -> None:
         """Let a consumer leave the group."""

@@ -11,21 +11,22 @@ from srm.engine.cluster_ports import ByGroup, GroupDescription, GroupKind, Group
 from srm.errors import AuthorizationError, GroupActiveError, SrmError, UnavailableError
 
 _T = TypeVar("_T")
-_NOT_MOVED: Final[Mapping[GroupKind, str]] = {
-    "share": "it is a share group: it has no offsets that srm could write",
-    "other": "it is not a consumer group",
-}
+_NOT_MOVED: Final[Mapping[GroupKind, str]] = {"other": "it is not a consumer group"}
 
 
 @dataclass
 class FakeGroup:
-    """One group; ``members`` are (client id, instance id or nothing)."""
+    """One group; ``members`` are (client id, instance id or nothing).
+
+    ``lags`` are those of a share group.
+    """
 
     kind: GroupKind = "classic"
     members: list[tuple[str, str]] = field(default_factory=list)
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     pending: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     hidden: bool = False
+    lags: dict[TopicPartition, int] = field(default_factory=dict)
 
 
 class FakeGroups:
@@ -75,6 +76,20 @@ class FakeGroups:
         self._require_shown(name, group)
         undecided = {p for offsets in group.pending.values() for p in offsets}
         return frozenset(undecided & (group.offsets.keys() | set(also)))
+
+    def share_groups(self) -> frozenset[str]:
+        """Return the names of share groups."""
+        return frozenset(n for n in self.names() if self._groups[n].kind == "share")
+
+    def lags(self, name: str) -> dict[TopicPartition, int]:
+        """Return the lags of a share group."""
+        return dict(self._groups[name].lags)
+
+    def share(self, name: str, lags: Mapping[TopicPartition, int]) -> None:
+        """Make a group a share group with lags."""
+        group = self._groups.setdefault(name, FakeGroup("share"))
+        group.kind = "share"
+        group.lags.update(lags)
 
     def require_idle(self, name: str) -> None:
         """Raise GroupActiveError where the group has members."""

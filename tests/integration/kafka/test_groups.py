@@ -13,13 +13,21 @@ from tests.waiting import eventually
 
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import GroupDescription, TopicSpec
-from srm.errors import GroupActiveError
+from srm.errors import GroupActiveError, NotFoundError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.wire.brokers import Brokers
 
 pytestmark = pytest.mark.kafka
 
+SHARE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 STREAMS_MEMBER = str(Path(__file__).with_name("StreamsMember.java"))
+
+
+def produce(props, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": props["bootstrap.servers"]})
+    for number in range(count):
+        producer.produce(topic, b"%d" % number, partition=0)
+    assert producer.flush(60) == 0
 
 
 def test_a_live_streams_group_is_active_listed_and_not_written_to(cluster, props, topic, unique):
@@ -43,18 +51,33 @@ def test_a_live_streams_group_is_active_listed_and_not_written_to(cluster, props
     assert cluster.committed_offsets(unique) == {partition: 3}
 
 
-def test_a_share_group_is_listed_with_its_kind_and_has_no_offsets(cluster, props, topic, unique):
-    consumer = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
-    servers = ("--bootstrap-server", props["bootstrap.servers"])
-    with running_tool(consumer, *servers, "--topic", topic, "--group", unique):
-        eventually(lambda: unique in cluster.groups(), "its first member")
+def test_a_share_group_has_start_offsets_that_are_set_while_it_is_idle(
+    cluster, props, topic, unique
+):
+    produce(props, topic, 20)
+    partition = TopicPartition(topic, 0)
+    assert cluster.commits_of([unique]) == ({unique: {}}, {})
+    assert unique not in cluster.share_groups()
 
-        found = cluster.groups([unique])[unique]
-        assert (found.kind, found.state) == ("share", "unknown")
-        assert "share group" in found.reason
-        assert cluster.committed_offsets(unique) == {}
-        undecided = cluster.pending_commits([unique], [TopicPartition(topic, 0)])
-        assert undecided == ({unique: frozenset()}, {})
+    cluster.set_share_starts(unique, {partition: 5})
+
+    assert cluster.groups([unique]) == {unique: GroupDescription(unique, "empty", "share")}
+    assert unique in cluster.share_groups()
+    assert cluster.commits_of([unique]) == ({unique: {partition: 5}}, {})
+    assert cluster.share_lags([unique]) == ({unique: {partition: 15}}, {})
+    assert cluster.pending_commits([unique], [partition]) == ({unique: frozenset()}, {})
+    assert cluster.share_resets([unique]) == {unique: "latest"}
+    with pytest.raises(NotFoundError):
+        cluster.set_share_starts(unique, {TopicPartition(topic, 9): 5})
+
+    servers = ("--bootstrap-server", props["bootstrap.servers"])
+    with running_tool(SHARE_CONSUMER, *servers, "--topic", topic, "--group", unique):
+        eventually(lambda: cluster.groups([unique])[unique].state == "active", "its first member")
+        with pytest.raises(GroupActiveError):
+            cluster.set_share_starts(unique, {partition: 3})
+        eventually(
+            lambda: cluster.share_lags([unique])[0][unique][partition] == 0, "all acknowledged"
+        )
 
 
 def test_many_groups_are_read_in_few_requests(cluster, topic, unique, monkeypatch):

@@ -128,6 +128,7 @@ class CheckpointOutcome:
         downstream_offset: where the group continues, or in an unfinished state would continue.
         reached: upstream offset that corresponds to ``downstream_offset``.
         topic_ids: of both partitions, read before the commit and the map.
+        is_share: the commit is the start offset of a share group.
 
     The others are those of :class:`.Translation`.
     """
@@ -147,6 +148,7 @@ class CheckpointOutcome:
     reason: str = ""
     action: str = ""
     topic_ids: TopicIds = NO_IDS
+    is_share: bool = False
 
     @property
     def checkpoint(self) -> Checkpoint | None:
@@ -160,7 +162,7 @@ class CheckpointOutcome:
             self.downstream,
             self.reached,
             self.downstream_offset,
-            self.topic_ids.metadata(),
+            self.topic_ids.metadata(is_share=self.is_share),
         )
 
     @property

@@ -16,7 +16,7 @@ All are in partition 0 of their topic. MM2's readers fail on null values in two 
 so srm never deletes these records with a tombstone.
 
 The metadata of a checkpoint is free text, which MM2 copies from the commit. srm stores the ids of
-both topics in it: ``srm:<id on the source>:<id on the target>``.
+both topics in it: ``srm:<id on the source>:<id on the target>``, and ``:share`` for a share group.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ VERSION = 0
 MAX_STRING_BYTES = 32767
 
 _IDS: Final = "srm:"
+_SHARE: Final = ":share"
 _OFFSETS = struct.Struct(">qq")
 _PARTITION = struct.Struct(">i")
 _LENGTH = struct.Struct(">h")
@@ -80,14 +81,15 @@ class TopicIds:
     source: str
     target: str
 
-    def metadata(self) -> str:
-        """Encode them as the metadata of a checkpoint."""
-        return f"{_IDS}{self.source}:{self.target}" if self.target else ""
+    def metadata(self, *, is_share: bool = False) -> str:
+        """Encode them as the metadata of a checkpoint, of a share group if so."""
+        kind = _SHARE if is_share else ""
+        return f"{_IDS}{self.source}:{self.target}{kind}" if self.target else ""
 
     @classmethod
     def of_metadata(cls, text: str) -> TopicIds | None:
         """Decode the metadata of a checkpoint, None if srm did not write it."""
-        source, _, target = text.removeprefix(_IDS).partition(":")
+        source, _, target = text.removeprefix(_IDS).removesuffix(_SHARE).partition(":")
         return cls(source, target) if text.startswith(_IDS) and target else None
 
 
@@ -136,6 +138,11 @@ class Checkpoint:
     def topic_ids(self) -> TopicIds | None:
         """Ids of the topics of the offsets, None in a checkpoint of MM2."""
         return TopicIds.of_metadata(self.metadata)
+
+    @property
+    def is_share(self) -> bool:
+        """True for the start offset of a share group."""
+        return self.topic_ids is not None and self.metadata.endswith(_SHARE)
 
     def at_the_start(self) -> Checkpoint:
         """Return the checkpoint of a group that has read no record of these topics."""

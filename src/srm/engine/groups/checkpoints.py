@@ -276,8 +276,10 @@ def survey(context: FlowContext, groups: Groups | None = None, *, remember: bool
         sides = on_source.get(upstream.topic), on_target.get(downstream.topic)
         return TopicIds(*("" if topic is None else topic.topic_id for topic in sides))
 
+    # Commits of some partitions come from a log that share groups do not write to.
+    share = context.source.share_groups() if chosen and not isinstance(groups, Mapping) else ()
     outcomes = tuple(
-        outcome
+        replace(outcome, is_share=group in share)
         for group, offsets in sorted(chosen.items())
         for outcome in checkpoint_outcomes(group, offsets, selection, facts_of, ids_of)
     )

@@ -20,8 +20,8 @@ from srm.engine.control.compacted import ensure_compacted
 from srm.engine.ports import FlowContext
 
 GROUPS_KEY: Final = b"groups"
-WITHOUT_OFFSETS: Final[frozenset[GroupKind]] = frozenset({"share", "other"})
-"""Kinds of groups without committed offsets that srm can translate."""
+WITHOUT_OFFSETS: Final[frozenset[GroupKind]] = frozenset({"other"})
+"""Kinds of groups without offsets that srm can translate."""
 
 _MS: Final = timedelta(milliseconds=1)
 _logger = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ def selected_groups(context: FlowContext, *, remember: bool = False) -> tuple[st
 
 
 def groups_with_offsets(cluster: Cluster) -> tuple[str, ...]:
-    """Return the groups of a cluster with committed offsets, so without share groups.
+    """Return the groups of a cluster with offsets that srm can translate.
 
     Raises:
         SrmError: the cluster does not answer.

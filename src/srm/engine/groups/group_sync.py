@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -94,7 +94,8 @@ def sync(
     ledger = read_ledger(context.target, found.on_target)
     decisions, errors = decisions_of(context, found, ledger)
     if not dry_run:
-        decisions = _carry_out(context, decisions, ledger, f"sync {flow} {now_ms}")
+        share = {outcome.group for outcome in found.outcomes if outcome.is_share}
+        decisions = _carry_out(context, decisions, ledger, f"sync {flow} {now_ms}", share)
     return GroupSyncSummary(
         flow=flow,
         time_ms=now_ms,
@@ -151,6 +152,7 @@ def apply_exact(
     *,
     seen: Mapping[str, Mapping[TopicPartition, int | None]] | None = None,
     operation: str = "",
+    share: Collection[str] = (),
 ) -> tuple[SyncDecision, ...]:
     """Set groups on the target to exactly these offsets, with the ledger; used by moves.
 
@@ -164,6 +166,7 @@ def apply_exact(
         seen: offsets committed at the time of the decision, by group; without it any current offset
             is replaced.
         operation: id of the move, stored in the ledger.
+        share: the groups that are share groups.
 
     Raises:
         SrmError: the target does not answer, or a group's offsets may not be read.
@@ -185,9 +188,8 @@ def apply_exact(
         for name in names
         for partition, offset in sorted(wanted[name].items())
     )
-    return _carry_out(
-        context, decisions, ledger, operation or f"apply {context.config.flow} {context.now_ms()}"
-    )
+    operation = operation or f"apply {context.config.flow} {context.now_ms()}"
+    return _carry_out(context, decisions, ledger, operation, share)
 
 
 def _exact(
@@ -257,7 +259,11 @@ def _state(states: Mapping[str, GroupDescription], group: str) -> GroupDescripti
 
 
 def _carry_out(
-    context: FlowContext, decisions: Sequence[SyncDecision], ledger: GroupLedger, operation: str
+    context: FlowContext,
+    decisions: Sequence[SyncDecision],
+    ledger: GroupLedger,
+    operation: str,
+    share: Collection[str],
 ) -> tuple[SyncDecision, ...]:
     """Carry out decisions, a bounded number of groups at a time; return them with results."""
     writes = [decision for decision in decisions if decision.action == "write"]
@@ -270,7 +276,7 @@ def _carry_out(
             extra_configs=STAMPED,
         )
     for some in _chunks(writes):
-        for done in _write(context, some, ledger, operation):
+        for done in _write(context, some, ledger, operation, share):
             results[done.group, done.partition] = done
     _settle_earlier(context, results.values(), ledger)
     return tuple(results.values())
@@ -286,7 +292,11 @@ def _chunks(writes: Sequence[SyncDecision]) -> Iterator[list[list[SyncDecision]]
 
 
 def _write(
-    context: FlowContext, groups: Sequence[list[SyncDecision]], ledger: GroupLedger, operation: str
+    context: FlowContext,
+    groups: Sequence[list[SyncDecision]],
+    ledger: GroupLedger,
+    operation: str,
+    share: Collection[str],
 ) -> list[SyncDecision]:
     table = context.target.compacted_topic(internal_topics.LEDGER)
     entries = {
@@ -298,7 +308,7 @@ def _write(
     settled: dict[bytes, bytes | None] = {}
     unwritten: list[LedgerEntry] = []
     done: list[SyncDecision] = []
-    for result in _write_groups(context, groups):
+    for result in _write_groups(context, groups, share):
         entry = entries[result.group, result.partition]
         if result.applied:
             settled[entry.key()] = entry.as_settled().value()
@@ -334,7 +344,7 @@ def _entry(
 
 
 def _write_groups(
-    context: FlowContext, groups: Sequence[list[SyncDecision]]
+    context: FlowContext, groups: Sequence[list[SyncDecision]], share: Collection[str]
 ) -> Iterator[SyncDecision]:
     """Write the offsets of groups that have not changed since the decision."""
     names = [decisions[0].group for decisions in groups]
@@ -349,7 +359,7 @@ def _write_groups(
         else:
             waiting[name] = decisions
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="srm-groups") as pool:
-        refused = dict(pool.map(lambda some: _commit(context, *some), waiting.items()))
+        refused = dict(pool.map(lambda some: _commit(context, some, share), waiting.items()))
     active = {name for name, error in refused.items() if isinstance(error, GroupActiveError)}
     now, unread = _commits_of(context, sorted(waiting.keys() - active))
     for name, decisions in waiting.items():
@@ -374,10 +384,12 @@ def _commits_of(
 
 
 def _commit(
-    context: FlowContext, group: str, decisions: Sequence[SyncDecision]
+    context: FlowContext, some: tuple[str, Sequence[SyncDecision]], share: Collection[str]
 ) -> tuple[str, SrmError | None]:
+    (group, decisions), target = some, context.target
+    write = target.set_share_starts if group in share else target.commit_idle
     try:
-        context.target.commit_idle(group, {d.partition: _offset(d) for d in decisions})
+        write(group, {d.partition: _offset(d) for d in decisions})
     except SrmError as error:
         if not isinstance(error, GroupActiveError):
             logger.warning("group %s on %s: %s", group, context.target.alias, error)

@@ -169,14 +169,10 @@ def _exists(look: GroupLook) -> WhyStep:
 
 def _kind(look: GroupLook) -> WhyStep:
     found, question = look.found, "can srm translate this kind of group?"
-    if found is None or found.kind not in {"share", "other"}:
+    if found is None or found.kind != "other":
         return WhyStep.yes("kind", question, found.kind if found else "")
-    why = (
-        "share groups have no committed offsets (KIP-932): start it on the other cluster by hand"
-        if found.kind == "share"
-        else "its members are not consumers (such as Connect workers): its progress is elsewhere"
-    )
-    return WhyStep.no("kind", question, f"{found.kind}: {why}")
+    why = "its members are not consumers (such as Connect workers): its progress is elsewhere"
+    return WhyStep.no("kind", question, f"other: {why}")
 
 
 def _offsets(look: GroupLook) -> WhyStep:

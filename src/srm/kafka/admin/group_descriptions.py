@@ -46,7 +46,6 @@ _DESCRIBE: Final[Mapping[GroupKind, Message]] = {
     "streams": DESCRIBE_STREAMS,
     "share": DESCRIBE_SHARE,
 }
-_NOT_MOVED: Final = "it is a share group: it has no offsets that srm could write"
 
 
 def describe(clients: Clients, names: Collection[str] | None) -> dict[str, GroupDescription]:
@@ -246,9 +245,8 @@ def _description(group: Mapping[str, Any], kind: GroupKind) -> GroupDescription:
     # While members come and go a group is in one of several states, and never to be written to.
     state = "active" if members else _STATES.get(group["state"], "active")
     protocol = group.get("protocol_type", "")
-    reason = _NOT_MOVED if kind == "share" else ""
+    reason = ""
     if protocol not in _CONSUMERS:
-        kind, reason = "other", f"it is not a consumer group: its protocol type is {protocol!r}"
-    if reason:
-        state = "unknown"
+        kind, state = "other", "unknown"
+        reason = f"it is not a consumer group: its protocol type is {protocol!r}"
     return GroupDescription(group["group"], state, kind, members, instances, reason)

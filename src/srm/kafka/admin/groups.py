@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any, Final, Generic, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -22,10 +31,15 @@ from srm.kafka.wire.group_messages import (
     COMMIT_OFFSETS,
     DESCRIBE_CLASSIC,
     DESCRIBE_CONSUMER,
+    DESCRIBE_SETTINGS,
     FETCH_OFFSETS,
+    FETCH_SHARE_STARTS,
     LEAVE_GROUP,
+    LIST_GROUPS_BY_TYPE,
+    SET_SHARE_STARTS,
 )
-from srm.kafka.wire.rights import Needs, on_group, on_topic
+from srm.kafka.wire.messages import Request
+from srm.kafka.wire.rights import Needs, on_cluster, on_group, on_topic
 
 _T = TypeVar("_T")
 _Topics = list[tuple[str, list[int]]]
@@ -35,6 +49,8 @@ _Commit = tuple[TopicPartition, int, int]
 _BATCH: Final = 100
 """Groups in one request: each answer names all their partitions."""
 _NO_GENERATION: Final = -1
+_GROUP_RESOURCE: Final = 32
+_RESET: Final = "share.auto.offset.reset"
 _NO_EPOCH: Final = -1
 _UNSTABLE_WAIT_S: Final = 2.0
 _REMOVED: Final = "removed by srm for a move"
@@ -51,7 +67,7 @@ _NO_GROUP: Final = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError._UNKNOWN
 def committed_offsets(
     clients: Clients, groups: Collection[str]
 ) -> ByGroup[dict[TopicPartition, int]]:
-    """Return the committed offsets of groups; an absent group has none.
+    """Return the committed offsets of groups, start offsets of share groups; absent ones have none.
 
     Offsets committed in a transaction become visible a moment after the transaction has ended:
     its markers are written asynchronously. So pending offsets are waited for, shortly. If they
@@ -67,7 +83,56 @@ def committed_offsets(
         _check_places(clients, group, found, {0})
         return {place: offset for place, offset, _ in found if offset >= 0}
 
-    return _Fetch(clients, [None], lambda: time.monotonic() < deadline, take).of(groups)
+    fetch = _Fetch(clients, [None], lambda: time.monotonic() < deadline, take)
+    results, errors = fetch.of(groups)
+    # Only a group without commits can be a share group.
+    starts, unread = _ShareStarts(clients).of([name for name in results if not results[name]])
+    found = {name: {p: start for p, (start, _) in some.items()} for name, some in starts.items()}
+    kept = {name: offsets for name, offsets in results.items() if name not in unread}
+    return kept | found, errors | unread
+
+
+def share_lags(clients: Clients, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
+    """Return the lags of share groups: offsets from the start on that are not acknowledged."""
+    starts, errors = _ShareStarts(clients).of(groups)
+    return {
+        name: {p: lag for p, (_, lag) in some.items() if lag >= 0} for name, some in starts.items()
+    }, errors
+
+
+def share_groups(clients: Clients) -> frozenset[str]:
+    """Return the names of the share groups of a cluster, none where brokers have no such groups."""
+    doing = "listing share groups"
+
+    async def of_node(brokers: Brokers, node: int) -> list[str]:
+        if not await brokers.serves(node, FETCH_SHARE_STARTS):
+            return []
+        answer = await brokers.query(node, LIST_GROUPS_BY_TYPE([], ["share"]))
+        _check_all([answer], clients.where(doing), on_cluster("Describe"))
+        return [listed["group"] for listed in answer["groups"]]
+
+    async def look(brokers: Brokers) -> frozenset[str]:
+        await brokers.look()
+        found = await asyncio.gather(*[of_node(brokers, node) for node in brokers.nodes])
+        return frozenset(name for names in found for name in names)
+
+    return clients.ask(doing, look)
+
+
+def share_resets(clients: Clients, groups: Collection[str]) -> dict[str, str]:
+    """Return ``share.auto.offset.reset`` of groups; see the engine's port."""
+    doing = "describing settings of groups"
+
+    async def look(brokers: Brokers) -> dict[str, str]:
+        await brokers.look()
+        wanted = [(_GROUP_RESOURCE, name, [_RESET]) for name in sorted(groups)]
+        question = DESCRIBE_SETTINGS(wanted, False, False)  # noqa: FBT003 - fields of the message
+        found = (await brokers.query(brokers.nodes[0], question))["resources"]
+        for each in found:
+            _check_all([each], clients.where(doing), on_group("DescribeConfigs", each["name"]))
+        return {each["name"]: s["value"] for each in found for s in each["settings"]}
+
+    return clients.ask(doing, look)
 
 
 def pending(
@@ -104,27 +169,11 @@ def _check_places(
             raise of_code(code, where, on_topic("Describe", place.topic))
 
 
-class _Fetch(Generic[_T]):
-    """Commits of groups, fetched with a request for many of them.
+class _OfGroups(ABC, Generic[_T]):
+    """Facts about groups, fetched from their coordinators with a request for many of them."""
 
-    Args:
-        clients: of the cluster.
-        topics: one request for each, of all partitions where it is None.
-        stable: whether undecided offsets are errors.
-        take: makes the result of a group, or raises its error.
-    """
-
-    def __init__(
-        self,
-        clients: Clients,
-        topics: Sequence[_Topics | None],
-        stable: Callable[[], bool],
-        take: Callable[[str, list[_Commit]], _T],
-    ) -> None:
+    def __init__(self, clients: Clients) -> None:
         self._clients = clients
-        self._topics = topics
-        self._stable = stable
-        self._take = take
         self._results: dict[str, _T] = {}
         self._errors: dict[str, SrmError] = {}
         self._later: dict[str, UnavailableError] = {}
@@ -158,35 +207,37 @@ class _Fetch(Generic[_T]):
 
     async def _ask(self, brokers: Brokers, node: int, names: list[str]) -> None:
         for some in batches(names, _BATCH):
-            found: dict[str, list[_Commit]] = defaultdict(list)
+            answers: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
             try:
-                for topics in self._topics:
-                    request = FETCH_OFFSETS([(name, topics) for name in some], self._stable())
-                    answer = await brokers.query(node, request)
-                    for group in answer["groups"]:
-                        found[group["group"]] += self._commits(brokers, group)
+                async for request in self._requests(brokers, node, some):
+                    for group in (await brokers.query(node, request))["groups"]:
+                        answers[group["group"]].append(group)
             except SrmError as error:
                 for name in some:
                     self._fail(brokers, name, error)
-            for name in set(some) - self._errors.keys() - self._later.keys():
-                self._keep(brokers, name, found[name])
+                continue
+            for name in some:
+                try:
+                    self._check(name, answers[name])
+                    self._results[name] = self._take(name, answers[name])
+                except SrmError as error:
+                    self._fail(brokers, name, error)
 
-    def _commits(self, brokers: Brokers, group: Mapping[str, Any]) -> list[_Commit]:
-        name, code = group["group"], group["error_code"]
-        if code not in {0, KafkaError.GROUP_ID_NOT_FOUND}:
-            where = self._clients.where(_reading([name]))
-            self._fail(brokers, name, of_code(code, where, on_group("Describe", name)))
-        return [
-            (TopicPartition(topic["topic"], p["partition"]), p["offset"], p["error_code"])
-            for topic in group["topics"]
-            for p in topic["partitions"]
-        ]
+    def _check(self, name: str, answers: Collection[Mapping[str, Any]]) -> None:
+        for group in answers:
+            if (code := group["error_code"]) not in {0, KafkaError.GROUP_ID_NOT_FOUND}:
+                where = self._clients.where(_reading([name]))
+                raise of_code(code, where, on_group("Describe", name))
 
-    def _keep(self, brokers: Brokers, name: str, found: list[_Commit]) -> None:
-        try:
-            self._results[name] = self._take(name, found)
-        except SrmError as error:
-            self._fail(brokers, name, error)
+    @abstractmethod
+    def _requests(
+        self, brokers: Brokers, node: int, groups: Sequence[str]
+    ) -> AsyncIterator[Request]:
+        """Yield the requests about groups."""
+
+    @abstractmethod
+    def _take(self, name: str, answers: Collection[Mapping[str, Any]]) -> _T:
+        """Make the result of a group of the answers about it, or raise its error."""
 
     def _fail(self, brokers: Brokers, name: str, error: SrmError) -> None:
         """Keep the error of a group; its coordinator is looked for again."""
@@ -195,6 +246,66 @@ class _Fetch(Generic[_T]):
             self._later[name] = error
         else:
             self._errors[name] = error
+
+
+class _Fetch(_OfGroups[_T]):
+    """Commits of groups.
+
+    Args:
+        clients: of the cluster.
+        topics: one request for each, of all partitions where it is None.
+        stable: whether undecided offsets are errors.
+        take: makes the result of a group, or raises its error.
+    """
+
+    def __init__(
+        self,
+        clients: Clients,
+        topics: Sequence[_Topics | None],
+        stable: Callable[[], bool],
+        take: Callable[[str, list[_Commit]], _T],
+    ) -> None:
+        super().__init__(clients)
+        self._topics = topics
+        self._stable = stable
+        self._take_commits = take
+
+    async def _requests(
+        self, _brokers: Brokers, _node: int, groups: Sequence[str]
+    ) -> AsyncIterator[Request]:
+        for topics in self._topics:
+            yield FETCH_OFFSETS([(name, topics) for name in groups], self._stable())
+
+    def _take(self, name: str, answers: Collection[Mapping[str, Any]]) -> _T:
+        found = [(place, p["offset"], p["error_code"]) for place, p in _partitions_of(answers)]
+        return self._take_commits(name, found)
+
+
+class _ShareStarts(_OfGroups[dict[TopicPartition, tuple[int, int]]]):
+    """Start offset and lag of share groups by partition; nothing of other groups."""
+
+    async def _requests(
+        self, brokers: Brokers, node: int, groups: Sequence[str]
+    ) -> AsyncIterator[Request]:
+        if await brokers.serves(node, FETCH_SHARE_STARTS):
+            yield FETCH_SHARE_STARTS([(name, None) for name in groups])
+
+    def _take(
+        self, name: str, answers: Collection[Mapping[str, Any]]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        found = list(_partitions_of(answers))
+        codes = [(place, p["offset"], p["error_code"]) for place, p in found]
+        _check_places(self._clients, name, codes, {0, *UNKNOWN_TOPIC_CODES})
+        return {place: (p["offset"], p["lag"]) for place, p in found if p["offset"] >= 0}
+
+
+def _partitions_of(
+    answers: Iterable[Mapping[str, Any]],
+) -> Iterator[tuple[TopicPartition, Mapping[str, Any]]]:
+    for answer in answers:
+        for topic in answer["topics"]:
+            for p in topic["partitions"]:
+                yield TopicPartition(topic["topic"], p["partition"]), p
 
 
 def remove_static(clients: Clients, group: str, instance_ids: Collection[str]) -> None:
@@ -251,28 +362,46 @@ def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, i
     Raises:
         GroupActiveError: the group has members.
     """
+    topics: dict[str, list[tuple[int, int, int, str]]] = defaultdict(list)
+    for place, offset in sorted(offsets.items()):
+        topics[place.topic].append((place.partition, offset, _NO_EPOCH, ""))
+    question = COMMIT_OFFSETS(group, _NO_GENERATION, "", None, list(topics.items()))
+    _write(clients, group, offsets, question)
+
+
+def set_share_starts(clients: Clients, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Set start offsets of a share group without members, which may be absent (KIP-932).
+
+    Raises:
+        GroupActiveError: the group has members.
+    """
+    topics: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for place, offset in sorted(offsets.items()):
+        topics[place.topic].append((place.partition, offset))
+    _write(clients, group, offsets, SET_SHARE_STARTS(group, list(topics.items())))
+
+
+def _write(
+    clients: Clients, group: str, offsets: Mapping[TopicPartition, int], question: Request
+) -> None:
     if not offsets:
         return
     negative = [str(partition) for partition, offset in offsets.items() if offset < 0]
     if negative:
         raise UsageError(f"group {group!r}: negative offset for {', '.join(sorted(negative))}")
-    topics: dict[str, list[tuple[int, int, int, str]]] = defaultdict(list)
-    for place, offset in sorted(offsets.items()):
-        topics[place.topic].append((place.partition, offset, _NO_EPOCH, ""))
     doing = f"writing offsets of group {group!r}"
+    where = clients.where(doing)
 
     async def request(brokers: Brokers) -> None:
         async with coordinator(clients, brokers, group) as node:
-            question = COMMIT_OFFSETS(group, _NO_GENERATION, "", None, list(topics.items()))
             answer = await brokers.query(node, question)
+            if code := answer.get("error_code"):
+                raise of_code(code, where, on_group("Read", group))
             failed = {
-                TopicPartition(topic["topic"], p["partition"]): p["error_code"]
-                for topic in answer["topics"]
-                for p in topic["partitions"]
-                if p["error_code"]
+                place: p["error_code"] for place, p in _partitions_of([answer]) if p["error_code"]
             }
             if failed:
-                raise _refusal_error(clients.where(doing), group, failed)
+                raise _refusal_error(where, group, failed)
 
     clients.ask(doing, request, on_group("Read", group))
 

@@ -1,7 +1,8 @@
 """Requests about groups of all kinds.
 
 KIP-699 (coordinators in batches), KIP-709 (offsets in batches), KIP-518 and KIP-848 (listing by
-state and type), KIP-345 (static members), KIP-848, KIP-1071 and KIP-932 (kinds of groups).
+state and type), KIP-345 (static members), KIP-848, KIP-1071 and KIP-932 (kinds of groups), KIP-1226
+(lag of share groups).
 """
 
 from __future__ import annotations
@@ -236,6 +237,82 @@ COMMIT_OFFSETS: Final = Message(
     ),
 )
 """Of a group without members where the generation is -1."""
+
+FETCH_SHARE_STARTS: Final = Message(
+    90,
+    1,
+    Structure(groups=array(group=TEXT, topics=array(topic=TEXT, partitions=NUMBERS))),
+    Structure(
+        throttle_time_ms=INT32,
+        groups=array(
+            group=TEXT,
+            topics=array(
+                topic=TEXT,
+                topic_id=UUID,
+                partitions=array(
+                    partition=INT32,
+                    offset=INT64,
+                    leader_epoch=INT32,
+                    lag=INT64,
+                    error_code=INT16,
+                    error_message=TEXT,
+                ),
+            ),
+            error_code=INT16,
+            error_message=TEXT,
+        ),
+    ),
+)
+"""Of all partitions where ``topics`` is None; Kafka 4.2 and later."""
+
+SET_SHARE_STARTS: Final = Message(
+    91,
+    0,
+    Structure(
+        group=TEXT, topics=array(topic=TEXT, partitions=array(partition=INT32, offset=INT64))
+    ),
+    Structure(
+        throttle_time_ms=INT32,
+        error_code=INT16,
+        error_message=TEXT,
+        topics=array(
+            topic=TEXT,
+            topic_id=UUID,
+            partitions=array(partition=INT32, error_code=INT16, error_message=TEXT),
+        ),
+    ),
+)
+"""Of a group without members; an absent one is created."""
+
+DESCRIBE_SETTINGS: Final = Message(
+    32,
+    4,
+    Structure(
+        resources=array(type=INT8, name=TEXT, settings=NAMES),
+        with_synonyms=BOOLEAN,
+        with_docs=BOOLEAN,
+    ),
+    Structure(
+        throttle_time_ms=INT32,
+        resources=array(
+            error_code=INT16,
+            error_message=TEXT,
+            type=INT8,
+            name=TEXT,
+            settings=array(
+                name=TEXT,
+                value=TEXT,
+                read_only=BOOLEAN,
+                source=INT8,
+                sensitive=BOOLEAN,
+                synonyms=array(name=TEXT, value=TEXT, source=INT8),
+                type=INT8,
+                docs=TEXT,
+            ),
+        ),
+    ),
+)
+"""librdkafka has no settings of groups."""
 
 LEAVE_GROUP: Final = Message(
     13,

@@ -210,11 +210,16 @@ def test_an_own_write_of_the_opposite_flow_is_emitted_too(sites) -> None:
     assert checkpoint.downstream_offset == 41
 
 
-def test_share_groups_keep_no_offsets_and_are_not_asked_for_them(sites) -> None:
-    sites.clusters["P"].join("queue", kind="share")
+def test_the_checkpoint_of_a_share_group_says_its_kind(sites) -> None:
+    """A move without the source creates the group on the target by it."""
     sites.commit("P", "queue", "Payments", 40)
+    sites.clusters["P"].share("queue", {})
 
-    assert survey(sites.flow("P->B")).outcomes == ()
+    emit(sites.flow("P->B"))
+
+    [checkpoint] = checkpoints_on_target(sites.flow("P->B"))
+    assert (checkpoint.downstream_offset, checkpoint.is_share) == (41, True)
+    assert checkpoint.topic_ids is not None
 
 
 def test_a_live_streams_group_is_checkpointed(sites) -> None:

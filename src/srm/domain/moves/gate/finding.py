@@ -33,6 +33,7 @@ FindingId = Literal[
     "replicator",
     "retention",
     "route",
+    "share-group",
     "silent-slot",
     "skip",
     "source-away",

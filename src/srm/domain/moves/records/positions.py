@@ -43,12 +43,14 @@ class LastPlace:
     ``upstream_offset``: place on the source, None if not known.
     ``by_srm``: written on the target by a former move or sync, unconfirmed on the source since.
     ``time_ms``: epoch milliseconds, when it was written.
+    ``is_share``: start offset of a share group.
     """
 
     offset: int
     upstream_offset: int | None
     by_srm: bool = False
     time_ms: int = 0
+    is_share: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class GroupPosition:
     ``accept_open_transactions``: do not wait for records that an open transaction holds back.
     ``overwrite``: the group's place on the source replaces its own, later commit on the target.
     ``last``: replaces ``committed`` if the source is lost (its log is :data:`.UNKNOWN_LOG`).
+    ``unacknowledged``: offsets from the start offset of a share group on that it has not
+    acknowledged; those that it has are delivered again. None if not known.
     """
 
     facts: PartitionFacts
@@ -69,6 +73,7 @@ class GroupPosition:
     accept_open_transactions: bool = False
     overwrite: bool = False
     last: LastPlace | None = None
+    unacknowledged: int | None = None
 
     @property
     def is_away(self) -> bool:
@@ -166,8 +171,16 @@ def partition_move(group: GroupPosition) -> PartitionMove:
         skipped=found.total_skipped,
         uncopied=found.uncopied,
         passed_kept=0 if group.is_away else _passed_kept(group, row.resume),
+        re_read=row.re_read + _count_acknowledged(group, log),
     )
     return _beside_theirs(row, group)
+
+
+def _count_acknowledged(group: GroupPosition, log: LogRange) -> int:
+    """Count the offsets after the start offset of a share group that it has acknowledged."""
+    if group.unacknowledged is None or group.committed is None:
+        return 0
+    return max(0, log.end - max(group.committed, log.start) - group.unacknowledged)
 
 
 def _after_loss(group: GroupPosition) -> Translation:

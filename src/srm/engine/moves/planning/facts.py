@@ -80,6 +80,8 @@ class Present:
 
     ``errors``: by group, why its offsets cannot be read.
     ``pending``: by group, partitions with a commit in an open transaction.
+    ``unacknowledged``: lags of the share groups; ``resets``: their share.auto.offset.reset, empty
+    if srm is not authorized.
     """
 
     alias: str
@@ -89,6 +91,8 @@ class Present:
     errors: Mapping[str, Reason]
     logs: Logs
     pending: Mapping[str, Collection[TopicPartition]] = field(default_factory=dict)
+    unacknowledged: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+    resets: Mapping[str, str] = field(default_factory=dict)
 
     def group(self, name: str) -> GroupDescription:
         """Describe a group; state "unknown" if it was not described, or is dead but has offsets."""
@@ -114,10 +118,15 @@ class Away:
     errors: ClassVar[Mapping[str, Reason]] = {}
     logs: ClassVar[Logs] = {}
     pending: ClassVar[Mapping[str, Collection[TopicPartition]]] = {}
+    unacknowledged: ClassVar[Mapping[str, Mapping[TopicPartition, int]]] = {}
+    resets: ClassVar[Mapping[str, str]] = {}
 
     def group(self, name: str) -> GroupDescription:
         """Describe a group as empty: a move does not wait for members on a lost cluster."""
-        return GroupDescription(name, "empty")
+        places = self.places.get(name, {}).values()
+        return GroupDescription(
+            name, "empty", "share" if any(last.is_share for last in places) else "classic"
+        )
 
     def known_ms(self, group: str) -> int | None:
         """Return the time of a group's positions, epoch milliseconds; None without any.
@@ -174,6 +183,11 @@ class MoveFacts:
             GroupPlan(group, self.source.group(group).members, self.positions(group))
             for group in self.groups
         )
+
+    @cached_property
+    def share_groups(self) -> frozenset[str]:
+        """The groups that are share groups."""
+        return frozenset(name for name in self.groups if self.source.group(name).kind == "share")
 
     @property
     def subjects(self) -> tuple[str, ...]:
@@ -312,6 +326,7 @@ class MoveFacts:
                     self.request.accept_open_transactions,
                     self.request.overwrite,
                     last.get(counterpart),
+                    self.source.unacknowledged.get(group, {}).get(tp),
                 )
 
     def _facts(

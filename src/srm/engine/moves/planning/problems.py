@@ -239,6 +239,8 @@ def group_warnings(facts: MoveFacts) -> Iterator[Finding]:
     """Yield what groups skip or read again, and where auto.offset.reset decides."""
     for group in facts.plans:
         yield from _warnings_of(group, facts.request)
+        if group.group in facts.share_groups:
+            yield from _losses_of_share_group(group, facts)
         if not (group.positions or facts.is_away or facts.unreadable(group.group)):
             yield warning(
                 "no-place",
@@ -255,6 +257,25 @@ def group_warnings(facts: MoveFacts) -> Iterator[Finding]:
             "own-commit",
             f"{amount(len(own), 'group')} ({some(own)}) keep later commits of their own on "
             f"{facts.request.target}: replace them with --overwrite (in the form: overwrite)",
+        )
+
+
+def _losses_of_share_group(group: GroupPlan, facts: MoveFacts) -> Iterator[Finding]:
+    """Yield what a share group loses: only its start offsets move (KIP-932)."""
+    source, target = facts.request.source, facts.request.target
+    before, after = (side.resets.get(group.group) for side in (facts.source, facts.target))
+    known = facts.source.unacknowledged.get(group.group)
+    count = amount(group.re_read, "record") if known is not None else "records"
+    yield warning(
+        "share-group",
+        f"share group {group.group} continues at its start offsets: {count} that it acknowledged "
+        f"after them are delivered again on {target}, and delivery counts begin at 0",
+    )
+    if before != after and before and after:
+        yield warning(
+            "share-group",
+            f"share group {group.group} has share.auto.offset.reset = {before} on {source} and "
+            f"{after} on {target}: set it there with kafka-configs.sh --entity-type groups",
         )
 
 

@@ -135,12 +135,6 @@ def groups_on_source(
     committed, errors = per_group(
         source.commits_of([n for n, group in listed.items() if group.kind not in WITHOUT_OFFSETS])
     )
-    share = [
-        f"share group {name} is not moved (KIP-932): its acknowledgements and delivery counts stay "
-        f"on {request.source}; set its start offsets on {request.target} with kafka-share-groups.sh"
-        for name, group in listed.items()
-        if group.kind == "share"
-    ]
     unread = [f"group {name} is not moved: {why.text}" for name, why in errors.items()]
     found = {name for name, offsets in committed.items() if {tp.topic for tp in offsets} & ours}
     fresh = {name for name, offsets in committed.items() if not offsets and listed[name].members}
@@ -158,7 +152,7 @@ def groups_on_source(
         for name in fresh - known - routed
     ]
     groups = tuple(sorted(found | fresh & following | routed))
-    return MoveScope(topics, groups, tuple(sorted((*share, *unread, *silent))))
+    return MoveScope(topics, groups, tuple(sorted((*unread, *silent))))
 
 
 def _followers(routing: RoutingTables, ours: Collection[str]) -> tuple[set[str], set[str]]:
@@ -225,8 +219,12 @@ def _read_last_places(
     for one in read_checkpoints(target, topic, on_target):
         checkpoint, place = one.checkpoint, one.checkpoint.topic_partition
         if place.topic in wanted:
-            offsets = checkpoint.downstream_offset, checkpoint.upstream_offset
-            found.setdefault(checkpoint.group, {})[place] = LastPlace(*offsets, time_ms=one.time_ms)
+            found.setdefault(checkpoint.group, {})[place] = LastPlace(
+                checkpoint.downstream_offset,
+                checkpoint.upstream_offset,
+                time_ms=one.time_ms,
+                is_share=checkpoint.is_share,
+            )
     for entry in ledger.entries():
         place = entry.topic_partition
         if place.topic not in wanted or not entry.settled:
@@ -337,6 +335,8 @@ def _read_both(
     pending, unseen = per_group(source.pending_commits(groups, upstream))
     committed, unread = per_group(source.commits_of(groups))
     target_committed, target_unread = per_group(target.commits_of(groups))
+    share = [name for name, group in source_groups.items() if group.kind == "share"]
+    unacknowledged, _ = source.share_lags(share) if share else ({}, {})
     # Acks before logs: a client that has acknowledged the hold has written all its records.
     routing = RoutingTables.read(context)
     starts, target_starts = starts_of(source, upstream), starts_of(target, downstream)
@@ -360,6 +360,8 @@ def _read_both(
             {**unseen, **unread},
             logs,
             pending,
+            unacknowledged,
+            _resets(source, share),
         ),
         target=Present(
             target.alias,
@@ -368,6 +370,7 @@ def _read_both(
             target_committed,
             target_unread,
             logs_of(target, downstream, target_starts),
+            resets=_resets(target, share),
         ),
         transactions=transactions,
         hidden=hidden,
@@ -378,6 +381,15 @@ def _read_both(
         routing=routing,
         writers=read_writers(source, originals),
     )
+
+
+def _resets(cluster: Cluster, share: Collection[str]) -> Mapping[str, str]:
+    """Return where share groups start in partitions without a start offset, if srm may read it."""
+    try:
+        return cluster.share_resets(share) if share else {}
+    except AuthorizationError as error:
+        log.warning("share.auto.offset.reset is not compared: %s", error)
+        return {}
 
 
 def _maps(

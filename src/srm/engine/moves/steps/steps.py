@@ -6,7 +6,7 @@ Each takes a move id, reads the clusters again and can be repeated after a crash
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from srm.domain.groups.group_sync import SyncDecision
@@ -166,7 +166,7 @@ def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgres
     left = left_alone(facts)
     moving = {group.group: group for group in facts.plans if group.group not in left}
     rows = {name: group.positions for name, group in moving.items()}
-    decisions = apply_positions(context, plan, progress.attempt, rows)
+    decisions = apply_positions(context, plan, progress.attempt, rows, facts.share_groups)
     left |= {
         one.group: f"{one.partition}: {one.action}{one.reason and ', '}{one.reason}"
         for one in decisions
@@ -207,7 +207,8 @@ def _keep(
 
 def _apply_offsets(context: MoveContext, plan: MovePlan, seen: Look) -> None:
     groups = {group.group: group.positions for group in seen.facts.groups}
-    decisions = apply_positions(context, plan, seen.progress.attempt, groups)
+    share = seen.clusters.share_groups
+    decisions = apply_positions(context, plan, seen.progress.attempt, groups, share)
     refused = [
         f"group {one.group}, {one.partition}: {one.action}, {one.reason}"
         for one in decisions
@@ -222,6 +223,7 @@ def apply_positions(
     plan: MovePlan,
     attempt: int,
     positions: Mapping[str, Iterable[PartitionMove]],
+    share: Collection[str] = (),
 ) -> tuple[SyncDecision, ...]:
     """Write the offsets where groups of an attempt continue; return the result for each partition.
 
@@ -230,6 +232,7 @@ def apply_positions(
     move is skipped. The ledger marks late writes as srm's own, so the next sync replaces them.
 
     ``positions``: by group; positions without an offset to write are left out.
+    ``share``: the groups that are share groups.
     """
     rows = {
         group: [(p.target, p.resume, p.target_committed) for p in some if p.resume is not None]
@@ -250,7 +253,7 @@ def apply_positions(
             if now.attempt == attempt and now.leads(group_subject(group))
         }
         for one in apply_exact(
-            context.forward, wanted, seen=seen, operation=f"move {plan.move_id}"
+            context.forward, wanted, seen=seen, operation=f"move {plan.move_id}", share=share
         ):
             decisions[one.group, one.partition] = one
             if one.applied:

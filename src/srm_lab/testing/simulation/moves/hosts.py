@@ -11,7 +11,9 @@ from srm.errors import UnavailableError
 from srm_lab.testing.clock import FakeClock
 from srm_lab.testing.fake_cluster import FakeCluster
 
-_WRITES: Final = frozenset({"commit_idle", "deny_writes", "allow_writes", "remove_static_members"})
+_WRITES: Final = frozenset(
+    {"commit_idle", "set_share_starts", "deny_writes", "allow_writes", "remove_static_members"}
+)
 
 
 @dataclass(eq=False)

@@ -551,3 +551,17 @@ def test_a_group_whose_offsets_cannot_be_read_is_left_alone_and_named(disaster: 
     disaster.through("hold", "apply", "go")
     assert disaster.world.offsets("B", "near")["P.Payments-0"] == 96
     assert "no coordinator" in moves.MoveStore(disaster.context).progress("m1").left_alone["far"]
+
+
+def test_a_share_group_is_created_from_its_checkpoint(disaster: Disaster) -> None:
+    disaster.world.p.commit("queue", {TopicPartition("Payments", 0): 95})
+    disaster.world.p.share("queue", {TopicPartition("Payments", 0): 3})
+    emit(disaster.world.context().forward)
+    disaster.world.p.fail()
+
+    plan = disaster.planned(groups=("queue",))
+    disaster.through("hold", "apply")
+
+    assert disaster.world.b.groups(["queue"])["queue"].kind == "share"
+    assert disaster.world.b.committed_offsets("queue")[COPY] == 96
+    assert any("records that it acknowledged after them" in line for line in plan.warnings)

@@ -17,6 +17,7 @@ from srm.engine.moves.planning.reading import read_facts
 from srm.errors import AuthorizationError, GateClosedError, UsageError
 
 PAYMENTS = TopicPartition("Payments", 0)
+ALL = MoveRequest("failover", "P", "B")
 NEAR = replace(REQUEST, groups=("near",))
 
 
@@ -177,14 +178,44 @@ def test_an_absent_group_that_has_commits_may_have_members(
     assert "absent but has committed offsets" in reason
 
 
-def test_share_groups_are_named_as_not_moved(world: World) -> None:
-    world.p.join("queue", kind="share")
-    plan = moves.plan(world.context(), MoveRequest("failover", "P", "B"), dry_run=True)
+def test_groups_without_offsets_are_not_moved(world: World) -> None:
+    world.p.join("workers", kind="other")
 
-    assert plan.group_names == ("far", "near")
-    assert any("share group queue is not moved" in line for line in plan.warnings)
-    with pytest.raises(UsageError, match="'queue' on P cannot be moved"):
-        moves.plan(world.context(), replace(REQUEST, groups=("queue",)), dry_run=True)
+    assert moves.plan(world.context(), ALL, dry_run=True).group_names == ("far", "near")
+    with pytest.raises(UsageError, match="'workers' on P cannot be moved"):
+        moves.plan(world.context(), replace(REQUEST, groups=("workers",)), dry_run=True)
+
+
+def test_a_plan_counts_what_a_share_group_receives_again(world: World) -> None:
+    """Only its start offset moves: 95 of 100, of which it has acknowledged two after it."""
+    world.p.commit("queue", {PAYMENTS: 95})
+    world.p.share("queue", {PAYMENTS: 3})
+    world.p.resets["queue"] = "earliest"
+
+    plan = moves.plan(world.context(), ALL, dry_run=True)
+
+    [queue] = [group for group in plan.groups if group.group == "queue"]
+    assert (queue.lag, queue.re_read) == (5, 2)
+    assert (
+        "share group queue continues at its start offsets: 2 records that it acknowledged after "
+        "them are delivered again on B, and delivery counts begin at 0"
+    ) in plan.warnings
+    assert any(
+        "share.auto.offset.reset = earliest on P and latest on B" in w for w in plan.warnings
+    )
+
+
+def test_a_share_group_stays_one_on_the_target(world: World) -> None:
+    """A classic group of its name there would shut its consumers out."""
+    world.p.commit("queue", {PAYMENTS: 95})
+    world.p.share("queue", {PAYMENTS: 3})
+    context = held(world, replace(REQUEST, groups=("queue",)))
+    assert waiting(world, context) == ()
+
+    moves.apply(context, "m1")
+
+    assert world.b.groups(["queue"])["queue"].kind == "share"
+    assert world.b.committed_offsets("queue")[TopicPartition("P.Payments", 0)] == 96
 
 
 def holes(world: World, runs: list[Run], target_next: int, **notes: object) -> None:
