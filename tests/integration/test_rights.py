@@ -7,18 +7,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
+import httpx
 import pytest
 from confluent_kafka import Producer
 from tests.integration.rights import Right, documented, user_with
 from tests.integration.securing import SecuredBroker
 from tests.replicating import at_work, driver_of, is_copied, one_broker_as_two_clusters
+from tests.served import served
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.cli.flows.findings import Checks, rights_of
+from srm.config.loader import load_config
 from srm.config.model import ClusterClients, FlowConfig
 from srm.domain.flow_state.replication_records import REPORTS, PartitionStatus
 from srm.domain.names import internal_topics
+from srm.domain.names.rights import FlowNames, service_rights
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import Cluster, TopicSpec
 from srm.engine.control import topic_sync
@@ -32,6 +37,8 @@ from srm.kafka.state.slot_state import broker_configs
 from srm.kafka.state.state_log import KafkaStateLog
 from srm.replication.copy.slot import SlotSpec
 from srm.replication.driver.heartbeats import emit_heartbeats
+from srm.service.app import create_app
+from srm.service.views.views import Views
 from srm.spark.replication.slot import run_slot
 from srm.wiring import flow_context
 from srm_lab.testing.flows import flow_config
@@ -150,6 +157,36 @@ def test_the_documented_rights_are_enough_for_everything(world: World) -> None:
     assert world.emitted.states == {"translated": 2}, world.emitted
     assert not world.emitted.errors
     assert world.synced.applied == 1, world.synced
+
+
+def test_the_service_answers_with_the_rights_to_read_alone(world: World, tmp_path: Path) -> None:
+    names = FlowNames(FLOW, flow_config(FLOW).policy, (TOPIC,), (GROUP,), "P")
+    needed = [
+        Right(one.cluster, operation, one.option, one.name, one.prefixed)
+        for one in service_rights(names)
+        for operation in one.operations
+    ]
+    lines = ["clusters = P, B", "P->B.enabled = true", f"topics = {TOPIC}", f"groups = {GROUP}"]
+    for alias in ("P", "B"):
+        user = user_with(world.secured, [right for right in needed if right.cluster == alias])
+        if alias == "B":  # one address may not stand for two clusters
+            user["bootstrap.servers"] = user["bootstrap.servers"].replace("127.0.0.1", "localhost")
+        lines += [f"{alias}.{name} = {value}" for name, value in user.items()]
+    path = tmp_path / "srm.properties"
+    path.write_text("\n".join(lines))
+
+    with (
+        served(create_app(Views(load_config(path)))) as address,
+        httpx.Client(base_url=f"{address}/v2/flows/P/B", trust_env=False, timeout=60) as client,
+    ):
+        group = f"/groups/{GROUP}"
+        eventually(lambda: client.get(group).is_success, "it has looked at both clusters")
+        flow = client.get(f"{address}/v2/flows/P/B").json()
+        [topic] = client.get("/topics").json()["items"]
+        eventually(lambda: not client.get(group).json()["unread"], "both show its offsets")
+
+    assert flow["error"] == ""
+    assert (topic["topic"], topic["lag"]) == (TOPIC, 0)
 
 
 # ----- what each right is for: the call that fails without it, and gives or raises the reason

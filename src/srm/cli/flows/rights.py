@@ -20,6 +20,7 @@ from srm.domain.names.rights import (
     client_rights,
     operator_rights,
     replicator_rights,
+    service_rights,
 )
 from srm.errors import UsageError
 
@@ -41,8 +42,8 @@ def rights(
     role: Annotated[
         Role,
         typer.Option(
-            help="Program: replicator (also the commands that Airflow runs), operator of moves, or "
-            "client."
+            help="Program: replicator (also the commands that Airflow runs), operator of moves, "
+            "service (reads only), or client."
         ),
     ] = "replicator",
     principal: Annotated[
@@ -78,6 +79,8 @@ def rights(
             needed += client_rights(names, group or ())
         elif role == "operator":
             needed += operator_rights(names)
+        elif role == "service":
+            needed += service_rights(names)
         else:
             needed += replicator_rights(names, acls=acls)
     commands = [

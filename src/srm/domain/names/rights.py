@@ -12,7 +12,7 @@ from srm.domain.names.acls import ANY_NAME
 from srm.domain.names.policy import ReplicationPolicy
 from srm.domain.names.topics import Flow
 
-Role = Literal["replicator", "operator", "client"]
+Role = Literal["replicator", "operator", "service", "client"]
 ResourceOption = Literal["--topic", "--group", "--transactional-id", "--cluster"]
 
 _TOPICS: Final = "__srm-"
@@ -97,12 +97,27 @@ def operator_rights(names: FlowNames) -> tuple[NeededRight, ...]:
     for cluster in names.flow.source, names.flow.target:
         rights += (
             *_on_each(cluster, ("Read",), "--topic", names.topics),
-            *_on_each(cluster, ("Read",), "--group", names.groups),
+            *_on_each(cluster, ("Read", "DescribeConfigs"), "--group", names.groups),
             NeededRight(cluster, ("Describe",), "--transactional-id", ANY_NAME),
             NeededRight(cluster, ("Read",), "--topic", "__transaction_state"),
             NeededRight(cluster, ("Describe",), "--cluster"),
         )
     return tuple(dict.fromkeys(rights))
+
+
+def service_rights(names: FlowNames) -> tuple[NeededRight, ...]:
+    """Return what the service and its pages need; they change nothing."""
+    source, target = names.flow.source, names.flow.target
+    checkpoints = internal_topics.checkpoints(source, names.policy.separator)
+    rights = [NeededRight(target, ("Read",), "--topic", checkpoints)]
+    for cluster, other in ((source, target), (target, source)):
+        rights += (
+            *_on_each(cluster, ("Describe",), "--topic", names.topics),
+            *_on_copies(cluster, ("Describe",), names, other),
+            NeededRight(cluster, ("Read",), "--topic", _TOPICS, prefixed=True),
+            NeededRight(cluster, ("Describe",), "--group", ANY_NAME),
+        )
+    return tuple(rights)
 
 
 def client_rights(names: FlowNames, groups: Collection[str]) -> tuple[NeededRight, ...]:

@@ -63,6 +63,19 @@ def test_an_operator_has_the_rights_of_both_directions_and_those_of_moves(config
         assert f"Write transactional-id srm-* on {alias}" in found
 
 
+def test_the_service_has_no_right_to_change_anything(config: Path) -> None:
+    found = rights_of(config, "--role", "service")
+
+    assert {right.partition(" ")[0] for right in found} == {"Describe", "Read"}
+    assert {right for right in found if right.endswith(" on B")} == {
+        "Read topic P.checkpoints.internal on B",
+        "Describe topic payments on B",
+        "Describe topic P.* on B",
+        "Read topic __srm-* on B",
+        "Describe group * on B",
+    }
+
+
 def test_acl_sync_takes_the_right_to_change_acls_by_choice_only(config: Path) -> None:
     more = set(rights_of(config, "--acls")) - set(rights_of(config))
 
