@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -20,6 +21,8 @@ from tests.conftest import LASTING, owner
 from tests.identities import IdentityProvider, identity_provider
 from tests.waiting import eventually
 
+from srm.config.security import translate_security
+from srm_lab.stack.java import find_java
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.stack.ports import LOOPBACK
 
@@ -47,6 +50,7 @@ WAYS_IN: Final = (
     "mutual TLS, PEM files",
     "mutual TLS, PKCS12",
     "mutual TLS, PEM text",
+    "mutual TLS, JKS",
     "PLAIN",
     "PLAIN over TLS",
     "SCRAM-SHA-256",
@@ -196,6 +200,13 @@ class SecuredBroker:
                 "ssl.certificate.pem": self.client.pem,
                 "ssl.key.pem": self.client.key_pem,
             },
+            "mutual TLS, JKS": translate_security(
+                {
+                    "bootstrap.servers": self.broker.address("MUTUAL"),
+                    "security.protocol": "SSL",
+                    **self._java_stores(),
+                }
+            ),
             "PLAIN": {**self.at("SASL"), **name, "sasl.mechanism": "PLAIN"},
             "PLAIN over TLS": {**self.at("SASLTLS"), **name, "sasl.mechanism": "PLAIN"},
             "SCRAM-SHA-256": {**self.at("SASL"), **name, "sasl.mechanism": "SCRAM-SHA-256"},
@@ -207,6 +218,24 @@ class SecuredBroker:
             "OAUTHBEARER": {**self.at("SASL"), **token},
             "OAUTHBEARER over TLS": {**self.at("SASLTLS"), **token},
             "OAUTHBEARER, OIDC": {**self.at("OIDC"), **self.identities.client()},
+        }
+
+    def _java_stores(self) -> dict[str, str]:
+        """Make stores with keytool; the right authority is the second one."""
+        store = self.file("srm.p12", self.client.pkcs12(KEY_PASSWORD))
+        own, trusted = self._home / "srm.jks", self._home / "trusted.jks"
+        if not own.exists():
+            keytool(own, "-importkeystore", "-srckeystore", store, "-srcstorepass", KEY_PASSWORD)
+            for name, authority in (("a", Authority("another")), ("b", self.authority)):
+                pem = self.file(f"{name}.pem", authority.own.pem)
+                keytool(trusted, "-importcert", "-noprompt", "-alias", name, "-file", pem)
+        return {
+            "ssl.keystore.type": "JKS",
+            "ssl.keystore.location": str(own),
+            "ssl.keystore.password": KEY_PASSWORD,
+            "ssl.truststore.type": "JKS",
+            "ssl.truststore.location": str(trusted),
+            "ssl.truststore.password": KEY_PASSWORD,
         }
 
     def _shows_certificate(self) -> dict[str, str]:
@@ -236,6 +265,17 @@ def may_come_in(properties: Mapping[str, str]) -> bool:
     except KafkaException:
         return False
     return True
+
+
+def keytool(store: Path, *arguments: str, kind: str = "JKS") -> None:
+    """Write a store of a kind, under KEY_PASSWORD, with Java's tool."""
+    is_import = "-importkeystore" in arguments
+    names = ("-destkeystore", "-deststoretype", "-deststorepass")
+    names = names if is_import else ("-keystore", "-storetype", "-storepass")
+    values = (str(store), kind, KEY_PASSWORD)
+    options = [word for pair in zip(names, values, strict=True) for word in pair]
+    tool = find_java().program.with_name("keytool")
+    subprocess.run([str(tool), *arguments, *options], check=True, capture_output=True)
 
 
 def _escaped(text: str) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
+from srm.config.stores import read_jks, read_trusted
 from srm.errors import ConfigError
 
+_T = TypeVar("_T")
 _OPTION: Final = re.compile(r"""([\w.\-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'([^']*)'|([^\s;]+))""")
 _MODULE: Final = re.compile(
     r"\s*(?:\w+\.)*(\w+)\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE
@@ -44,8 +47,8 @@ def translate_security(given: Mapping[str, str]) -> dict[str, str]:
     replication wins over the ``sasl.jaas.config`` of all clusters.
 
     Raises:
-        ConfigError: a key store of a format librdkafka cannot read, an unknown login module, TLS
-            version or cipher suite.
+        ConfigError: a store that cannot be read, an unknown login module, TLS version or cipher
+            suite.
     """
     settings = dict(given)
     _translate_tls_limits(settings)
@@ -150,32 +153,47 @@ def _translate_keystore(settings: dict[str, str]) -> None:
     location = settings.get("ssl.keystore.location")
     if location is None or kind == "PKCS12":
         return
-    if kind != "PEM":
-        raise ConfigError(
-            f"ssl.keystore.location: {location} is a {kind} store, which librdkafka cannot read; "
-            f"convert it: keytool -importkeystore -srckeystore {location} -destkeystore store.p12 "
-            "-deststoretype PKCS12"
-        )
-    del settings["ssl.keystore.location"]
-    settings["ssl.key.location"] = settings["ssl.certificate.location"] = location
+    if kind == "PEM":
+        del settings["ssl.keystore.location"]
+        settings["ssl.key.location"] = settings["ssl.certificate.location"] = location
+        return
+    if kind != "JKS":
+        raise ConfigError(f"ssl.keystore.type: {kind} is none of JKS, PKCS12, PEM")
+    passwords = (settings.get(f"ssl.{name}.password", "") for name in ("keystore", "key"))
+    store = _of_key("ssl.keystore.location", lambda: read_jks(location, *passwords))
+    if store is None:
+        return  # keytool writes PKCS12 under any name
+    if not store.key:
+        raise ConfigError(f"ssl.keystore.location: {location}: the store holds no key")
+    for name in ("keystore.location", "keystore.password", "key.password"):
+        settings.pop(f"ssl.{name}", None)
+    settings["ssl.key.pem"], settings["ssl.certificate.pem"] = store.key, store.chain
 
 
 def _translate_truststore(settings: dict[str, str]) -> None:
     kind = _store_type(settings, "truststore")
-    settings.pop("ssl.truststore.password", None)
+    password = settings.pop("ssl.truststore.password", "")
     if "ssl.truststore.certificates" in settings:
         pem = settings.pop("ssl.truststore.certificates")
         settings["ssl.ca.pem"] = _PEM_BREAK.sub("\n", pem)
     location = settings.pop("ssl.truststore.location", None)
     if location is None:
         return
-    if kind != "PEM":
-        raise ConfigError(
-            f"ssl.truststore.location: {location} is a {kind} store, which librdkafka cannot read; "
-            f"export its certificates: keytool -list -rfc -keystore {location} > ca.pem, and set "
-            "ssl.truststore.type = PEM"
-        )
-    settings["ssl.ca.location"] = location
+    if kind == "PEM":
+        settings["ssl.ca.location"] = location
+    elif kind in {"JKS", "PKCS12"}:
+        read = partial(read_trusted, location, password)
+        settings["ssl.ca.pem"] = _of_key("ssl.truststore.location", read)
+    else:
+        raise ConfigError(f"ssl.truststore.type: {kind} is none of JKS, PKCS12, PEM")
+
+
+def _of_key(key: str, read: Callable[[], _T]) -> _T:
+    """Name the key of a store that cannot be read."""
+    try:
+        return read()
+    except ConfigError as error:
+        raise ConfigError(f"{key}: {error}") from error
 
 
 def _translate_jaas(settings: dict[str, str]) -> None:
