@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -21,7 +20,6 @@ from srm.errors import UnavailableError
 from srm.pages.moves import progress_line, progress_summary, reasons_text
 from srm.spark.replication.supervisor import Application
 from srm.spark.replication.supervisor import ReplicatorSupervisor, lost_error, requester
-from srm.spark.submission import is_cluster_mode
 from srm_airflow.compat import AirflowFailException, conf
 from srm_airflow.connections import given_to_processes
 from srm_airflow.outcome import engine_errors, reason_kept
@@ -32,7 +30,6 @@ from srm_airflow.spark_jobs import submit_hook
 from srm_airflow.triggers import MoveWaitTrigger, MoveWatch
 
 if TYPE_CHECKING:
-    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Context
 
 logger = logging.getLogger(__name__)
@@ -144,26 +141,10 @@ class ReplicationOperator(BaseOperator):
         arguments = ["--config", self.config_path, *named]
         if self.without:
             arguments += ["--without", ",".join(self.without)]
-        hook = submit_hook(self.conn_id, "srm-replicator", arguments)
-        _check_driver_outlives_task(hook)
+        hook = submit_hook(self.conn_id, "srm-replicator", arguments, outlives_task=True)
         # The hook's own submit() keeps pipes to the child, which then cannot outlive the task.
         command = hook._build_spark_submit_command(spark_job("replicator"))  # noqa: SLF001
         return list(command)
-
-
-def _check_driver_outlives_task(hook: SparkSubmitHook) -> None:
-    """Refuse a place for the driver where it cannot stay.
-
-    Raises:
-        AirflowFailException: with what to do instead.
-    """
-    place = hook._connection  # noqa: SLF001 - no other access
-    in_cluster = is_cluster_mode(place["master"], place["deploy_mode"] or "client")
-    if not in_cluster and os.environ.get("AIRFLOW_IS_K8S_EXECUTOR_POD"):
-        raise AirflowFailException(
-            "the replicator would end with the pod of this task: set the deploy mode of the Spark "
-            "connection to cluster, or run this task with another executor"
-        )
 
 
 class MoveWaitOperator(BaseOperator):

@@ -18,8 +18,8 @@ from srm.config.loader import load_config
 from srm.config.providers import CONNECTIONS_VARIABLE
 from srm.errors import ConfigError
 from srm.spark import REMOTE
-from srm.spark.submission import DEPLOY_MODE, is_cluster_mode, submission
-from srm_airflow.compat import AirflowException, AirflowNotFoundException
+from srm.spark.submission import submission
+from srm_airflow.compat import AirflowException, AirflowFailException, AirflowNotFoundException
 from srm_airflow.connections import given_to_processes
 from srm_airflow.settings import SPARK_CONNECTION, config_path
 
@@ -102,15 +102,19 @@ def connect_url() -> str | None:
         return None
 
 
-def submit_hook(conn_id: str, name: str, arguments: Sequence[str]) -> SparkSubmitHook:
+def submit_hook(
+    conn_id: str, name: str, arguments: Sequence[str], *, outlives_task: bool = False
+) -> SparkSubmitHook:
     """Return the provider's hook for a program of ours.
 
     Args:
         conn_id: Airflow connection of type ``spark``: master, deploy mode, queue, namespace.
         name: the application's name.
         arguments: the program's; ``--config FILE`` among them names the properties file.
+        outlives_task: the driver must not end with the pod of its task.
 
     Raises:
+        AirflowFailException: it would; with what to do instead.
         ConfigError: the file cannot be used, lacks what the master needs, or its driver cannot
             log in.
     """
@@ -122,8 +126,12 @@ def submit_hook(conn_id: str, name: str, arguments: Sequence[str]) -> SparkSubmi
     config = words[words.index(_CONFIG) + 1] if _CONFIG in words else None
     spark = {} if config is None else load_config(config).spark
     given = submission(spark, place["master"], place["deploy_mode"], config, words)
-    mode = place["deploy_mode"] or spark.get(DEPLOY_MODE)
-    if is_cluster_mode(place["master"], mode or "client") and CONNECTIONS_VARIABLE in os.environ:
+    if outlives_task and not given.in_cluster and os.environ.get("AIRFLOW_IS_K8S_EXECUTOR_POD"):
+        raise AirflowFailException(
+            "the replicator would end with the pod of this task: set the deploy mode of the Spark "
+            "connection to cluster, or run this task with another executor"
+        )
+    if given.in_cluster and CONNECTIONS_VARIABLE in os.environ:
         raise ConfigError(
             "a driver in cluster mode cannot read connections of Airflow",
             "give it logins by ${file:PATH:KEY} or ${directory:PATH:FILE} in the properties file",
@@ -135,5 +143,5 @@ def submit_hook(conn_id: str, name: str, arguments: Sequence[str]) -> SparkSubmi
         archives=given.archives,
         name=name,
         application_args=list(given.arguments),
-        deploy_mode=mode,
+        deploy_mode=given.deploy_mode,
     )

@@ -39,24 +39,22 @@ class Submission:
     """Settings, files and arguments that spark-submit is given for one application.
 
     ``files`` and ``archives`` are shipped to driver and executors; both are lists with commas, or
-    None. ``arguments`` are the program's own.
+    None. ``arguments`` are the program's own. ``deploy_mode``: of the connection, else of the
+    properties file, else None. ``in_cluster``: Spark chooses the machine of the driver.
     """
 
     conf: Mapping[str, str]
     files: str | None
     archives: str | None
     arguments: tuple[str, ...]
+    deploy_mode: str | None = None
+    in_cluster: bool = False
 
 
 def settings_for(spark: Mapping[str, str], master: str) -> dict[str, str]:
     """Return the settings that apply to a master: a local one has all files, and one Python."""
     local = master.startswith("local")
     return {key: value for key, value in spark.items() if not (local and key in _FOR_WORKERS)}
-
-
-def is_cluster_mode(master: str, deploy_mode: str) -> bool:
-    """Return whether the driver runs on a machine that Spark chooses."""
-    return deploy_mode == "cluster" and not master.startswith("local")
 
 
 def submission(
@@ -74,20 +72,21 @@ def submission(
     Args:
         spark: keys ``spark.*`` of the file.
         master: the Spark master.
-        deploy_mode: ``client`` or ``cluster``; by default that of ``spark``, else ``client``.
+        deploy_mode: of the connection, ``client`` or ``cluster``; by default that of ``spark``.
         config: path of the properties file as it is in the arguments, None where there is none.
         arguments: the program's arguments.
 
     Raises:
         ConfigError: Kubernetes is not given an image.
     """
-    mode = deploy_mode or spark.get(DEPLOY_MODE, "client")
+    deploy_mode = deploy_mode or spark.get(DEPLOY_MODE)
+    in_cluster = deploy_mode == "cluster" and not master.startswith("local")
     conf = settings_for(spark, master)
     for decided in (MASTER, DEPLOY_MODE):
         conf.pop(decided, None)
     files, archives = conf.pop("spark.files", None), conf.pop("spark.archives", None)
-    _require_image(conf, master, mode, config)
-    if is_cluster_mode(master, mode):
+    _require_image(conf, master, deploy_mode or "client", config)
+    if in_cluster:
         if config is not None and not _is_mounted(config, conf):
             files = ",".join(filter(None, (files, config)))
             name = PurePosixPath(config).name
@@ -95,7 +94,9 @@ def submission(
     elif _PYTHON in conf and not conf[_PYTHON].startswith("/"):
         # In an archive that only executors unpack.
         conf.setdefault(_DRIVER_PYTHON, sys.executable)
-    return Submission(conf, files or None, archives or None, tuple(arguments))
+    return Submission(
+        conf, files or None, archives or None, tuple(arguments), deploy_mode, in_cluster
+    )
 
 
 def _require_image(conf: Mapping[str, str], master: str, mode: str, config: str | None) -> None:

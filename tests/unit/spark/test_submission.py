@@ -37,7 +37,7 @@ def test_settings_files_and_archives_are_given_as_spark_submit_takes_them() -> N
 
 @pytest.mark.parametrize("master", ["local[4]", "spark://m:7077", "yarn"])
 def test_a_driver_on_this_machine_reads_the_file_where_it_is(master: str) -> None:
-    assert given({}, master, "client") == Submission({}, None, None, ARGUMENTS)
+    assert given({}, master, "client") == Submission({}, None, None, ARGUMENTS, "client")
 
 
 def test_a_local_spark_needs_neither_files_nor_another_python() -> None:
@@ -50,7 +50,9 @@ def test_a_local_spark_needs_neither_files_nor_another_python() -> None:
 
 
 def test_a_local_driver_is_on_this_machine_whatever_the_deploy_mode() -> None:
-    assert given({}, "local[4]", "cluster").arguments == ARGUMENTS
+    made = given({}, "local[4]", "cluster")
+
+    assert (made.arguments, made.in_cluster) == (ARGUMENTS, False)
 
 
 @pytest.mark.parametrize(("master", "spark"), [("yarn", {}), (K8S, IMAGE)])
@@ -78,8 +80,10 @@ def test_a_file_that_is_mounted_into_the_driver_stays_where_it_is(mount: str) ->
 def test_the_deploy_mode_of_the_connection_wins_over_that_of_the_file() -> None:
     spark = {"spark.submit.deployMode": "cluster", "spark.master": "local[9]"}
 
-    assert given(spark, "yarn").arguments == SHIPPED
-    assert given(spark, "yarn", "client") == Submission({}, None, None, ARGUMENTS)
+    made = given(spark, "yarn")
+
+    assert (made.arguments, made.deploy_mode, made.in_cluster) == (SHIPPED, "cluster", True)
+    assert given(spark, "yarn", "client") == Submission({}, None, None, ARGUMENTS, "client")
 
 
 def test_python_of_an_archive_is_for_executors_alone_where_the_driver_is_here() -> None:
