@@ -1,4 +1,4 @@
-"""Notifications about moves through a notifier of the user's choice; they never block a move.
+"""Notifications about moves and late copies by a notifier of the user's choice; none blocks a move.
 
 The properties file names the class and its arguments. In these ``{{ srm.text }}`` is the message
 and ``srm.event`` one of :data:`Event`. The fields of the move are ``move_id``, ``operation``,
@@ -7,6 +7,7 @@ and ``srm.event`` one of :data:`Event`. The fields of the move are ``move_id``, 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import pkgutil
@@ -22,8 +23,11 @@ from srm_airflow.outcome import reason_of
 
 logger = logging.getLogger(__name__)
 
-Event = Literal["approval", "waiting", "blocked", "done"]
-"""The move needs an approval; a step waits too long; a step failed; the report is written."""
+Event = Literal["approval", "waiting", "blocked", "done", "late"]
+"""The move needs an approval; a step waits too long; a step failed; the report is written.
+
+Without a move: records are not copied within the RPO of their flow.
+"""
 
 FIELDS: Final = ("move_id", "operation", "mode", "source", "target")
 
@@ -70,6 +74,15 @@ def alert_failure(context: Mapping[str, Any], planned: Mapping[str, Any] | None 
         tell("blocked", f"task {context['ti'].task_id} failed: {why}", planned, context)
     except Exception as error:  # noqa: BLE001 - called in whatever state Airflow is in
         logger.warning("The notifier could not be called for a failed task: %r", error)
+
+
+async def alert_late(context: Mapping[str, Any], flow: str, config_path: str) -> None:
+    """Notify that a flow's RPO is missed: callback of a deadline, in the triggerer."""
+    pair = Flow.parse(flow)
+    move = {"operation": "copy", "source": pair.source, "target": pair.target}
+    since = context["dag_run"]["queued_at"]
+    what = f"records written before {since} are not all copied: srm why --flow '{flow}'"
+    await asyncio.to_thread(tell, "late", what, move, context, config_path)
 
 
 class Patience:

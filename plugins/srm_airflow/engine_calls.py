@@ -247,3 +247,20 @@ def _require_some(errors: Mapping[str, str], done: int) -> None:
 def _counts(summary: Any, details: str) -> dict[str, Any]:
     """Leave out what grows with groups and partitions: XCom and asset events are read by people."""
     return {key: value for key, value in as_json(summary).items() if key != details}
+
+
+def is_copied(flow: str, since_s: float) -> bool:
+    """Return whether the target has each record that the source had at a time (epoch seconds)."""
+    from srm.clock import now_s  # noqa: PLC0415 - not for parsing
+    from srm.engine.status.observing import read_standing  # noqa: PLC0415 - as above
+
+    with flow_context(flow, "rpo") as (context, _):
+        standing = read_standing(context)
+    limit = now_s() - since_s
+    logger.info("%s", standing.line)
+    return all(
+        topic.seconds is not None
+        and topic.age_ms is not None
+        and topic.seconds + topic.age_ms / 1000 <= limit
+        for topic in standing.forecast.topics
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +14,7 @@ from tests.airflow.notified import Notified
 
 from srm.errors import ConflictError
 from srm_airflow import alerts
-from srm_airflow.alerts import Patience, alert_failure, tell
+from srm_airflow.alerts import Patience, alert_failure, alert_late, tell
 
 pytestmark = pytest.mark.airflow
 
@@ -105,6 +107,18 @@ def test_a_callback_in_an_airflow_that_does_not_answer_does_not_fail(configured:
     alert_failure({"ti": SimpleNamespace(task_id="hold", xcom_pull=no_answer), "params": {}})
 
     assert Notified.told == []
+
+
+def test_a_missed_rpo_is_told_with_the_command_that_shows_why(configured: Configure) -> None:
+    configured(NOTIFIER)
+    context = {"dag_run": {"queued_at": "2026-01-01T00:00:00Z"}}
+
+    asyncio.run(alert_late(context, "P->B", os.environ["SRM_CONFIG"]))
+
+    [(event, text)] = Notified.told
+    assert event == "late-P"
+    assert text.startswith("copy P->B: records written before 2026-01-01T00:00:00Z are not all")
+    assert text.endswith("srm why --flow 'P->B'")
 
 
 def test_a_wait_is_told_after_the_configured_time_and_then_ever_more_rarely(

@@ -38,6 +38,8 @@ EXPECTED = {
     "srm_failover.P.B",
     "srm_dry_run_P_to_B",
     "srm_dry_run_B_to_P",
+    "srm_rpo_P_to_B",
+    "srm_rpo_B_to_P",
     "srm_drill_P_to_B",
     "srm_drill_B_to_P",
 }
@@ -138,6 +140,23 @@ def test_group_offset_sync_runs_by_its_own_interval_where_one_is_set(
         assert found.asset_condition.name == "srm_checkpoints B->P"
         found = found.timetable
     assert found.delta == timedelta(seconds=45)
+
+
+def test_a_flow_with_an_rpo_is_checked_so_often_and_has_a_deadline(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "srm.properties"
+    file.write_text(Path(os.environ["SRM_CONFIG"]).read_text() + "P->B.rpo.seconds = 90\n")
+    monkeypatch.setenv("SRM_CONFIG", str(file))
+
+    bag = DagBag(str(DAGS / "srm_rpo.py"))
+
+    assert bag.import_errors == {}
+    checked, by_hand = bag.dags["srm_rpo_P_to_B"], bag.dags["srm_rpo_B_to_P"]
+    [late] = checked.deadline
+    assert checked.schedule == late.interval == timedelta(seconds=90)
+    assert late.callback.kwargs == {"flow": "P->B", "config_path": str(file)}
+    assert (by_hand.schedule, by_hand.deadline) == (None, None)
 
 
 def test_one_application_replicates_all_enabled_flows(bag: Any) -> None:

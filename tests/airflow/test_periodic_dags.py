@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from tests.airflow.copies import Site
 
 from srm.domain.groups.mm2_records import Checkpoint
@@ -14,7 +16,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.verification import verifying
-from srm_airflow import choices
+from srm_airflow import choices, engine_calls
 from srm_airflow.spark_jobs import SparkJobOperator
 
 pytestmark = [
@@ -41,6 +43,17 @@ def test_checkpoints_of_both_flows_are_emitted_and_told_to_the_asset(site: Site)
     summary = site.xcom(forward)
     assert (summary["groups"], summary["written"], summary["errors"]) == (1, 1, {})
     assert "outcomes" not in summary, "XCom is for people: no line per group and partition"
+
+
+def test_a_flow_is_within_its_rpo_when_the_target_has_what_the_source_had(site: Site) -> None:
+    rpo = f"_{site.x.alias}_to_{site.y.alias}"
+
+    assert site.run(site.dag("srm_rpo", rpo)) == {"run": "success", "copy": "success"}
+
+    late = Producer({"bootstrap.servers": site.bootstraps[0]})
+    late.produce(site.topic, b"late", partition=0)
+    assert late.flush(60) == 0
+    assert not engine_calls.is_copied(site.flow, time.time() + 1)
 
 
 def test_group_offsets_are_synced_by_hand_without_an_asset_event(site: Site) -> None:

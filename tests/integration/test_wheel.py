@@ -36,7 +36,7 @@ BUNDLE = [{"name": "srm", "classpath": "srm_airflow.bundle.SrmDagBundle", "kwarg
 DAGS = {
     *("srm_checkpoints", "srm_drill_P_to_B", "srm_dry_run_P_to_B", "srm_failover"),
     *("srm_failover.P.B", "srm_group_offset_sync", "srm_metrics_aggregation"),
-    *("srm_replication", "srm_topic_sync", "srm_verification"),
+    *("srm_replication", "srm_rpo_P_to_B", "srm_topic_sync", "srm_verification"),
 }
 Install = Callable[..., Path]
 

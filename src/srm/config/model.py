@@ -101,6 +101,7 @@ class FlowConfig:
     use_defaults_from: Literal["source", "target"] = "target"
     failover_approval: Literal["never", "unplanned", "always"] = "unplanned"
     failover_alert_after: timedelta = timedelta(seconds=60)
+    rpo: timedelta | None = None
     failover_notifier: str = ""
     failover_notifier_arguments: str = "{}"
     failover_dry_run_schedule: str | None = None
