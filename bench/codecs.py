@@ -16,8 +16,8 @@ from rich.table import Table
 
 from bench.data import Payload, templates
 from srm.config.keys.keys import find_key
-from srm.replication.batches.merging import Merging
 from srm.replication.batches.batch import BatchToSend
+from srm.replication.batches.merging import Merging
 from srm.replication.native.library import native_library
 
 BEFORE = 1 << 20

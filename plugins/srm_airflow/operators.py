@@ -18,8 +18,12 @@ from srm import telemetry
 from srm.engine.flows.supervision import StateTopics
 from srm.errors import UnavailableError
 from srm.pages.moves import progress_line, progress_summary, reasons_text
-from srm.spark.replication.supervisor import Application
-from srm.spark.replication.supervisor import ReplicatorSupervisor, lost_error, requester
+from srm.spark.replication.supervisor import (
+    Application,
+    ReplicatorSupervisor,
+    lost_error,
+    requester,
+)
 from srm_airflow.compat import AirflowFailException, conf
 from srm_airflow.connections import given_to_processes
 from srm_airflow.outcome import engine_errors, reason_kept

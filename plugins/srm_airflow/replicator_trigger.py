@@ -16,8 +16,7 @@ from srm.domain.names.topics import Flow
 from srm.engine.flows import driver_requests, supervision
 from srm.engine.flows.supervision import StateTopics, Watch
 from srm.errors import SrmError
-from srm.spark.replication.supervisor import Application
-from srm.spark.replication.supervisor import LOOK_EVERY_S, progress, requester
+from srm.spark.replication.supervisor import LOOK_EVERY_S, Application, progress, requester
 from srm_airflow.rest import AirflowRest
 from srm_airflow.settings import dag_id
 

@@ -454,7 +454,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "what is wrong is emitted all the same",
         "a checkpoint that the records contradict is not emitted",
-        (("srm.engine.groups.checkpoint_proof:_look_again", _always({})),),
+        (("srm.engine.groups.proving:_look_again", _always({})),),
         killer=PROVING,
     ),
     Mutant(

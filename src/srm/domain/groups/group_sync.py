@@ -82,12 +82,10 @@ def decide(
 ) -> SyncDecision:
     """Decide about one translated commit of an idle group.
 
-    Args:
-        outcome: the translation; ``downstream`` must be known.
-        current: the group's committed offset on the flow's target.
-        entry: srm's latest write for the group and partition on the flow's target.
-        flow: the flow.
-        upstream_entry: srm's latest write for the commit itself, on the flow's source.
+    ``outcome``: the translation; ``downstream`` must be known.
+    ``current``: the group's committed offset on the flow's target.
+    ``entry``: srm's latest write for the group and partition on the flow's target.
+    ``upstream_entry``: srm's latest write for the commit itself, on the flow's source.
     """
     checkpoint = outcome.checkpoint
     offset = None if checkpoint is None else checkpoint.downstream_offset

@@ -84,16 +84,7 @@ class LedgerEntry:
 
     @classmethod
     def decode(cls, key: bytes, value: bytes, timestamp_ms: int = 0) -> LedgerEntry:
-        """Decode one record of the ledger topic; ignore fields of later versions.
-
-        Args:
-            key: of the record.
-            value: of the record.
-            timestamp_ms: of the record.
-
-        Raises:
-            IntegrityError: the record is not a ledger entry.
-        """
+        """Decode one record of the ledger topic; ignore fields of later versions."""
         try:
             group, topic, partition = json.loads(key)
             raw = json.loads(value)
@@ -126,9 +117,8 @@ class GroupLedger:
     Entries are decoded on access: the ledger has those of all moves and syncs ever, and a caller
     needs those of a few groups. A damaged record is skipped.
 
-    Args:
-        rows: the records of the whole topic, each value with its timestamp in epoch milliseconds.
-        topic_ids: id of each topic of the cluster by its name, read before the records.
+    ``rows``: the records of the whole topic, each value with its timestamp in epoch milliseconds.
+    ``topic_ids``: id of each topic of the cluster by its name, read before the records.
     """
 
     def __init__(

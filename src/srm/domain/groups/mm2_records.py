@@ -49,11 +49,7 @@ class OffsetSync:
     downstream_offset: int
 
     def key(self) -> bytes:
-        """Encode the record key.
-
-        Raises:
-            IntegrityError: the topic's name is too long for the format.
-        """
+        """Encode the record key."""
         return _string(self.topic_partition.topic) + _PARTITION.pack(self.topic_partition.partition)
 
     def value(self) -> bytes:
@@ -62,14 +58,11 @@ class OffsetSync:
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> OffsetSync:
-        """Decode one record of an offset syncs topic.
-
-        Raises:
-            IntegrityError: the bytes are not an offset sync.
-        """
-        fields = _Fields("offset sync", key, value)
-        topic_partition = TopicPartition(fields.key_string(), fields.key_int())
-        upstream, downstream = fields.value_numbers(_OFFSETS)
+        """Decode one record of an offset syncs topic."""
+        fields = _Fields("offset sync", key)
+        topic_partition = fields.partition()
+        fields.read_value(value, is_versioned=False)
+        upstream, downstream = fields.numbers(_OFFSETS)
         fields.end()
         return cls(topic_partition, upstream, downstream)
 
@@ -111,11 +104,7 @@ class Checkpoint:
     metadata: str = ""
 
     def key(self) -> bytes:
-        """Encode the record key.
-
-        Raises:
-            IntegrityError: the group's or topic's name is too long for the format.
-        """
+        """Encode the record key."""
         return (
             _string(self.group)
             + _string(self.topic_partition.topic)
@@ -123,11 +112,7 @@ class Checkpoint:
         )
 
     def value(self) -> bytes:
-        """Encode the record value.
-
-        Raises:
-            IntegrityError: the metadata is too long for the format.
-        """
+        """Encode the record value."""
         return (
             _VERSION.pack(VERSION)
             + _OFFSETS.pack(self.upstream_offset, self.downstream_offset)
@@ -150,26 +135,17 @@ class Checkpoint:
 
     @staticmethod
     def group_of(key: bytes) -> str:
-        """Return the group of a record key.
-
-        Raises:
-            IntegrityError: the bytes are not the key of a checkpoint.
-        """
-        return _Fields("checkpoint", key, b"").key_string()
+        """Return the group of a record key."""
+        return _Fields("checkpoint", key).string()
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Checkpoint:
-        """Decode one record of a checkpoints topic.
-
-        Raises:
-            IntegrityError: the bytes are not a checkpoint of version 0.
-        """
-        fields = _Fields("checkpoint", key, value)
-        group = fields.key_string()
-        topic_partition = TopicPartition(fields.key_string(), fields.key_int())
-        fields.value_version()
-        upstream, downstream = fields.value_numbers(_OFFSETS)
-        metadata = fields.value_string()
+        """Decode one record of a checkpoints topic."""
+        fields = _Fields("checkpoint", key)
+        group, topic_partition = fields.string(), fields.partition()
+        fields.read_value(value)
+        upstream, downstream = fields.numbers(_OFFSETS)
+        metadata = fields.string()
         fields.end()
         return cls(group, topic_partition, upstream, downstream, metadata)
 
@@ -191,73 +167,54 @@ class Heartbeat:
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Heartbeat:
-        """Decode one record of a heartbeats topic.
-
-        Raises:
-            IntegrityError: the bytes are not a heartbeat of version 0.
-        """
-        fields = _Fields("heartbeat", key, value)
-        flow = Flow(fields.key_string(), fields.key_string())
-        fields.value_version()
-        (time_ms,) = fields.value_numbers(_TIME)
+        """Decode one record of a heartbeats topic."""
+        fields = _Fields("heartbeat", key)
+        flow = Flow(fields.string(), fields.string())
+        fields.read_value(value)
+        (time_ms,) = fields.numbers(_TIME)
         fields.end()
         return cls(flow, time_ms)
 
 
 class _Fields:
-    """Reader of fields in order from a key and a value; errors name the damaged record."""
+    """Reader of fields in order from a key and then a value; errors name the damaged record."""
 
-    def __init__(self, kind: str, key: bytes, value: bytes) -> None:
+    def __init__(self, kind: str, key: bytes) -> None:
         self._kind = kind
-        self._key = key
-        self._value = value
-        self._key_at = 0
-        self._value_at = 0
+        self._key = self._data = key
+        self._at = 0
 
-    def key_string(self) -> str:
-        text, self._key_at = self._text(self._key, self._key_at)
-        return text
-
-    def key_int(self) -> int:
-        number: int = self._unpack(_PARTITION, self._key, self._key_at)[0]
-        self._key_at += _PARTITION.size
-        return number
-
-    def value_version(self) -> None:
-        version = self._unpack(_VERSION, self._value, self._value_at)[0]
-        self._value_at += _VERSION.size
-        if version != VERSION:
+    def read_value(self, value: bytes, *, is_versioned: bool = True) -> None:
+        """Go to the value, after the end of the key."""
+        self.end()
+        self._data, self._at = value, 0
+        if is_versioned and (version := self.numbers(_VERSION)[0]) != VERSION:
             self._fail(f"it has version {version}, this version of srm knows {VERSION}")
 
-    def value_numbers(self, layout: struct.Struct) -> tuple[int, ...]:
-        numbers = self._unpack(layout, self._value, self._value_at)
-        self._value_at += layout.size
+    def numbers(self, layout: struct.Struct) -> tuple[int, ...]:
+        try:
+            numbers = layout.unpack_from(self._data, self._at)
+        except struct.error as error:
+            self._fail(str(error))
+        self._at += layout.size
         return numbers
 
-    def value_string(self) -> str:
-        text, self._value_at = self._text(self._value, self._value_at)
-        return text
-
-    def end(self) -> None:
-        surplus = len(self._key) - self._key_at + len(self._value) - self._value_at
-        if surplus:
-            self._fail(f"{surplus} bytes follow the last field")
-
-    def _text(self, data: bytes, at: int) -> tuple[str, int]:
-        length = self._unpack(_LENGTH, data, at)[0]
-        start = at + _LENGTH.size
-        if length < 0 or start + length > len(data):
+    def string(self) -> str:
+        length = self.numbers(_LENGTH)[0]
+        start, self._at = self._at, self._at + length
+        if length < 0 or self._at > len(self._data):
             self._fail(f"a string of {length} bytes exceeds the record")
         try:
-            return data[start : start + length].decode(), start + length
+            return self._data[start : self._at].decode()
         except UnicodeDecodeError as error:
             self._fail(str(error))
 
-    def _unpack(self, layout: struct.Struct, data: bytes, at: int) -> tuple[int, ...]:
-        try:
-            return layout.unpack_from(data, at)
-        except struct.error as error:
-            self._fail(str(error))
+    def partition(self) -> TopicPartition:
+        return TopicPartition(self.string(), self.numbers(_PARTITION)[0])
+
+    def end(self) -> None:
+        if surplus := len(self._data) - self._at:
+            self._fail(f"{surplus} bytes follow the last field")
 
     def _fail(self, why: str) -> NoReturn:
         raise IntegrityError(f"{self._kind} record with key {self._key.hex()} is damaged: {why}")

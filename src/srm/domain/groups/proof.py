@@ -260,7 +260,6 @@ class _Judgement:
         return self._by_next_copy() or self._by_last_pair()
 
     def _by_copy_of(self, first: ComparedRecord, pair: Pair) -> Verdict:
-        """Judge by the copy of the original's next record, according to the map."""
         copy = self._copy_at(pair.copy)
         if copy is None:
             if self._around.copy_start <= pair.copy and not self._around.copy_compacted:
@@ -307,7 +306,6 @@ class _Judgement:
         return self._wrong(self._describe_split(last))
 
     def _by_last_pair(self) -> Verdict:
-        """Judge by the last record in the map before the place."""
         pair = self._pairs.last()
         if pair is None:
             return self._by_nothing_copied()
@@ -324,7 +322,6 @@ class _Judgement:
         return Verdict("unproven", f"no record to compare: those nearby are gone from {gone}")
 
     def _may_be_gone(self, pair: Pair) -> bool:
-        """Return True if retention or compaction may have deleted the original of a pair."""
         return self._around.original_start > pair.original or self._around.original_compacted
 
     def _has_record_between(self, pair: Pair) -> bool:

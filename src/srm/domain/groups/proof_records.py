@@ -35,21 +35,20 @@ class Disproof:
 class FlowProof:
     """Proof results of one emission.
 
-    Attributes:
-        flow: as ``A->B``.
-        time_ms: start of reading the commits, epoch milliseconds; as read back, by the broker's
-            clock.
-        took_ms: duration until the result.
-        groups: number of groups with emitted checkpoints.
-        sampled: number of checked groups: all, or as many as the budget allows.
-        proven: number of checked groups with every partition proven.
-        unproven: reason of each other group, by group; the first :data:`MOST_NAMED`.
-        disproved: translations found wrong; their partitions' checkpoints are not emitted.
-        withheld: number of checkpoints not emitted for that reason.
-        unread: groups whose offsets were not read, so that their checkpoints stay the same. The
-            read failed, or the source no longer has the groups.
-        cursor: the last checked group, after which the next emission continues.
-        skipped: reason for checking nothing, else empty.
+    ``flow``: as ``A->B``.
+    ``time_ms``: start of reading the commits, epoch milliseconds; as read back, by the broker's
+    clock.
+    ``took_ms``: duration until the result.
+    ``groups``: number of groups with emitted checkpoints.
+    ``sampled``: number of checked groups: all, or as many as the budget allows.
+    ``proven``: number of checked groups with every partition proven.
+    ``unproven``: reason of each other group, by group; the first :data:`MOST_NAMED`.
+    ``disproved``: translations found wrong; their partitions' checkpoints are not emitted.
+    ``withheld``: number of checkpoints not emitted for that reason.
+    ``unread``: groups whose offsets were not read, so that their checkpoints stay the same. The
+    read failed, or the source no longer has the groups.
+    ``cursor``: the last checked group, after which the next emission continues.
+    ``skipped``: reason for checking nothing, else empty.
     """
 
     flow: str
@@ -66,7 +65,6 @@ class FlowProof:
     skipped: str = ""
 
     def __post_init__(self) -> None:
-        """Give each instance its own mapping."""
         object.__setattr__(self, "unproven", dict(self.unproven))
 
     @property
@@ -116,11 +114,7 @@ class FlowProof:
 
     @classmethod
     def decode(cls, value: bytes) -> FlowProof:
-        """Decode what :meth:`value` wrote.
-
-        Raises:
-            IntegrityError: the bytes are not such a record.
-        """
+        """Decode what :meth:`value` wrote."""
         return decode(FlowProof, "stored proof of checkpoints", value)
 
 
@@ -130,11 +124,10 @@ def choose(groups: Sequence[str], sizes: Mapping[str, int], cursor: str, budget:
     A group is checked as a whole. So the first one is taken whatever its size, others only within
     the budget.
 
-    Args:
-        groups: all groups, in order.
-        sizes: number of places of each.
-        cursor: last group of the previous sample.
-        budget: number of places, 0 for none.
+    ``groups``: all groups, in order.
+    ``sizes``: number of places of each.
+    ``cursor``: last group of the previous sample.
+    ``budget``: number of places, 0 for none.
     """
     behind = [name for name in groups if name > cursor]
     chosen: list[str] = []

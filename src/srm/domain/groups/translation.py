@@ -227,15 +227,14 @@ class PartitionFacts:
 class Translation:
     """Outcome for one offset; both offsets are "next to read".
 
-    Attributes:
-        offset: where the group continues downstream; in a state without an exact offset, the end
-            of the map.
-        reached: upstream offset that corresponds to ``offset``.
-        remaining: offsets up to the commit that are not in the map yet.
-        dropped: number of records that retention has deleted downstream.
-        refused: number of offsets noted as never copied.
-        uncopied: number of offsets before the first record ever copied.
-        reason: text for operators, empty when translated without remarks; includes ``action``.
+    ``offset``: where the group continues downstream; in a state without an exact offset, the end of
+    the map.
+    ``reached``: upstream offset that corresponds to ``offset``.
+    ``remaining``: offsets up to the commit that are not in the map yet.
+    ``dropped``: number of records that retention has deleted downstream.
+    ``refused``: number of offsets noted as never copied.
+    ``uncopied``: number of offsets before the first record ever copied.
+    ``reason``: text for operators, empty when translated without remarks; includes ``action``.
     """
 
     state: State
@@ -261,10 +260,8 @@ def wanted_of(
 ) -> Wanted:
     """Return the offsets to load of the original's map for a translation.
 
-    Args:
-        direction: of the translation.
-        upstream: offsets to translate, and the first one of the upstream log.
-        downstream: the first offset of the downstream log, and others to count from or to.
+    ``upstream``: offsets to translate, and the first one of the upstream log.
+    ``downstream``: the first offset of the downstream log, and others to count from or to.
     """
     if direction == "forward":
         return Wanted.of(upstream, downstream)

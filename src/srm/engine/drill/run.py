@@ -42,7 +42,7 @@ from srm.engine.drill.leftovers import (
     write_drill,
 )
 from srm.engine.groups.group_sync import apply_exact
-from srm.engine.groups.proving import prove
+from srm.engine.groups.proving import Where, verdicts_of
 from srm.engine.moves.control.move_records import MoveContext, without_source
 from srm.engine.moves.planning.plan import Findings, findings
 from srm.engine.status.observing import read_standing
@@ -81,17 +81,13 @@ def run_drill(
     groups: Collection[str] = (),
     show: Callable[[str], None] = lambda _step: None,
 ) -> Drill:
-    """Rehearse a failover of groups; without ``groups`` and ``topics``, of all that it would move.
+    """Rehearse a failover of groups, by default of all that it would move.
 
-    ``topics``: original names; empty for all.
-
-    Returns:
-        The result, also stored on the target.
+    Returns the result, also stored on the target. ``topics``: original names; empty for all.
 
     Raises:
         ConflictError: another drill of this flow runs.
         NotFoundError: a named topic or group does not exist.
-        SrmError: a cluster does not answer; the shadow groups are removed now or by the next run.
     """
     target, flow = context.target, str(context.forward.config.flow)
     _ensure_moves(context)
@@ -261,11 +257,7 @@ class _Drill:
         self.steps[name] = round(time.monotonic() - began, 3)
 
     def _renew(self) -> None:
-        """Write a heartbeat of this drill.
-
-        Raises:
-            ConflictError: another run considered it dead and has removed its groups.
-        """
+        """Write a heartbeat of this drill."""
         if not self.state.shadows:
             return
         self._renew_at = time.monotonic() + _RENEW_S
@@ -289,7 +281,7 @@ def _rows(
     """
     plans = lost.facts.plans if lost is not None else ()
     places = {(plan.group, each.target): each for plan in plans for each in plan.positions}
-    rows, claims = dict[str, list[_Row]](), dict[tuple[str, TopicPartition], TranslationClaim]()
+    rows, claims = dict[str, list[_Row]](), dict[Where, TranslationClaim]()
     for group in found.facts.groups:
         rows[group] = []
         for upstream, facts, translation in found.facts.translations(group):
@@ -307,13 +299,10 @@ def _rows(
                 claims[group, upstream] = TranslationClaim(facts, reached, resume)
                 row = replace(row, translation=Translation("translated", resume, reached))
             rows[group].append(row)
-    verdicts = prove(context.forward, claims.values())
+    verdicts = verdicts_of(context.forward, claims)
     return {
         group: tuple(
-            replace(row, verdict=verdicts[claims[group, row.upstream].key])
-            if (group, row.upstream) in claims
-            else row
-            for row in some
+            replace(row, verdict=verdicts.get((group, row.upstream), row.verdict)) for row in some
         )
         for group, some in rows.items()
     }

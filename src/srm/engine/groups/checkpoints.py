@@ -30,7 +30,6 @@ from srm.engine.cluster_ports import ByGroup, Cluster, TopicDescription
 from srm.engine.control.compacted import STAMPED, ensure_compacted
 from srm.engine.flows.raw_metrics import tell
 from srm.engine.flows.supervision import paused_text
-from srm.engine.groups.checkpoint_proof import ProofShare, prove_emission
 from srm.engine.groups.group_listing import selected_groups
 from srm.engine.groups.partition_facts import (
     WantedMaps,
@@ -39,7 +38,7 @@ from srm.engine.groups.partition_facts import (
     partition_facts,
     starts_of,
 )
-from srm.engine.groups.proving import keep_proof, read_proof
+from srm.engine.groups.proving import ProofShare, keep_proof, prove_emission, read_proof
 from srm.engine.ports import FlowContext
 from srm.engine.table_ports import Stamped
 from srm.errors import IntegrityError
@@ -83,14 +82,13 @@ class Survey:
 class CheckpointSummary:
     """Result of one emission.
 
-    Attributes:
-        groups: number of translated groups.
-        written: checkpoint records written, or to be written in a dry run.
-        unchanged: checkpoints that the topic held already.
-        states: number of outcomes by state.
-        errors: groups that could not be read, with the reason.
-        skipped: why the run did nothing, else empty.
-        proof: proof by records on both sides, for a sample of the groups.
+    ``groups``: number of translated groups.
+    ``written``: checkpoint records written, or to be written in a dry run.
+    ``unchanged``: checkpoints that the topic held already.
+    ``states``: number of outcomes by state.
+    ``errors``: groups that could not be read, with the reason.
+    ``skipped``: why the run did nothing, else empty.
+    ``proof``: proof by records on both sides, for a sample of the groups.
     """
 
     flow: Flow
@@ -130,15 +128,10 @@ def emit(
     flow's budget; wrong checkpoints are not written. The proof is stored on the target if
     ``groups`` is not given.
 
-    Args:
-        context: the flow.
-        groups: only these groups; all selected ones without it.
-        dry_run: compute and compare, write nothing.
-        share: the places to prove; by the flow's settings without it.
-        found: their translations, if the caller has just made them.
-
-    Raises:
-        SrmError: a cluster does not answer.
+    ``groups``: only these groups; all selected ones without it.
+    ``dry_run``: compute and compare, write nothing.
+    ``share``: the places to prove; by the flow's settings without it.
+    ``found``: their translations, if the caller has just made them.
     """
     config, now_ms = context.config, context.now_ms()
     if not (config.emit_checkpoints_enabled or dry_run):
@@ -228,11 +221,7 @@ def standing_still(keys: Iterable[bytes], found: Survey) -> tuple[str, ...]:
 
 
 def proof_share(context: FlowContext) -> ProofShare:
-    """Return the share of places that the next emission proves.
-
-    Raises:
-        SrmError: the target does not answer.
-    """
+    """Return the share of places that the next emission proves."""
     budget = context.config.proof_budget
     last = read_proof(context.target, context.config.flow) if budget else None
     return ProofShare.after(budget, last)
@@ -242,9 +231,6 @@ def survey(context: FlowContext, groups: Groups | None = None, *, remember: bool
     """Translate the commits of all selected (or the given) groups; return errors by group.
 
     ``remember`` stores the listing of groups for ``refresh.groups.interval.seconds``.
-
-    Raises:
-        UnavailableError: a cluster does not answer.
     """
     selection = selection_of(context.config)
     listed = selected_groups(context, remember=remember) if groups is None else groups
@@ -306,11 +292,7 @@ def texts(reasons: Mapping[str, Reason]) -> dict[str, str]:
 
 
 def read_ledger(cluster: Cluster, topics: Topics) -> GroupLedger:
-    """Read the ledger of srm's own group offsets on a cluster; ``topics`` are read before.
-
-    Raises:
-        SrmError: the cluster does not answer.
-    """
+    """Read the ledger of srm's own group offsets on a cluster; ``topics`` are read before."""
     ids = {name: topic.topic_id for name, topic in topics.items()}
     rows = cluster.compacted_topic(internal_topics.LEDGER).read_stamped()
     return GroupLedger({key: (row.value, row.timestamp_ms) for key, row in rows.items()}, ids)
@@ -333,14 +315,8 @@ def read_checkpoints(
     no topic id, if its offset is after the end of the log. Checkpoints of missing partitions, and
     damaged ones, are skipped.
 
-    Args:
-        target: the flow's target.
-        topic: the flow's checkpoints topic.
-        topics: topics of the target, read before the call.
-        group: only this group; all groups without it.
-
-    Raises:
-        SrmError: the target does not answer.
+    ``topics``: topics of the target, read before the call.
+    ``group``: only this group; all groups without it.
     """
     rows = [
         (checkpoint, row.timestamp_ms)
@@ -382,10 +358,8 @@ def forget_topics(cluster: Cluster, topic: str, gone: Collection[str]) -> None:
     Ledger entries are deleted. Checkpoints are reset to the start, because MM2's readers fail on
     tombstones.
 
-    Args:
-        cluster: the cluster of the topics.
-        topic: a checkpoints topic of the cluster.
-        gone: ids of the deleted topics.
+    ``topic``: a checkpoints topic of the cluster.
+    ``gone``: ids of the deleted topics.
 
     Raises:
         SrmError: the cluster does not answer, or does not let srm write.
@@ -412,7 +386,6 @@ def _not_selected(group: str, flow: Flow) -> str:
 
 
 def _facts(context: FlowContext, selection: Selection, commits: Iterable[Commits]) -> FactsOf:
-    """Fetch the maps and logs of all partitions with commits to translate."""
     offsets: dict[TopicPartition, set[int]] = defaultdict(set)
     for committed in commits:
         for partition, offset in committed.items():

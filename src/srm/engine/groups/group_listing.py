@@ -6,18 +6,20 @@ Each run is a separate process, so the last listing is stored with the flow's st
 
 from __future__ import annotations
 
-import json
 import logging
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 from srm.domain.flow_state.replication_records import COMMANDS, STATE_PARTITIONS
 from srm.domain.names import internal_topics
 from srm.domain.names.filters import NameFilter
+from srm.domain.text.json_records import JsonRecord
 from srm.engine.cluster_ports import Cluster, GroupKind
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.ports import FlowContext
+from srm.errors import IntegrityError
 
 GROUPS_KEY: Final = b"groups"
 WITHOUT_OFFSETS: Final[frozenset[GroupKind]] = frozenset({"other"})
@@ -28,25 +30,20 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class GroupListing:
+class GroupListing(JsonRecord):
     """Groups that the patterns of a flow selected at ``time_ms`` (epoch, by srm's clock)."""
 
+    KIND = "stored listing of groups"
     time_ms: int
     patterns: tuple[str, ...]
     groups: tuple[str, ...]
 
-    def value(self) -> bytes:
-        """Encode the record value."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
 
-    @classmethod
-    def decode(cls, value: bytes | None) -> GroupListing | None:
-        """Decode a record value; None if it is missing or damaged."""
-        try:
-            raw = json.loads(value or b"")
-            return cls(raw["time_ms"], tuple(raw["patterns"]), tuple(raw["groups"]))
-        except (ValueError, KeyError, TypeError):
-            return None
+def _last_listing(records: Mapping[bytes, bytes]) -> GroupListing | None:
+    try:
+        return GroupListing.decode(records[GROUPS_KEY]) if GROUPS_KEY in records else None
+    except IntegrityError:
+        return None
 
 
 def selected_groups(context: FlowContext, *, remember: bool = False) -> tuple[str, ...]:
@@ -54,19 +51,14 @@ def selected_groups(context: FlowContext, *, remember: bool = False) -> tuple[st
 
     Changed lists take effect at once, without waiting for the end of the interval.
 
-    Args:
-        context: the flow.
-        remember: store the listing for the next runs.
-
-    Raises:
-        SrmError: a cluster does not answer.
+    ``remember``: store the listing for the next runs.
     """
     config, now_ms = context.config, context.now_ms()
     interval = config.refresh_groups_interval
     patterns = (*config.groups, "", *config.groups_exclude)
     topic = internal_topics.replication(config.flow.source)
     table = context.target.compacted_topic(topic, COMMANDS)
-    known = GroupListing.decode(table.read().get(GROUPS_KEY)) if interval else None
+    known = _last_listing(table.read()) if interval else None
     if known is not None and interval is not None and known.patterns == patterns:
         age_ms = now_ms - known.time_ms
         if 0 <= age_ms < interval / _MS:
@@ -81,11 +73,7 @@ def selected_groups(context: FlowContext, *, remember: bool = False) -> tuple[st
 
 
 def groups_with_offsets(cluster: Cluster) -> tuple[str, ...]:
-    """Return the groups of a cluster with offsets that srm can translate.
-
-    Raises:
-        SrmError: the cluster does not answer.
-    """
+    """Return the groups of a cluster with offsets that srm can translate."""
     found = cluster.groups().values()
     return tuple(sorted(group.name for group in found if group.kind not in WITHOUT_OFFSETS))
 

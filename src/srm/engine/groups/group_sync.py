@@ -46,11 +46,10 @@ _AT_A_TIME = 8  # parallel commits, each a short request to a coordinator
 class GroupSyncSummary:
     """Result of one run, with the decision for each group and partition.
 
-    Attributes:
-        actions: number of decisions by action.
-        applied: number of offsets written and read back, 0 in a dry run.
-        errors: groups that could not be read, with the reason.
-        skipped: why the run did nothing, else empty.
+    ``actions``: number of decisions by action.
+    ``applied``: number of offsets written and read back, 0 in a dry run.
+    ``errors``: groups that could not be read, with the reason.
+    ``skipped``: why the run did nothing, else empty.
     """
 
     flow: Flow
@@ -75,14 +74,9 @@ def sync(
     Offsets are translated from the maps, which are newer than any checkpoint record. The rules are
     those of checkpoints, so a checkpoint of this moment would hold the same offsets.
 
-    Args:
-        context: the flow.
-        groups: only these groups; all selected ones without it.
-        dry_run: decide without writing.
-        found: their translations, if the caller has just made them.
-
-    Raises:
-        SrmError: a cluster does not answer.
+    ``groups``: only these groups; all selected ones without it.
+    ``dry_run``: decide without writing.
+    ``found``: their translations, if the caller has just made them.
     """
     flow, now_ms = context.config.flow, context.now_ms()
     if not (context.config.sync_group_offsets_enabled or dry_run):
@@ -110,16 +104,7 @@ def sync(
 def decisions_of(
     context: FlowContext, found: Survey, ledger: GroupLedger
 ) -> tuple[tuple[SyncDecision, ...], dict[str, Reason]]:
-    """Return the decisions for the groups of a survey, and reasons for undecided groups.
-
-    Args:
-        context: the flow.
-        found: the survey, read before the call.
-        ledger: the ledger of the flow's target.
-
-    Raises:
-        SrmError: a cluster does not answer.
-    """
+    """Return the decisions for the groups of a survey, and reasons for undecided groups."""
     right, wrong = _without_disproved(context, found.outcomes)
     # Read after the commits, so it holds every write of the opposite flow that they show.
     decisions, errors = _decide(
@@ -160,13 +145,12 @@ def apply_exact(
     or changed offsets is skipped with ``group-active``. All groups are written in one call, because
     it reads the ledger of the whole cluster while their clients wait.
 
-    Args:
-        context: the flow to the cluster with the groups.
-        wanted: next offset to read by group and partition, as named on the target.
-        seen: offsets committed at the time of the decision, by group; without it any current offset
-            is replaced.
-        operation: id of the move, stored in the ledger.
-        share: the groups that are share groups.
+    ``context``: the flow to the cluster with the groups.
+    ``wanted``: next offset to read by group and partition, as named on the target.
+    ``seen``: offsets committed at the time of the decision, by group; without it any current offset
+    is replaced.
+    ``operation``: id of the move, stored in the ledger.
+    ``share``: the groups that are share groups.
 
     Raises:
         SrmError: the target does not answer, or a group's offsets may not be read.
@@ -375,7 +359,6 @@ def _write_groups(
 def _commits_of(
     context: FlowContext, groups: Sequence[str]
 ) -> tuple[Mapping[str, Commits], Mapping[str, str]]:
-    """Return the offsets of groups on the target, and errors of other groups."""
     try:
         found, errors = context.target.commits_of(groups)
     except SrmError as error:

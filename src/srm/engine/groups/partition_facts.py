@@ -36,22 +36,14 @@ Starts = Mapping[TopicPartition, int]
 
 
 def starts_of(cluster: Cluster, partitions: Collection[TopicPartition]) -> Starts:
-    """Return the log start offsets of the existing partitions.
-
-    Raises:
-        SrmError: the cluster does not answer.
-    """
+    """Return the log start offsets of the existing partitions."""
     return cluster.log_starts(partitions) if partitions else {}
 
 
 def logs_of(
     cluster: Cluster, partitions: Collection[TopicPartition], known: Starts | None = None
 ) -> dict[TopicPartition, LogRange]:
-    """Return the log ranges of the existing partitions; with ``known``, only of those in it.
-
-    Raises:
-        SrmError: the cluster does not answer.
-    """
+    """Return the log ranges of the existing partitions; with ``known``, only of those in it."""
     if not partitions:
         return {}
     starts = starts_of(cluster, partitions) if known is None else known
@@ -81,12 +73,10 @@ class WantedMaps:
     ) -> None:
         """Add a partition and its counterpart, each with the log starts of its cluster.
 
-        Args:
-            direction: direction of the translation.
-            upstream: the partition with the commits.
-            downstream: its counterpart.
-            offsets: offsets to translate.
-            also: offsets of the counterpart that bound counts of records.
+        ``upstream``: the partition with the commits.
+        ``downstream``: its counterpart.
+        ``offsets``: offsets to translate.
+        ``also``: offsets of the counterpart that bound counts of records.
         """
         original = upstream[0] if direction == "forward" else downstream[0]
         wanted = wanted_of(
@@ -112,11 +102,10 @@ def past_markers(
 
     A slot that runs does so, too, but no translation must depend on one.
 
-    Args:
-        maps: maps of the flow that made the copies.
-        cluster: the cluster of the copies.
-        copies: by original, its copy and the largest offset to translate there.
-        logs: logs of the copies, read after the maps.
+    ``maps``: maps of the flow that made the copies.
+    ``cluster``: the cluster of the copies.
+    ``copies``: by original, its copy and the largest offset to translate there.
+    ``logs``: logs of the copies, read after the maps.
     """
     ends: dict[Place, TopicPartition] = {}
     for original, (copy, furthest) in copies.items():
@@ -150,13 +139,10 @@ def partition_facts(
 ) -> PartitionFacts:
     """Assemble the facts about one partition.
 
-    Args:
-        maps: maps of the flow that copies the partition; in reverse, of the opposite flow.
-        direction: direction of the translation.
-        upstream: the partition with the commits, and the logs of its cluster.
-        downstream: its counterpart, and the logs of that cluster.
-        target: alias of the counterpart's cluster.
-        transactions: open transactions in ``upstream``.
+    ``maps``: maps of the flow that copies the partition; in reverse, of the opposite flow.
+    ``upstream``: the partition with the commits, and the logs of its cluster.
+    ``downstream``: its counterpart, and the logs of that cluster.
+    ``transactions``: open transactions in ``upstream``.
     """
     original = upstream[0] if direction == "forward" else downstream[0]
     return PartitionFacts(

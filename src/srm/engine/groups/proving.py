@@ -1,4 +1,4 @@
-"""Proof of translations by records, and storage of a flow's last proof.
+"""Proof of translations by records: of any, and of the checkpoints of one emission.
 
 It sends a bounded number of requests. They read the next record on both sides of each place, the
 copy's before the original's. New records are then missing from the copy, never from the original.
@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from srm.config.model import FlowConfig
+from srm.domain.groups.checkpoints import CheckpointOutcome, FactsOf
 from srm.domain.groups.proof import (
     PROVEN,
     Circumstances,
@@ -24,7 +25,7 @@ from srm.domain.groups.proof import (
     judge,
     wanted_records,
 )
-from srm.domain.groups.proof_records import FlowProof
+from srm.domain.groups.proof_records import Disproof, FlowProof, choose
 from srm.domain.groups.translation import Direction
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
@@ -36,9 +37,20 @@ from srm.errors import IntegrityError, SrmError
 
 log = logging.getLogger(__name__)
 
+_NONE = Verdict("unproven")
 _SHARED = Verdict("unproven", "both flows copy into this name, so the next records may differ")
 Key = tuple[Direction, TopicPartition, int, int]
 Records = Mapping[Place, ComparedRecord | None]
+Where = tuple[str, TopicPartition]
+"""A group and a partition of its commits."""
+
+
+def verdicts_of(
+    context: FlowContext, claims: Mapping[Where, TranslationClaim]
+) -> dict[Where, Verdict]:
+    """Prove the translations of groups."""
+    found = prove(context, claims.values())
+    return {where: found[claim.key] for where, claim in claims.items()}
 
 
 def prove(context: FlowContext, claims: Iterable[TranslationClaim]) -> dict[Key, Verdict]:
@@ -191,11 +203,7 @@ def _left_out(config: FlowConfig) -> Callable[[ComparedRecord], bool]:
 
 
 def read_proof(target: Cluster, flow: Flow) -> FlowProof | None:
-    """Return the last proof of a flow; None if it is missing or damaged.
-
-    Raises:
-        SrmError: the target does not answer.
-    """
+    """Return the last proof of a flow; None if it is missing or damaged."""
     row = target.compacted_topic(internal_topics.MOVES).read_stamped().get(FlowProof.key(flow))
     if row is None:
         return None
@@ -225,3 +233,152 @@ def keep_proof(context: FlowContext, proof: FlowProof) -> None:
         target.compacted_topic(internal_topics.MOVES).write(record)
     except SrmError as error:
         log.warning("%s: cannot store the proof: %s", config.flow, error)
+
+
+Translations = tuple[Sequence[CheckpointOutcome], FactsOf]
+"""Translations of commits, and the facts that they are based on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProofShare:
+    """Share of one run: ``budget`` places, starting with the groups after ``cursor``.
+
+    ``doubted`` are groups with a wrong checkpoint in the last run; they are always included.
+    """
+
+    budget: int
+    cursor: str = ""
+    doubted: frozenset[str] = frozenset()
+
+    @classmethod
+    def after(cls, budget: int, last: FlowProof | None) -> ProofShare:
+        """Return a share that continues after the last emission."""
+        if last is None:
+            return cls(budget)
+        return cls(budget, last.cursor, frozenset(one.group for one in last.disproved))
+
+    def of(self, groups: int, total: int) -> ProofShare:
+        """Return the share of a part of all groups, at least one place."""
+        if not self.budget or not total:
+            return self
+        part = max(1, self.budget * groups // total)
+        return ProofShare(part, self.cursor, self.doubted)
+
+
+@dataclass(frozen=True)
+class ProvenEmission:
+    """Proof of an emission, and withheld checkpoints by group and partition."""
+
+    proof: FlowProof
+    withheld: frozenset[Where] = field(default_factory=frozenset)
+
+
+def prove_emission(
+    context: FlowContext,
+    translations: Translations,
+    unread: Collection[str],
+    share: ProofShare,
+    again: Callable[[Collection[str]], Translations],
+    began_ms: int,
+) -> ProvenEmission:
+    """Prove the translations of a sample of groups.
+
+    A wrong translation is repeated and checked again before it counts as disproved, because a log
+    may have been truncated or re-created in between. Then all checkpoints of its partition are
+    withheld, except proven ones.
+
+    ``translations``: translations of all emitted groups.
+    ``share``: the places to check.
+    ``again``: translates the commits of some groups again.
+    ``began_ms``: start of the reads of commits, epoch milliseconds.
+    """
+    outcomes, facts_of = translations
+    by_group = defaultdict[str, list[CheckpointOutcome]](list)
+    for outcome in outcomes:
+        by_group[outcome.group].append(outcome)
+    groups = sorted(by_group)
+    sizes = {name: sum(o.checkpoint is not None for o in by_group[name]) for name in groups}
+    sample = choose(groups, sizes, share.cursor, share.budget) if share.budget else []
+    looked = sorted({*sample, *(share.doubted & by_group.keys() if share.budget else ())})
+    verdicts = verdicts_of(
+        context, _claims((o for name in looked for o in by_group[name]), facts_of)
+    )
+    suspects = {where for where, found in verdicts.items() if found.state == "disproved"}
+    disproved: dict[Where, Disproof] = {}
+    if suspects:
+        disproved = _look_again(context, suspects, again)
+        for where in suspects - disproved.keys():
+            verdicts[where] = Verdict("unproven", "a second check did not find it wrong")
+    wrong = {partition for _, partition in disproved}
+    withheld = suspects | {
+        (o.group, o.upstream)
+        for o in outcomes
+        if o.upstream in wrong and verdicts.get((o.group, o.upstream), _NONE).state != "proven"
+    }
+    unproven = {name: why for name in looked if (why := _why_not(by_group[name], verdicts))}
+    return ProvenEmission(
+        FlowProof(
+            str(context.config.flow),
+            began_ms,
+            max(0, context.now_ms() - began_ms),
+            groups=len(groups),
+            sampled=len(looked),
+            proven=len(looked) - len(unproven),
+            unproven=unproven,
+            disproved=tuple(disproved[where] for where in sorted(disproved)),
+            withheld=len(withheld),
+            unread=tuple(sorted(unread)),
+            cursor=sample[-1] if sample else share.cursor,
+            skipped="" if share.budget else f"{context.config.flow}.checkpoints.proof.budget is 0",
+        ),
+        frozenset(withheld),
+    )
+
+
+def _claims(
+    outcomes: Iterable[CheckpointOutcome], facts_of: FactsOf
+) -> dict[Where, TranslationClaim]:
+    claims = dict[Where, TranslationClaim]()
+    for outcome in outcomes:
+        reached, offset = outcome.reached, outcome.downstream_offset
+        if outcome.checkpoint and outcome.direction and reached is not None and offset is not None:
+            facts = facts_of(outcome.upstream, outcome.direction)
+            skipped = outcome.total_skipped > 0
+            claim = TranslationClaim(facts, reached, offset, skipped=skipped)
+            claims[outcome.group, outcome.upstream] = claim
+    return claims
+
+
+def _look_again(
+    context: FlowContext,
+    suspects: Collection[Where],
+    again: Callable[[Collection[str]], Translations],
+) -> dict[Where, Disproof]:
+    outcomes, facts_of = again(sorted({group for group, _ in suspects}))
+    doubted = [o for o in outcomes if (o.group, o.upstream) in suspects]
+    verdicts = verdicts_of(context, _claims(doubted, facts_of))
+    return {
+        (o.group, o.upstream): Disproof(
+            o.group,
+            str(o.upstream),
+            o.reached or 0,
+            str(o.downstream),
+            o.downstream_offset or 0,
+            found.reason,
+        )
+        for o in doubted
+        if (found := verdicts.get((o.group, o.upstream), _NONE)).state == "disproved"
+    }
+
+
+def _why_not(outcomes: Sequence[CheckpointOutcome], verdicts: dict[Where, Verdict]) -> str:
+    """Return why a group is not proven, empty if it is."""
+    for outcome in outcomes:
+        if outcome.state == "not-selected":
+            continue
+        verdict = verdicts.get((outcome.group, outcome.upstream))
+        if verdict is None:
+            return f"{outcome.upstream} has no translation, {outcome.state}: {outcome.reason}"
+        if verdict.state != "proven":
+            return f"{outcome.upstream}: {verdict.reason}"
+    return ""

@@ -26,12 +26,11 @@ from srm.errors import NotFoundError, UnavailableError, UsageError
 class TranslatedOffset:
     """One offset and its counterpart; both are offsets of the next record to read.
 
-    Attributes:
-        cluster: alias of the cluster that ``partition`` and ``offset`` belong to.
-        to_cluster: alias of the other cluster; ``to_offset`` is None unless translated.
-        remaining: number of offsets that the map does not cover yet.
-        skipped: number of unread records that ``to_cluster`` does not have.
-        reason: explanation for display, empty when translated without remarks.
+    ``cluster``: alias of the cluster that ``partition`` and ``offset`` belong to.
+    ``to_cluster``: alias of the other cluster; ``to_offset`` is None unless translated.
+    ``remaining``: number of offsets that the map does not cover yet.
+    ``skipped``: number of unread records that ``to_cluster`` does not have.
+    ``reason``: explanation for display, empty when translated without remarks.
     """
 
     flow: Flow
@@ -144,7 +143,6 @@ def _require(cluster: Cluster, partition: TopicPartition) -> None:
 
 
 def _starts(cluster: Cluster, partition: TopicPartition) -> tuple[Starts, str]:
-    """Return the log start of a partition, or a remark if its cluster is unavailable."""
     try:
         return starts_of(cluster, [partition]), ""
     except UnavailableError as error:

@@ -27,8 +27,8 @@ from srm.domain.names.topics import TopicPartition
 from srm.engine import emission
 from srm.engine.control.recorded_copies import settings_now
 from srm.engine.groups import checkpoints, group_sync
-from srm.engine.groups.checkpoint_proof import ProofShare
 from srm.engine.groups.checkpoints import selection_of, survey
+from srm.engine.groups.proving import ProofShare
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError
 from srm.replication.driver.driver import FlowDriver

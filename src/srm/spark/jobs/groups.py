@@ -20,7 +20,6 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.domain.text.reason import Reason
 from srm.engine import emission
-from srm.engine.groups.checkpoint_proof import ProofShare
 from srm.engine.groups.checkpoints import (
     CheckpointSummary,
     Survey,
@@ -30,7 +29,7 @@ from srm.engine.groups.checkpoints import (
 )
 from srm.engine.groups.group_listing import selected_groups
 from srm.engine.groups.group_sync import GroupSyncSummary, sync
-from srm.engine.groups.proving import keep_proof
+from srm.engine.groups.proving import ProofShare, keep_proof
 from srm.engine.ports import FlowContext
 from srm.errors import SrmError
 from srm.spark.jobs.spread import cores, spread

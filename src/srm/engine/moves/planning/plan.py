@@ -17,12 +17,11 @@ from srm.domain.moves.records.plan import MovePlan
 from srm.domain.moves.records.request import MoveRequest
 from srm.domain.moves.routing.redirects import FenceKind, RedirectKind
 from srm.domain.moves.routing.routes import subjects_of
-from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import few, some
 from srm.domain.text.reason import Reason
 from srm.engine.cluster_ports import Cluster
 from srm.engine.flows.supervision import down_reasons, driver_status, slot_statuses, state_topic
-from srm.engine.groups.proving import prove
+from srm.engine.groups.proving import Where, verdicts_of
 from srm.engine.moves.control.fence import require_in_force
 from srm.engine.moves.control.move_records import (
     ControlChange,
@@ -60,7 +59,7 @@ from srm.engine.moves.planning.surroundings import surroundings
 from srm.errors import ConflictError, UsageError
 
 _REPLACEABLE: Final = frozenset({"planned", "released"})
-Verdicts = Mapping[tuple[str, TopicPartition], Verdict]
+Verdicts = Mapping[Where, Verdict]
 """By group and partition on the source, for partitions with a translation."""
 _MOVED = Verdict("unproven", "the group has committed since")
 
@@ -159,10 +158,6 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
     """Read both clusters, including the surroundings of the move, and compute the plan.
 
     An unplanned move reads only the target, and its plan has a forecast.
-
-    Raises:
-        UsageError: a topic was named by the name of its copy.
-        NotFoundError: a named topic or group does not exist.
     """
     seen = findings(context, request, move_id)
     facts, now_ms = seen.facts, context.now_ms()
@@ -210,10 +205,7 @@ def _of_both(
     down = _down(context, facts)
     found = (
         *redirect_problems(context.forward, redirectors_of(context, request)),
-        *(
-            Finding("fence", Reason(why))
-            for why in fence_problems(context.source, fence_of(context, request))
-        ),
+        *fence_problems(context.source, fence_of(context, request)),
         *unsettled_problems(context.forward),
         *topic_problems(context.forward.config, facts),
         *written_together(context.source, request, topics, selected),
@@ -316,12 +308,13 @@ def _slot_records(records: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 
 def prove_groups(context: MoveContext, request: MoveRequest, facts: MoveFacts) -> Verdicts:
     """Return the verdicts on the translations of all groups; disproved ones are checked twice."""
-    verdicts = _judge(context, facts, facts.groups)
+    verdicts = verdicts_of(context.forward, _claims(facts))
     suspects = {where for where, found in verdicts.items() if found.state == "disproved"}
     if suspects:
         groups = sorted({group for group, _ in suspects})
         # A log may have been truncated or re-created since the first look.
-        again = _judge(context, read_facts(context, request, facts.topics, groups), groups)
+        fresh = read_facts(context, request, facts.topics, groups)
+        again = verdicts_of(context.forward, _claims(fresh))
         verdicts |= {where: again.get(where, _MOVED) for where in suspects}
     return verdicts
 
@@ -339,18 +332,15 @@ def proof_problems(verdicts: Verdicts) -> Iterator[Finding]:
             yield Finding("proof", reason)
 
 
-def _judge(
-    context: MoveContext, facts: MoveFacts, groups: Collection[str]
-) -> dict[tuple[str, TopicPartition], Verdict]:
-    claims: dict[tuple[str, TopicPartition], TranslationClaim] = {}
-    for group in groups:
+def _claims(facts: MoveFacts) -> dict[Where, TranslationClaim]:
+    claims = dict[Where, TranslationClaim]()
+    for group in facts.groups:
         for partition, found, translation in facts.translations(group):
             offset, reached = translation.offset, translation.reached
             if offset is not None and reached is not None:
                 skipped = translation.total_skipped > 0
                 claims[group, partition] = TranslationClaim(found, reached, offset, skipped=skipped)
-    verdicts = prove(context.forward, claims.values())
-    return {where: verdicts[claim.key] for where, claim in claims.items()}
+    return claims
 
 
 def written_together(

@@ -346,8 +346,8 @@ def loss_warnings(outlook: Outlook, move_id: str) -> Iterator[Finding]:
         yield warning("hold", f"move {other} holds clients of this move, which takes them over")
 
 
-def fence_problems(cluster: Cluster, wanted: str) -> tuple[str, ...]:
-    """Return why a cluster cannot be fenced, empty if it can or no fence is wanted."""
-    if wanted != "acl" or not (why := cluster.no_fence_reason()):
-        return ()
-    return (f"fence acl is not possible: {why}; move without it (--fence none)",)
+def fence_problems(cluster: Cluster, wanted: str) -> Iterator[Finding]:
+    """Yield why a cluster cannot be fenced, if a fence is wanted."""
+    if wanted == "acl" and (why := cluster.no_fence_reason()):
+        text = f"fence acl is not possible: {why}; move without it (--fence none)"
+        yield Finding("fence", Reason(text))
