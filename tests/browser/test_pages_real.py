@@ -74,3 +74,4 @@ def test_what_is_written_copied_and_committed_is_seen_without_a_reload(
         expect(page.locator('#position-1 [data-label="Would resume at"]')).not_to_have_text(NONE)
         expect(page.locator("[data-why]")).to_have_attribute("aria-busy", "false")
         expect(page.locator(".chain li").first).to_be_visible()
+        page.close()  # it looks for news as long as it is open
