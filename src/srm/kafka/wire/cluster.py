@@ -32,7 +32,7 @@ from srm.kafka.wire.frames import (
     produce_response,
 )
 from srm.kafka.wire.group_messages import FIND_COORDINATORS
-from srm.kafka.wire.leaders import Leaders
+from srm.kafka.wire.leaders import Leaders, SharedQueries
 from srm.kafka.wire.log_messages import (
     LogQuery,
     by_partition,
@@ -50,7 +50,6 @@ from srm.kafka.wire.rights import (
     on_topic,
     on_transactional_id,
 )
-from srm.kafka.wire.shared_queries import SharedQueries
 from srm.kafka.wire.transaction_messages import (
     ADD_PARTITIONS,
     END_TRANSACTION,
@@ -89,11 +88,7 @@ class WireCluster:
     """Implements :class:`srm.replication.ports.Wire` for one event loop."""
 
     def __init__(self, alias: str, properties: Mapping[str, str]) -> None:
-        """Connect to nothing yet.
-
-        Raises:
-            ConfigError: the properties contradict each other, or a file cannot be read.
-        """
+        """Connect to nothing yet."""
         self._alias = alias
         self._brokers = Brokers(alias, properties)
         self._leaders = Leaders(self._brokers.look)
@@ -116,13 +111,7 @@ class WireCluster:
         return self._brokers.replaced_by
 
     async def start(self) -> None:
-        """Learn the cluster's brokers.
-
-        Raises:
-            UnavailableError: no bootstrap server answers.
-            AuthorizationError: they refuse srm's credentials.
-            ConfigError: they are not what the security settings expect.
-        """
+        """Learn the cluster's brokers."""
         try:
             await self._brokers.look()
         except SrmError as error:
@@ -386,12 +375,7 @@ class WireCluster:
 
 @asynccontextmanager
 async def open_wire(alias: str, properties: Mapping[str, str]) -> AsyncIterator[WireCluster]:
-    """Connect to a cluster, and close the connections at the end.
-
-    Raises:
-        ConfigError: as :class:`WireCluster`.
-        UnavailableError: no broker answers.
-    """
+    """Connect to a cluster, and close the connections at the end."""
     wire = WireCluster(alias, properties)
     try:
         await wire.start()

@@ -79,7 +79,14 @@ def settle(future: asyncio.Future[Any], made: object) -> None:
         future.set_result(made)
 
 
-_Request = tuple[PendingAnswer, int, int, Sequence[Part], bool]
+class _Sending(NamedTuple):
+    """A request on its way, with the answer that it expects."""
+
+    answer: PendingAnswer
+    api_key: int
+    version: int
+    body: Sequence[Part]
+    flexible: bool
 
 
 class Connection:
@@ -106,7 +113,7 @@ class Connection:
         self._flush_when_readable = False
         self._read_when_writable = False
         self._log_in_at = float("inf")
-        self._held: deque[_Request] | None = None
+        self._held: deque[_Sending] | None = None
         self._login: asyncio.Task[None] | None = None
         self._next_id = 0
         self._small = bytearray(_SMALL_BYTES)
@@ -179,7 +186,7 @@ class Connection:
         """
         future: asyncio.Future[_T] = self._loop.create_future()
         answer = PendingAnswer(decode, partial(settle, future), wait_s)
-        self._send_or_hold(answer, api_key, version, body, flexible=flexible)
+        self._send_or_hold(_Sending(answer, api_key, version, body, flexible))
         return future
 
     def tell(
@@ -196,23 +203,15 @@ class Connection:
         The answer has ``least`` bytes at least, and may wait for others.
         """
         answer = PendingAnswer(decode, answered, 0.0, least)
-        self._send_or_hold(answer, api_key, version, body, flexible=False)
+        self._send_or_hold(_Sending(answer, api_key, version, body, flexible=False))
 
-    def _send_or_hold(
-        self,
-        answer: PendingAnswer,
-        api_key: int,
-        version: int,
-        body: Sequence[Part],
-        *,
-        flexible: bool,
-    ) -> None:
+    def _send_or_hold(self, request: _Sending) -> None:
         if self._held is not None:
-            self._held.append((answer, api_key, version, body, flexible))
+            self._held.append(request)
         elif self._loop.time() < self._log_in_at or self.is_closed:
-            self._send(answer, api_key, version, body, flexible=flexible)
+            self._send(request)
         else:
-            self._held = deque([(answer, api_key, version, body, flexible)])
+            self._held = deque([request])
             self._login = self._loop.create_task(self._log_in_again())
 
     def _fail(self, answer: PendingAnswer, reason: SrmError | None) -> None:
@@ -230,14 +229,10 @@ class Connection:
                 self._flush()
 
     async def query(self, request: Request) -> dict[str, Any]:
-        """Send a request, and return the answer.
-
-        Raises:
-            SrmError: what ended the connection.
-        """
+        """Send a request, and return the answer."""
         return await self._exchange(self._send_or_hold, request)
 
-    async def _exchange(self, send: Callable[..., None], request: Request) -> dict[str, Any]:
+    async def _exchange(self, send: Callable[[_Sending], None], request: Request) -> dict[str, Any]:
         def decode(body: PooledBuffer) -> dict[str, Any]:
             made = request.decode(BytesIO(body.view[_CORRELATION.size :]))
             self._note_pause(made.get("throttle_time_ms", 0))
@@ -246,7 +241,7 @@ class Connection:
         future: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         answer = PendingAnswer(decode, partial(settle, future))
         sent, body = request.message, [request.encode()]
-        send(answer, sent.api_key, sent.version, body, flexible=sent.form is FLEXIBLE)
+        send(_Sending(answer, sent.api_key, sent.version, body, sent.form is FLEXIBLE))
         try:
             return await future
         except UnavailableError:
@@ -273,7 +268,7 @@ class Connection:
             if timer is not None:
                 timer.cancel()
         for held in self._held or ():
-            self._fail(held[0], reason)
+            self._fail(held.answer, reason)
         self._held = None
         if self._login is not None:
             self._login.cancel()
@@ -292,8 +287,8 @@ class Connection:
         except SrmError as error:
             self.close(error)
         held, self._held = self._held or (), None
-        for answer, api_key, version, body, flexible in held:
-            self._send(answer, api_key, version, body, flexible=flexible)
+        for request in held:
+            self._send(request)
 
     # ----- giving up
 
@@ -329,15 +324,8 @@ class Connection:
 
     # ----- sending
 
-    def _send(
-        self,
-        answer: PendingAnswer,
-        api_key: int,
-        version: int,
-        body: Sequence[Part],
-        *,
-        flexible: bool,
-    ) -> None:
+    def _send(self, request: _Sending) -> None:
+        answer, api_key, version, body, flexible = request
         if self.is_closed:
             self._fail(answer, self._end)
             return

@@ -1,20 +1,70 @@
-"""Leaders of the partitions of one cluster (KIP-320)."""
+"""Leaders of the partitions of one cluster (KIP-320), and queries that share a request."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from srm.clock import now_s
 from srm.domain.names.topics import TopicPartition
-from srm.kafka.wire.shared_queries import SharedQueries
+from srm.errors import UnavailableError
 from srm.replication.ports import NO_LEADER, Leader
 
+_Query = TypeVar("_Query", bound=Hashable)
+_Answer = TypeVar("_Answer")
 _MAX_AGE_S: Final = 60.0
 Look = Callable[[Collection[str]], Awaitable[Mapping[str, Any]]]
 """Requests the metadata of topics, see :meth:`srm.kafka.wire.brokers.Brokers.look`."""
+
+
+class SharedQueries(Generic[_Query, _Answer]):
+    """Queries of one kind, which one request can carry together; for one event loop.
+
+    A slot that gets a thousand partitions queries the leader and the start of each: that costs a
+    request for each broker, not for each partition.
+    """
+
+    def __init__(
+        self, send: Callable[[Sequence[_Query]], Awaitable[Mapping[_Query, _Answer]]]
+    ) -> None:
+        """``send`` carries out some queries, each once."""
+        self._send = send
+        self._waiting: dict[_Query, asyncio.Future[_Answer]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def find(self, query: _Query) -> _Answer:
+        """Return the answer to a query."""
+        return await asyncio.shield(self.begin(query))
+
+    def begin(self, query: _Query) -> asyncio.Future[_Answer]:
+        """Send a query with the next request; the future is shared, so do not cancel it."""
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_soon(self._leave)
+        if query not in self._waiting:
+            self._waiting[query] = loop.create_future()
+        return self._waiting[query]
+
+    def _leave(self) -> None:
+        queries, self._waiting = self._waiting, {}
+        task = asyncio.get_running_loop().create_task(self._request(queries))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _request(self, queries: Mapping[_Query, asyncio.Future[_Answer]]) -> None:
+        failure: Exception = UnavailableError("the broker left the query out of its answer")
+        try:
+            answers = await self._send(list(queries))
+            for query in queries.keys() & answers.keys():
+                queries[query].set_result(answers[query])
+        except Exception as error:  # noqa: BLE001 - each of the callers raises it
+            failure = error
+        for future in queries.values():
+            if not future.done():
+                future.set_exception(failure)
+                future.exception()  # the caller may be gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +113,7 @@ class Leaders:
         self._time += 1
 
     async def find(self, partition: TopicPartition) -> tuple[int, Leader]:
-        """Return the topic's error code and the leader.
-
-        Raises:
-            SrmError: as ``look``.
-        """
+        """Return the topic's error code and the leader."""
         topic, number = partition
         known = self._topics.get(topic)
         if known is not None and self._is_current(known):
@@ -78,11 +124,7 @@ class Leaders:
         return known.error, known.leaders.get(number, NO_LEADER)
 
     async def look_up(self, topic: str) -> _KnownTopic:
-        """Query a topic, also if it is known.
-
-        Raises:
-            SrmError: as ``look``.
-        """
+        """Query a topic, also if it is known."""
         time, answer = self._sent.get(topic, (-1, None))
         if time != self._time or answer is None or answer.done():
             answer = self._queries.begin(topic)
