@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Final
 
@@ -82,38 +83,23 @@ class Command:
             file = Path(home, "order.json")
             file.write_bytes(order.value())
             environ = {**os.environ, **trace_environment(), **environment(order, file)}
-            run = _Runs(self._command, environ, file, self._grace_s)
-            return attempt(lambda: run.once(end, cancelled), self._limit_s, cancelled)
+            once = partial(self._run, environ, file, end, cancelled)
+            return attempt(once, self._limit_s, cancelled)
 
-
-class _Runs:
-    """The attempts of one call."""
-
-    def __init__(
-        self, command: Sequence[str], environ: Mapping[str, str], file: Path, grace_s: float
-    ) -> None:
-        self._command = command
-        self._environ = environ
-        self._file = file
-        self._grace_s = grace_s
-
-    def once(self, end: float, cancelled: threading.Event) -> str:
-        """Run it once and return its last line.
-
-        Raises:
-            TryAgainError: it requests a retry.
-            RefusedError: it cannot be started, failed, or was ended.
-        """
+    def _run(
+        self, environ: Mapping[str, str], file: Path, end: float, cancelled: threading.Event
+    ) -> str:
+        """Run it once and return its last line."""
         name = Path(self._command[0]).name
         # Files, not pipes: its background processes would keep pipes open.
-        with self._file.open("rb") as order, tempfile.TemporaryFile() as output:
+        with file.open("rb") as order, tempfile.TemporaryFile() as output:
             try:
                 process = subprocess.Popen(
                     self._command,
                     stdin=order,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    env=self._environ,
+                    env=environ,
                     start_new_session=True,
                 )
             except OSError as error:
