@@ -29,7 +29,7 @@ from srm.engine.groups.partition_facts import partition_facts
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
 from srm.kafka.cluster import KafkaCluster
-from srm.kafka.state.slot_state import KafkaStartReader
+from srm.kafka.state.map_starts import MapStarts
 
 FLOW: Final = Flow("P", "B")
 GROUP: Final = "bench-group"
@@ -151,7 +151,7 @@ async def _start_beside_others(
 ) -> tuple[Mapping[AssignedPartition, object], float, float]:
     """Read starts in a thread, as a slot does; return the longest stall of its event loop in ms."""
     loop, began = asyncio.get_running_loop(), time.perf_counter()
-    reading = loop.run_in_executor(None, KafkaStartReader(FLOW, cluster).load, assigned)
+    reading = loop.run_in_executor(None, MapStarts(FLOW, cluster).load, assigned)
     longest, last = 0.0, began
     while not reading.done():
         await asyncio.sleep(_TICK_S)  # the excess is the stall

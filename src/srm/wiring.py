@@ -249,7 +249,7 @@ def open_return(config: Config, flow: Flow) -> Iterator[tuple[FlowContext, Walke
         ConfigError: the flow names a cluster that the configuration does not list.
         UnavailableError: the target, which holds the lists, does not answer.
     """
-    from srm.kafka.state.slot_state import KafkaStartReader
+    from srm.kafka.state.map_starts import MapStarts
     from srm.kafka.wire.cluster import open_wire
     from srm.replication.takeover.copy_end import WalkedLogs
 
@@ -261,7 +261,7 @@ def open_return(config: Config, flow: Flow) -> Iterator[tuple[FlowContext, Walke
         logs = WalkedLogs(
             context.config,
             lambda alias: open_wire(alias, properties[alias]),
-            KafkaStartReader(flow, context.target),
+            MapStarts(flow, context.target),
             lambda: (context.source.cluster_id(), context.target.cluster_id()),
         )
         yield context, logs
@@ -276,7 +276,7 @@ def open_adoption(config: Config, flow: Flow, by: str) -> Iterator[AdoptionConte
         UnavailableError: the target, which holds the lists, does not answer.
     """
     from srm.domain.recovery.adoption import SLOT
-    from srm.kafka.state.slot_state import KafkaStartReader
+    from srm.kafka.state.map_starts import MapStarts
     from srm.kafka.state.state_log import KafkaStateLog
     from srm.kafka.wire.cluster import open_wire
     from srm.replication.adoption.adopting import AdoptionContext
@@ -294,7 +294,7 @@ def open_adoption(config: Config, flow: Flow, by: str) -> Iterator[AdoptionConte
         yield AdoptionContext(
             context,
             lambda alias: open_wire(alias, properties[alias]),
-            KafkaStartReader(flow, context.target),
+            MapStarts(flow, context.target),
             lambda: Reporter(telling, SLOT, state, state, now_ms),
             by,
         )

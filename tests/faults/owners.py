@@ -13,7 +13,7 @@ from tests.wires import produced
 
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.flow_state.slot_records import next_incarnation
-from srm.kafka.state.slot_state import KafkaStartReader
+from srm.kafka.state.map_starts import MapStarts
 from srm.kafka.state.state_log import KafkaStateLog
 from srm.kafka.wire.cluster import WireCluster
 from srm.replication.claim import claim as claims
@@ -36,7 +36,7 @@ class Owner:
         self._lab = lab
         self._source = source
         self._target = target
-        start = KafkaStartReader(lab.flow, lab.target).load([assigned]).get(assigned)
+        start = MapStarts(lab.flow, lab.target).load([assigned]).get(assigned)
         self.copy = PartitionCopy(assigned, start or Start(0, 0, fresh=True))
         self._reporter = Reporter(
             lab.config,

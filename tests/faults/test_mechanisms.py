@@ -23,7 +23,8 @@ from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.engine.cluster_ports import TopicSpec
 from srm.errors import IntegrityError
-from srm.kafka.state.slot_state import KafkaStartReader, broker_configs
+from srm.kafka.state.map_starts import MapStarts
+from srm.kafka.state.slot_state import broker_configs
 from srm.kafka.state.state_log import KafkaStateLog
 from srm.replication import codes
 from srm.replication.claim import claim as claims
@@ -275,16 +276,16 @@ def test_a_map_by_name_takes_the_former_topic_for_the_new_one(
     bench: Bench, monkeypatch: Patch
 ) -> None:
     """The new owner begins behind records that were never copied."""
-    former, load = bench.assigned, KafkaStartReader.load
+    former, load = bench.assigned, MapStarts.load
 
     def by_name(
-        self: KafkaStartReader, partitions: Sequence[AssignedPartition]
+        self: MapStarts, partitions: Sequence[AssignedPartition]
     ) -> dict[AssignedPartition, Start]:
         [wanted] = partitions
         found = load(self, [former])
         return {wanted: found[former]} if former in found else {}
 
-    monkeypatch.setattr(KafkaStartReader, "load", by_name)
+    monkeypatch.setattr(MapStarts, "load", by_name)
 
     asyncio.run(_a_topic_created_anew_under_its_owner(bench))
 

@@ -20,7 +20,7 @@ from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError
 from srm.kafka.state.flow_pause import KafkaFlowSwitch
-from srm.kafka.state.slot_state import KafkaStartReader
+from srm.kafka.state.map_starts import MapStarts
 from srm.kafka.state.state_log import KafkaStateLog
 from srm.kafka.wire.cluster import open_wire
 from srm.replication.adoption.adopting import AdoptionContext, adopt, plan
@@ -68,7 +68,7 @@ def context(lab: CopyLab) -> AdoptionContext:
     return AdoptionContext(
         flow,
         lambda alias: open_wire(alias, properties[alias]),
-        KafkaStartReader(lab.flow, lab.target),
+        MapStarts(lab.flow, lab.target),
         lambda: Reporter(config, SLOT, state, state, lambda: 0),
         "ann",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from srm.domain.flow_state.anomalies import PartitionNotes
@@ -11,9 +11,8 @@ from srm.domain.flow_state.replication_records import (
     AT_REST,
     AssignedPartition,
     PartitionPosition,
-    PartitionStatus,
 )
-from srm.domain.flow_state.replication_state import decode_state
+from srm.domain.flow_state.replication_state import ReplicationState, decode_state
 from srm.domain.flow_state.reported_positions import newest_position, positions_by_copy
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
@@ -38,10 +37,14 @@ from srm.replication.mapping.start_positions import (
     decided_start,
     start_of,
 )
+from srm.replication.mapping.start_reader import Predecessor
 
 
 class MapStarts:
-    """Reads starts of a flow from its target; one partition's damage is its own."""
+    """Reads starts of a flow from its target (implements StartReader).
+
+    One partition's damage is its own.
+    """
 
     def __init__(self, flow: Flow, target: Cluster) -> None:
         self._flow = flow
@@ -61,11 +64,7 @@ class MapStarts:
         return start
 
     def cut(self, assigned: AssignedPartition, target_end: int) -> Start:
-        """Return where to copy again from if the target's log ends at an offset.
-
-        Raises:
-            SrmError: the state cannot be read now, or contradicts itself.
-        """
+        """Return where to copy again from if the target's log ends at an offset."""
         start = self.load([assigned]).get(assigned) or Start(0, 0, has_position=False)
         if isinstance(start, SrmError):
             raise start
@@ -73,6 +72,16 @@ class MapStarts:
         position = Position(start.source_next, start.target_next, start.source_next)
         before = translate_back(start.tree, position, target_end, topic)
         return cut_start(start, before, target_end)
+
+    def predecessor(self, slot: str) -> Predecessor:
+        """Return what earlier processes of a slot have left; see the port."""
+        state = decode_state(StateTopic(self._target, self._flow.source).read())
+        seen = [report.incarnation for report in state.reports if report.slot == slot]
+        meant = [entry.incarnation for entry in state.assignments if entry.slot == slot]
+        return Predecessor(
+            tuple(found for found in (*seen, *meant) if found is not None),
+            tuple(entry for entry in state.notes if entry.slot == slot),
+        )
 
     def read_chunk(
         self, assigned: AssignedPartition, root: IndexRecord, number: int
@@ -119,8 +128,7 @@ class MapStarts:
                 start = _start(assigned, ending, told, of_targets[copy_id[1:]])
                 if start is not None:
                     found[assigned] = start
-        found = _without_copy(partitions, _as_decided(partitions, found, state.notes), reported)
-        return _as_told(partitions, found, state.statuses)
+        return _with_reports(partitions, found, state, reported)
 
     def _copied_partitions(
         self, partitions: Sequence[AssignedPartition], reported: Mapping[CopyId, object]
@@ -139,57 +147,39 @@ class MapStarts:
         return self._target.compacted_topic(internal_topics.offset_map(self._flow.source), number)
 
 
-def _as_decided(
+def _with_reports(
     partitions: Sequence[AssignedPartition],
     found: dict[AssignedPartition, Start | SrmError],
-    notes: Iterable[PartitionNotes],
-) -> dict[AssignedPartition, Start | SrmError]:
-    """Apply what people have decided about partitions."""
-    decided = defaultdict[tuple[str, int], list[PartitionNotes]](list)
-    for note in notes:
-        if note.decision or note.over:
-            decided[note.topic_id, note.partition].append(note)
-    for assigned in partitions:
-        about = decided.get((assigned.topic_id, assigned.partition))
-        start = found.get(assigned)
-        if about and not isinstance(start, SrmError):
-            start = decided_start(start, about)
-            if start is not None:
-                found[assigned] = start
-    return found
-
-
-def _without_copy(
-    partitions: Sequence[AssignedPartition],
-    found: dict[AssignedPartition, Start | SrmError],
+    state: ReplicationState,
     reported: Mapping[CopyId, Sequence[PartitionPosition]],
 ) -> dict[AssignedPartition, Start | SrmError]:
-    """Mark what was copied before to a remote topic of another id, and is copied all again."""
+    """Apply decisions of operators, and what was reported apart from positions.
+
+    A partition copied before to a remote topic of another id is copied all again. A stopped one
+    keeps its reported state, with its start time.
+    """
+    decided = defaultdict[tuple[str, int], list[PartitionNotes]](list)
+    for note in state.notes:
+        if note.decision or note.over:
+            decided[note.topic_id, note.partition].append(note)
+    at_rest = {(s.topic, s.partition): s for s in state.statuses if s.state in AT_REST}
     copied = {
         copy_id[:2]
         for copy_id, entries in reported.items()
         if any(entry.position.target_next for entry in entries)
     }
     for assigned in partitions:
-        is_new = assigned.copy_id not in reported and assigned.copy_id[:2] in copied
-        start = found.get(assigned)
-        if is_new and not isinstance(start, SrmError):
-            found[assigned] = replace(start or NOWHERE, copy_is_gone=True)
-    return found
-
-
-def _as_told(
-    partitions: Sequence[AssignedPartition],
-    found: dict[AssignedPartition, Start | SrmError],
-    statuses: Iterable[PartitionStatus],
-) -> dict[AssignedPartition, Start | SrmError]:
-    """Add the last reported state of stopped partitions; its start time stays."""
-    at_rest = {(s.topic, s.partition): s for s in statuses if s.state in AT_REST}
-    for assigned in partitions:
-        status = at_rest.get((assigned.topic, assigned.partition))
-        start = found.get(assigned)
-        if status is not None and not isinstance(start, SrmError):
-            found[assigned] = replace(start or NOWHERE, at_rest=status)
+        start, copy_id = found.get(assigned), assigned.copy_id
+        if isinstance(start, SrmError):
+            continue
+        if about := decided.get((assigned.topic_id, assigned.partition)):
+            start = decided_start(start, about)
+        if copy_id not in reported and copy_id[:2] in copied:
+            start = replace(start or NOWHERE, copy_is_gone=True)
+        if status := at_rest.get((assigned.topic, assigned.partition)):
+            start = replace(start or NOWHERE, at_rest=status)
+        if start is not None:
+            found[assigned] = start
     return found
 
 

@@ -1,4 +1,4 @@
-"""The internal topics as a slot uses them: its assignment, its starting points, its reports."""
+"""The assignment that a slot follows, and settings of the brokers."""
 
 from __future__ import annotations
 
@@ -20,20 +20,15 @@ from srm.domain.flow_state.replication_records import (
     Assignment,
     DriverHeartbeat,
 )
-from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.engine.cluster_ports import Cluster
-from srm.engine.flows.state_topic import StateTopic
 from srm.errors import AuthorizationError, IntegrityError, UnavailableError
 from srm.kafka.admin.clients import ClientLog
 from srm.kafka.admin.errors import translate
-from srm.kafka.state.map_starts import MapStarts
 from srm.kafka.wire.rights import on_cluster
 from srm.replication.batches import legacy
 from srm.replication.batches.batch import batches
 from srm.replication.log_reader import LogReader, OutOfRangeError
-from srm.replication.mapping.start_reader import Predecessor
 from srm.replication.ports import Wire
 from srm.replication.resume.batch_decoding import LoopShare, records_of
 from srm.replication.takeover.copy_end import data_batches
@@ -128,25 +123,6 @@ class KafkaAssignmentFeed:
     def share(self) -> float:
         """See the port."""
         return self._sizes.get(self._key, 0) / max(1, sum(self._sizes.values()))
-
-
-class KafkaStartReader(MapStarts):
-    """Reads what a flow's target knows of slots and their partitions (implements StartReader)."""
-
-    def __init__(self, flow: Flow, target: Cluster) -> None:
-        super().__init__(flow, target)
-        self._flow = flow
-        self._target = target
-
-    def predecessor(self, slot: str) -> Predecessor:
-        """See the port."""
-        state = decode_state(StateTopic(self._target, self._flow.source).read())
-        seen = [report.incarnation for report in state.reports if report.slot == slot]
-        meant = [entry.incarnation for entry in state.assignments if entry.slot == slot]
-        return Predecessor(
-            tuple(found for found in (*seen, *meant) if found is not None),
-            tuple(entry for entry in state.notes if entry.slot == slot),
-        )
 
 
 def broker_configs(properties: Mapping[str, str]) -> dict[str, str]:

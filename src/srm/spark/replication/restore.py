@@ -15,7 +15,7 @@ from srm.domain.recovery.restore import SLOT, restore_flow
 from srm.engine.control import control_lists
 from srm.errors import SrmError
 from srm.kafka.state.flow_pause import KafkaFlowSwitch
-from srm.kafka.state.slot_state import KafkaStartReader
+from srm.kafka.state.map_starts import MapStarts
 from srm.kafka.state.state_log import KafkaStateLog
 from srm.kafka.wire.cluster import open_wire
 from srm.replication.report.reporting import Reporter
@@ -71,7 +71,7 @@ def open_restore(
             own_switch=KafkaFlowSwitch(back, rebuilt, to_rebuilt.consumer, to_rebuilt.producer),
             clusters=config.clusters,
             logs=RestoreLogs(lambda alias: open_wire(alias, producers[alias]), forward.source),
-            starts=KafkaStartReader(forward, intact),
+            starts=MapStarts(forward, intact),
             reporter=reporter,
             copy=copy,
             by=by,

@@ -23,9 +23,9 @@ from srm import logs
 from srm.clock import now_ms
 from srm.errors import ConflictError
 from srm.kafka.cluster import KafkaCluster
+from srm.kafka.state.map_starts import MapStarts
 from srm.kafka.state.slot_state import (
     KafkaAssignmentFeed,
-    KafkaStartReader,
     broker_configs,
 )
 from srm.kafka.state.state_log import KafkaStateLog
@@ -111,7 +111,7 @@ async def _run(spec: SlotSpec, stop: threading.Event) -> None:
             source,
             target,
             KafkaAssignmentFeed(flow, spec.slot, commands),
-            KafkaStartReader(flow, cluster),
+            MapStarts(flow, cluster),
             Reporter(config, spec.slot, target_state, syncs, now_ms),
             now_ms,
             ClaimLifetime(partial(asyncio.to_thread, broker_configs, spec.target.admin)),

@@ -26,7 +26,7 @@ from srm.domain.flow_state.reported_positions import (
 )
 from srm.domain.names import internal_topics
 from srm.errors import FencedError, SrmError, UnavailableError
-from srm.kafka.state.slot_state import KafkaStartReader
+from srm.kafka.state.map_starts import MapStarts
 from srm.replication.batches.transform import ClusterIds
 from srm.replication.claim.claim import ClaimLifetime
 from srm.replication.copy.quota import Quota
@@ -171,7 +171,7 @@ class SimulatedWorld:
             worker.source,
             worker.target,
             SimulatedFeed(self.store, FLOW, worker.slot),
-            KafkaStartReader(FLOW, SlowCluster(self.store)),
+            MapStarts(FLOW, SlowCluster(self.store)),
             Reporter(self.config, worker.slot, state, state, self.loop.now_ms),
             self.loop.now_ms,
             ClaimLifetime(self._expirations),

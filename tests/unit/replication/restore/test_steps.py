@@ -14,7 +14,6 @@ from tests.unit.replication.restore.world import (
     MARKER,
     WORST_DAY,
     KilledError,
-    Starts,
     World,
 )
 
@@ -27,6 +26,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Translated
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.errors import ConflictError, FencedError
+from srm.kafka.state.map_starts import MapStarts
 from srm.replication.mapping import index_writer, map_writer
 from srm.replication.restore import topic_handover
 from srm.replication.restore.flow_state import RestoreState, open_restores
@@ -82,7 +82,7 @@ def check_exact(made: World, topic: str = "Payments", partitions: int = 3) -> No
         assigned = AssignedPartition(
             topic, number, ids[0], f"P.{topic}", made.b.topics()[f"P.{topic}"].topic_id
         )
-        start = Starts(FORWARD, made.b).load([assigned])[assigned]
+        start = MapStarts(FORWARD, made.b).load([assigned])[assigned]
         assert not isinstance(start, Exception)
         assert not [e for e in log[start.source_next :] if isinstance(e, int)]
         assert not [e for e in copied[start.target_next :] if isinstance(e, int)]
@@ -313,7 +313,7 @@ def test_records_that_others_write_after_the_end_are_copied_by_the_flow_that_goe
         "P.Payments",
         made.b.topics()["P.Payments"].topic_id,
     )
-    start = Starts(FORWARD, made.b).load([assigned])[assigned]
+    start = MapStarts(FORWARD, made.b).load([assigned])[assigned]
     assert not isinstance(start, Exception)
     log = made.logs["P", TopicPartition("Payments", 0)]
     assert [e for e in log[start.source_next :] if isinstance(e, int)] == [99]

@@ -27,7 +27,6 @@ from srm.engine.table_ports import CompactedTopic
 from srm.errors import ConflictError
 from srm.kafka.state.map_starts import MapStarts
 from srm.replication.claim.claim import Claim
-from srm.replication.mapping.start_reader import Predecessor
 from srm.replication.ports import Place, ProducerId, WriteResult
 from srm.replication.report.reporting import Reporter
 from srm.replication.restore.context import RestoreContext, RestoreLogs
@@ -231,7 +230,7 @@ class World(RestoreLogs):
             Switch(self.p, BACK),
             ("P", "B"),
             self,
-            Starts(FORWARD, self.b),
+            MapStarts(FORWARD, self.b),
             lambda: self._reporter(FORWARD, self.b),
             self.copy,
             "ann",
@@ -313,7 +312,7 @@ class World(RestoreLogs):
         start = MapStarts(BACK, self.p).load([assigned]).get(assigned)
         assert not isinstance(start, Exception), start
         reporter = self._reporter(BACK, self.p)
-        before = Starts(BACK, self.p).predecessor(SLOT).incarnations
+        before = MapStarts(BACK, self.p).predecessor(SLOT).incarnations
         reporter.begin(next_incarnation(before, 0))
         position = Position(at, len(self.logs["P", target]), at)
         hand_over([Handover(assigned, start, runs, position, sealed)], reporter)
@@ -328,15 +327,6 @@ class World(RestoreLogs):
 
     def is_paused(self, cluster: FakeCluster, flow: Flow) -> bool:
         return PAUSE_KEY in StateTopic(cluster, flow.source).read_commands()
-
-
-class Starts(MapStarts):
-    """Reads starts, and who was a slot."""
-
-    def predecessor(self, slot: str) -> Predecessor:
-        from srm.kafka.state.slot_state import KafkaStartReader  # noqa: PLC0415 -- imports a client
-
-        return KafkaStartReader(self._flow, self._target).predecessor(slot)
 
 
 def _former(topic: str) -> str:
