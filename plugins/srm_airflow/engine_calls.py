@@ -141,7 +141,7 @@ def aggregate_metrics(flows: Sequence[str]) -> dict[str, Any]:
 
 def _aggregate(flow: str) -> dict[str, Any] | None:
     from srm.engine.metrics.aggregation import aggregate  # noqa: PLC0415 - not for parsing
-    from srm.kafka.tables.raw_log import read_raw_metrics  # noqa: PLC0415 - not for parsing
+    from srm.kafka.tables.topic_tail import read_raw_metrics  # noqa: PLC0415 - not for parsing
 
     pair = Flow.parse(flow)
     consumer = load_config(config_path()).cluster_clients(pair.target, pair).consumer

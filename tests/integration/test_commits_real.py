@@ -24,7 +24,7 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.ports import FlowContext
 from srm.engine.status.observing import flow_status
-from srm.kafka.tables.commit_tail import KafkaCommitTail
+from srm.kafka.tables.topic_tail import KafkaCommitTail
 from srm.wiring import open_flow
 from srm_lab.stack.kafka import KafkaBroker
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import pytest
 from tests.integration.copying import CopyLab
@@ -10,7 +11,7 @@ from tests.integration.copying import CopyLab
 from srm.domain.flow_state.reported_positions import CopiedTopic
 from srm.domain.names import internal_topics
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, topic_id_bytes
-from srm.kafka.state.driver_log import KafkaMapCleaner
+from srm.kafka.state.driver_log import clear_maps
 from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
@@ -37,13 +38,13 @@ def test_all_that_the_map_topic_holds_of_a_gone_topic_is_deleted(
     before = written()
     first = gone[0]
     ids = (first.topic, first.topic_id, first.target_topic, first.target_topic_id)
-    cleaner = KafkaMapCleaner(lab.flow, lab.target_props, lab.target_props)
+    clear = partial(clear_maps, lab.flow, lab.target_props, lab.target_props)
     other_target = CopiedTopic(*ids[:3], kept[0].target_topic_id, "p", "b")
 
-    cleaner.clear([other_target])
+    clear([other_target])
     assert written() == before
     for _ in range(2):
-        cleaner.clear([CopiedTopic(*ids, "p", "b")])
+        clear([CopiedTopic(*ids, "p", "b")])
 
     left = written()
     assert any(topic_id_bytes(first.topic_id) in key for key in before)

@@ -23,7 +23,7 @@ from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.metrics.aggregation import AggregationSummary, aggregate
 from srm.engine.metrics.metrics import stored_windows
-from srm.kafka.tables.raw_log import read_raw_metrics
+from srm.kafka.tables.topic_tail import read_raw_metrics
 from srm.spark import REMOTE
 from srm.wiring import open_flow
 from srm_lab.stack.kafka import KafkaBroker

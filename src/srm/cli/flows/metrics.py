@@ -26,7 +26,7 @@ from srm.engine.groups.proving import read_proof
 from srm.engine.metrics import aggregation
 from srm.engine.metrics.aggregation import AggregationSummary, Silence
 from srm.engine.metrics.metrics import WindowSpec, stored_windows
-from srm.kafka.tables.raw_log import read_raw_metrics
+from srm.kafka.tables.topic_tail import read_raw_metrics
 from srm.pages.tables import Listing
 from srm.wiring import open_cluster, open_flow
 

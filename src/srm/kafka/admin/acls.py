@@ -1,4 +1,4 @@
-"""ACLs of a cluster: reading, adding and removing them, where brokers have an authorizer.
+"""ACLs of a cluster, where brokers have an authorizer, and the rights that follow (KIP-430).
 
 A fence of writes is one rule a topic: Write is denied to ``User:*`` from any host. A denial goes
 before every rule that allows; Kafka knows no exception from it but the brokers' super users.
@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, Final
 
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -20,11 +21,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from srm.config.model import ClientKind
 from srm.domain.names.acls import ALL_USERS, ANY_NAME, Acl, ResourceKind, write_denial
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
 from srm.kafka.admin.clients import Clients, answer_of
 from srm.kafka.admin.errors import of_code
-from srm.kafka.admin.topic_rights import operation_name
+from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.messages import (
     CLASSIC,
@@ -37,7 +39,7 @@ from srm.kafka.wire.messages import (
     Structure,
     array,
 )
-from srm.kafka.wire.rights import on_cluster
+from srm.kafka.wire.rights import TOPIC, on_cluster
 
 _RULES: Final = array(principal=TEXT, host=TEXT, operation=INT8, permission_type=INT8)
 # Without the right or an authorizer librdkafka returns an empty list instead of an error.
@@ -82,7 +84,14 @@ _RESOURCES: Final[Mapping[ResourceKind, ResourceType]] = {
     "transactional-id": ResourceType.TRANSACTIONAL_ID,
 }
 _KINDS: Final = {kind.value: name for name, kind in _RESOURCES.items()}
-_OPERATIONS: Final = {operation_name(one): one for one in AclOperation}
+
+
+def _operation_name(operation: AclOperation) -> str:
+    """Spell an operation as kafka-acls.sh does: ``DescribeConfigs``."""
+    return operation.name.title().replace("_", "")
+
+
+_OPERATIONS: Final = {_operation_name(one): one for one in AclOperation}
 
 
 def unavailable_reason(clients: Clients) -> str:
@@ -109,14 +118,60 @@ def describe(clients: Clients) -> frozenset[Acl]:
     return frozenset.intersection(*_on_each_broker(clients, _ANYTHING))
 
 
-def create(clients: Clients, acls: Collection[Acl]) -> None:
-    """Add ACLs, and wait until they are in force; those that exist do not matter."""
-    _add(clients, acls, f"adding {_list_acls(acls)}", _ANYTHING)
+def create(clients: Clients, acls: Collection[Acl], look: Request = _ANYTHING) -> None:
+    """Add ACLs, and wait until ``look`` shows them in force; those that exist do not matter."""
+    bindings, wanted = [AclBinding(*_parts(acl)) for acl in acls], frozenset(acls)
+    _change(
+        clients,
+        f"adding {_list_acls(acls)}",
+        lambda timeout_s: clients.admin().create_acls(bindings, request_timeout=timeout_s),
+        lambda: wanted.issubset(frozenset.intersection(*_on_each_broker(clients, look))),
+        needed=bool(bindings),
+    )
 
 
-def delete(clients: Clients, acls: Collection[Acl]) -> None:
+def delete(clients: Clients, acls: Collection[Acl], look: Request = _ANYTHING) -> None:
     """Remove ACLs, and wait until they are gone; those that are absent do not matter."""
-    _remove(clients, acls, f"removing {_list_acls(acls)}", _ANYTHING)
+    filters, unwanted = [AclBindingFilter(*_parts(acl)) for acl in acls], frozenset(acls)
+    _change(
+        clients,
+        f"removing {_list_acls(acls)}",
+        lambda timeout_s: clients.admin().delete_acls(filters, request_timeout=timeout_s),
+        lambda: unwanted.isdisjoint(frozenset.union(*_on_each_broker(clients, look))),
+        needed=bool(filters),
+    )
+
+
+def topic_rights(
+    clients: Clients, topics: Collection[str], client: ClientKind = "admin"
+) -> dict[str, frozenset[str]]:
+    """Return the operations that a kind of client may do with topics; see the engine's port.
+
+    Topics that do not exist, or cannot by their name, are left out; one that may not be
+    described has none.
+    """
+    if not topics:
+        return {}
+    collection = TopicCollection(sorted(topics))
+
+    def request(timeout_s: float) -> dict[str, frozenset[str]]:
+        futures = clients.admin_as(client).describe_topics(
+            collection, include_authorized_operations=True, request_timeout=timeout_s
+        )
+        found: dict[str, frozenset[str]] = {}
+        for name, future in futures.items():
+            try:
+                allowed = answer_of(future, timeout_s).authorized_operations or ()
+                found[name] = frozenset(map(_operation_name, allowed))
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code == TOPIC:
+                    found[name] = frozenset()
+                elif code not in {*UNKNOWN_TOPIC_CODES, KafkaError.TOPIC_EXCEPTION}:
+                    raise
+        return found
+
+    return clients.call("checking rights on topics", request)
 
 
 def write_denials(clients: Clients, topics: Collection[str]) -> frozenset[str]:
@@ -127,36 +182,12 @@ def write_denials(clients: Clients, topics: Collection[str]) -> frozenset[str]:
 
 def deny_writes(clients: Clients, topics: Collection[str]) -> None:
     """Deny everybody to write to topics, and wait until that is in force."""
-    denials = [write_denial(topic) for topic in topics]
-    _add(clients, denials, f"denying writes to {', '.join(topics)}", _DENIALS)
+    create(clients, [write_denial(topic) for topic in topics], _DENIALS)
 
 
 def allow_writes(clients: Clients, topics: Collection[str]) -> None:
     """Remove what :func:`deny_writes` has set, and wait until that is in force."""
-    denials = [write_denial(topic) for topic in topics]
-    _remove(clients, denials, f"allowing writes to {', '.join(topics)}", _DENIALS)
-
-
-def _add(clients: Clients, acls: Collection[Acl], doing: str, look: Request) -> None:
-    bindings, wanted = [AclBinding(*_parts(acl)) for acl in acls], frozenset(acls)
-    _change(
-        clients,
-        doing,
-        lambda timeout_s: clients.admin().create_acls(bindings, request_timeout=timeout_s),
-        lambda: wanted.issubset(frozenset.intersection(*_on_each_broker(clients, look))),
-        needed=bool(bindings),
-    )
-
-
-def _remove(clients: Clients, acls: Collection[Acl], doing: str, look: Request) -> None:
-    filters, unwanted = [AclBindingFilter(*_parts(acl)) for acl in acls], frozenset(acls)
-    _change(
-        clients,
-        doing,
-        lambda timeout_s: clients.admin().delete_acls(filters, request_timeout=timeout_s),
-        lambda: unwanted.isdisjoint(frozenset.union(*_on_each_broker(clients, look))),
-        needed=bool(filters),
-    )
+    delete(clients, [write_denial(topic) for topic in topics], _DENIALS)
 
 
 def _change(
@@ -216,7 +247,7 @@ def _decode(answer: Mapping[str, Any]) -> Iterator[Acl]:
                 kind,
                 resource["resource_name"],
                 rule["principal"],
-                operation_name(AclOperation(rule["operation"])),
+                _operation_name(AclOperation(rule["operation"])),
                 "Allow" if allows else "Deny",
                 rule["host"],
                 "prefixed" if prefixed else "literal",

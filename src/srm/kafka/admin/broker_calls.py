@@ -27,12 +27,7 @@ class BrokerCalls:
         self._brokers: Brokers | None = None
 
     def run(self, request: Callable[[Brokers], Awaitable[_T]], timeout_s: float) -> _T:
-        """Run a request to its end.
-
-        Raises:
-            UnavailableError: it has not ended within ``timeout_s``.
-            SrmError: what it raised.
-        """
+        """Run a request to its end."""
         asked = asyncio.run_coroutine_threadsafe(
             self._run_bounded(request, timeout_s), self._start()
         )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from typing import Final, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from srm.clock import pauses
@@ -17,10 +18,10 @@ from srm.config.model import ClientKind
 from srm.config.secrets import ClientProperties
 from srm.errors import UnavailableError
 from srm.kafka.admin.broker_calls import BrokerCalls
-from srm.kafka.admin.errors import kafka_errors
+from srm.kafka.admin.errors import ERROR_CLASSES, kafka_errors, translate
 from srm.kafka.wire.auth.security_probe import refusal_of
 from srm.kafka.wire.brokers import Brokers
-from srm.kafka.wire.rights import NOTHING, Needs
+from srm.kafka.wire.rights import NOTHING, Needs, on_topic
 
 DEFAULT_TIMEOUT_S: Final = 30.0
 
@@ -78,6 +79,17 @@ def reader_props(props: Mapping[str, str]) -> dict[str, object]:
     }
 
 
+def writer_props(props: Mapping[str, str]) -> dict[str, object]:
+    """Return the settings of a producer that loses no record and writes none twice."""
+    return {
+        "linger.ms": 0,
+        **props,
+        "acks": "all",
+        "enable.idempotence": True,
+        "allow.auto.create.topics": False,
+    }
+
+
 def is_stranded(client: AdminClient | Consumer | Producer, topic: str) -> bool:
     """Return whether a client knows no reachable broker, so that only a new client helps.
 
@@ -94,6 +106,46 @@ def is_stranded(client: AdminClient | Consumer | Producer, topic: str) -> bool:
     except KafkaException as error:
         return bool(error.args[0].code() == KafkaError._TRANSPORT)  # noqa: SLF001 - its name
     return False
+
+
+_BATCH: Final = 5000
+
+
+def drain(consumer: Consumer, wait_s: float) -> list[Message]:
+    """Return available messages, waiting up to ``wait_s`` seconds for the first message or event.
+
+    Consumer.consume(n, timeout) alone waits until n messages are available or the time is up.
+    librdkafka counts whole milliseconds and returns at once for a fraction of one. A caller that
+    waits for the rest of its time would spin until it is over.
+    """
+    first = consumer.poll(math.ceil(wait_s * 1000) / 1000)
+    if first is None:
+        return []
+    return [first, *consumer.consume(_BATCH, 0)]
+
+
+def position_after(message: Message, where: str) -> int | None:
+    """Return the position after a record or an end-of-partition event, None after other events.
+
+    Raises:
+        SrmError: the event is an error that waiting does not cure.
+    """
+    error = message.error()
+    if error is None:
+        return int(message.offset()) + 1
+    code = error.code()
+    if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's local codes are named so
+        return int(message.offset())
+    # A reader without a group needs no right to its group.id, and librdkafka reconnects by itself.
+    if code != KafkaError.GROUP_AUTHORIZATION_FAILED and not _passes(code):
+        raise translate(error, where, on_topic("Read", message.topic() or "that is followed"))
+    _logger.debug("%s: %s", where, error)
+    return None
+
+
+def _passes(code: int) -> bool:
+    cls = ERROR_CLASSES.get(code)
+    return cls is not None and cls.retriable
 
 
 class Clients:
@@ -172,12 +224,8 @@ class Clients:
         with self._lock, kafka_errors(self.where("creating a producer")):
             if self._producer is None:
                 self._ask_admission(self._producer_props)
-                props: dict[str, object] = {
-                    "linger.ms": 0,
-                    **self._producer_props,
-                    "acks": "all",
-                    "enable.idempotence": True,
-                    "allow.auto.create.topics": False,
+                props = {
+                    **writer_props(self._producer_props),
                     "topic.metadata.propagation.max.ms": 3000,
                     "delivery.timeout.ms": round(self.timeout_s * 1000),
                 }

@@ -1,4 +1,4 @@
-"""Facts about the brokers of a cluster that only a check-up needs: release, clock, brokers."""
+"""Facts about a cluster that few commands need: id, release, clock, quotas and users."""
 
 from __future__ import annotations
 
@@ -6,10 +6,23 @@ from dataclasses import dataclass
 from typing import Final
 
 from srm.clock import now_ms
-from srm.kafka.admin.clients import Clients
+from srm.engine.cluster_ports import QuotaEntity
+from srm.kafka.admin.clients import Clients, answer_of
 from srm.kafka.admin.errors import of_code
 from srm.kafka.wire.brokers import Brokers
-from srm.kafka.wire.messages import INT16, INT32, INT64, TEXT, Message, Structure, array
+from srm.kafka.wire.messages import (
+    BOOLEAN,
+    CLASSIC,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    TEXT,
+    Fixed,
+    Message,
+    Structure,
+    array,
+)
 from srm.kafka.wire.rights import on_cluster
 
 _FETCH: Final = 1
@@ -42,6 +55,24 @@ _QUORUM: Final = Message(
 """DescribeQuorum (KIP-836): the active controller is caught up now, by its own clock."""
 
 
+_FLOAT64: Final = Fixed("d")
+# confluent-kafka has no call for quotas.
+_DESCRIBE_CLIENT_QUOTAS: Final = Message(
+    48,
+    0,
+    Structure(components=array(entity_type=TEXT, match_type=INT8, match=TEXT), strict=BOOLEAN),
+    Structure(
+        throttle_time_ms=INT32,
+        error_code=INT16,
+        error_message=TEXT,
+        entries=array(
+            entity=array(entity_type=TEXT, entity_name=TEXT), values=array(key=TEXT, value=_FLOAT64)
+        ),
+    ),
+    CLASSIC,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
     """Release and clock of a cluster.
@@ -59,12 +90,18 @@ class ClusterFacts:
     within_ms: int = 0
 
 
-def read_facts(clients: Clients) -> ClusterFacts:
-    """Read the facts.
+def cluster_id(clients: Clients) -> str:
+    """Return Kafka's own id of the cluster."""
 
-    Raises:
-        SrmError: the cluster does not answer, or srm may not describe it.
-    """
+    def request(timeout_s: float) -> str:
+        found = clients.admin().describe_cluster(request_timeout=timeout_s)
+        return str(answer_of(found, timeout_s).cluster_id)
+
+    return clients.call("describing the cluster", request)
+
+
+def read_facts(clients: Clients) -> ClusterFacts:
+    """Read the facts."""
     return clients.ask("describing the cluster", _read, on_cluster("Describe"))
 
 
@@ -88,3 +125,32 @@ async def _read(brokers: Brokers) -> ClusterFacts:
         return ClusterFacts(release, len(newest), None)
     within_ms = (ended_ms - began_ms + 1) // 2
     return ClusterFacts(release, len(newest), at_ms - (began_ms + ended_ms) // 2, within_ms)
+
+
+def quotas(clients: Clients) -> dict[QuotaEntity, dict[str, float]]:
+    """Return the client quotas by what they limit."""
+    needs = on_cluster("DescribeConfigs")
+
+    async def ask(brokers: Brokers) -> dict[QuotaEntity, dict[str, float]]:
+        await brokers.look()
+        answer = await brokers.query_any(_DESCRIBE_CLIENT_QUOTAS([], False))  # noqa: FBT003 - a field
+        if answer["error_code"]:
+            raise of_code(answer["error_code"], clients.where("reading quotas"), needs)
+        return {
+            tuple(sorted((part["entity_type"], part["entity_name"]) for part in entry["entity"])): {
+                limit["key"]: limit["value"] for limit in entry["values"]
+            }
+            for entry in answer["entries"] or ()
+        }
+
+    return clients.ask("reading quotas", ask, needs)
+
+
+def scram_users(clients: Clients) -> frozenset[str]:
+    """Return the users with SCRAM credentials."""
+
+    def request(timeout_s: float) -> frozenset[str]:
+        found = clients.admin().describe_user_scram_credentials(request_timeout=timeout_s)
+        return frozenset(answer_of(found, timeout_s))
+
+    return clients.call("reading SCRAM users", request, on_cluster("Describe"))

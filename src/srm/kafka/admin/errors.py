@@ -135,10 +135,7 @@ _MEANINGS: Final[Mapping[type[SrmError], str]] = MappingProxyType(
 def translate(error: KafkaException | KafkaError, where: str, needs: Needs = NOTHING) -> SrmError:
     """Build the srm error for a client error.
 
-    Args:
-        error: the exception or error of the client library.
-        where: operation and cluster, e.g. ``reading groups of cluster P``.
-        needs: the required rights.
+    ``where`` names operation and cluster, e.g. ``reading groups of cluster P``.
     """
     kafka_error = error.args[0] if isinstance(error, KafkaException) else error
     if not isinstance(kafka_error, KafkaError):

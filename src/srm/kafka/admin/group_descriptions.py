@@ -48,7 +48,7 @@ _DESCRIBE: Final[Mapping[GroupKind, Message]] = {
 }
 
 
-def describe(clients: Clients, names: Collection[str] | None) -> dict[str, GroupDescription]:
+def describe(clients: Clients, names: Collection[str] | None = None) -> dict[str, GroupDescription]:
     """Describe all groups, or the named ones; see the engine's port.
 
     Raises:
@@ -68,12 +68,7 @@ def describe(clients: Clients, names: Collection[str] | None) -> dict[str, Group
 
 @asynccontextmanager
 async def coordinator(clients: Clients, brokers: Brokers, group: str) -> AsyncIterator[int]:
-    """Give the node that coordinates a group; after an error it is looked for again.
-
-    Raises:
-        UnavailableError: there is none at the moment.
-        AuthorizationError: srm may not describe the group.
-    """
+    """Give the node that coordinates a group; after an error it is looked for again."""
     try:
         by_node, failed = await by_coordinator(clients, brokers, [group])
         for error in failed.values():

@@ -136,7 +136,7 @@ def share_resets(clients: Clients, groups: Collection[str]) -> dict[str, str]:
 
 
 def pending(
-    clients: Clients, groups: Collection[str], also: Collection[TopicPartition]
+    clients: Clients, groups: Collection[str], also: Collection[TopicPartition] = ()
 ) -> ByGroup[frozenset[TopicPartition]]:
     """Return the partitions with an undecided transactional offset commit, by group.
 

@@ -137,11 +137,7 @@ def _new(spec: TopicSpec) -> NewTopic:
 
 
 def creation_problem(clients: Clients, spec: TopicSpec) -> SrmError | None:
-    """Say why a topic could not be created now, None where it could; nothing is created.
-
-    Raises:
-        UnavailableError: the cluster does not answer.
-    """
+    """Say why a topic could not be created now, None where it could; nothing is created."""
 
     def request(timeout_s: float) -> None:
         futures = clients.admin().create_topics(

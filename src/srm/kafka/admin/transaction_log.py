@@ -15,9 +15,8 @@ from confluent_kafka import Consumer, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from srm.errors import AuthorizationError
-from srm.kafka.admin.clients import ClientLog, Clients, reader_props
+from srm.kafka.admin.clients import ClientLog, Clients, drain, position_after, reader_props
 from srm.kafka.admin.errors import kafka_errors
-from srm.kafka.admin.polling import drain, position_after
 from srm.kafka.admin.topics import describe
 from srm.kafka.wire.messages import (
     CLASSIC,

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Mapping
-from functools import partial
-from itertools import groupby
-from operator import attrgetter
-from typing import Any, Final, TypeVar
+from collections.abc import Collection, Iterable, Mapping
+from operator import itemgetter
+from typing import Any, Final
 
 from srm.clock import now_ms
 from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import ActiveProducer, OpenTransaction
-from srm.errors import SrmError, UnavailableError
+from srm.errors import SrmError
 from srm.kafka.admin.clients import Clients
-from srm.kafka.admin.errors import of_code
-from srm.kafka.admin.partition_leaders import find_leaders
-from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
+from srm.kafka.admin.leader_queries import query_leaders, topic_errors
 from srm.kafka.wire.brokers import Brokers
-from srm.kafka.wire.log_messages import by_partition
-from srm.kafka.wire.rights import on_topic
+from srm.kafka.wire.messages import Request
 from srm.kafka.wire.transaction_messages import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
@@ -30,7 +24,6 @@ from srm.kafka.wire.transaction_messages import (
 
 _DOING: Final = "describing producers"
 _logger = logging.getLogger(__name__)
-_T = TypeVar("_T", OpenTransaction, ActiveProducer)
 
 
 def active_producers(
@@ -39,9 +32,9 @@ def active_producers(
     """Return the producers that leaders remember; see the engine's port."""
 
     async def request(brokers: Brokers) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
-        states = await _producers(clients, brokers, partitions)
-        return _by_partition(
-            [
+        found = await _producers(clients, brokers, partitions)
+        return {
+            partition: tuple(
                 ActiveProducer(
                     partition,
                     state["producer_id"],
@@ -49,11 +42,10 @@ def active_producers(
                     state["last_timestamp_ms"],
                     state["last_sequence"],
                 )
-                for partition, state in sorted(
-                    states, key=lambda found: (found[0], found[1]["producer_id"])
-                )
-            ]
-        )
+                for state in sorted(states, key=itemgetter("producer_id"))
+            )
+            for partition, states in found.items()
+        }
 
     return clients.ask(_DOING, request) if partitions else {}
 
@@ -64,61 +56,51 @@ def open_transactions(
     """Return the open transactions of partitions; see the engine's port."""
 
     async def request(brokers: Brokers) -> dict[TopicPartition, tuple[OpenTransaction, ...]]:
-        states = await _producers(clients, brokers, partitions)
-        blocking = [found for found in states if found[1]["first_offset"] >= 0]
-        names = await _names(brokers, {state["producer_id"] for _, state in blocking})
+        blocking = {
+            partition: [state for state in states if state["first_offset"] >= 0]
+            for partition, states in (await _producers(clients, brokers, partitions)).items()
+        }
+        ids = {state["producer_id"] for states in blocking.values() for state in states}
+        names = await _names(brokers, ids)
         at_ms = now_ms()
-        found = []
-        for partition, state in sorted(
-            blocking, key=lambda found: (found[0], found[1]["first_offset"])
-        ):
+
+        def transaction(partition: TopicPartition, state: Mapping[str, Any]) -> OpenTransaction:
             name, start_ms = names.get(state["producer_id"], (None, None))
-            found.append(
-                OpenTransaction(
-                    partition,
-                    state["first_offset"],
-                    state["producer_id"],
-                    state["producer_epoch"],
-                    name,
-                    None if start_ms is None else max(0, at_ms - start_ms),
-                )
+            return OpenTransaction(
+                partition,
+                state["first_offset"],
+                state["producer_id"],
+                state["producer_epoch"],
+                name,
+                None if start_ms is None else max(0, at_ms - start_ms),
             )
-        return _by_partition(found)
+
+        return {
+            partition: tuple(
+                transaction(partition, state)
+                for state in sorted(states, key=itemgetter("first_offset"))
+            )
+            for partition, states in blocking.items()
+            if states
+        }
 
     return clients.ask(_DOING, request) if partitions else {}
 
 
-def _by_partition(found: list[_T]) -> dict[TopicPartition, tuple[_T, ...]]:
-    return {p: tuple(some) for p, some in groupby(found, key=attrgetter("partition"))}
-
-
 async def _producers(
     clients: Clients, brokers: Brokers, partitions: Collection[TopicPartition]
-) -> list[tuple[TopicPartition, Mapping[str, Any]]]:
-    """Return what the leaders of partitions know of their producers, partition by partition."""
-    by_node: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    leaders = await find_leaders(brokers, partitions, partial(_error, clients))
-    for (topic, number), leader in sorted(leaders.items()):
-        by_node[leader.node][topic].append(number)
-    answers = await asyncio.gather(
-        *[
-            brokers.query(node, DESCRIBE_PRODUCERS(list(topics.items())))
-            for node, topics in by_node.items()
-        ]
-    )
-    found = []
-    for partition, told in (each for one in answers for each in by_partition(one).items()):
-        if told["error_code"]:
-            raise _error(clients, partition.topic, told["error_code"])
-        found += [(partition, state) for state in told["producers"]]
-    return found
+) -> dict[TopicPartition, list[Mapping[str, Any]]]:
+    """Return what the leaders of partitions know of their producers, where there are any."""
 
+    def make(leaders: Iterable[TopicPartition]) -> Request:
+        topics: dict[str, list[int]] = defaultdict(list)
+        for topic, number in leaders:
+            topics[topic].append(number)
+        return DESCRIBE_PRODUCERS(list(topics.items()))
 
-def _error(clients: Clients, topic: str, code: int) -> SrmError:
-    where = clients.where(f"{_DOING} of {topic}")
-    if code in UNKNOWN_TOPIC_CODES:  # just deleted, or not yet known to its leader
-        return UnavailableError(f"{where}: not known; retry")
-    return of_code(code, where, on_topic("Read", topic))
+    error = topic_errors(clients, f"{_DOING} of")
+    found = await query_leaders(brokers, partitions, make, error)
+    return {p: each["producers"] for p, each in sorted(found.items()) if each["producers"]}
 
 
 async def _names(

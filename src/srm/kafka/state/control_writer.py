@@ -13,7 +13,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.table_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
 from srm.errors import FencedError, UnavailableError
-from srm.kafka.admin.clients import STATE_RECORDS, ClientLog, Clients
+from srm.kafka.admin.clients import STATE_RECORDS, ClientLog, Clients, writer_props
 from srm.kafka.admin.errors import kafka_errors, translate
 from srm.kafka.admin.offsets import log_ends
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
@@ -62,11 +62,7 @@ class KafkaControlWriter:
     """
 
     def __init__(self, clients: Clients, transactional_id: str) -> None:
-        """Open the writer.
-
-        Raises:
-            UnavailableError: the coordinator does not answer in time.
-        """
+        """Open the writer."""
         self._clients = clients
         self._id = transactional_id
         self._needs: Needs = on_transactional_id("Write", transactional_id)
@@ -187,15 +183,11 @@ class KafkaControlWriter:
 
     def _properties(self) -> dict[str, object]:
         return {
-            "linger.ms": 0,
-            **self._clients.producer_properties(),
+            **writer_props(self._clients.producer_properties()),
             **STATE_RECORDS,
             "transactional.id": self._id,
             "transaction.timeout.ms": round(CONTROL_TRANSACTION_S * 1000),
             "delivery.timeout.ms": round(CONTROL_TRANSACTION_S * 1000),
             "request.timeout.ms": round(CONTROL_TRANSACTION_S * 1000),
-            "acks": "all",
-            "enable.idempotence": True,
-            "allow.auto.create.topics": False,
             "topic.metadata.propagation.max.ms": 3000,
         }

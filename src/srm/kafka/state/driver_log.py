@@ -24,9 +24,15 @@ from srm.domain.names.topics import Flow
 from srm.domain.offset_map.map_index import decode_index_key, is_index_key
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, decode_block, decode_block_key
 from srm.errors import AuthorizationError, FencedError, IntegrityError, SrmError, UnavailableError
-from srm.kafka.admin.clients import STATE_RECORDS, ClientLog, reader_props
+from srm.kafka.admin.clients import (
+    STATE_RECORDS,
+    ClientLog,
+    drain,
+    position_after,
+    reader_props,
+    writer_props,
+)
 from srm.kafka.admin.errors import kafka_errors, translate
-from srm.kafka.admin.polling import drain, position_after
 from srm.kafka.state.state_log import KafkaStateLog
 from srm.kafka.tables.topic_tail import KafkaTopicTail
 from srm.kafka.wire.rights import on_topic, on_transactional_id
@@ -52,7 +58,8 @@ def driver_transactional_id(flow: Flow) -> str:
 class KafkaDriverLog:
     """The state topic of one flow (implements the :class:`.DriverLog` of the data plane).
 
-    For one thread. Nothing is connected before the first call.
+    For one thread. Nothing is connected before the first call. The properties are librdkafka's, of
+    clients of the target; ``timeout_s`` limits each call.
     """
 
     def __init__(
@@ -62,14 +69,6 @@ class KafkaDriverLog:
         producer_props: Mapping[str, str],
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """Remember how to reach the flow's target.
-
-        Args:
-            flow: the flow.
-            consumer_props: librdkafka properties of consumers of the target.
-            producer_props: librdkafka properties of producers of the target.
-            timeout_s: seconds that a call may take.
-        """
         self._flow = flow
         self._topic = internal_topics.replication(flow.source)
         self._metrics = internal_topics.raw_metrics(flow.source)
@@ -83,11 +82,7 @@ class KafkaDriverLog:
         self._producer: Producer | None = None
 
     def read(self) -> list[LogRecord]:
-        """Return the latest record of each key up to the end of the state topic.
-
-        Raises:
-            UnavailableError: the end is not reached in time.
-        """
+        """Return the latest record of each key up to the end of the state topic."""
         self._close_consumer()
         reader = Consumer(reader_props(self._consumer_props), logger=ClientLog())
         try:
@@ -140,16 +135,12 @@ class KafkaDriverLog:
         self._drop_producer()
         producer = Producer(
             {
-                "linger.ms": 0,
-                **self._producer_props,
+                **writer_props(self._producer_props),
                 **STATE_RECORDS,
                 "transactional.id": self._transactional_id,
-                "enable.idempotence": True,
-                "acks": "all",
                 # An abandoned transaction hides the slots' reports until it is aborted.
                 "transaction.timeout.ms": round(self._timeout_s * 1000),
                 "delivery.timeout.ms": round(self._timeout_s * 1000),
-                "allow.auto.create.topics": False,
             },
             logger=ClientLog(),
         )
@@ -197,8 +188,7 @@ class KafkaDriverLog:
 
     def clear_maps(self, topics: Collection[CopiedTopic]) -> None:
         """Delete all that the map topic holds of topics; with clients of its own."""
-        cleaner = KafkaMapCleaner(self._flow, self._consumer_props, self._producer_props)
-        cleaner.clear(topics)
+        clear_maps(self._flow, self._consumer_props, self._producer_props, topics)
 
     def close(self) -> None:
         """Close both clients."""
@@ -239,55 +229,42 @@ def _record(message: Message) -> LogRecord:
     return LogRecord(message.topic() or "", key, message.value(), partition)
 
 
-class KafkaMapCleaner:
-    """Goes through the map topic once, keeps nothing of it, and writes tombstones.
+def clear_maps(
+    flow: Flow,
+    consumer_props: Mapping[str, str],
+    producer_props: Mapping[str, str],
+    topics: Collection[CopiedTopic],
+) -> None:
+    """Go through the map topic once, and delete every record about the topics; again is harmless.
 
-    Args:
-        flow: the flow.
-        consumer_props: librdkafka properties of consumers of the target.
-        producer_props: librdkafka properties of producers of the target.
+    Nothing of the map is kept in memory.
     """
-
-    def __init__(
-        self, flow: Flow, consumer_props: Mapping[str, str], producer_props: Mapping[str, str]
-    ) -> None:
-        self._flow = flow
-        self._topic = internal_topics.offset_map(flow.source)
-        self._consumer_props = consumer_props
-        self._producer_props = producer_props
-
-    def clear(self, topics: Collection[CopiedTopic]) -> None:
-        """Delete every record about the topics; again is harmless.
-
-        Raises:
-            SrmError: the target does not answer, or does not let srm write.
-        """
-        gone = {(topic.topic_id, topic.target_topic_id) for topic in topics}
-        log = KafkaStateLog(self._flow.target, self._producer_props)
-        for partition in range(MAP_PARTITIONS):
-            for number, key in enumerate(self._keys(partition, gone), 1):
-                log.write(self._topic, key, None, partition)
+    gone = {(topic.topic_id, topic.target_topic_id) for topic in topics}
+    map_topic = internal_topics.offset_map(flow.source)
+    log = KafkaStateLog(flow.target, producer_props)
+    for partition in range(MAP_PARTITIONS):
+        with KafkaTopicTail(consumer_props, map_topic, partition) as tail:
+            for number, key in enumerate(_keys_about(gone, tail), 1):
+                log.write(map_topic, key, None, partition)
                 if number % _AT_ONCE == 0:
                     log.flush(_FLUSH_S)
-            log.flush(_FLUSH_S)
-        names = ", ".join(sorted({topic.topic for topic in topics}))
-        _logger.info(
-            "%s: the offset maps of topics that are gone are deleted: %s", self._flow, names
-        )
+        log.flush(_FLUSH_S)
+    names = ", ".join(sorted({topic.topic for topic in topics}))
+    _logger.info("%s: the offset maps of topics that are gone are deleted: %s", flow, names)
 
-    def _keys(self, partition: int, gone: Collection[tuple[str, str]]) -> Iterator[bytes]:
-        """Yield the keys of records about the topics, reading some thousand records at a time."""
-        sources = {topic_id for topic_id, _ in gone}
-        with KafkaTopicTail(self._consumer_props, self._topic, partition) as tail:
+
+def _keys_about(gone: Collection[tuple[str, str]], tail: KafkaTopicTail) -> Iterator[bytes]:
+    """Yield the keys of records about the topics, reading some thousand records at a time."""
+    sources = {topic_id for topic_id, _ in gone}
+    heard = time.monotonic()
+    while not tail.caught_up:
+        for key, value in tail.poll(_POLL_S):
             heard = time.monotonic()
-            while not tail.caught_up:
-                for key, value in tail.poll(_POLL_S):
-                    heard = time.monotonic()
-                    about = value is not None and _source_of(key) in sources
-                    if about and _ids_of(key, value or b"") in gone:
-                        yield key
-                if time.monotonic() - heard > _SILENCE_S:
-                    raise UnavailableError(f"reading {self._topic}-{partition}: no answer; retry")
+            about = value is not None and _source_of(key) in sources
+            if about and _ids_of(key, value or b"") in gone:
+                yield key
+        if time.monotonic() - heard > _SILENCE_S:
+            raise UnavailableError(f"{tail.where}: no answer; retry")
 
 
 def _source_of(key: bytes) -> str:

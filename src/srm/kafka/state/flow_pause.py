@@ -31,12 +31,7 @@ class KafkaFlowSwitch:
     """Pauses, seals and resumes one flow (implements :class:`srm.engine.ports.FlowSwitch`).
 
     Does no I/O before the first call. What it needs on the target are the replicator's own rights.
-
-    Args:
-        flow: the flow.
-        target: the flow's target.
-        consumer_props: librdkafka properties of consumers of the target.
-        producer_props: the same of producers.
+    The properties are librdkafka's, of clients of the target.
     """
 
     def __init__(

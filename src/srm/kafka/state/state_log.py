@@ -11,7 +11,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from srm.errors import SrmError, UnavailableError
-from srm.kafka.admin.clients import STATE_RECORDS, ClientLog, is_stranded
+from srm.kafka.admin.clients import STATE_RECORDS, ClientLog, is_stranded, writer_props
 from srm.kafka.admin.errors import kafka_errors, translate
 from srm.kafka.wire.rights import CLUSTER, on_topic
 from srm.replication.ports import Place, WriteResult
@@ -30,14 +30,7 @@ class KafkaStateLog:
 
     def __init__(self, alias: str, properties: Mapping[str, str]) -> None:
         self._where = f"writing state to cluster {alias}"
-        self._properties = {
-            "linger.ms": 0,
-            **properties,
-            **STATE_RECORDS,
-            "acks": "all",
-            "enable.idempotence": True,
-            "allow.auto.create.topics": False,
-        }
+        self._properties = {**writer_props(properties), **STATE_RECORDS}
         self._lock = threading.Lock()
         self._failed: dict[Place, SrmError] = {}
         self._offsets: dict[Place, dict[bytes, int]] = {}

@@ -22,11 +22,9 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from srm.domain.names.topics import TopicPartition
 from srm.engine.table_ports import Row, Stamped
 from srm.errors import SrmError, UnavailableError
-from srm.kafka.admin.clients import Clients
+from srm.kafka.admin.clients import Clients, drain, position_after
 from srm.kafka.admin.errors import kafka_errors, translate
-from srm.kafka.admin.polling import drain, position_after
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES, describe
-from srm.kafka.tables.records_by_offset import records_at
 from srm.kafka.wire.rights import on_topic
 
 _POLL_S: Final = 1.0
@@ -49,7 +47,7 @@ class KafkaCompactedTopic:
 
         Records without a key are skipped. Records of open or aborted transactions are not visible.
         """
-        return {key: rows[-1].value for key, rows in self._rows(most=1).items()}
+        return {key: row.value for key, row in self.read_stamped().items()}
 
     def read_stamped(self) -> dict[bytes, Stamped]:
         """Return what :meth:`read` returns, with timestamps."""
@@ -71,6 +69,8 @@ class KafkaCompactedTopic:
 
     def at(self, offsets: Collection[int]) -> dict[int, Row]:
         """Return the records at these offsets; offsets without a record are omitted."""
+        from srm.kafka.tables.single_records import records_at  # noqa: PLC0415 - imports numpy
+
         return records_at(self._clients, TopicPartition(self._topic, self._partition), offsets)
 
     def write(self, records: Mapping[bytes, bytes | None]) -> int | None:
@@ -201,6 +201,15 @@ class KafkaCompactedTopic:
             )
 
 
+def row_of(message: Message) -> Stamped | None:
+    """Return a record's value with its time, None for a tombstone."""
+    value = message.value()
+    if value is None:
+        return None
+    kind, time_ms = message.timestamp()
+    return Stamped(value, time_ms, by_broker=kind == TIMESTAMP_LOG_APPEND_TIME)
+
+
 def broker_time(message: Message) -> tuple[int, ...]:
     """Return the timestamp of a record that was delivered, nothing if it is not the broker's."""
     kind, time_ms = message.timestamp()
@@ -208,12 +217,11 @@ def broker_time(message: Message) -> tuple[int, ...]:
 
 
 def _apply(table: _Rows, message: Message, most: int | None) -> None:
-    key, value = message.key(), message.value()
+    key, row = message.key(), row_of(message)
     if key is None:
         return
     # A row moves to the end when it is written again, as in the log.
     rows = table.pop(key, deque(maxlen=most))
-    if value is not None:
-        kind, time_ms = message.timestamp()
-        rows.append(Stamped(value, time_ms, by_broker=kind == TIMESTAMP_LOG_APPEND_TIME))
+    if row is not None:
+        rows.append(row)
         table[key] = rows

@@ -10,9 +10,8 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, Mes
 
 from srm.domain.names.topics import TopicPartition
 from srm.domain.verification.compared_record import ComparedRecord
-from srm.kafka.admin.clients import ClientLog, Clients
+from srm.kafka.admin.clients import ClientLog, Clients, drain
 from srm.kafka.admin.errors import kafka_errors, translate
-from srm.kafka.admin.polling import drain
 from srm.kafka.wire.rights import on_group, on_topic
 
 _POLL_S: Final = 0.2

@@ -5,23 +5,29 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, Protocol, cast
 
-from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_LOG_APPEND_TIME, Consumer, Message
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from srm.domain.names.topics import TopicPartition
-from srm.engine.table_ports import Row, Stamped
+from srm.engine.table_ports import Stamped
 from srm.errors import DataLossError, SrmError, UnavailableError
 from srm.kafka.admin import offsets as offset_calls
 from srm.kafka.admin import topics as topic_calls
-from srm.kafka.admin.clients import ClientLog, Clients, is_stranded, reader_props
+from srm.kafka.admin.clients import (
+    ClientLog,
+    Clients,
+    drain,
+    is_stranded,
+    position_after,
+    reader_props,
+)
 from srm.kafka.admin.errors import kafka_errors
-from srm.kafka.admin.polling import drain, position_after
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
-from srm.kafka.tables.compacted import KafkaCompactedTopic
+from srm.kafka.tables.compacted import KafkaCompactedTopic, row_of
 
 _FETCH_WAIT_MS: Final = 200
 _POLL_S: Final = 0.5
@@ -117,7 +123,7 @@ class _Followed:
     def take(self, place: _Place, message: Message, key: bytes) -> None:
         """Apply a record; one that its sink rejects does not block the others."""
         try:
-            self.sink.take(key, _row(message))
+            self.sink.take(key, row_of(message))
         except Exception:
             if not self.is_strange:
                 _logger.exception("%s-%d: the record at %d is skipped", *place, self.next - 1)
@@ -143,28 +149,20 @@ class _Followed:
         self.complete.set()
 
 
-class LiveTable:
-    """One partition of a compacted topic in memory (implements the engine's CompactedTopic).
+class LiveTable(KafkaCompactedTopic):
+    """One partition of a compacted topic in memory.
 
     What it says is as old as the last fetch, not as of the call, unless the tables are fresh.
     Everything but the latest values comes from the topic itself.
     """
 
-    def __init__(self, tables: LiveTables, topic: KafkaCompactedTopic, place: _Place) -> None:
+    def __init__(self, tables: LiveTables, clients: Clients, place: _Place) -> None:
+        super().__init__(clients, *place)
         self._tables = tables
-        self._topic = topic
         self._place = place
 
-    def read(self) -> dict[bytes, bytes]:
-        """Return the latest value of each key.
-
-        Raises:
-            UnavailableError: it was not read to its end yet, and is not in time.
-        """
-        return {key: row.value for key, row in self.read_stamped().items()}
-
     def read_stamped(self) -> dict[bytes, Stamped]:
-        """Return what :meth:`read` returns, with timestamps."""
+        """Return the latest value of each key, with timestamps."""
         with self._tables.reading(self._place) as rows:
             return dict(rows.rows)
 
@@ -173,20 +171,8 @@ class LiveTable:
         with self._tables.reading(self._place) as rows:
             changes, known = rows.changes, rows.history
         if known is None or known[0] != changes:
-            known = rows.history = (changes, self._topic.read_history())
+            known = rows.history = (changes, super().read_history())
         return known[1]
-
-    def scan(self, visit: Callable[[int, bytes, bytes | None], None]) -> None:
-        """Show all records of the topic itself."""
-        self._topic.scan(visit)
-
-    def at(self, offsets: Collection[int]) -> dict[int, Row]:
-        """Read records of the topic itself."""
-        return self._topic.at(offsets)
-
-    def write(self, records: Mapping[bytes, bytes | None]) -> int | None:
-        """Write to the topic; the table shows it when it comes back."""
-        return self._topic.write(records)
 
 
 class LiveTables:
@@ -215,9 +201,7 @@ class LiveTables:
         """Give access to one partition; it is followed from now on, or from its first read."""
         if not self._fresh:
             self._table((topic, partition))
-        return LiveTable(
-            self, KafkaCompactedTopic(self._clients, topic, partition), (topic, partition)
-        )
+        return LiveTable(self, self._clients, (topic, partition))
 
     def follow(self, topic: str, sink: Sink, partition: int = 0) -> None:
         """Read a partition into something of the caller's own, from now on."""
@@ -226,11 +210,7 @@ class LiveTables:
 
     @contextmanager
     def reading(self, place: _Place) -> Iterator[_Rows]:
-        """Yield the rows of a partition while no other thread changes them.
-
-        Raises:
-            SrmError: the cluster refuses the read, or it was not read to its end in time.
-        """
+        """Yield the rows of a partition while no other thread changes them."""
         found = self._table(place)
         if self._fresh:
             self._read_to_end(place, found)
@@ -389,11 +369,3 @@ class LiveTables:
         with self._lock:
             for one in self._followed.values():
                 one.topic_id = ""
-
-
-def _row(message: Message) -> Stamped | None:
-    value = message.value()
-    if value is None:
-        return None
-    kind, time_ms = message.timestamp()
-    return Stamped(value, time_ms, by_broker=kind == TIMESTAMP_LOG_APPEND_TIME)

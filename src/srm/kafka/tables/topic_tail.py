@@ -1,19 +1,21 @@
-"""Following one partition of a topic, from its start or a time: for readers that live long."""
+"""Following partitions of topics, for readers that live long: any topic, commits, raw metrics."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Final, Self
 
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from srm.kafka.admin.clients import ClientLog, is_stranded, reader_props
+from srm.domain.groups.offset_commits import TOPIC as COMMITS
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.errors import UnavailableError
+from srm.kafka.admin.clients import ClientLog, drain, is_stranded, position_after, reader_props
 from srm.kafka.admin.errors import kafka_errors, translate
-from srm.kafka.admin.polling import drain, position_after
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.rights import on_topic
 
@@ -23,6 +25,12 @@ _SHORTEST_LOOK_S: Final = 1.0
 _FETCH_WAIT_MS: Final = 200
 _END_POLL_S: Final = 0.1
 _MUCH_BYTES: Final = 1024 * 1024
+_COMMIT_WAIT_MS: Final = 500
+_COMMIT_SILENCE_S: Final = 60.0
+MOST_BYTES: Final = 32 * 1024 * 1024
+"""Amount of raw metrics that one process counts with the time and CPU of a Spark start."""
+_METRICS_WAIT_MS: Final = 5_000
+_METRICS_TIMEOUT_S: Final = 60.0
 _logger = logging.getLogger(__name__)
 
 
@@ -62,7 +70,7 @@ class KafkaTopicTail:
         self._since_ms = since_ms
         self._topic = topic
         self._partition = partition
-        self._where = f"following {topic}-{partition}"
+        self.where = f"following {topic}-{partition}"
         self._consumer: Consumer | None = None
         self._assigned = False
         self._next: int | None = None
@@ -74,12 +82,7 @@ class KafkaTopicTail:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -107,9 +110,6 @@ class KafkaTopicTail:
 
         The end is the high watermark: what a transaction that is still open may turn out to be is
         not known yet, so the end is not reached then. The end of a topic that does not exist is.
-
-        Raises:
-            SrmError: the cluster refuses the read.
         """
         deadline = time.monotonic() + timeout_s
         pairs: list[tuple[bytes, bytes | None]] = []
@@ -133,8 +133,8 @@ class KafkaTopicTail:
         except KafkaException as error:
             if error.args[0].code() in UNKNOWN_TOPIC_CODES:
                 return 0
-            if not translate(error, self._where).retriable:
-                raise translate(error, self._where, on_topic("Read", self._topic)) from error
+            if not translate(error, self.where).retriable:
+                raise translate(error, self.where, on_topic("Read", self._topic)) from error
             return None
         finally:
             consumer.close()
@@ -145,13 +145,10 @@ class KafkaTopicTail:
 
         Returns early, perhaps with nothing, when the tail catches up. Records without a key are
         skipped.
-
-        Raises:
-            SrmError: the cluster refuses the read.
         """
         deadline = time.monotonic() + timeout_s
         behind = not self._caught_up
-        with kafka_errors(self._where, on_topic("Read", self._topic)):
+        with kafka_errors(self.where, on_topic("Read", self._topic)):
             consumer = self._open()
             while True:
                 left = max(0.0, deadline - time.monotonic())
@@ -189,9 +186,9 @@ class KafkaTopicTail:
             if cause.code() in UNKNOWN_TOPIC_CODES:
                 self._caught_up = self._caught_up or self._absent(consumer, timeout_s)
                 return
-            if not translate(error, self._where).retriable:
+            if not translate(error, self.where).retriable:
                 raise
-            _logger.debug("%s: %s", self._where, cause)
+            _logger.debug("%s: %s", self.where, cause)
             return
         self._end = end
         self._caught_up = self._caught_up or start >= end
@@ -220,7 +217,7 @@ class KafkaTopicTail:
     def _take(self, consumer: Consumer, wait_s: float) -> list[tuple[bytes, bytes | None]]:
         pairs: list[tuple[bytes, bytes | None]] = []
         for message in drain(consumer, wait_s):
-            position = position_after(message, self._where)
+            position = position_after(message, self.where)
             if position is None:
                 continue
             self._rewound = self._rewound or position < (self._next or 0)
@@ -230,3 +227,89 @@ class KafkaTopicTail:
             if self._end is not None and position >= self._end:
                 self._caught_up = True
         return pairs
+
+
+class KafkaCommitTail:
+    """Returns records of committed transactions and of plain commits as they arrive."""
+
+    def __init__(
+        self, consumer_props: Mapping[str, str], starts: Mapping[TopicPartition, int]
+    ) -> None:
+        self._starts = starts
+        props = {
+            **reader_props(consumer_props),
+            "fetch.wait.max.ms": _COMMIT_WAIT_MS,
+            "enable.partition.eof": False,
+        }
+        self._where = f"following {COMMITS}"
+        with kafka_errors(self._where, on_topic("Read", COMMITS)):
+            self._consumer = Consumer(props, logger=ClientLog())
+
+    def __enter__(self) -> Self:
+        with kafka_errors(self._where, on_topic("Read", COMMITS)):
+            self._consumer.assign(
+                [KafkaTopicPartition(p.topic, p.partition, at) for p, at in self._starts.items()]
+            )
+        self._heard = time.monotonic()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def poll(self, timeout_s: float) -> list[tuple[bytes, bytes | None]]:
+        """Return new keys and values, waiting so long for the first.
+
+        Raises:
+            UnavailableError: the consumer knows no broker any more: open another one.
+            SrmError: the cluster refuses the read.
+        """
+        pairs = []
+        for message in drain(self._consumer, timeout_s):
+            position_after(message, self._where)  # raises what waiting does not cure
+            if message.error() is None and (key := message.key()) is not None:
+                pairs.append((key, message.value()))
+        now = time.monotonic()
+        if pairs:
+            self._heard = now
+        elif now - self._heard > _COMMIT_SILENCE_S:
+            self._heard = now
+            if is_stranded(self._consumer, COMMITS):
+                raise UnavailableError(f"{self._where}: no broker answers; retry")
+        return pairs
+
+
+def follow_raw_metrics(
+    flow: Flow, consumer_props: Mapping[str, str], since_ms: int
+) -> KafkaTopicTail:
+    """Follow the raw metrics of a flow from a time, with few requests: news may come late."""
+    topic = internal_topics.raw_metrics(flow.source)
+    return KafkaTopicTail(
+        consumer_props, topic, fetch_wait_ms=_METRICS_WAIT_MS, since_ms=since_ms, at_once=False
+    )
+
+
+def read_raw_metrics(
+    flow: Flow,
+    consumer_props: Mapping[str, str],
+    since_ms: int,
+    most_bytes: int = MOST_BYTES,
+    timeout_s: float = _METRICS_TIMEOUT_S,
+) -> list[bytes] | None:
+    """Return the values of the raw metrics since a time, None where they are more than so much."""
+    topic = internal_topics.raw_metrics(flow.source)
+    found: list[bytes] = []
+    size = 0
+    deadline = time.monotonic() + timeout_s
+    with KafkaTopicTail(consumer_props, topic, since_ms=since_ms) as tail:
+        while not tail.caught_up:
+            new = [value for _, value in tail.poll(1.0) if value]
+            found += new
+            size += sum(map(len, new))
+            if size > most_bytes:
+                return None
+            if time.monotonic() > deadline:
+                raise UnavailableError(
+                    f"{topic} on cluster {flow.target}: its end is not reached in "
+                    f"{timeout_s:.0f} s; retry"
+                )
+    return found

@@ -20,6 +20,7 @@ from srm.kafka.wire.auth.security import read_security
 from srm.kafka.wire.auth.security_access import SecurityAccess
 from srm.kafka.wire.auth.security_probe import addresses
 from srm.kafka.wire.connection import Connection
+from srm.kafka.wire.frames import FETCH, FetchResponse, fetch_request, fetch_response
 from srm.kafka.wire.log_messages import metadata_request
 from srm.kafka.wire.messages import (
     CLASSIC,
@@ -31,6 +32,7 @@ from srm.kafka.wire.messages import (
     error_name,
 )
 from srm.replication.buffers import BufferPool
+from srm.replication.ports import FetchFrom
 
 Address = tuple[str, int]
 
@@ -41,6 +43,7 @@ POLLS: Final = "poll"
 _NEXT_BROKER_S: Final = 1.0
 """Wait for one broker before another one is queried as well."""
 _REFUSAL_S: Final = 5.0
+_LATE: Final = "no answer in time"
 API_VERSIONS: Final = Message(
     18,
     0,
@@ -139,6 +142,19 @@ class Brokers:
         """
         return await self._query(self._address(node), request, purpose)
 
+    async def fetch(self, node: int, wanted: FetchFrom, *, read_committed: bool) -> FetchResponse:
+        """Fetch from one partition, without waiting for records; a batch at least (KIP-74).
+
+        A broker that holds srm up by a quota answers of no partition.
+        """
+        body = fetch_request([wanted], 0, wanted.max_bytes, read_committed=read_committed)
+        connection = await self.connection(node, QUESTIONS)
+        try:
+            return await connection.request(*FETCH, [body], fetch_response, flexible=True)
+        except asyncio.CancelledError:
+            connection.close(_LATE)  # as a query
+            raise
+
     async def query_any(self, request: Request) -> dict[str, Any]:
         """Do the same with whichever broker answers first."""
         known = random.sample(list(self._nodes.values()), len(self._nodes))
@@ -215,17 +231,13 @@ class Brokers:
             return await link.connection.query(request)
         except asyncio.CancelledError:
             # Answers arrive in order: an abandoned one would delay the next one.
-            link.connection.close("no answer in time")
+            link.connection.close(_LATE)
             raise
 
     # ----- connections
 
     async def connection(self, node: int, purpose: str) -> Connection:
-        """Return the open connection to a broker for a purpose; open it if need be.
-
-        Raises:
-            SrmError: as :meth:`look`.
-        """
+        """Return the open connection to a broker for a purpose; open it if need be."""
         return (await self._link(self._address(node), purpose)).connection
 
     def open_connection(self, node: int, purpose: str) -> Connection | None:
@@ -289,7 +301,7 @@ class Brokers:
             async with asyncio.timeout(timeout_s):
                 known = await connection.query(API_VERSIONS())
         except TimeoutError as error:
-            connection.close("no answer in time")
+            connection.close(_LATE)
             raise UnavailableError(
                 f"{self._where(address)}: no answer within {timeout_s:g} s"
             ) from error

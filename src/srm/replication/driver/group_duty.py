@@ -49,7 +49,7 @@ _UNPROVEN: Final = ProofShare(0)
 
 
 class CommitLog(Protocol):
-    """New records of ``__consumer_offsets``; see :mod:`srm.kafka.tables.commit_tail`."""
+    """New records of ``__consumer_offsets``; see :mod:`srm.kafka.tables.topic_tail`."""
 
     def poll(self, timeout_s: float) -> list[tuple[bytes, bytes | None]]:
         """Return new keys and values, waiting so long for the first."""

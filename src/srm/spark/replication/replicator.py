@@ -49,8 +49,7 @@ from srm.errors import (
     UnavailableError,
 )
 from srm.kafka.state.driver_log import KafkaDriverLog
-from srm.kafka.tables.commit_tail import KafkaCommitTail
-from srm.kafka.tables.raw_log import follow_raw_metrics
+from srm.kafka.tables.topic_tail import KafkaCommitTail, follow_raw_metrics
 from srm.replication.copy.slot import SlotSpec
 from srm.replication.driver.discovery import Discovery
 from srm.replication.driver.driver import FlowDriver, Timing

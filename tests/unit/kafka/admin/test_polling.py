@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from srm.kafka.admin.polling import drain
+from srm.kafka.admin.clients import drain
 
 
 class Silent:

@@ -12,7 +12,7 @@ import pytest
 from srm.domain.names.topics import TopicPartition
 from srm.errors import UnavailableError
 from srm.kafka.admin.clients import Clients
-from srm.kafka.admin.epoch_ends import epoch_ends
+from srm.kafka.admin.leader_queries import epoch_ends
 from srm.kafka.wire.messages import Request
 
 PLACE = TopicPartition("pay", 0)
@@ -29,7 +29,8 @@ class Brokers:
 
     async def look(self, topics: list[str]) -> dict[str, Any]:
         partitions = [{"partition": 0, "leader": 1, "leader_epoch": 7}]
-        return {"topics": [{"topic": t, "error_code": 0, "partitions": partitions} for t in topics]}
+        found = {"topic_id": bytes(16), "error_code": 0, "partitions": partitions}
+        return {"topics": [{"topic": topic, **found} for topic in topics]}
 
     async def query(self, _node: int, request: Request) -> dict[str, Any]:
         [[_, [(number, leader_epoch, _)]]] = request.values[-1]
