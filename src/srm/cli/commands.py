@@ -188,7 +188,7 @@ SRM: Final[Mapping[str, Entry]] = {
     "checkpoints": _group(
         "Checkpoints: where groups continue on the other cluster.",
         emit=_flows(
-            "checkpoints:emit_command",
+            "groups:emit_command",
             "Translate committed offsets, forward and reverse, and write the checkpoints that "
             "changed.",
             "srm checkpoints emit",

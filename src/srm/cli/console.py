@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
@@ -18,8 +19,7 @@ import typer
 
 from srm import logs, patience
 from srm.cli import completing
-from srm.cli.document import document
-from srm.domain.names.topics import Flow
+from srm.domain.names.topics import Flow, TopicPartition
 from srm.errors import INTERRUPTED, UNEXPECTED, SrmError, UsageError
 from srm.extras import missing_extra
 
@@ -82,7 +82,17 @@ TimeoutOption = Annotated[
     ),
 ]
 
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would be written, write nothing.")
+]
+
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for approval.")]
+
+
+def topic_option(text: str) -> Any:
+    """Return ``--topic`` with its help."""
+    return typer.Option("--topic", "-t", help=text, autocompletion=completing.topics)
+
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON instead of text, also of an error.")
@@ -108,12 +118,41 @@ def set_debug(*, enabled: bool) -> None:
 def emit(value: object, as_json: bool, render: Callable[[Console], None]) -> None:  # noqa: FBT001 -- as_json comes as the option gives it
     """Print ``value`` as JSON, or call ``render`` with a console on stdout.
 
-    The notation is that of :func:`.document`.
+    The notation is that of :func:`document`.
     """
     if as_json:
         write_document(document(value, indent=2) + "\n")
     else:
         render(open_console())
+
+
+def document(value: object, *, indent: int | None = None) -> str:
+    """Return a result as JSON, without a line end.
+
+    Dataclasses become objects, a flow ``"P->B"``, a partition ``{"topic": "T", "partition": 0}``,
+    durations ISO 8601, mapping keys their ``str()``.
+    """
+    from srm.domain.text.documents import encode
+
+    return encode(_plain(value), indent=indent).decode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Flow):
+        return str(value)
+    if isinstance(value, TopicPartition):
+        return value._asdict()
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {_key(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(each) for each in value]
+    return value
+
+
+def _key(key: object) -> object:
+    return str(key) if isinstance(key, Flow | TopicPartition) else key
 
 
 def write_document(text: str) -> None:
@@ -129,11 +168,7 @@ class _Stdout:
 
 
 def require_terminal(*, as_json: bool) -> None:
-    """Make sure that an operator can approve the plan.
-
-    Raises:
-        UsageError: stdin is not a terminal.
-    """
+    """Make sure that an operator can approve the plan."""
     if as_json or not sys.stdin.isatty():
         raise UsageError("no terminal to confirm on: review with --dry-run, then pass --yes")
 
@@ -179,8 +214,8 @@ def _fail(error: Exception, *, as_json: bool) -> NoReturn:
     logging.getLogger(__name__).debug("failed", exc_info=error)
     name, what, action, code = _parts(error)
     if as_json:
-        document = {"type": name, "message": what, "action": action, "exit_code": code}
-        text = json.dumps({"error": document}, ensure_ascii=False) + "\n"
+        parts = {"type": name, "message": what, "action": action, "exit_code": code}
+        text = json.dumps({"error": parts}, ensure_ascii=False) + "\n"
         if _Stdout.has_document:
             sys.stderr.write(text)
             sys.exit(code)

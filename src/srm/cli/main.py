@@ -5,13 +5,14 @@ Their commands are in the table :mod:`srm.cli.commands`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from srm import __version__, patience
-from srm.cli.commands import CONTROL, SERVICE, SRM
+from srm.cli.commands import CONTROL, SERVICE, SRM, Entry
 from srm.cli.console import ConfigOption, TimeoutOption, run_cli, set_debug, set_timeout
 from srm.cli.interrupts import end_soon_after_interrupt
 from srm.cli.tree import SETTINGS, LazyGroup
@@ -20,24 +21,12 @@ from srm.errors import EXIT_CODES
 _EXITS: Final = ", ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
 
 
-class _Srm(LazyGroup):
-    entries = SRM
-
-
-class _Control(LazyGroup):
-    entries = CONTROL
-
-
-class _Service(LazyGroup):
-    entries = SERVICE
-
-
-def _program(group: type[LazyGroup], text: str, epilog: str = "") -> typer.Typer:
+def _program(entries: Mapping[str, Entry], text: str, epilog: str = "") -> typer.Typer:
     return typer.Typer(
-        cls=group,
+        cls=type("Program", (LazyGroup,), {"entries": entries}),
         help=text,
         epilog=epilog,
-        no_args_is_help=group is not _Service,
+        no_args_is_help=entries is not SERVICE,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -46,13 +35,13 @@ def _program(group: type[LazyGroup], text: str, epilog: str = "") -> typer.Typer
 
 
 app = _program(
-    _Srm,
+    SRM,
     "Streams replication manager for Apache Kafka.",
     f"Exit codes: {_EXITS}. With --json an error is an object on stdout: "
     '{"error": {"type", "message", "action", "exit_code"}}; on stderr where a result is on stdout.',
 )
-control = _program(_Control, "Choose what replication flows copy, and export translated offsets.")
-service = _program(_Service, "Serve REST API, metrics and pages of the flows.")
+control = _program(CONTROL, "Choose what replication flows copy, and export translated offsets.")
+service = _program(SERVICE, "Serve REST API, metrics and pages of the flows.")
 
 _Debug = Annotated[
     bool,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, ClassVar, Final
@@ -21,7 +21,7 @@ SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 1
 _TYPES: Final = {"str": "TEXT", "path": "FILE", "file": "FILE", "dir": "DIR", "Path": "FILE"}
 
 
-class Commands(MutableMapping[str, Any]):
+class Commands(Mapping[str, Any]):
     """Commands by name; each is imported when it is read."""
 
     def __init__(self, entries: Mapping[str, Entry]) -> None:
@@ -34,13 +34,7 @@ class Commands(MutableMapping[str, Any]):
         return self._built[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._built or name in self.entries
-
-    def __setitem__(self, name: str, command: Any) -> None:
-        self._built[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._built[name]
+        return name in self.entries
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.entries)
@@ -57,7 +51,7 @@ class LazyGroup(TyperGroup):
     def __init__(self, *, entry: Entry | None = None, **settings: Any) -> None:
         super().__init__(**settings)
         self._entries = self.entries if entry is None else entry.commands
-        self.commands = Commands(self._entries)
+        self.commands: Any = Commands(self._entries)
         self._default = "" if entry is None else entry.default
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 -- typer's signature

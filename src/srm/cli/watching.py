@@ -23,8 +23,7 @@ from rich.live import Live
 from rich.text import Text
 
 from srm import patience
-from srm.cli.console import emit, open_console, write_document
-from srm.cli.document import document
+from srm.cli.console import document, emit, open_console, write_document
 from srm.cli.tree import DEFAULT_WATCH_S
 from srm.errors import SrmError
 
@@ -124,11 +123,7 @@ def _watch_live(look: Callable[[], Looked], seconds: float, console: Console) ->
 
 
 def _attempt(look: Callable[[], Looked]) -> tuple[Looked | None, str]:
-    """Look once; return what went wrong and may be over the next time.
-
-    Raises:
-        SrmError: no waiting ends it.
-    """
+    """Look once; return what went wrong and may be over the next time."""
     found = None
     try:
         with patience.renew():

@@ -15,8 +15,8 @@ from rich.table import Table
 
 from srm import patience
 from srm.cli.console import JsonOption, emit
-from srm.cli.shell_hint import entering
 from srm.errors import IntegrityError, UsageError
+from srm_lab.cli.shell_hint import entering
 
 if TYPE_CHECKING:
     from srm_lab.demo.report import DemoReport

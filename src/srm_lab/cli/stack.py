@@ -17,9 +17,9 @@ from rich.live import Live
 from rich.table import Table
 
 from srm.cli.console import JsonOption, emit
-from srm.cli.shell_hint import entering
 from srm.cli.watching import Looked, WatchOption, show
 from srm.pages.tables import Listing
+from srm_lab.cli.shell_hint import entering
 
 if TYPE_CHECKING:
     from srm_lab.stack.stack import OnProgress, Stack, StackStatus

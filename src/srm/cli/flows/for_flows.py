@@ -19,8 +19,6 @@ from srm.errors import NotFoundError, SrmError, UnavailableError, UsageError
 from srm.wiring import open_flow
 
 if TYPE_CHECKING:
-    from rich.status import Status
-
     from srm.engine.ports import FlowContext
 
 T = TypeVar("T")
@@ -37,11 +35,7 @@ class FlowResults(Generic[T]):
     failures: list[tuple[Flow, SrmError]] = field(default_factory=list)
 
     def emit(self, as_json: bool, render: Callable[[Console], None]) -> None:  # noqa: FBT001 -- as the option gives it
-        """Print what went well, if anything did, then raise what went wrong.
-
-        Raises:
-            SrmError: of the first flow's kind, naming all.
-        """
+        """Print what went well, if anything did, then raise what went wrong."""
         if self.values or not self.failures:
             emit(self.values, as_json, render)
         self.raise_failures()
@@ -85,33 +79,7 @@ def for_each_flow(
         quietly: show no progress, where something else is shown on the terminal.
         span: what a trace shows it as; without it only the name of what is done.
         partial: show what one cluster of a flow knows where the other does not answer.
-
-    Raises:
-        ConfigError: the file cannot be used, or a flow is unknown to it.
-        UsageError: no flow is named and none is enabled.
     """
-    return watch_each_flow(
-        config,
-        flows,
-        doing,
-        lambda context, _tell: call(context),
-        quietly=quietly,
-        span=span,
-        partial=partial,
-    )
-
-
-def watch_each_flow(
-    config: Path | None,
-    flows: Sequence[Flow] | None,
-    doing: str,
-    call: Callable[[FlowContext, Callable[[str], None]], T],
-    *,
-    quietly: bool = False,
-    span: str = "",
-    partial: bool = False,
-) -> FlowResults[T]:
-    """Do the same with calls that take a while: they report their progress to a terminal."""
     resolved = load_config(config)
     wanted = tuple(flows or resolved.flows)
     if not wanted:
@@ -129,34 +97,22 @@ def watch_each_flow(
                     telemetry.span(span or doing, flow=str(flow)) as opened,
                     open_flow(resolved, flow, partial=partial) as context,
                 ):
-                    results.values.append(call(context, _teller(status, flow)))
+                    results.values.append(call(context))
                     opened.result(results.values[-1])
             except SrmError as error:
                 results.failures.append((flow, error))
     return results
 
 
-def _teller(status: Status, flow: Flow) -> Callable[[str], None]:
-    return lambda text: status.update(f"{flow}: {text}")
-
-
 def raise_group_errors(errors: Mapping[str, str]) -> None:
-    """Let a command fail where groups could not be handled, after it has shown the others.
-
-    Raises:
-        UnavailableError: there are any.
-    """
+    """Let a command fail where groups could not be handled, after it has shown the others."""
     if errors:
         text = "; ".join(f"{group}: {reason}" for group, reason in sorted(errors.items()))
         raise UnavailableError(f"{amount(len(errors), 'group')} left out: {text}")
 
 
 def require_groups(context: FlowContext, groups: Collection[str] | None) -> None:
-    """Make sure that a cluster of the flow has each named group.
-
-    Raises:
-        NotFoundError: neither has some of them.
-    """
+    """Make sure that a cluster of the flow has each named group."""
     missing = set(groups or ())
     for cluster in (context.source, context.target):
         try:

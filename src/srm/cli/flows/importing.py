@@ -16,6 +16,7 @@ from rich.markup import escape
 from srm.cli import completing
 from srm.cli.console import (
     ConfigOption,
+    DryRunOption,
     FlowOption,
     FlowsOption,
     JsonOption,
@@ -24,7 +25,6 @@ from srm.cli.console import (
     open_console,
     require_terminal,
 )
-from srm.cli.flows.checkpoints import DryRunOption
 from srm.cli.flows.control import read_list
 from srm.cli.flows.for_flows import cut
 from srm.cli.flows.new_config import read_documents

@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from srm import telemetry
-from srm.cli import completing
-from srm.cli.console import ConfigOption, FlowsOption, JsonOption, emit
+from srm.cli.console import ConfigOption, FlowsOption, JsonOption, emit, topic_option
 from srm.cli.watching import Looked, WatchOption, show
 from srm.clock import now_ms
 from srm.config.loader import load_config
@@ -113,12 +112,7 @@ def show_windows(
     *,
     config: ConfigOption = None,
     flow: FlowsOption = None,
-    topic: Annotated[
-        str | None,
-        typer.Option(
-            "--topic", "-t", help="Only this source topic.", autocompletion=completing.topics
-        ),
-    ] = None,
+    topic: Annotated[str | None, topic_option("Only this source topic.")] = None,
     total: Annotated[
         bool, typer.Option("--total", help="All stored windows together, up to two hours.")
     ] = False,
@@ -197,10 +191,7 @@ def _render_windows(console: Console, windows: list[WindowMetric], flows: tuple[
         names = " ".join(f"--flow '{flow}'" for flow in flows)
         console.print(f"no windows are stored: run srm metrics aggregate {names}")
         return
-    table = Listing()
-    table.add_column("flow")
-    table.add_column("topic")
-    for name in (
+    numbers = (
         "window s",
         "ended ago",
         "records",
@@ -208,8 +199,8 @@ def _render_windows(console: Console, windows: list[WindowMetric], flows: tuple[
         "latency ms min avg max",
         "lag sum min avg max",
         "checkpoint ms min avg max",
-    ):
-        table.add_column(name, justify="right")
+    )
+    table = Listing("flow", "topic", *numbers, right=numbers)
     time_ms = now_ms()
     for window in windows:
         table.add_row(

@@ -174,14 +174,9 @@ def _as_of(flow: FlowStatus) -> str:
 def _topics(flow: FlowStatus, console: Console) -> Table:
     from srm.engine.status.status import topic_health
 
-    table = Listing()
-    table.add_column(f"topic on {flow.flow.source}")
-    table.add_column(f"on {flow.flow.target}")
-    for name in ("partitions", "copied", "remaining"):
-        table.add_column(name, justify="right")
-    table.add_column("state")
-    table.add_column("health")
-    table.add_column("remark")
+    clusters = f"topic on {flow.flow.source}", f"on {flow.flow.target}"
+    numbers = "partitions", "copied", "remaining"
+    table = Listing(*clusters, *numbers, "state", "health", "remark", right=numbers)
     for topic in cut(flow.topics, console):
         colour, health = _COLOURS[topic.state], topic_health(topic, flow)
         table.add_row(
@@ -198,13 +193,9 @@ def _topics(flow: FlowStatus, console: Console) -> Table:
 
 
 def _groups(flow: FlowStatus, console: Console) -> Table:
-    table = Listing()
-    table.add_column("group")
-    table.add_column(f"on {flow.flow.source}")
-    table.add_column(f"on {flow.flow.target}")
-    table.add_column("partitions")
-    table.add_column("remaining", justify="right")
-    table.add_column("skipped", justify="right")
+    clusters = f"on {flow.flow.source}", f"on {flow.flow.target}"
+    numbers = "remaining", "skipped"
+    table = Listing("group", *clusters, "partitions", *numbers, right=numbers)
     for group in cut(flow.groups, console):
         table.add_row(
             escape(group.group),

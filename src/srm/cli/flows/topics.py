@@ -14,6 +14,7 @@ from rich.markup import escape
 from srm.cli import completing
 from srm.cli.console import (
     ConfigOption,
+    DryRunOption,
     FlowOption,
     FlowsOption,
     JsonOption,
@@ -22,7 +23,6 @@ from srm.cli.console import (
     open_console,
     require_terminal,
 )
-from srm.cli.flows.checkpoints import DryRunOption
 from srm.cli.flows.for_flows import FlowResults, for_each_flow
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import Flow

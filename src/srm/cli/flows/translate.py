@@ -8,8 +8,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from srm.cli import completing
-from srm.cli.console import ConfigOption, FlowOption, JsonOption, emit
+from srm.cli.console import ConfigOption, FlowOption, JsonOption, emit, topic_option
 from srm.config.loader import load_config
 from srm.domain.names.topics import TopicPartition
 from srm.engine.groups.translate import TranslatedOffset
@@ -21,15 +20,7 @@ def translate(
     *,
     config: ConfigOption = None,
     flow: FlowOption,
-    topic: Annotated[
-        str,
-        typer.Option(
-            "--topic",
-            "-t",
-            help="Topic, as named on its cluster.",
-            autocompletion=completing.topics,
-        ),
-    ],
+    topic: Annotated[str, topic_option("Topic, as named on its cluster.")],
     partition: Annotated[int, typer.Option("--partition", "-p", min=0, help="Partition.")] = 0,
     offset: Annotated[int, typer.Option("--offset", min=0, help="Next offset to read.")],
     reverse: Annotated[

@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from srm import telemetry
-from srm.cli import completing
-from srm.cli.console import ConfigOption, FlowOption, JsonOption, emit, open_console
+from srm.cli.console import ConfigOption, FlowOption, JsonOption, emit, open_console, topic_option
 from srm.cli.flows.metrics import MasterOption
 from srm.config.loader import load_config
 from srm.domain.text.amount import amount
@@ -40,12 +39,7 @@ def verify(
     config: ConfigOption = None,
     topic: Annotated[
         list[str] | None,
-        typer.Option(
-            "--topic",
-            "-t",
-            help="Source topic, may be given several times; without it all.",
-            autocompletion=completing.topics,
-        ),
+        topic_option("Source topic, may be given several times; without it all."),
     ] = None,
     max_records: Annotated[
         int | None,
@@ -109,12 +103,8 @@ def _render(console: Console, summary: VerificationSummary) -> None:
             f"--target {summary.flow.target} --add TOPIC"
         )
         return
-    table = Listing()
-    for name in ("partition", "outcome"):
-        table.add_column(name)
-    for name in ("source", "target", "foreign"):
-        table.add_column(name, justify="right")
-    table.add_column("")
+    numbers = ("source", "target", "foreign")
+    table = Listing("partition", "outcome", *numbers, "", right=numbers)
     for result in summary.partitions:
         table.add_row(
             f"{result.topic}-{result.partition}",

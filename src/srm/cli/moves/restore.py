@@ -14,13 +14,13 @@ from rich.markup import escape
 from srm.cli import completing
 from srm.cli.console import (
     ConfigOption,
+    DryRunOption,
     JsonOption,
     YesOption,
     emit,
     open_console,
     require_terminal,
 )
-from srm.cli.flows.checkpoints import DryRunOption
 from srm.cli.flows.replicate import MasterOption, replication_view
 from srm.config.loader import load_config
 from srm.domain.names.topics import Flow

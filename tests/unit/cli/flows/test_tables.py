@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from tests.unit.cli.filled import filled, long
 
 from srm.cli.console import open_console
-from srm.cli.flows import checkpoints, groups, metrics, replicator, status, topics, verify, why
+from srm.cli.flows import groups, metrics, replicator, status, topics, verify, why
 from srm.cli.moves import failover_status, restore, source_return
 from srm.domain.metrics.metrics import WindowMetric
 from srm.domain.moves.records.plan import MovePlan
@@ -58,11 +58,13 @@ VIEWS: Final[Mapping[str, tuple[Render, tuple[str, ...]]]] = {
         ("config", "logs", "bootstrap"),
     ),
     "checkpoints emit": (
-        lambda console: checkpoints._render(console, [filled(CheckpointSummary, skipped="")]),
+        lambda console: groups._render_checkpoints(
+            console, [filled(CheckpointSummary, skipped="")]
+        ),
         ("group", "topic", "reason"),
     ),
     "groups sync": (
-        lambda console: groups._render(console, [filled(GroupSyncSummary, skipped="")]),
+        lambda console: groups._render_offsets(console, [filled(GroupSyncSummary, skipped="")]),
         ("group", "topic", "reason"),
     ),
     "topics sync": (

@@ -11,10 +11,8 @@ from pathlib import Path
 def entering(config: str | Path, *, venv: Path | None = None) -> str:
     """Return lines for a shell in any folder: they find ``srm``, and its properties file.
 
-    Args:
-        config: the properties file.
-        venv: environment with srm; by default that of this process. It is not entered if it is
-            not one, or if the shell finds its ``srm`` already.
+    The environment with srm, by default that of this process, is not entered if it is not one, or
+    if the shell finds its ``srm`` already.
     """
     home = Path(sys.prefix) if venv is None else venv
     activate, found = home / "bin" / "activate", shutil.which("srm")

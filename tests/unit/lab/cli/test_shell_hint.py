@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 from tests.unit.cli.filled import filled
 
-from srm.cli.shell_hint import entering
 from srm_lab.cli import demo, stack
+from srm_lab.cli.shell_hint import entering
 from srm_lab.stack.stack import StackStatus
 
 
