@@ -33,7 +33,6 @@ from srm.engine.flows.supervision import paused_text
 from srm.engine.groups.group_listing import selected_groups
 from srm.engine.groups.partition_facts import (
     WantedMaps,
-    facts_on_one_name,
     logs_of,
     partition_facts,
     starts_of,
@@ -414,8 +413,7 @@ def _facts(context: FlowContext, selection: Selection, commits: Iterable[Commits
     def facts_of(partition: TopicPartition, direction: Direction) -> PartitionFacts:
         place = selection.downstream(partition, direction)
         sides = (partition, upstream), (place, downstream), selection.names.flow.target
-        if selection.names.is_shared(partition.topic):
-            return facts_on_one_name(maps["forward"], maps["reverse"], *sides)
-        return partition_facts(maps[direction], direction, *sides)
+        back = maps["reverse"] if selection.names.is_shared(partition.topic) else None
+        return partition_facts(maps[direction], direction, *sides, back=back)
 
     return facts_of

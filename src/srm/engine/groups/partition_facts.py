@@ -136,6 +136,7 @@ def partition_facts(
     downstream: tuple[TopicPartition, Logs],
     target: str,
     transactions: tuple[OpenTransaction, ...] = (),
+    back: FlowMaps | None = None,
 ) -> PartitionFacts:
     """Assemble the facts about one partition.
 
@@ -143,6 +144,7 @@ def partition_facts(
     ``upstream``: the partition with the commits, and the logs of its cluster.
     ``downstream``: its counterpart, and the logs of that cluster.
     ``transactions``: open transactions in ``upstream``.
+    ``back``: the opposite maps, if both flows copy into one name.
     """
     original = upstream[0] if direction == "forward" else downstream[0]
     return PartitionFacts(
@@ -157,20 +159,5 @@ def partition_facts(
         losses_of(maps, original),
         transactions,
         maps.gaps.get(original, ""),
-    )
-
-
-def facts_on_one_name(
-    maps: FlowMaps,
-    back: FlowMaps,
-    upstream: tuple[TopicPartition, Logs],
-    downstream: tuple[TopicPartition, Logs],
-    target: str,
-    transactions: tuple[OpenTransaction, ...] = (),
-) -> PartitionFacts:
-    """Assemble the facts where both flows copy into one name; ``back`` are the opposite maps."""
-    sides = upstream, downstream, target
-    return replace(
-        partition_facts(maps, "forward", *sides, transactions),
-        back=partition_facts(back, "reverse", *sides),
+        None if back is None else partition_facts(back, "reverse", upstream, downstream, target),
     )

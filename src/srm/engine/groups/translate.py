@@ -12,7 +12,6 @@ from srm.engine.groups.partition_facts import (
     Logs,
     Starts,
     WantedMaps,
-    facts_on_one_name,
     logs_of,
     partition_facts,
     past_markers,
@@ -101,19 +100,14 @@ def _answer(
     starts = (places[0], own_start), (places[1], other_start)
     wanted, opposite = WantedMaps(), WantedMaps()
     wanted.add(direction, *starts, [offset])
-    maps = wanted.load(reader)
-    if back is not None:
-        opposite.add("reverse", *starts, [offset])
-        back_maps = opposite.load(back)
+    opposite.add("reverse", *starts, [offset])
+    maps, back_maps = wanted.load(reader), None if back is None else opposite.load(back)
     upstream, unread = _logs(sides[0], places[0], own_start, unread)
     downstream, unseen = _logs(sides[1], places[1], other_start, unseen)
     if direction == "reverse":
         maps = past_markers(maps, sides[0], {places[1]: (places[0], offset)}, upstream)
     ends = (places[0], upstream), (places[1], downstream), sides[1].alias
-    if back is not None:
-        facts = facts_on_one_name(maps, back_maps, *ends)
-    else:
-        facts = partition_facts(maps, direction, *ends)
+    facts = partition_facts(maps, direction, *ends, back=back_maps)
     found = translation.translate(facts, offset)
     if found.state != "translated" and not unread:
         _require(sides[0], places[0])

@@ -32,12 +32,7 @@ from srm.domain.names.transactions import ActiveProducer, OpenTransaction
 from srm.domain.offset_map.offset_map import OffsetMap
 from srm.domain.text.reason import Reason
 from srm.engine.cluster_ports import GroupDescription, TopicDescription
-from srm.engine.groups.partition_facts import (
-    Logs,
-    facts_on_one_name,
-    losses_of,
-    partition_facts,
-)
+from srm.engine.groups.partition_facts import Logs, losses_of, partition_facts
 from srm.engine.moves.control.move_records import MoveContext
 from srm.engine.moves.control.routes import RoutingTables
 from srm.engine.ports import FlowMaps
@@ -335,17 +330,14 @@ class MoveFacts:
         """Gather the facts of a partition, once for all groups that read it."""
         key = pair.direction, tp
         if key not in self._partition_facts:
-            about = (
+            self._partition_facts[key] = partition_facts(
+                self.maps if pair.direction == "forward" else self.reverse_maps,
+                pair.direction,
                 (tp, {tp: UNKNOWN_LOG} if self.is_away else self.source.logs),
                 (counterpart, self.target.logs),
                 self.target.alias,
                 self.transactions.get(tp, ()),
-            )
-            maps = self.maps if pair.direction == "forward" else self.reverse_maps
-            self._partition_facts[key] = (
-                facts_on_one_name(self.maps, self.reverse_maps, *about)
-                if pair.is_shared and not self.is_away
-                else partition_facts(maps, pair.direction, *about)
+                self.reverse_maps if pair.is_shared and not self.is_away else None,
             )
         return self._partition_facts[key]
 

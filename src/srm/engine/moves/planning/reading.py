@@ -255,7 +255,7 @@ def read_facts(
 def read_target(
     context: MoveContext,
     request: MoveRequest,
-    chosen: MoveScope | None = None,
+    chosen: MoveScope | None,
     *,
     also: Collection[str] = (),
     with_groups: bool = True,
