@@ -157,7 +157,7 @@ def flow_samples(look: FlowLook, groups: Collection[GroupRow]) -> Iterator[Sampl
     yield from _group_totals(groups, labels)
     if view.status.standing is not None and view.status.standing.proof is not None:
         proof = view.status.standing.proof
-        yield from _known(
+        yield from _samples_of(
             "srm_checkpoints",
             labels,
             proof_timestamp_seconds=proof.time_ms / 1000,
@@ -193,7 +193,7 @@ def _replicator(status: FlowStatus, labels: Labels) -> Iterator[Sample]:
 
 
 def _forecast(found: ForecastLine, labels: Labels) -> Iterator[Sample]:
-    yield from _known(
+    yield from _samples_of(
         "srm_forecast",
         labels,
         lost_records=found.records_lost,
@@ -205,7 +205,7 @@ def _forecast(found: ForecastLine, labels: Labels) -> Iterator[Sample]:
     )
 
 
-def _known(first: str, labels: Labels, **values: float | None) -> Iterator[Sample]:
+def _samples_of(first: str, labels: Labels, **values: float | None) -> Iterator[Sample]:
     """Yield the metrics whose values are known; ``first`` begins their names."""
     for name, value in values.items():
         if value is not None:
@@ -252,7 +252,7 @@ def group_samples(flow: Flow, groups: Iterable[GroupRow]) -> Iterator[Sample]:
     for row in groups:
         labels = (flow.source, flow.target, row.group)
         known_ms = row.checkpoint_ms
-        yield from _known(
+        yield from _samples_of(
             "srm_group",
             labels,
             checkpoint_timestamp_seconds=None if known_ms is None else known_ms / 1000,
@@ -335,7 +335,7 @@ def move_samples(moves: Iterable[MoveLook]) -> Iterator[Sample]:
         report = look.report.report if look.report else None
         yield "srm_move_last_ok", labels, report is not None and report.ok
         if report is not None:
-            yield from _known(
+            yield from _samples_of(
                 "srm_move_last",
                 labels,
                 rpo_records=report.rpo_records,
