@@ -43,6 +43,7 @@ FAST: Final = (
     "airflow/test_environment.py",
     "airflow/test_move_wait_operator.py",
     "airflow/test_moves.py",
+    "airflow/test_provider.py",
     "airflow/test_replication_operator.py",
     "airflow/test_replicator_trigger.py",
     "airflow/test_report_pages.py",

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from srm import __version__
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
+
+_LOGIN_FIELDS: Final = (
+    *("bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.username"),
+    *("sasl.password", "ssl.ca.location"),
+)
+"""Properties of librdkafka with a field of their own in the form of a connection."""
 
 
 def build_dags(config_path: str | Path, prefix: str = "srm") -> dict[str, DAG]:
@@ -45,4 +51,25 @@ def get_provider_info() -> dict[str, Any]:
         "name": "srm",
         "description": "Streams replication manager for Apache Kafka",
         "versions": [__version__],
+        "connection-types": [
+            {
+                "connection-type": "srm_kafka",
+                "hook-class-name": "srm_airflow.hooks.KafkaClusterHook",
+                "hook-name": "Kafka cluster of srm",
+                "ui-field-behaviour": {
+                    "hidden-fields": ["schema", "login", "password", "port", "host"],
+                    "relabeling": {"extra": "Further properties of librdkafka"},
+                },
+                "conn-fields": {name: _field(name) for name in _LOGIN_FIELDS},
+            }
+        ],
+        "extra-links": ["srm_airflow.links.RunLink"],
+        "cli": ["srm_airflow.commands.commands"],
     }
+
+
+def _field(name: str) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": ["string", "null"]}
+    if name.endswith(".password"):
+        schema["format"] = "password"
+    return {"label": name, "schema": schema}

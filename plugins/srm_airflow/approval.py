@@ -11,6 +11,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 
 from srm_airflow.alerts import Patience, tell
 from srm_airflow.compat import AirflowFailException, AirflowSkipException, TaskParked, park
+from srm_airflow.links import RunLink
 from srm_airflow.outcome import reason_kept
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class MoveApprovalOperator(ApprovalOperator):
 
     template_fields: Sequence[str] = ("move",)
     ui_color = "#f5c8c8"
+    operator_extra_links = (RunLink(),)
 
     def __init__(self, *, move: Any, **kwargs: Any) -> None:
         super().__init__(subject="Approve the move", **kwargs)

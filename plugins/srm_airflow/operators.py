@@ -26,6 +26,7 @@ from srm.spark.replication.supervisor import (
 )
 from srm_airflow.compat import AirflowFailException, conf
 from srm_airflow.connections import given_to_processes
+from srm_airflow.links import RunLink
 from srm_airflow.outcome import engine_errors, reason_kept
 from srm_airflow.replicator_trigger import ReplicatorTrigger, flows_state
 from srm_airflow.rest import PROGRESS_KEY
@@ -66,6 +67,7 @@ class ReplicationOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("config_path",)
     ui_color = "#d5f0e3"
+    operator_extra_links = (RunLink(),)
 
     def __init__(
         self,
@@ -168,6 +170,7 @@ class MoveWaitOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("move", "config_path")
     ui_color = "#f5e6c8"
+    operator_extra_links = (RunLink(),)
 
     def __init__(
         self,

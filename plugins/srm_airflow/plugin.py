@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 from airflow.plugins_manager import AirflowPlugin
 
 from srm_airflow.compat import HAS_TASK_STATE
+from srm_airflow.links import PAGES, RunLink
 
 _TASK_INSTANCE = "/api/v2/dags/{DAG_ID}/dagRuns/{RUN_ID}/taskInstances/{TASK_ID}"
 _REPORTS = "/srm/reports"
-_PAGES = "/srm/ui"
 _PROGRESS = [
     {
         "name": "Progress",
@@ -51,7 +51,7 @@ class SrmPlugin(AirflowPlugin):
     external_views: ClassVar[list[dict[str, Any]]] = [
         {
             "name": "SRM",
-            "href": _PAGES,
+            "href": PAGES,
             "destination": "nav",
             "nav_top_level": True,
             "icon": "/srm/static/icon.svg",
@@ -60,13 +60,13 @@ class SrmPlugin(AirflowPlugin):
         },
         {
             "name": "Move",
-            "href": f"{_PAGES}/runs/{{DAG_ID}}/{{RUN_ID}}",
+            "href": f"{PAGES}/runs/{{DAG_ID}}/{{RUN_ID}}",
             "destination": "dag_run",
             "url_route": "srm-move",
         },
         {
             "name": "SRM",
-            "href": f"{_PAGES}/runs/{{DAG_ID}}/{{RUN_ID}}?task={{TASK_ID}}",
+            "href": f"{PAGES}/runs/{{DAG_ID}}/{{RUN_ID}}?task={{TASK_ID}}",
             "destination": "task_instance",
             "url_route": "srm-task",
         },
@@ -78,6 +78,7 @@ class SrmPlugin(AirflowPlugin):
             "url_route": "srm-report",
         },
     ]
+    operator_extra_links: ClassVar[list[RunLink]] = [RunLink()]
     fastapi_apps: ClassVar[list[dict[str, Any]]] = [
         {"name": "srm reports", "app": serve_reports, "url_prefix": _REPORTS},
         # After what is below it: the first that matches serves.
