@@ -48,6 +48,7 @@ FAST: Final = (
     "airflow/test_replicator_trigger.py",
     "airflow/test_report_pages.py",
     "airflow/test_rest.py",
+    "airflow/test_shared_clusters.py",
     "airflow/test_spark_jobs.py",
     "airflow/test_spark_submit.py",
     "airflow/test_triggers.py",

@@ -49,17 +49,26 @@ def flow_context(flow: str, doing: str) -> Iterator[tuple[FlowContext, telemetry
 
 @contextmanager
 def opened_move(
-    source: str, target: str, config: str | None = None, *, unplanned: bool = False
+    source: str,
+    target: str,
+    config: str | None = None,
+    *,
+    unplanned: bool = False,
+    shared: bool = False,
 ) -> Iterator[MoveContext]:
     """Open both flows between the clusters of a move; an unplanned one does not contact its source.
+
+    ``shared``: use the clients of the other moves that wait in this process.
 
     Raises:
         SrmError: the configuration does not know the clusters, or one does not answer.
     """
-    from srm.wiring import open_move  # noqa: PLC0415 - not for parsing
+    from srm.wiring import open_clusters, open_move  # noqa: PLC0415 - not for parsing
+    from srm_airflow.shared_clusters import CLUSTERS  # noqa: PLC0415 - as above
 
     resolved = load_config(config or config_path())
-    with open_move(resolved, source, target, unplanned=unplanned) as context:
+    opened_by = CLUSTERS.open if shared else open_clusters
+    with open_move(resolved, source, target, unplanned=unplanned, opened_by=opened_by) as context:
         yield context
 
 

@@ -85,7 +85,7 @@ class MoveWaitTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look at the gate until the move is ready, cannot become so, or time is up."""
-        watch = MoveWatch(self.config_path, self.move_id, self.source, self.target)
+        watch = MoveWatch(self.config_path, self.move_id, self.source, self.target, shared=True)
         try:
             yield await self._outcome(watch)
         finally:
@@ -163,10 +163,14 @@ class MoveWatch:
     """Looks at one move; opened by the first look, so the constructor does no I/O.
 
     A look may still be under way in its thread when the trigger is cancelled: closing waits for it.
+    ``shared``: other moves that wait in this process use the same clients.
     """
 
-    def __init__(self, config_path: str, move_id: str, source: str, target: str) -> None:
+    def __init__(
+        self, config_path: str, move_id: str, source: str, target: str, *, shared: bool = False
+    ) -> None:
         self._where = (source, target, config_path)
+        self._shared = shared
         self._move_id = move_id
         self._lock = threading.Lock()
         self._stack = ExitStack()
@@ -180,7 +184,9 @@ class MoveWatch:
         """
         with self._lock:
             if self._context is None:
-                self._context = self._stack.enter_context(opened_move(*self._where))
+                self._context = self._stack.enter_context(
+                    opened_move(*self._where, shared=self._shared)
+                )
             return moves.wait_status(self._context, self._move_id)
 
     def close(self) -> None:

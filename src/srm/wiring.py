@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Final
@@ -163,9 +163,19 @@ def open_configured_flow(
         yield replace(context, opposite=config.flow_configs.get(flow.reverse))
 
 
+OpenClusters = Callable[
+    [Config, Iterable[str], float], AbstractContextManager[Mapping[str, Cluster]]
+]
+
+
 @contextmanager
 def open_move(
-    config: Config, source: str, target: str, *, unplanned: bool = False
+    config: Config,
+    source: str,
+    target: str,
+    *,
+    unplanned: bool = False,
+    opened_by: OpenClusters = open_clusters,
 ) -> Iterator[MoveContext]:
     """Open both flows between two clusters, for a move from source to target.
 
@@ -176,6 +186,7 @@ def open_move(
         source: the cluster that clients leave.
         target: the cluster that clients go to.
         unplanned: the source is abandoned; steps call it only where they do not wait for it.
+        opened_by: opens the clusters; a process with several moves may share them.
 
     Raises:
         ConfigError: the configuration does not list a cluster.
@@ -189,7 +200,7 @@ def open_move(
     with ExitStack() as stack:
         ends = {flow.target} if unplanned else {flow.target, flow.source}
         timeout_s = forward.admin_timeout_ms / 1000
-        opened = stack.enter_context(open_clusters(config, ends, timeout_s))
+        opened = stack.enter_context(opened_by(config, ends, timeout_s))
         to_cluster = opened[flow.target]
         from_cluster = opened.get(flow.source) or away_cluster(flow.source)
         forward = control_lists.merged_if_known(forward, to_cluster)

@@ -53,8 +53,8 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
         }
 
         class Watch:
-            def __init__(self, *where: str) -> None:
-                seen["where"] = where
+            def __init__(self, *where: str, shared: bool) -> None:
+                seen["where"], seen["shared"] = where, shared
 
             def poll(self) -> SyncStatus:
                 seen["threads"].add(threading.get_ident())
@@ -112,7 +112,7 @@ def test_a_ready_move_ends_the_task_without_a_worker(looks: Callable[..., dict[s
     assert event.xcoms is not None
     assert event.xcoms["return_value"]["ready"] is True
     assert (seen["polls"], seen["closed"]) == (3, True)
-    assert seen["where"] == ("srm.properties", "m1", "P", "B")
+    assert (seen["where"], seen["shared"]) == (("srm.properties", "m1", "P", "B"), True)
 
 
 def test_the_notifier_is_told_once_that_the_wait_is_long_and_for_whom(
