@@ -83,6 +83,7 @@ OTHERS: Final = {
     "follow": "waits for its clusters",
     "init": "writes a file",
     "completion": "prints a script",
+    "schema": "prints a schema",
     "config import": "reads a file",
     "rights": "reads a file",
     "config explain": "reads a file",

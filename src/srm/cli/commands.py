@@ -361,6 +361,12 @@ SRM: Final[Mapping[str, Entry]] = {
         "srm follow --group billing --topic Payments -- ./billing --verbose",
         "srm follow --producer --topic Payments --properties out.properties -- java -jar app.jar",
     ),
+    "schema": Entry(
+        "Print the JSON schema of what a command prints with --json; without one list the "
+        "commands.",
+        "srm.cli.schemas:schema",
+        ("srm schema failover plan", "srm schema status > status.schema.json"),
+    ),
     "completion": Entry(
         "Print the completion of a shell for srm and srm-control: commands, flows and names.",
         "srm.cli.completing:completion",
