@@ -242,6 +242,11 @@ GROUPS: Final = (
         ),
         ("dags/*", "plugins/*"),
     ),
+    Group(
+        "triggerer",
+        ("airflow/test_deferred_replicator.py",),
+        ("dags/srm_replication.py", "plugins/*", "src/srm/spark/replication/*"),
+    ),
     Group("helm", ("integration/test_helm.py",), ("deploy/*",)),
     Group("celery", ("airflow/test_celery.py",), ("dags/*", "plugins/*")),
     Group("airflow versions", ("airflow/test_airflow_versions.py",), ("dags/*", "plugins/*")),
