@@ -5,15 +5,13 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka import TopicPartition as KafkaTopicPartition
 from tests.integration.moving import begin, pass_gate
-from tests.replicating import configure, is_copied, replicating
+from tests.integration.one_name import IDENTITY, NamedTopic
+from tests.replicating import configure, replicating
 from tests.suffix_policy import SUFFIX_POLICY
 from tests.waiting import eventually
 
@@ -32,15 +30,13 @@ from srm.engine.recovery.settle import settle_return
 from srm.engine.verification import verification
 from srm.engine.verification.verification import VerificationRequest
 from srm.engine.why.listing import list_topics
-from srm.wiring import kafka_cluster, open_flow, open_move, open_return
+from srm.wiring import open_flow, open_move, open_return
 from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
-IDENTITY = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 
-
-class Pair:
+class Pair(NamedTopic):
     """Two clusters under aliases of this test, with one topic of one partition on P."""
 
     def __init__(self, clusters: Mapping[str, KafkaBroker], home: Path, *lines: str) -> None:
@@ -50,16 +46,8 @@ class Pair:
         own = (line.replace("B->P", f"{self.b}->{self.p}") for line in lines)
         selected = (f"topics = {self.topic}", "groups = .*", "sync.group.offsets.enabled = true")
         self.config: Config = configure(home / "srm.properties", servers, *selected, *own)
-        with self._cluster(self.p) as source:
+        with self.cluster(self.p) as source:
             source.create_topics([TopicSpec(self.topic, 1, 1, {})])
-
-    @contextmanager
-    def _cluster(self, alias: str) -> Iterator:  # type: ignore[type-arg]
-        cluster = kafka_cluster(alias, self.config.cluster_clients(alias))
-        try:
-            yield cluster
-        finally:
-            cluster.close()
 
     @property
     def there(self) -> Flow:
@@ -68,65 +56,6 @@ class Pair:
     @property
     def back(self) -> Flow:
         return self.there.reverse
-
-    def produce(self, alias: str, values: Sequence[str]) -> None:
-        producer = Producer({**self.config.client(alias, "producer"), "linger.ms": 1})
-        for value in values:
-            producer.produce(self.topic, value, partition=0)
-        assert producer.flush(60) == 0
-
-    def values(self, alias: str, topic: str, start: int = 0) -> list[str]:
-        """Read a topic from an offset to its end."""
-        consumer = Consumer({**self.config.client(alias, "consumer"), "group.id": "reader"})
-        try:
-            place = KafkaTopicPartition(topic, 0, start)
-            _, end = consumer.get_watermark_offsets(place, timeout=60)
-            consumer.assign([place])
-            found = list[str]()
-            while (at := consumer.position([place])[0].offset) < end:
-                message = consumer.poll(1.0)
-                if message is not None and message.error() is None:
-                    found.append(message.value().decode())
-                elif message is None and at == consumer.position([place])[0].offset:
-                    break  # only markers are left
-            return found
-        finally:
-            consumer.close()
-
-    def commit(self, alias: str, group: str, topic: str, offset: int) -> None:
-        with self._cluster(alias) as cluster:
-            cluster.commit_idle(self.group(group), {TopicPartition(topic, 0): offset})
-
-    def committed(self, alias: str, group: str, topic: str) -> int | None:
-        with self._cluster(alias) as cluster:
-            found = cluster.committed_offsets(self.group(group))
-            return found.get(TopicPartition(topic, 0))  # type: ignore[no-any-return]
-
-    def end(self, alias: str) -> int:
-        with self._cluster(alias) as cluster:
-            place = TopicPartition(self.topic, 0)
-            return cluster.high_watermarks([place])[place]  # type: ignore[no-any-return]
-
-    def group(self, name: str) -> str:
-        return f"{name}-{self.unique}"
-
-    def copied(self, *flows: Flow) -> None:
-        def done() -> bool:
-            for flow in flows:
-                with open_flow(self.config, flow) as context:
-                    if not is_copied(context, self.topic):
-                        return False
-            return True
-
-        eventually(done, "all is copied")
-
-    def move(self, source: str, target: str, *groups: str) -> None:
-        names = tuple(map(self.group, groups))
-        request = MoveRequest("failover", source, target, (self.topic,), names, quiet_seconds=0.5)
-        move_id = f"{source}-{target}"
-        with open_move(self.config, source, target) as context:
-            begin(context, request, move_id)
-            pass_gate(context, move_id)
 
 
 def test_a_group_continues_under_the_same_name_one_way(

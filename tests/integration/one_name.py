@@ -1,0 +1,94 @@
+"""One topic of one name on several clusters: its records, and groups that read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from tests.integration.moving import begin, pass_gate
+from tests.replicating import is_copied
+from tests.waiting import eventually
+
+from srm.config.model import Config
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine.moves import MoveRequest
+from srm.wiring import kafka_cluster, open_flow, open_move
+
+IDENTITY = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+
+
+class NamedTopic:
+    """A topic under aliases of one test; its config is set by who derives from it."""
+
+    config: Config
+    topic: str
+    unique: str
+
+    @contextmanager
+    def cluster(self, alias: str) -> Iterator:  # type: ignore[type-arg]
+        cluster = kafka_cluster(alias, self.config.cluster_clients(alias))
+        try:
+            yield cluster
+        finally:
+            cluster.close()
+
+    def produce(self, alias: str, values: Sequence[str]) -> None:
+        producer = Producer({**self.config.client(alias, "producer"), "linger.ms": 1})
+        for value in values:
+            producer.produce(self.topic, value, partition=0)
+        assert producer.flush(60) == 0
+
+    def values(self, alias: str, topic: str, start: int = 0) -> list[str]:
+        """Read a topic from an offset to its end."""
+        consumer = Consumer({**self.config.client(alias, "consumer"), "group.id": "reader"})
+        try:
+            place = KafkaTopicPartition(topic, 0, start)
+            _, end = consumer.get_watermark_offsets(place, timeout=60)
+            consumer.assign([place])
+            found = list[str]()
+            while (at := consumer.position([place])[0].offset) < end:
+                message = consumer.poll(1.0)
+                if message is not None and message.error() is None:
+                    found.append(message.value().decode())
+                elif message is None and at == consumer.position([place])[0].offset:
+                    break  # only markers are left
+            return found
+        finally:
+            consumer.close()
+
+    def commit(self, alias: str, group: str, topic: str, offset: int) -> None:
+        with self.cluster(alias) as cluster:
+            cluster.commit_idle(self.group(group), {TopicPartition(topic, 0): offset})
+
+    def committed(self, alias: str, group: str, topic: str) -> int | None:
+        with self.cluster(alias) as cluster:
+            found = cluster.committed_offsets(self.group(group))
+            return found.get(TopicPartition(topic, 0))  # type: ignore[no-any-return]
+
+    def end(self, alias: str) -> int:
+        with self.cluster(alias) as cluster:
+            place = TopicPartition(self.topic, 0)
+            return cluster.high_watermarks([place])[place]  # type: ignore[no-any-return]
+
+    def group(self, name: str) -> str:
+        return f"{name}-{self.unique}"
+
+    def copied(self, *flows: Flow) -> None:
+        def done() -> bool:
+            for flow in flows:
+                with open_flow(self.config, flow) as context:
+                    if not is_copied(context, self.topic):
+                        return False
+            return True
+
+        eventually(done, "all is copied")
+
+    def move(self, source: str, target: str, *groups: str) -> None:
+        names = tuple(map(self.group, groups))
+        request = MoveRequest("failover", source, target, (self.topic,), names, quiet_seconds=0.5)
+        move_id = f"{source}-{target}"
+        with open_move(self.config, source, target) as context:
+            begin(context, request, move_id)
+            pass_gate(context, move_id)
