@@ -61,6 +61,7 @@ FAST: Final = (
     "integration/kafka/test_wiring.py",
     "integration/test_checkpoints_real.py",
     "integration/test_policies.py",
+    "integration/test_fan_in.py",
     "integration/test_client_settings.py",
     "integration/test_dead_clusters.py",
     "integration/test_clients.py",

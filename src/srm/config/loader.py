@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import combinations, permutations
@@ -302,7 +302,7 @@ def _flow_config(file: SettingsFile, flow: Flow) -> FlowConfig:
         FlowTopics(one, policy).keeps_name("topic")
         for one, policy in zip((flow, flow.reverse), policies, strict=True)
     )
-    _refuse_two_writers(file, flow)
+    joined = _joined(file, flow)
     _refuse_return(file, flow)
     back_topics = NameFilter()
     if keep_names:
@@ -314,8 +314,9 @@ def _flow_config(file: SettingsFile, flow: Flow) -> FlowConfig:
         back=policies[1],
         both_enabled=all(_value(file, KEYS["enabled"], one) for one in (flow, flow.reverse)),
         back_topics=back_topics,
+        joined=frozenset(other.source for other in joined),
         isolation_level=_isolation_level(file, flow),
-        records=_records(file, flow, keep_names=keep_names),
+        records=_records(file, flow, (*joined, *((flow.reverse,) if keep_names else ()))),
         redirect=_redirect(file, flow),
         **_filters(file, flow),
         **values,
@@ -332,17 +333,19 @@ def _isolation_level(file: SettingsFile, flow: Flow) -> IsolationLevel:
     return cast("IsolationLevel", level)
 
 
-def _records(file: SettingsFile, flow: Flow, *, keep_names: bool) -> RecordSettings:
+def _records(file: SettingsFile, flow: Flow, others: Collection[Flow]) -> RecordSettings:
+    """Read what a flow does to records; ``others`` copy into the same names, or back from them."""
     values: dict[str, Any] = {key.name: _value(file, key, flow) for key in RECORD_KEYS}
     overrides = "provenance.header.filter.overrides"
     name = "provenance.header.name"
     if not values[name]:
         raise ConfigError(f"{file.path}: {name} is empty")
-    if keep_names and values[name] != _value(file, KEYS[name], flow.reverse):
-        raise ConfigError(
-            f"{file.path}: {flow}: {name} differs from that of {flow.reverse}, which would copy "
-            "records back; set one name for both"
-        )
+    for other in others:
+        if values[name] != _value(file, KEYS[name], other):
+            raise ConfigError(
+                f"{file.path}: {flow}: {name} differs from that of {other}, and each knows the "
+                "other's copies by it; set one name for both"
+            )
     try:
         found = parse_overrides(values[overrides] or "")
     except ConfigError as error:
@@ -350,7 +353,7 @@ def _records(file: SettingsFile, flow: Flow, *, keep_names: bool) -> RecordSetti
     return RecordSettings(
         # Names do not show which records have come from the target. Also while the opposite flow is
         # disabled: what is copied without the header would return when it is enabled.
-        provenance=values["provenance.header.enable"] or keep_names,
+        provenance=values["provenance.header.enable"] or bool(others),
         provenance_name=values["provenance.header.name"],
         overrides=found,
         source_offsets=values["copy.source.offset.in.header.enabled"],
@@ -429,26 +432,48 @@ def _copies_under_names(file: SettingsFile, flow: Flow) -> bool:
     return bool(_value(file, KEYS["enabled"], flow)) and names.keeps_name("topic")
 
 
-def _refuse_two_writers(file: SettingsFile, flow: Flow) -> None:
-    """Refuse two flows that copy into the same names of a target.
+def _joined(file: SettingsFile, flow: Flow) -> list[Flow]:
+    """Return the flows from other sources that may copy into the same names of the target.
 
-    A target partition has one writer. So their lists have to name different topics.
+    Records of one cluster that arrive by both would be there twice: such flows have to name
+    different topics.
 
     Raises:
         ConfigError: they may name the same one.
     """
+    joined = list[Flow]()
+    if not _copies_under_names(file, flow):
+        return joined
     for other in file.flows:
-        both = flow, other
-        if other.target != flow.target or flow >= other:
+        if other == flow or other.target != flow.target or not _copies_under_names(file, other):
             continue
-        if not all(_copies_under_names(file, one) for one in both):
-            continue
-        if _may_overlap(file, *both):
+        common = _origins(file, flow) & _origins(file, other)
+        if not common:
+            joined.append(other)
+        elif _may_overlap(file, flow, other):
+            one, two = sorted((flow, other))
             raise ConfigError(
-                f"{file.path}: {flow} and {other} may both copy into one topic of {flow.target}: "
-                f"a partition has one writer, so name different topics in {flow}.topics and "
-                f"{other}.topics, without patterns, or use DefaultReplicationPolicy"
+                f"{file.path}: {flow.target} would get records of {min(common)} twice, by {one} "
+                f"and {two}, which keep names; name different topics in {one}.topics and "
+                f"{two}.topics, without patterns, or disable one of the flows between the sources"
             )
+    return joined
+
+
+def _origins(file: SettingsFile, flow: Flow) -> set[str]:
+    """Return the clusters whose records a flow copies, by way of others that keep names, too."""
+    found, left = {flow.source}, [flow.source]
+    while left:
+        here = left.pop()
+        new = {
+            one.source
+            for one in file.flows
+            if one.target == here and one.source not in {flow.target, *found}
+            if _copies_under_names(file, one)
+        }
+        found |= new
+        left += new
+    return found
 
 
 def _refuse_return(file: SettingsFile, flow: Flow) -> None:

@@ -51,6 +51,7 @@ class FlowConfig:
     ``back`` is the policy of the opposite flow, ``recorded`` are the copies that it does not show.
     ``both_enabled``: whether this flow and the opposite one are enabled. If both keep names, too,
     ``back_topics`` are the lists of the opposite flow.
+    ``joined``: sources of other flows that copy into the same names of the target.
     """
 
     flow: Flow
@@ -113,6 +114,7 @@ class FlowConfig:
     recorded: RecordedCopies = field(default_factory=RecordedCopies)
     both_enabled: bool = False
     back_topics: NameFilter = field(default_factory=NameFilter)
+    joined: frozenset[str] = frozenset()
 
     @property
     def group_names(self) -> NameFilter:
@@ -135,13 +137,18 @@ class FlowConfig:
 
     @property
     def both_ways(self) -> bool:
-        """True if both flows are enabled and keep names, so copies have other writers."""
-        return self.shares("topic")
+        """True if this flow and the opposite one are enabled and keep names."""
+        names = FlowTopics(self.flow, self.policy, back=self.back)
+        return self.both_enabled and names.keeps_name("topic") and names.replica("topic") == "topic"
+
+    def joins(self, topic: str) -> bool:
+        """Return True if flows from other clusters may copy into the topic's copy."""
+        return bool(self.joined) and FlowTopics(self.flow, self.policy).keeps_name(topic)
 
     def shares(self, topic: str) -> bool:
-        """Return True if both flows copy into the name, so that others write to the copy, too."""
-        if not self.both_enabled:
-            return False
+        """Return True if others write to a topic's copy, too: producers there, or other flows."""
+        if self.joins(topic) or not self.both_enabled:
+            return self.joins(topic)
         names = FlowTopics(self.flow, self.policy, back=self.back)
         return names.keeps_name(topic) and names.replica(topic) == topic
 

@@ -276,7 +276,7 @@ class TestOurKeys:
         (
             "clusters = P, B, C\nC.bootstrap.servers = c:1\nP->C = true\nB->C = true\n\
 replication.policy.class = IdentityReplicationPolicy",
-            "P->C may both copy into one topic of C: a partition has one writer",
+            "C would get records of P twice, by B->C and P->C, which keep names; name different",
         ),
         ("replication.policy.class = nowhere:Mine", "nowhere:Mine cannot be imported"),
         ("group.filter.class = json:JSONDecoder", "is not a class derived from .*NameFilter"),

@@ -84,6 +84,65 @@ def test_flows_that_keep_names_both_ways_mark_where_records_come_from(tmp_path: 
     assert (both.both_ways, both.records.provenance) == (True, True)
 
 
+HUB = """clusters = A, B, C, D
+A.bootstrap.servers = a:1
+B.bootstrap.servers = b:1
+C.bootstrap.servers = c:1
+D.bootstrap.servers = d:1
+topics = .*
+replication.policy.class = IdentityReplicationPolicy
+A->C.enabled = true
+B->C.enabled = true
+"""
+
+
+def test_flows_from_sources_that_share_no_records_join_under_one_name(tmp_path: Path) -> None:
+    file = tmp_path / "srm.properties"
+
+    file.write_text(HUB + "C->A.enabled = true\nC->B.enabled = true\n")
+    hub = load_config(file)
+    file.write_text(HUB + "D->A.enabled = true\n")
+    chain = load_config(file)
+
+    assert {str(f): sorted(c.joined) for f, c in hub.flow_configs.items() if c.joined} == {
+        "A->C": ["B"],
+        "B->C": ["A"],
+    }
+    into = hub.flow(Flow("A", "C"))
+    assert into.joins("Payments")
+    assert into.shares("Payments")
+    assert into.records.provenance
+    assert not into.joins("heartbeats"), "these keep their prefix"
+    assert chain.flow(Flow("A", "C")).joined == {"B"}
+    assert chain.flow(Flow("A", "C")).shares("Payments")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("A->B.enabled = true\n", "C would get records of A twice, by A->C and B->C"),
+        (
+            "D->A.enabled = true\nD->B.enabled = true\n",
+            "C would get records of D twice, by A->C and B->C",
+        ),
+        ("A->C.provenance.header.name = x\n", r"provenance\.header\.name differs from that of"),
+    ],
+    ids=["one source copies the other", "both copy a third", "copies are known by two headers"],
+)
+def test_flows_that_would_bring_one_record_twice_do_not_join(
+    tmp_path: Path, lines: str, message: str
+) -> None:
+    file = tmp_path / "srm.properties"
+    file.write_text(HUB + lines)
+
+    with pytest.raises(ConfigError, match=message):
+        load_config(file)
+
+    file.write_text(HUB.replace("topics = .*", "A->C.topics = T\nB->C.topics = U") + lines)
+    if "twice" in message:
+        assert load_config(file).flow(Flow("A", "C")).joined == frozenset()
+
+
 def test_both_flows_that_keep_names_use_one_header(tmp_path: Path) -> None:
     file = tmp_path / "srm.properties"
     file.write_text(

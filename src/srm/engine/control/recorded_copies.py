@@ -55,9 +55,11 @@ def with_recorded(config: FlowConfig, source: Cluster, target: Cluster) -> FlowC
 
 
 def copies_of_others(
-    target: Cluster, topics: Collection[str], flow: Flow, now_ms: int
+    target: Cluster, topics: Collection[str], config: FlowConfig, now_ms: int
 ) -> frozenset[str]:
-    """Return the topics of a flow's target that flows from other sources copy into now.
+    """Return the topics of a flow's target that flows from unknown sources copy into now.
+
+    Flows from sources that the settings join do not count: they know of each other.
 
     A flow whose driver is silent copies nothing. Of two that both have a topic, the one with copies
     in it keeps it, then the one with the first name. What a former flow left
@@ -66,9 +68,11 @@ def copies_of_others(
     Raises:
         SrmError: the target does not answer.
     """
+    flow = config.flow
     before, after = internal_topics.replication("*").split("*")
     names = (name for name in topics if name.startswith(before) and name.endswith(after))
-    aliases = {name.removeprefix(before).removesuffix(after) for name in names} - {flow.source}
+    aliases = {name.removeprefix(before).removesuffix(after) for name in names}
+    aliases -= {flow.source, *config.joined}
     others = {Flow(alias, flow.target) for alias in aliases} - {
         restore_flow(Flow(flow.target, flow.source))
     }

@@ -2,7 +2,8 @@
 
 Rules of MM2's MirrorSourceConnector: same partition count, grown but never shrunk; settings that
 the source sets, less the excluded ones; ACLs that are only added. What differs and is not changed
-is a finding. Where both flows use one name, neither side leads: settings and ACLs stay as they are.
+is a finding. Where several flows use one name, none leads: settings and ACLs stay as they are, and
+the copy has the most partitions.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def plan_remote_topics(
             continue
         if found.partitions < partitions:
             grow[remote] = partitions
-        elif found.partitions > partitions:
+        elif found.partitions > partitions and not flow_config.joins(name):
             surplus[remote] = (partitions, found.partitions)
         if target_settings is not None and remote in target_settings:
             there, changes = {**target_settings[remote]}, {}
@@ -174,12 +175,12 @@ def _disagreements(
     changes: Mapping[str, str | None],
     config: FlowConfig,
 ) -> Iterator[SyncFinding]:
-    """Yield changes that the opposite flow would undo."""
+    """Yield changes that another flow would undo."""
     source, target = config.flow.source, config.flow.target
     for name, value in changes.items():
         mine = f"{here[name].value}{' by default' if value is None else ''}"
         other = there[name].value if name in there else "not set"
-        text = f"{name} is {other} on {target} and {mine} on {source}, both flows use this name"
+        text = f"{name} is {other} on {target} and {mine} on {source}, other flows use it, too"
         yield SyncFinding(topic, text, f"set one value on {source} and {target}")
 
 
@@ -239,6 +240,6 @@ def _orphans(
         upstream = config.names.original(remote)
         if upstream is None or upstream in source_topics:
             continue
-        if config.names.selects(upstream):
+        if config.names.selects(upstream) and not config.joins(upstream):
             text = f"{config.flow.source} has no topic {upstream}"
             yield SyncFinding(remote, text, "delete it once no group needs it")

@@ -123,7 +123,7 @@ def plan(context: FlowContext, request: VerificationRequest | None = None) -> Ve
     former = _former(context.target, flow)
     ids = {name: described[name].topic_id for name in chosen}
     observed = _observe(context, partitions, remotes, ids)
-    shared = frozenset(filter(names.is_shared, chosen))
+    shared = {topic for topic in chosen if names.is_shared(topic) or context.config.joins(topic)}
     planned = [
         _not_compared(p, observed)
         if p.topic in shared
@@ -332,7 +332,7 @@ def _bounds(
 
 def _not_compared(partition: TopicPartition, observed: _Observed) -> PartitionVerification:
     reason = (
-        "both flows copy into this name: each log holds the other's records among its own, which "
+        "several flows copy into this name: the copy holds records of others among its own, which "
         "this version does not compare"
     )
     names = partition.topic, partition.partition, partition.topic

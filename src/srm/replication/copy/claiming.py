@@ -14,6 +14,7 @@ from srm.domain.offset_map.offset_ranges import both_ends
 from srm.errors import FencedError, IntegrityError
 from srm.replication.batches import legacy
 from srm.replication.batches.batch import batches
+from srm.replication.batches.transform import Transform
 from srm.replication.claim.claim import Claim, ClaimLifetime, take, until_in_force
 from srm.replication.claim.claim_limits import ClaimPermits, Meter, MeteredReader, WalkPermits
 from srm.replication.claim.target_log import held_log
@@ -63,6 +64,7 @@ class Claiming:
         self._claim_lifetime = claim_lifetime
         self._read_assignment = read_assignment
         self._added_headers = config.records.target_only
+        self._joins, self._is_both_ways = config.joins, config.both_ways
         self._accepts_loss = config.data_loss_policy == "continue"
         self._read_committed = config.isolation_level == "read_committed"
         self._claims = ClaimPermits()
@@ -140,22 +142,39 @@ class Claiming:
         await self._read_assignment()
         return claim if copy.attempt == attempt else None
 
-    async def _are_originals(self, copy: PartitionCopy, target: LogReader) -> bool:
-        """Return whether the records on the target are those that the opposite flow copies.
+    async def _are_known(
+        self, copy: PartitionCopy, transform: Transform, target: LogReader
+    ) -> bool:
+        """Return whether records on the target are copies of other flows, or originals there.
 
-        Then the source has no record, or begins with records that name the target as their origin.
         A record of the target that names the source is the copy of another tool.
         """
-        if not copy.is_shared or copy.others is None:
+        if copy.others is None or not copy.is_shared:
             return False
+        are_originals = self._is_both_ways and await self._returns(copy, transform)
+        joins = self._joins(copy.source.topic)
+        if not (are_originals or joins):
+            return False
+        async for found in _records_in(target, copy.others):
+            if any(map(transform.is_copy, found)):
+                return False
+            if not (are_originals or all(map(transform.is_of_another, found))):
+                return False
+        return True
+
+    async def _returns(self, copy: PartitionCopy, transform: Transform) -> bool:
+        """Return whether the opposite flow copies what the target holds.
+
+        Then the source has no record, or begins with records that name the target as their origin,
+        apart from copies of third clusters.
+        """
         source = LogReader(self._source, copy.source, copy.source_id, read_committed=False)
         async for records in _records_in(source, await self._source.log_range(copy.source)):
-            if copy.transform is None or not all(map(copy.transform.returns, records)):
-                return False
-            async for found in _records_in(target, copy.others):
-                if any(map(copy.transform.is_copy, found)):
+            for record in records:
+                if transform.returns(record):
+                    return True
+                if not transform.came_by_hops(record):
                     return False
-            return True
         return True
 
     async def _walk(
@@ -177,21 +196,29 @@ class Claiming:
         )
         copy.decide({note: await source.held_to(note) for note in copy.decisions})
         start = copy.known_start()
+        comparison = Comparison(
+            self._added_headers,
+            self._accepts_loss or copy.accepts_loss,
+            copy.transform,
+            copy.limits.left_out,
+            copy.is_shared,
+        )
         if copy.is_unknown and copy.assigned.copy_id not in self.after_others:
-            copy.note_others(await records_of_others(target, start.producer_ids, copy.others))
-            if copy.others is not None and not await self._are_originals(copy, target):
+            copy.note_others(
+                await records_of_others(
+                    target, start.producer_ids, copy.others, comparison.is_of_another
+                )
+            )
+            if copy.others is not None and not (
+                copy.transform and await self._are_known(copy, copy.transform, target)
+            ):
                 raise _held_by_others(copy, copy.others, self._flow)
         return await resume(
             source,
             target,
             start,
             claim,
-            Comparison(
-                self._added_headers,
-                self._accepts_loss or copy.accepts_loss,
-                copy.transform,
-                copy.limits.left_out,
-            ),
+            comparison,
             partial(note_walk, claim) if claim is not None else None,
         )
 

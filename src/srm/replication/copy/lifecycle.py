@@ -82,7 +82,7 @@ class Lifecycle:
         self._target = target
         self._reporter = reporter
         self._records = config.records
-        self._is_shared = config.shares
+        self._is_shared, self._joins = config.shares, config.joins
         self._clusters = clusters
         native = native_library()
         self._merging = Merging(native, config.merge_bytes) if native else None
@@ -260,7 +260,8 @@ class Lifecycle:
         A log that lost its end and has grown to the position does not hold the latest leader epoch
         of the copy up to there; a claim finds out where it diverges. Consumers pass markers, so a
         translation of their offsets needs a position after them. A walk judges records there, once
-        there is a batch to write.
+        there is a batch to write. Where flows from other clusters write, too, a marker of one would
+        be followed by a claim of the other without end.
         """
         at, epoch = copy.target_next, copy.target_lineage.epoch
         now = await self._target.log_end(copy.target)
@@ -271,7 +272,9 @@ class Lifecycle:
             held = await log.epoch_end(epoch)
             if held.epoch != epoch or held.end < at:
                 return True
-        return now.end > at and await first_record_in(log, [(at, now.end)]) is None
+        if self._joins(copy.source.topic) or now.end <= at:
+            return False
+        return await first_record_in(log, [(at, now.end)]) is None
 
     def on_data(self, copy: PartitionCopy) -> None:
         """Send what was fetched; claim first where no claim is in force."""

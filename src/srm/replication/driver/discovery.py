@@ -191,19 +191,23 @@ class Discovery:
         source_topics: Collection[str],
         target_topics: Collection[str],
     ) -> tuple[str, ...]:
-        """Select the topics of the flow, less those that a flow from a third cluster copies into.
+        """Select the topics of the flow, less those that an unknown flow copies into.
 
-        Only a policy that keeps names gives copies of two clusters one name.
+        Only a policy that keeps names gives copies of two clusters one name. Flows of one file know
+        of each other, and their records show from where they came.
         """
         names, selected = context.config.names, context.config.names.select(source_topics)
         kept = frozenset(filter(names.keeps_name, selected))
         flow = context.config.flow
         taken = kept
         if kept:
-            taken &= copies_of_others(context.target, target_topics, flow, context.now_ms())
+            taken &= copies_of_others(
+                context.target, target_topics, context.config, context.now_ms()
+            )
         if taken - self._taken:
             logger.warning(
-                "%s: not copied: %s of %s is the copy of another cluster and has one writer",
+                "%s: not copied: %s of %s is the copy of a flow that is not joined with this one; "
+                "name both flows in one configuration",
                 *(flow, ", ".join(sorted(taken)), flow.target),
             )
         self._taken = taken

@@ -57,9 +57,25 @@ async def records_of(
     except (IntegrityError, MissingExtraError):
         raise
     except Exception as error:
-        raise IntegrityError(
-            f"batch at offset {batch.base_offset} cannot be decoded: {error!r}"
-        ) from error
+        raise _damaged(batch, error) from error
+
+
+def first_record(batch: BatchHeader) -> DecodedRecord:
+    """Decode the first record of a batch that has one.
+
+    Raises:
+        IntegrityError: it cannot be decoded.
+    """
+    try:
+        return next(records_in(batch.view))
+    except (IntegrityError, MissingExtraError):
+        raise
+    except Exception as error:
+        raise _damaged(batch, error) from error
+
+
+def _damaged(batch: BatchHeader, error: Exception) -> IntegrityError:
+    return IntegrityError(f"batch at offset {batch.base_offset} cannot be decoded: {error!r}")
 
 
 def _piece(records: Iterator[DecodedRecord]) -> list[DecodedRecord]:

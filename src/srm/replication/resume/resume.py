@@ -13,7 +13,8 @@ A claim precedes what is written under it. So a record at the first offset of an
 not our copy, whatever its producer id. It was in flight to a deleted topic of the same name, as
 produce requests identify topics by name.
 
-A batch on the target that is not ours is foreign: a hole in the map, reported. A batch of ours that
+A batch on the target that is not ours is foreign: a hole in the map, reported unless others may
+write there: producers and flows from other clusters under one name. A batch of ours that
 does not match is undecidable: the partition stops and reports the place. A target log that begins
 after the known position is walked from its start: the deleted part was not needed to find the
 position. Only records at the very end are missing on the target again.
@@ -162,9 +163,11 @@ async def resume(
     producer_ids = start.producer_ids | ({claim.producer.id} if claim else set())
     known, met = start, ""
     if start.fresh or not start.has_position:
-        start, met = await begin_where_logs_meet(source, target, start, producer_ids)
+        start, met = await begin_where_logs_meet(
+            source, target, start, producer_ids, comparison.is_of_another
+        )
     walk = _begin_walk(source, start, comparison)
-    ours = OurBatches(producer_ids, fresh=known.fresh)
+    ours = OurBatches(producer_ids, fresh=known.fresh, is_of_another=comparison.is_of_another)
     foreign: list[tuple[int, int]] = []
     found = FoundRuns()
     target_next = start.target_next
@@ -176,7 +179,7 @@ async def resume(
             await walk.match(batch)
         else:
             walk.pass_over(batch)
-            if batch.record_count and not batch.is_control:
+            if batch.record_count and not (batch.is_control or comparison.is_shared):
                 _note_foreign(foreign, batch)
         if now_s() - told_at > _TELL_EVERY_S or walk.waiting_runs > _MOST_RUNS:
             told_at = now_s()
@@ -223,7 +226,7 @@ def _has_rotated(claim: Claim | None, known: Start, ours: OurBatches) -> bool:
     """Return whether the claim has a new producer id because the old one's epochs are used up."""
     if claim is None:
         return False
-    claims = set(ours.claims)
+    claims = ours.own_claims
     if known.written_by is not None:
         claims.add((known.written_by.id, known.written_by.epoch))
     return any(

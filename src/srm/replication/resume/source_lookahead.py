@@ -23,7 +23,7 @@ from srm.replication.batches.content_hash import content_hash
 from srm.replication.batches.transform import Transform
 from srm.replication.log_reader import WAIT_MS, LogReader, OutOfRangeError
 from srm.replication.ports import DecodedRecord
-from srm.replication.resume.batch_decoding import LoopShare, records_of
+from srm.replication.resume.batch_decoding import LoopShare, first_record, records_of
 
 RECORD_BYTES: Final = 320
 """Maximum memory of an opened record, including both indexes."""
@@ -39,12 +39,20 @@ class Comparison:
     ``added_headers``: names of headers that srm adds, which are not compared. ``accepts_loss``:
     data.loss.policy=continue. ``transform``: the records it drops need not be on the target.
     ``left_out``: ranges of source offsets, recorded as lost, that need not be on the target.
+    ``is_shared``: others write to the target, too, flows from other clusters among them.
     """
 
     added_headers: Collection[str] = ()
     accepts_loss: bool = False
     transform: Transform | None = None
     left_out: Sequence[tuple[int, int]] = ()
+    is_shared: bool = False
+
+    def is_of_another(self, claimed: BatchHeader) -> bool:
+        """Return whether a flow from another cluster wrote a batch of the target under a claim."""
+        if not self.is_shared or self.transform is None:
+            return False
+        return self.transform.is_of_another(first_record(claimed))
 
     def content(self, record: DecodedRecord) -> int:
         """Hash the fields that have to be equal on both sides, except the time."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,11 +22,22 @@ class OurBatches:
     While the copy is ``fresh``, a batch at the very first offset belongs to a former topic of the
     name. A log that held copies and is now empty has lost its end. A batch at its first offset was
     in flight then, and is ours like a batch at any other cut.
+
+    Flows from other clusters may copy into the same name. Their claims look like ours, so what is
+    written under an unknown producer id is theirs if ``is_of_another`` says so of one batch.
     """
 
-    def __init__(self, producer_ids: Collection[int], *, fresh: bool) -> None:
+    def __init__(
+        self,
+        producer_ids: Collection[int],
+        *,
+        fresh: bool,
+        is_of_another: Callable[[BatchHeader], bool] = lambda _claimed: False,
+    ) -> None:
         self._ids = producer_ids
         self._fresh = fresh
+        self._is_of_another = is_of_another
+        self._of_others = dict[int, bool]()
         self.claims: set[tuple[int, int]] = set()
         """Producer id and epoch of the markers seen."""
         self._strays: set[tuple[int, int]] = set()
@@ -43,25 +54,45 @@ class OurBatches:
         if producer in self._strays:
             return False
         claimed = producer in self.claims and not batch.is_transactional
-        return claimed or batch.producer_id in self._ids
+        return batch.producer_id in self._ids or (claimed and not self.is_of_another(batch))
+
+    def is_of_another(self, batch: BatchHeader) -> bool:
+        """Return whether a flow from another cluster wrote the batch under its own claim."""
+        producer = batch.producer_id
+        if batch.is_transactional or producer in self._ids or not batch.record_count:
+            return False
+        if (producer, batch.producer_epoch) not in self.claims:
+            return False
+        if producer not in self._of_others:
+            self._of_others[producer] = self._is_of_another(batch)
+        return self._of_others[producer]
+
+    @property
+    def own_claims(self) -> set[tuple[int, int]]:
+        """The claims but those of flows from other clusters, as far as they wrote anything."""
+        return {claim for claim in self.claims if not self._of_others.get(claim[0])}
 
 
 async def records_of_others(
-    target: LogReader, producer_ids: Collection[int], known: tuple[int, int] | None = None
+    target: LogReader,
+    producer_ids: Collection[int],
+    known: tuple[int, int] | None = None,
+    is_of_another: Callable[[BatchHeader], bool] = lambda _claimed: False,
 ) -> tuple[int, int] | None:
     """Return the offsets [from, to) of records that others wrote to a log without a trace of ours.
 
     Traces are copies, batches under our producer ids, and the marker of a claim of ours before the
-    first record.
+    first record. Copies of other flows, under their claims, do not count.
 
     Args:
         producer_ids: ours, as far as they are known.
         known: what an earlier look has found; only what follows it is read.
+        is_of_another: whether another flow wrote a batch that is under a claim.
     """
     log_start, log_end = await target.wire.log_range(target.partition)
     # Retention moves the start, and an unclean election may take the end.
     first, end = (min(max(at, log_start), log_end) for at in known or (log_start, log_start))
-    ours = OurBatches(producer_ids, fresh=True)
+    ours = OurBatches(producer_ids, fresh=True, is_of_another=is_of_another)
     async for wanted, fetched in fetches(target, end):
         for batch in batches(fetched.records, legacy.convert):
             if batch.last_offset < wanted:
@@ -69,14 +100,20 @@ async def records_of_others(
             is_ours = ours.is_copy(batch) or batch.producer_id in producer_ids
             if is_ours and (first == end or not batch.is_control):
                 return None
-            if batch.record_count and not (is_ours or batch.is_control):
+            if batch.record_count and not (
+                is_ours or batch.is_control or ours.is_of_another(batch)
+            ):
                 first = batch.base_offset if first == end else first
                 end = batch.last_offset + 1
     return (first, end) if first < end else None
 
 
 async def begin_where_logs_meet(
-    source: LogReader, target: LogReader, start: Start, producer_ids: Collection[int]
+    source: LogReader,
+    target: LogReader,
+    start: Start,
+    producer_ids: Collection[int],
+    is_of_another: Callable[[BatchHeader], bool] = lambda _claimed: False,
 ) -> tuple[Start, str]:
     """Begin where both logs hold the same, if one begins far after the other; also say so.
 
@@ -92,7 +129,7 @@ async def begin_where_logs_meet(
     source_start, _ = await source.wire.log_range(source.partition)
     source_from = max(start.source_next, source_start)
     target_from = max(start.target_next, target_start)
-    ours = OurBatches(producer_ids, fresh=start.fresh)
+    ours = OurBatches(producer_ids, fresh=start.fresh, is_of_another=is_of_another)
     first_copy: list[int] = []
 
     def is_copy(batch: BatchHeader) -> bool:

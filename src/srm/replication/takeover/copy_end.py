@@ -233,6 +233,7 @@ class WalkedLogs:
             self.config.data_loss_policy == "continue",
             self._transform(assigned),
             [note.left_out for note in decided if note and note.left_out],
+            self.config.shares(assigned.topic),
         )
         return await find_copy_end(reader, target_reader, start, comparison)
 

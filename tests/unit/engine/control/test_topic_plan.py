@@ -179,11 +179,11 @@ def test_settings_of_a_name_that_both_flows_use_are_not_swapped(config) -> None:
     action = "set one value on P and B"
     assert planned(both).findings == (
         SyncFinding(
-            "Payments", "retention.ms is 2 on B and 1 on P, both flows use this name", action
+            "Payments", "retention.ms is 2 on B and 1 on P, other flows use it, too", action
         ),
         SyncFinding(
             "Payments",
-            "max.message.bytes is 7 on B and 9 by default on P, both flows use this name",
+            "max.message.bytes is 7 on B and 9 by default on P, other flows use it, too",
             action,
         ),
     )

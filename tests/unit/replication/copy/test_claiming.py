@@ -308,6 +308,8 @@ def marked(offset: int, value: bytes, *origins: str) -> bytes:
         ([marked(0, b"b0", "c-id,U,1", "b-id,T,1")], [LOCAL], True, Phase.COPYING),
         ([], [LOCAL], True, Phase.COPYING),
         ([marked(0, b"b0", "b-id,T,1"), LOCAL_LATER], [LOCAL], False, Phase.STOPPED),
+        ([marked(0, b"c0", "c-id,T,1"), LOCAL_LATER], [LOCAL], True, Phase.STOPPED),
+        ([marked(0, b"c0", "c-id,T,1")], [LOCAL], True, Phase.COPYING),
         ([marked(0, b"b0", "of another form"), LOCAL_LATER], [LOCAL], True, Phase.STOPPED),
         ([marked(0, b"b0", "b-id,U,1"), LOCAL_LATER], [LOCAL], True, Phase.STOPPED),
         (
@@ -328,6 +330,8 @@ def marked(offset: int, value: bytes, *origins: str) -> bytes:
         "it copies them, after another hop",
         "the source is empty",
         "no flow copies them",
+        "it copies a third cluster's records, but own ones follow",
+        "it copies a third cluster's records alone",
         "the header is not one of srm",
         "copies of another topic",
         "another tool has copied the source there",
@@ -356,6 +360,34 @@ def test_a_shared_name_holds_originals_only_where_the_headers_of_both_sides_say_
 
     assert found.copy.phase is phase
     assert (found.copy.source_next, found.copy.others is None) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("target", "joined", "phase"),
+    [
+        ([marked(0, b"c0", "c-id,T,1")], {"C"}, Phase.COPYING),
+        ([marked(0, b"c0", "c-id,T,1"), LOCAL_LATER], {"C"}, Phase.STOPPED),
+        ([marked(0, b"c0", "c-id,T,1", "p-id,T,2")], {"C"}, Phase.STOPPED),
+        ([marked(0, b"c0", "c-id,T,1")], {}, Phase.STOPPED),
+    ],
+    ids=["another flow's copies", "and records there", "copies of ours", "no other flow is known"],
+)
+def test_a_copy_begins_after_copies_of_a_flow_from_another_cluster_without_a_decision(
+    target: list[bytes], joined: set[str], phase: Phase
+) -> None:
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(SHARED, None)
+        await site.until(lambda: site.copy.phase in (Phase.COPYING, Phase.STOPPED))
+
+    def site() -> Site:
+        return Site(
+            *(Cluster([LOCAL]), Cluster(target, [ProducerId(OURS, 1)]), None, SHARED),
+            policy=IdentityReplicationPolicy(".", "P"),
+            joined=frozenset(joined),
+            records=RecordSettings(provenance=True),
+        )
+
+    assert run(site, scenario).copy.phase is phase
 
 
 def _shown_on_the_page() -> str:

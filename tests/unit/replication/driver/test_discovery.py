@@ -139,7 +139,7 @@ def test_without_prefixes_a_copy_of_another_cluster_gets_no_second_writer(site, 
     found = site.discovery(config).round()
 
     assert {p.target_topic for p in found.partitions} == {"own"}
-    assert "not copied: orders of B is the copy of another cluster" in caplog.text
+    assert "not copied: orders of B is the copy of a flow that is not joined" in caplog.text
 
 
 @pytest.mark.parametrize("left", [{"active": False}, {"ended": True}, {"at_ms": -60_000}], ids=str)

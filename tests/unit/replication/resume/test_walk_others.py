@@ -16,9 +16,13 @@ from tests.unit.replication.resume.two_logs import (
     walked,
 )
 
+from srm.domain.names.record_headers import PROVENANCE_HEADER, RecordSettings
 from srm.errors import IntegrityError
+from srm.replication.batches.transform import ClusterIds, Transform
 from srm.replication.mapping.start_positions import Start
 from srm.replication.resume.source_lookahead import Comparison
+
+FORGOTTEN = 9
 
 
 def test_batches_of_others_are_a_hole_and_told() -> None:
@@ -119,6 +123,32 @@ def test_without_a_known_former_topic_records_that_the_source_lacks_are_undecida
 
     with pytest.raises(IntegrityError, match="undecidable"):
         walked(log_of(source, [3], 3, -1), target, Start(0, 0, fresh=True), Comparison())
+
+
+def test_a_walk_passes_copies_of_a_flow_from_another_cluster_under_its_own_claim() -> None:
+    """All state is lost: both claims look alike, and each record shows by whom it came."""
+    source, target, _ = source_and_copy([1] * 4, {}, 2, shift=3)
+    theirs = [(PROVENANCE_HEADER, b"b-id,T,1")]
+    mine = [(PROVENANCE_HEADER, b"b-id,T,1"), (PROVENANCE_HEADER, b"a-id,T,2")]
+    ours = [Record(r.offset, r.timestamp, r.key, r.value, mine) for r in target]
+    log = Log(
+        [
+            marker(0, FOREIGN),
+            stored([Record(1, 1, b"x", b"x", theirs)], producer_id=FOREIGN),
+            marker(2, FORGOTTEN),
+            stored(ours, producer_id=FORGOTTEN),
+            stored([Record(5, 1, b"y", b"y", theirs)], producer_id=FOREIGN),
+            marker(6, OURS, 3),
+        ]
+    )
+    settings = RecordSettings(provenance=True)
+    transform = Transform(settings, ClusterIds("a-id", "c-id"), "A", "T", "T")
+    comparison = Comparison(settings.target_only, transform=transform, is_shared=True)
+
+    found = walked(log_of(source, [2], 4, -1), log, Start(0, 0, fresh=True), comparison)
+
+    assert (found.source_next, found.target_next, found.notes) == (2, 7, ())
+    assert pairs(found) == {3: 0, 4: 1}
 
 
 def test_thousands_of_records_that_the_source_does_not_hold_are_looked_up_at_once() -> None:

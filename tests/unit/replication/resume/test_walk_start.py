@@ -87,6 +87,31 @@ def test_a_log_begins_with_records_of_any_format() -> None:
     assert asyncio.run(begins_with_records(reader_of(old)))
 
 
+def test_copies_of_a_flow_from_another_cluster_are_known_by_one_batch_of_each_claim() -> None:
+    seen = list[int]()
+
+    def is_of_another(batch: BatchHeader) -> bool:
+        seen.append(batch.base_offset)
+        return batch.producer_id == FORGOTTEN
+
+    ours = OurBatches({OURS}, fresh=False, is_of_another=is_of_another)
+    log = [marker(0, FORGOTTEN), of(FORGOTTEN, 1), of(FORGOTTEN, 2), marker(3, FOREIGN)]
+    found = [ours.is_copy(one(batch)) for batch in (*log, of(FOREIGN, 4), of(OURS, 5))]
+
+    assert found == [False, False, False, False, True, True]
+    assert seen == [1, 4], "one batch of each unknown producer"
+    assert {claim[0] for claim in ours.own_claims} == {FOREIGN}
+
+
+def test_copies_of_a_flow_from_another_cluster_are_not_records_of_unknown_others() -> None:
+    log = Log([marker(0, FORGOTTEN), of(FORGOTTEN, 1), of(FOREIGN, 2), of(FORGOTTEN, 3)])
+    reader = reader_of(log)
+
+    found = asyncio.run(records_of_others(reader, {OURS}, is_of_another=lambda _: True))
+
+    assert found == (2, 3)
+
+
 def test_of_a_log_that_was_looked_at_before_only_what_follows_is_read() -> None:
     log = Log([of(FOREIGN, number) for number in range(100)])
     assert others_in(log) == (0, 100)
