@@ -302,7 +302,7 @@ def _flow_config(file: SettingsFile, flow: Flow) -> FlowConfig:
         FlowTopics(one, policy).keeps_name("topic")
         for one, policy in zip((flow, flow.reverse), policies, strict=True)
     )
-    joined = _joined(file, flow)
+    joined = _joined_flows(file, flow)
     _refuse_return(file, flow)
     back_topics = NameFilter()
     if keep_names:
@@ -432,7 +432,7 @@ def _copies_under_names(file: SettingsFile, flow: Flow) -> bool:
     return bool(_value(file, KEYS["enabled"], flow)) and names.keeps_name("topic")
 
 
-def _joined(file: SettingsFile, flow: Flow) -> list[Flow]:
+def _joined_flows(file: SettingsFile, flow: Flow) -> list[Flow]:
     """Return the flows from other sources that may copy into the same names of the target.
 
     Records of one cluster that arrive by both would be there twice: such flows have to name

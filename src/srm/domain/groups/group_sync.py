@@ -15,6 +15,9 @@ higher than t, own write for this flow    write: the group was rewound on the so
 higher than t                             leave: consumers (or another flow) are ahead here
 ========================================  ====================================================
 
+Flows from several clusters may copy into one name. A group that is on each of them has read what is
+before the lowest of their translations: that one is written, and the ledger keeps all of them.
+
 A commit on the source that srm itself carried over from the target is not progress of the group and
 is not carried back (``own-write``). Only this module checks that. A commit from a third cluster is
 new to the target.
@@ -25,6 +28,7 @@ write.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -56,6 +60,7 @@ class SyncDecision:
 
     ``current`` is the committed offset found there (None: none), ``offset`` the translated one.
     With the action ``write`` the offset is the group's position once ``applied`` is true.
+    ``progress`` is the flow's translation where other sources count, too; ``offset`` is the lowest.
     ``not-written`` was abandoned before the write; ``failed`` may have been written or not.
     """
 
@@ -66,6 +71,7 @@ class SyncDecision:
     offset: int | None = None
     reason: str = ""
     applied: bool = False
+    progress: int | None = None
 
     @property
     def in_place(self) -> bool:
@@ -79,6 +85,7 @@ def decide(
     entry: LedgerEntry | None,
     flow: Flow,
     upstream_entry: LedgerEntry | None = None,
+    joined: Collection[str] = (),
 ) -> SyncDecision:
     """Decide about one translated commit of an idle group.
 
@@ -86,6 +93,7 @@ def decide(
     ``current``: the group's committed offset on the flow's target.
     ``entry``: srm's latest write for the group and partition on the flow's target.
     ``upstream_entry``: srm's latest write for the commit itself, on the flow's source.
+    ``joined``: other clusters whose records the partition on the target holds, too.
     """
     checkpoint = outcome.checkpoint
     offset = None if checkpoint is None else checkpoint.downstream_offset
@@ -98,8 +106,17 @@ def decide(
     if carried is not None and carried.owns(outcome.upstream_offset):
         why = f"srm wrote this offset, {flow.target} already has it"
         return replace(decision, action="own-write", reason=why)
-    action, reason = _onto(outcome, offset, current, entry, flow.source)
-    return replace(decision, action=action, offset=offset, reason=reason)
+    known = entry.progress if entry is not None else {}
+    others = {alias: known[alias] for alias in sorted(joined) if alias in known}
+    lowest = min(others, key=others.__getitem__, default=None)
+    progress, held = offset if joined else None, ""
+    if lowest is not None and others[lowest] < offset:
+        held = f"; the group on {lowest} has read up to here, that on {flow.source} to {offset}"
+        offset = others[lowest]
+    sources = {flow.source, *others}
+    action, reason = _onto(outcome, offset, current, entry, sources)
+    reason = (reason + held).removeprefix("; ")
+    return replace(decision, action=action, offset=offset, reason=reason, progress=progress)
 
 
 def _onto(
@@ -107,7 +124,7 @@ def _onto(
     offset: int,
     current: int | None,
     entry: LedgerEntry | None,
-    source: str,
+    sources: Collection[str],
 ) -> tuple[SyncAction, str]:
     if current is None or current == offset:
         return ("unchanged", "") if current == offset else ("write", "the group has no offset here")
@@ -115,8 +132,8 @@ def _onto(
         return "rewind-respected", f"the group was rewound here, below srm's {entry.intended}"
     if current < offset:
         return "write", f"replaces {current}"
-    if entry is None or entry.origin != source or not entry.may_lower(current):
+    if entry is None or entry.origin not in sources or not entry.may_lower(current):
         return "consumer-ahead", f"the group's own {current} is ahead of {offset}"
     if outcome.state in UNFINISHED:
         return "floor-kept", "the map does not reach the commit, so the offset is not lowered"
-    return "write", f"the group was rewound on {source}, srm's own {current} follows"
+    return "write", f"the group was rewound on {entry.origin}, srm's own {current} follows"

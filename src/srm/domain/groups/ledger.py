@@ -18,7 +18,7 @@ import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from srm.domain.names.topics import TopicPartition
@@ -33,6 +33,7 @@ _TYPES: Final[Mapping[str, Any]] = {
     "operation": str,
     "previous_own": bool,
     "settled": bool,
+    "progress": dict,
     "time_ms": int,
 }
 """Fields of a record's value."""
@@ -46,6 +47,8 @@ class LedgerEntry:
     ``previous`` is the offset before the write (None: the group had none).
     ``previous_own`` is true if srm had written that one too.
     ``origin`` is the alias of the cluster whose commit was carried over.
+    ``progress``: for each source the offset that its flow alone would set. Where several flows copy
+    into one name, the group has read what is before the lowest of these.
     ``operation`` is the run or move that wrote it; ``settled`` is true once it was read back.
     ``time_ms`` is the timestamp of its record, which brokers set; 0 before it is written.
     """
@@ -60,6 +63,7 @@ class LedgerEntry:
     previous_own: bool = False
     settled: bool = False
     time_ms: int = 0
+    progress: Mapping[str, int] = field(default_factory=dict)
 
     def owns(self, offset: int) -> bool:
         """Return True if a committed offset is this write, not one of a consumer or operator."""

@@ -213,6 +213,7 @@ def _decide(
     for outcome in outcomes:
         if outcome.downstream is not None:
             by_group[outcome.group].append(outcome)
+    config = context.config
     states = context.target.groups(sorted(by_group)) if by_group else {}
     idle = [name for name in sorted(by_group) if _state(states, name).state in IDLE]
     committed, errors = per_group(context.target.commits_of(idle))
@@ -231,7 +232,9 @@ def _decide(
             current = committed[name].get(partition)
             entry = ledger.entry(name, partition)
             own = source_ledger.entry(name, outcome.upstream)
-            decisions.append(decide(outcome, current, entry, context.config.flow, own))
+            is_copy = outcome.direction == "forward" and config.joins(outcome.upstream.topic)
+            joined = config.joined if is_copy else frozenset[str]()
+            decisions.append(decide(outcome, current, entry, config.flow, own, joined))
     hidden = {
         name: Reason(group.reason, group.action) for name, group in states.items() if group.reason
     }
@@ -315,16 +318,23 @@ def _entry(
     before = ledger.entry(decision.group, decision.partition)
     current = decision.current
     own = before is not None and current is not None and before.owns(current)
+    offset, source = _offset(decision), context.config.flow.source
     return LedgerEntry(
         decision.group,
         decision.partition,
         ledger.topic_id(decision.partition.topic),
         current,
-        _offset(decision),
-        context.config.flow.source,
+        offset,
+        source,
         operation,
         previous_own=own,
+        progress=_progress(before, decision, source),
     )
+
+
+def _progress(before: LedgerEntry | None, decision: SyncDecision, source: str) -> Mapping[str, int]:
+    own = _offset(decision) if decision.progress is None else decision.progress
+    return {**(before.progress if before is not None else {}), source: own}
 
 
 def _write_groups(
@@ -396,17 +406,17 @@ def _read_back(decision: SyncDecision, now: Commits, failure: str) -> SyncDecisi
 def _settle_earlier(
     context: FlowContext, decisions: Iterable[SyncDecision], ledger: GroupLedger
 ) -> None:
-    """Settle entries of an interrupted run whose offset is in place."""
+    """Settle entries of an interrupted run whose offset is in place; note progress of sources."""
     settled: dict[bytes, bytes | None] = {}
     for decision in decisions:
         entry = ledger.entry(decision.group, decision.partition)
-        if (
-            decision.action == "unchanged"
-            and entry is not None
-            and not entry.settled
-            and entry.intended == decision.current
-        ):
-            settled[entry.key()] = entry.as_settled().value()
+        if decision.action != "unchanged" or entry is None or entry.intended != decision.current:
+            continue
+        progress = entry.progress
+        if decision.progress is not None:
+            progress = _progress(entry, decision, context.config.flow.source)
+        if not entry.settled or progress != entry.progress:
+            settled[entry.key()] = replace(entry.as_settled(), progress=progress).value()
     if settled:
         context.target.compacted_topic(internal_topics.LEDGER).write(settled)
 

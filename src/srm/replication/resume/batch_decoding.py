@@ -57,7 +57,7 @@ async def records_of(
     except (IntegrityError, MissingExtraError):
         raise
     except Exception as error:
-        raise _damaged(batch, error) from error
+        raise _damage_of(batch, error) from error
 
 
 def first_record(batch: BatchHeader) -> DecodedRecord:
@@ -71,10 +71,10 @@ def first_record(batch: BatchHeader) -> DecodedRecord:
     except (IntegrityError, MissingExtraError):
         raise
     except Exception as error:
-        raise _damaged(batch, error) from error
+        raise _damage_of(batch, error) from error
 
 
-def _damaged(batch: BatchHeader, error: Exception) -> IntegrityError:
+def _damage_of(batch: BatchHeader, error: Exception) -> IntegrityError:
     return IntegrityError(f"batch at offset {batch.base_offset} cannot be decoded: {error!r}")
 
 

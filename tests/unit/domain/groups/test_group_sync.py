@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,6 +50,30 @@ def test_the_decision(
     decision = decide(outcome(offset), current, entry, FLOW)
 
     assert (decision.action, decision.offset, decision.current) == (action, offset, current)
+
+
+@pytest.mark.parametrize(
+    ("offset", "current", "entry", "decided"),
+    [
+        pytest.param(100, 90, None, ("write", 100, 100), id="no other source is known"),
+        pytest.param(100, 90, {"C": 90}, ("unchanged", 90, 100), id="the other has read less"),
+        pytest.param(100, 90, {"C": 95}, ("write", 95, 100), id="the other has read on"),
+        pytest.param(80, 90, {"C": 90}, ("write", 80, 80), id="this one has read less"),
+        pytest.param(100, 90, {"D": 10}, ("write", 100, 100), id="a source that is no longer one"),
+    ],
+)
+def test_under_one_name_the_source_with_the_least_progress_counts(
+    offset: int,
+    current: int,
+    entry: dict[str, int] | None,
+    decided: tuple[SyncAction, int, int],
+) -> None:
+    known = None if entry is None else replace(wrote(90, origin="C"), progress=entry)
+
+    found = decide(outcome(offset), current, known, FLOW, joined={"C"})
+
+    assert (found.action, found.offset, found.progress) == decided
+    assert ("on C has read up to here" in found.reason) == (found.offset != offset)
 
 
 def test_a_consumers_commit_found_before_an_interrupted_write_is_not_lowered() -> None:

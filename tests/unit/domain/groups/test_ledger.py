@@ -25,6 +25,7 @@ entries = st.builds(
     previous_own=st.booleans(),
     settled=st.booleans(),
     time_ms=offsets,
+    progress=st.dictionaries(names, offsets, max_size=3),
 )
 
 
