@@ -238,8 +238,9 @@ def replication_warnings(facts: MoveFacts, *, is_copied: bool) -> Iterator[Findi
 def group_warnings(facts: MoveFacts) -> Iterator[Finding]:
     """Yield what groups skip or read again, and where auto.offset.reset decides."""
     for group in facts.plans:
-        yield from _warnings_of(group, facts.request)
-        if group.group in facts.share_groups:
+        is_share = group.group in facts.share_groups
+        yield from _warnings_of(group, facts.request, is_share=is_share)
+        if is_share:
             yield from _losses_of_share_group(group, facts)
         if not (group.positions or facts.is_away or facts.unreadable(group.group)):
             yield warning(
@@ -279,7 +280,7 @@ def _losses_of_share_group(group: GroupPlan, facts: MoveFacts) -> Iterator[Findi
         )
 
 
-def _warnings_of(group: GroupPlan, request: MoveRequest) -> Iterator[Finding]:
+def _warnings_of(group: GroupPlan, request: MoveRequest, *, is_share: bool) -> Iterator[Finding]:
     for position in group.positions:
         if position.skipped and request.accept_skips:
             yield warning(
@@ -301,11 +302,14 @@ def _warnings_of(group: GroupPlan, request: MoveRequest) -> Iterator[Finding]:
                 f"group {group.group} will read {amount(position.re_read, 'record')} of "
                 f"{position.target} again",
             )
+    reset = "auto.offset.reset of its clients"
+    if is_share:
+        reset = "share.auto.offset.reset of the group there"
     if undecided := [position.name for position in group.positions if position.left_to_reset]:
         yield warning(
             "no-place",
             f"group {group.group} has committed nothing for {some(undecided)}: it starts "
-            f"there on {request.target} as auto.offset.reset of its clients says",
+            f"there on {request.target} as {reset} says",
         )
 
 
