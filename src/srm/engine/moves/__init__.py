@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from srm.engine.moves.steps.decision import release as release
     from srm.engine.moves.steps.holding import hold as hold
     from srm.engine.moves.steps.redirector_calls import call_redirectors as call_redirectors
-    from srm.engine.moves.steps.run import RunEvent as RunEvent
-    from srm.engine.moves.steps.run import apply_and_go as apply_and_go
-    from srm.engine.moves.steps.run import carry_out as carry_out
+    from srm.engine.moves.steps.steps import RunEvent as RunEvent
     from srm.engine.moves.steps.steps import apply as apply
+    from srm.engine.moves.steps.steps import apply_and_go as apply_and_go
+    from srm.engine.moves.steps.steps import carry_out as carry_out
     from srm.engine.moves.steps.steps import status as status
     from srm.engine.moves.steps.steps import wait_status as wait_status
     from srm.engine.moves.steps.verify import VerifyStatus as VerifyStatus
@@ -58,8 +58,14 @@ _HOMES: Final = {
     "engine.moves.steps.decision": ("go", "release"),
     "engine.moves.steps.holding": ("hold",),
     "engine.moves.steps.redirector_calls": ("call_redirectors",),
-    "engine.moves.steps.run": ("RunEvent", "apply_and_go", "carry_out"),
-    "engine.moves.steps.steps": ("apply", "status", "wait_status"),
+    "engine.moves.steps.steps": (
+        "RunEvent",
+        "apply",
+        "apply_and_go",
+        "carry_out",
+        "status",
+        "wait_status",
+    ),
     "engine.moves.steps.verify": (
         "VerifyStatus",
         "report",

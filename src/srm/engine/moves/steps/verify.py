@@ -21,8 +21,12 @@ from srm.engine.moves.control.fence import lift_late_fence
 from srm.engine.moves.control.move_records import ControlChange, MoveContext, MoveStore
 from srm.engine.moves.control.registers import record
 from srm.engine.moves.planning.facts import topic_pairs
-from srm.engine.moves.reporting.client_acks import Arrivals, TargetRecords, written_between
-from srm.engine.moves.reporting.evidence import keep_report
+from srm.engine.moves.reporting.evidence import (
+    Arrivals,
+    TargetRecords,
+    keep_report,
+    written_between,
+)
 from srm.engine.moves.steps.gate_reading import address_of_target, by_name
 from srm.engine.moves.steps.redirector_calls import call_redirectors
 from srm.engine.ports import FlowMaps

@@ -82,7 +82,7 @@ def test_a_time_out_with_a_reason_for_each_of_many_partitions_keeps_the_first_of
     def refused(context: MoveContext, move_id: str) -> SyncStatus:
         return replace(wait_status(context, move_id), blocking=many)
 
-    monkeypatch.setattr("srm.engine.moves.steps.run.wait_status", refused)
+    monkeypatch.setattr("srm.engine.moves.steps.steps.wait_status", refused)
     clients = Clients(world)
     clients.obedient = False
     with pytest.raises(GateClosedError):
