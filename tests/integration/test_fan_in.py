@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Producer
 from tests.conftest import BrokerFactory
 from tests.integration.one_name import IDENTITY, NamedTopic
-from tests.replicating import at_work, configure
+from tests.replicating import at_work, configure, replicating
 from tests.waiting import eventually
 
 from srm.config.model import Config
@@ -23,6 +23,9 @@ from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.flows.state_topic import StateTopic
+from srm.engine.groups.checkpoints import emit
+from srm.engine.groups.group_sync import sync
+from srm.engine.groups.translate import translate
 from srm.wiring import open_flow
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.testing.logs import read_log
@@ -143,3 +146,47 @@ def test_two_sources_are_copied_into_one_topic_in_order_and_mapped_through_kills
     for flow in fan.flows:
         fan.assert_exact(flow)
     assert troubles == [[], []]
+
+
+@pytest.mark.timeout(900)
+def test_a_group_that_both_sources_have_continues_at_the_lower_of_its_places(
+    clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory, tmp_path: Path
+) -> None:
+    fan = FanIn(clusters, broker_factory("C"), tmp_path)
+    first, second = fan.flows
+    fan.produce(fan.a, [f"a{n}" for n in range(50)])
+    placed = list[int | None]()
+
+    def place(*flows: Flow) -> None:
+        for flow in flows:
+            with open_flow(fan.config, flow) as context:
+                emit(context, [fan.group("g")])
+                sync(context, [fan.group("g")])
+        placed.append(fan.committed(fan.c, "g", fan.topic))
+
+    with replicating(fan.config, *fan.flows):
+        fan.copied(first)
+        fan.produce(fan.b, [f"b{n}" for n in range(50)])
+        fan.copied(*fan.flows)
+        fan.commit(fan.a, "g", fan.topic, 40)
+        place(first)
+        fan.commit(fan.b, "g", fan.topic, 10)
+        place(second)
+        fan.commit(fan.a, "g", fan.topic, 30)
+        fan.commit(fan.b, "g", fan.topic, 20)
+        place(second, first)
+        place(first, second)
+        fan.commit(fan.a, "g", fan.topic, 50)
+        place(first)
+        place(second, first)
+        with open_flow(fan.config, second) as context:
+            b20 = translate(context, TopicPartition(fan.topic, 0), 20).to_offset
+            proof = emit(context, [fan.group("g")]).proof
+    firsts = [fan.values(fan.c, fan.topic, at)[0] for at in placed if at is not None]
+
+    assert firsts == ["a40", "a40", "a30", "a30", "b0", "b0"]
+    assert b20 is not None
+    assert placed[-1] is not None
+    assert placed[-1] < b20, "the group on A has read no record of B"
+    assert proof is not None
+    assert not proof.disproved
