@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -190,3 +191,47 @@ def test_a_group_that_both_sources_have_continues_at_the_lower_of_its_places(
     assert placed[-1] < b20, "the group on A has read no record of B"
     assert proof is not None
     assert not proof.disproved
+
+
+@pytest.mark.timeout(900)
+def test_a_group_moves_from_one_source_while_the_other_copies(
+    clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory, tmp_path: Path
+) -> None:
+    fan = FanIn(clusters, broker_factory("C"), tmp_path)
+    first, second = fan.flows
+    fan.produce(fan.a, [f"a{n}" for n in range(50)])
+    fan.commit(fan.a, "g", fan.topic, 30)
+
+    with replicating(fan.config, first, second):
+        fan.copied(first)
+        with at_work(partial(fan.write, fan.b, 1)):
+            fan.grows(second, 100)
+            fan.move(fan.a, fan.c, "g")
+            at = fan.committed(fan.c, "g", fan.topic)
+
+    assert at is not None
+    values = fan.values(fan.c, fan.topic, at)
+    assert [one for one in values if one.startswith("a")] == [f"a{n}" for n in range(30, 50)]
+    assert values[0] == "a30"
+
+
+@pytest.mark.timeout(900)
+def test_records_of_one_source_reach_the_other_through_the_target_once_and_never_return(
+    clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory, tmp_path: Path
+) -> None:
+    fan = FanIn(clusters, broker_factory("C"), tmp_path, "C->A.enabled = true")
+    first, second = fan.flows
+    fan.produce(fan.a, [f"a{n}" for n in range(50)])
+    fan.produce(fan.b, [f"b{n}" for n in range(50)])
+
+    with replicating(fan.config, first, second, first.reverse):
+        fan.copied(first, second)
+        fan.produce(fan.c, [f"c{n}" for n in range(20)])
+        fan.copied(first.reverse)
+        fan.copied(first, second, first.reverse)
+
+    of_a, of_b, of_c = (Counter(fan.values(one, fan.topic)) for one in (fan.a, fan.b, fan.c))
+    assert of_c == of_a
+    assert set(of_c.values()) == {1}
+    assert len(of_c) == 50 + 50 + 20
+    assert set(of_b) == {f"b{n}" for n in range(50)}
