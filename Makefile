@@ -85,6 +85,8 @@ release-check: venv ## Build and check what a release uploads, with SBOM and che
 	@$(BIN)/uv tool run --quiet twine check --strict dist/*.whl dist/*.tar.gz
 	@$(BIN)/uv tool run --quiet --from cyclonedx-bom cyclonedx-py requirements requirements.txt \
 	    --pyproject pyproject.toml --output-reproducible --output-file dist/sbom.cdx.json
+	@if grep -q 'example\.org' pyproject.toml; then \
+	    echo "srm: not to be uploaded yet: set [project.urls] in pyproject.toml" >&2; fi
 	@cd dist && sha256sum *.whl *.tar.gz sbom.cdx.json >SHA256SUMS && cat SHA256SUMS
 
 clean: ## Stop the stack in build/stack, remove all build results except .venv
