@@ -26,7 +26,7 @@ from airflow.sdk import DAG, dag, task
 
 from srm.config.model import FlowConfig
 from srm_airflow import engine_calls
-from srm_airflow.rehearsals import rehearsal
+from srm_airflow.alerts import rehearsal
 from srm_airflow.settings import flow_configs, load
 
 

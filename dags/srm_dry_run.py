@@ -20,8 +20,8 @@ from airflow.sdk import DAG, Param, dag, get_current_context, task
 
 from srm.config.model import FlowConfig
 from srm_airflow import moves
+from srm_airflow.alerts import rehearsal
 from srm_airflow.outcome import reason_kept
-from srm_airflow.rehearsals import rehearsal
 from srm_airflow.rest import AirflowRest
 from srm_airflow.settings import flow_configs, load
 

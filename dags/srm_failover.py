@@ -72,7 +72,7 @@ from airflow.sdk import (
     teardown,
 )
 
-from srm_airflow import choices, moves
+from srm_airflow import move_form, moves
 from srm_airflow.alerts import alert_failure, tell
 from srm_airflow.approval import APPROVAL_KEY, MoveApprovalOperator
 from srm_airflow.compat import DownstreamTasksSkipped
@@ -220,7 +220,7 @@ def failover_dag(name: str, clusters: tuple[str, ...]) -> DAG:
             "weight_rule": WeightRule.ABSOLUTE,
             "on_failure_callback": alert_failure,
         },
-        params=form(clusters, choices.read_choices(CONFIG, clusters)),
+        params=form(clusters, move_form.read_choices(CONFIG, clusters)),
         render_template_as_native_obj=True,
         tags=["srm", "failover"],
         doc_md=__doc__,

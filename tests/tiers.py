@@ -37,7 +37,7 @@ MIXED_FOLDERS: Final = ("airflow/", "browser/", "faults/", "integration/", "spec
 FAST: Final = (
     "airflow/test_alerts.py",
     "airflow/test_approval.py",
-    "airflow/test_choices.py",
+    "airflow/test_move_form.py",
     "airflow/test_connections.py",
     "airflow/test_dags.py",
     "airflow/test_environment.py",
@@ -48,7 +48,7 @@ FAST: Final = (
     "airflow/test_replicator_trigger.py",
     "airflow/test_report_pages.py",
     "airflow/test_rest.py",
-    "airflow/test_shared_clusters.py",
+    "airflow/test_clusters.py",
     "airflow/test_spark_jobs.py",
     "airflow/test_spark_submit.py",
     "airflow/test_triggers.py",

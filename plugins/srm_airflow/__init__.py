@@ -54,7 +54,7 @@ def get_provider_info() -> dict[str, Any]:
         "connection-types": [
             {
                 "connection-type": "srm_kafka",
-                "hook-class-name": "srm_airflow.hooks.KafkaClusterHook",
+                "hook-class-name": "srm_airflow.clusters.KafkaClusterHook",
                 "hook-name": "Kafka cluster of srm",
                 "ui-field-behaviour": {
                     "hidden-fields": ["schema", "login", "password", "port", "host"],

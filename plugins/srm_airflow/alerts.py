@@ -12,6 +12,8 @@ import json
 import logging
 import pkgutil
 from collections.abc import Mapping
+from datetime import timedelta
+from functools import partial
 from typing import Any, Final, Literal
 
 from srm.config.loader import load_config
@@ -20,6 +22,7 @@ from srm.config.values import NEVER
 from srm.domain.names.topics import Flow
 from srm.errors import SrmError
 from srm_airflow.outcome import reason_of
+from srm_airflow.settings import dag_id, flow_id, settled_cron
 
 logger = logging.getLogger(__name__)
 
@@ -123,3 +126,26 @@ def _settings(planned: Mapping[str, Any], config_path: str | None) -> FlowConfig
 def _name(known: Mapping[str, str]) -> str:
     move = f", move {known['move_id']}" if known["move_id"] else ""
     return f"{known['operation']} {known['source']}->{known['target']}{move}"
+
+
+def rehearsal(kind: str, settings: FlowConfig, cron: str) -> dict[str, Any]:
+    """Return how such a DAG is declared; a failure is sent to the flow's notifier.
+
+    Args:
+        kind: of rehearsal, in the DAG's id.
+        settings: the flow.
+        cron: when to run (UTC), empty for by hand alone.
+    """
+    flow = settings.flow
+    move = {"operation": kind.replace("_", " "), "source": flow.source, "target": flow.target}
+    return {
+        "dag_id": dag_id(f"{kind}_{flow_id(settings)}"),
+        "schedule": settled_cron(cron) if cron else None,
+        "max_active_runs": 1,
+        "catchup": False,
+        "default_args": {
+            "retries": 1,
+            "retry_delay": timedelta(seconds=30),
+            "on_failure_callback": partial(alert_failure, planned=move),
+        },
+    }

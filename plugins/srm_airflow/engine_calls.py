@@ -17,7 +17,7 @@ from srm import telemetry
 from srm.config.loader import load_config
 from srm.domain.names.topics import Flow
 from srm.errors import SrmError, UnavailableError
-from srm_airflow import choices
+from srm_airflow import move_form
 from srm_airflow.compat import AirflowFailException
 from srm_airflow.outcome import as_json, engine_errors
 from srm_airflow.settings import config_path
@@ -64,7 +64,7 @@ def opened_move(
         SrmError: the configuration does not know the clusters, or one does not answer.
     """
     from srm.wiring import open_clusters, open_move  # noqa: PLC0415 - not for parsing
-    from srm_airflow.shared_clusters import CLUSTERS  # noqa: PLC0415 - as above
+    from srm_airflow.clusters import CLUSTERS  # noqa: PLC0415 - as above
 
     resolved = load_config(config or config_path())
     opened_by = CLUSTERS.open if shared else open_clusters
@@ -236,7 +236,7 @@ def sync_topics(flow: str, *, dry_run: bool = False) -> dict[str, Any]:
     with flow_context(flow, "topics.sync") as (context, span):
         plan = topic_sync.sync(context, dry_run=dry_run)
         span.result(plan)
-        choices.note(context)
+        move_form.note(context)
     return as_json(plan)
 
 

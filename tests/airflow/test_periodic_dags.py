@@ -16,7 +16,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.verification import verifying
-from srm_airflow import choices, engine_calls
+from srm_airflow import engine_calls, move_form
 from srm_airflow.spark_jobs import SparkJobOperator
 
 pytestmark = [
@@ -75,7 +75,7 @@ def test_a_new_topic_gets_its_remote_topic(site: Site) -> None:
 
     assert states["run"] == "success"
     assert site.y.topics()[f"{site.x.alias}.{topic}"].partitions == 3
-    offered = json.loads(site.variable(choices.variable_of(Flow.parse(site.flow))))
+    offered = json.loads(site.variable(move_form.variable_of(Flow.parse(site.flow))))
     assert offered == {"topics": sorted([site.topic, topic]), "groups": [site.group]}
 
 

@@ -15,8 +15,8 @@ from tests.unit.engine.moves.control.moving import World, busy_world, config_in
 
 from srm.config.loader import load_config
 from srm.domain.names.filters import SHADOW_PREFIX
-from srm_airflow import choices
-from srm_airflow.choices import Choices
+from srm_airflow import move_form
+from srm_airflow.move_form import Choices
 
 pytestmark = pytest.mark.airflow
 
@@ -39,8 +39,8 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         assert serialize_json
         kept[name] = json.loads(json.dumps(value))
 
-    monkeypatch.setattr(choices.Variable, "get", get)
-    monkeypatch.setattr(choices.Variable, "set", write)
+    monkeypatch.setattr(move_form.Variable, "get", get)
+    monkeypatch.setattr(move_form.Variable, "set", write)
     return kept
 
 
@@ -103,12 +103,12 @@ def test_what_is_noted_are_originals_and_the_groups_of_either_side(
     context = world.context().forward
     world.start(f"{SHADOW_PREFIX}m1.near", "B", {"P.Payments": 10})
 
-    choices.note(context)
+    move_form.note(context)
 
     assert kept == {P_TO_B: {"topics": ["Payments"], "groups": ["far", "near"]}}
 
-    monkeypatch.setattr(choices.Variable, "set", lambda *_args, **_kwargs: pytest.fail("written"))
-    choices.note(context)
+    monkeypatch.setattr(move_form.Variable, "set", lambda *_args, **_kwargs: pytest.fail("written"))
+    move_form.note(context)
 
 
 def test_a_cluster_that_is_away_leaves_the_choices_as_they_were(
@@ -117,7 +117,7 @@ def test_a_cluster_that_is_away_leaves_the_choices_as_they_were(
     kept[P_TO_B] = NOTED
     world.p.fail()
 
-    choices.note(world.context().forward)
+    move_form.note(world.context().forward)
 
     assert kept == {P_TO_B: NOTED}
 
@@ -128,17 +128,17 @@ def test_a_variable_that_cannot_be_written_stops_no_sync(
     def refuse(*_args: Any, **_kwargs: Any) -> None:
         raise AirflowRuntimeError(ErrorResponse(detail={"message": "no right"}))
 
-    monkeypatch.setattr(choices.Variable, "set", refuse)
+    monkeypatch.setattr(move_form.Variable, "set", refuse)
 
-    choices.note(world.context().forward)
+    move_form.note(world.context().forward)
 
 
 def test_choices_are_those_of_flows_between_the_clusters_alone(kept: dict[str, Any]) -> None:
     kept[P_TO_B] = NOTED
     config = load_config(os.environ["SRM_CONFIG"])
 
-    assert choices.read_choices(config, ("P", "DR")) == Choices()
-    assert choices.read_choices(config, ("B", "P")).topics == ("Payments", "Refunds")
+    assert move_form.read_choices(config, ("P", "DR")) == Choices()
+    assert move_form.read_choices(config, ("B", "P")).topics == ("Payments", "Refunds")
 
 
 def test_a_task_that_is_about_to_run_reads_no_choices_and_builds_its_own_dag_alone(
@@ -147,7 +147,7 @@ def test_a_task_that_is_about_to_run_reads_no_choices_and_builds_its_own_dag_alo
     """Between hold and go everything else would be time without service."""
     monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "srm_failover.P.B")
     monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_TASK_ID", "hold")
-    monkeypatch.setattr(choices, "_read_variable", lambda _flow: pytest.fail("read"))
+    monkeypatch.setattr(move_form, "_read_variable", lambda _flow: pytest.fail("read"))
 
     bag = DagBag(str(DAGS / "srm_failover.py"))
 

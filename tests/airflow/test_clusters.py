@@ -10,7 +10,7 @@ import pytest
 from tests.replicating import configure
 
 from srm.engine.control.compacted import ensure_compacted
-from srm_airflow.shared_clusters import SharedClusters
+from srm_airflow.clusters import SharedClusters
 from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.airflow, pytest.mark.kafka]
