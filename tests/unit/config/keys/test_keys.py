@@ -48,6 +48,7 @@ def test_every_setting_of_a_flow_comes_from_exactly_one_key() -> None:
         "policy",
         "back",
         "both_enabled",
+        "joined",
         "back_topics",
         "isolation_level",
         "records",
