@@ -9,9 +9,9 @@ from typing import Any
 import jsonschema
 import pytest
 import typer
-from srm.cli.document import document
 from typer.testing import CliRunner
 
+from srm.cli.console import document
 from srm.cli.flows.topics import FlowTopicSync
 from srm.cli.main import app
 from srm.cli.schemas import DOCUMENTS, LINES, schema_of
