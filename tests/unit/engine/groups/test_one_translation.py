@@ -69,7 +69,8 @@ def test_checkpoint_group_sync_move_and_translate_say_the_same(
 
 def position_of(sites, source: str, place: TopicPartition):
     target = "B" if source == "P" else "P"
-    context = MoveContext(sites.flow(f"{source}->{target}"), sites.flow(f"{target}->{source}"))
+    flows = sites.flow(f"{source}->{target}"), sites.flow(f"{target}->{source}")
+    context = MoveContext(*flows, pause=lambda _seconds: None)
     plan = moves.plan(context, replace(REQUEST, source=source, target=target), dry_run=True)
     [row] = [p for p in plan.groups[0].positions if p.topic == place.topic]
     return row
