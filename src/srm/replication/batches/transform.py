@@ -69,11 +69,13 @@ class Transform:
         """Return whether a record of the target came from the source's topic, by any tool."""
         return any(True for _ in self._provenances(record, self._there))
 
-    def is_of_another(self, record: DecodedRecord) -> bool:
-        """Return whether a record of the target came there by a flow from another topic."""
+    def is_of_another(self, record: DecodedRecord) -> bool | None:
+        """Return whether a record of the target came by a flow from another topic, if it shows."""
         name = self._settings.provenance_name
         *_, hop = (None, *(value for header, value in record.headers if header == name))
-        return Provenance.decode(hop) is not None and not (hop or b"").startswith(self._there)
+        if hop is None or Provenance.decode(hop) is None:
+            return None
+        return not hop.startswith(self._there)
 
     def came_by_hops(self, record: DecodedRecord) -> bool:
         """Return whether a record of the source is a copy of a third cluster's."""

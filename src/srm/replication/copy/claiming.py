@@ -202,6 +202,7 @@ class Claiming:
             copy.transform,
             copy.limits.left_out,
             copy.is_shared,
+            self._joins(copy.source.topic),
         )
         if copy.is_unknown and copy.assigned.copy_id not in self.after_others:
             copy.note_others(

@@ -39,7 +39,7 @@ class Comparison:
     ``added_headers``: names of headers that srm adds, which are not compared. ``accepts_loss``:
     data.loss.policy=continue. ``transform``: the records it drops need not be on the target.
     ``left_out``: ranges of source offsets, recorded as lost, that need not be on the target.
-    ``is_shared``: others write to the target, too, flows from other clusters among them.
+    ``is_shared``: others write to the target, too; ``joins``: flows from other clusters do.
     """
 
     added_headers: Collection[str] = ()
@@ -47,11 +47,17 @@ class Comparison:
     transform: Transform | None = None
     left_out: Sequence[tuple[int, int]] = ()
     is_shared: bool = False
+    joins: bool = False
 
-    def is_of_another(self, claimed: BatchHeader) -> bool:
-        """Return whether a flow from another cluster wrote a batch of the target under a claim."""
-        if not self.is_shared or self.transform is None:
+    def is_of_another(self, claimed: BatchHeader) -> bool | None:
+        """Return whether a flow from another cluster wrote a batch of the target under a claim.
+
+        None if nothing shows it: compaction emptied the batch, or its records have no header.
+        """
+        if not self.joins or self.transform is None:
             return False
+        if not claimed.record_count:
+            return None
         return self.transform.is_of_another(first_record(claimed))
 
     def content(self, record: DecodedRecord) -> int:

@@ -24,7 +24,8 @@ class OurBatches:
     in flight then, and is ours like a batch at any other cut.
 
     Flows from other clusters may copy into the same name. Their claims look like ours, so what is
-    written under an unknown producer id is theirs if ``is_of_another`` says so of one batch.
+    written under a claim of an unknown producer id is ours only if ``is_of_another`` denies that of
+    one batch. An empty batch shows nothing: taken for ours, it would pass records of the source.
     """
 
     def __init__(
@@ -32,12 +33,12 @@ class OurBatches:
         producer_ids: Collection[int],
         *,
         fresh: bool,
-        is_of_another: Callable[[BatchHeader], bool] = lambda _claimed: False,
+        is_of_another: Callable[[BatchHeader], bool | None] = lambda _claimed: False,
     ) -> None:
         self._ids = producer_ids
         self._fresh = fresh
         self._is_of_another = is_of_another
-        self._of_others = dict[int, bool]()
+        self._of_others = dict[tuple[int, int], bool | None]()
         self.claims: set[tuple[int, int]] = set()
         """Producer id and epoch of the markers seen."""
         self._strays: set[tuple[int, int]] = set()
@@ -54,30 +55,31 @@ class OurBatches:
         if producer in self._strays:
             return False
         claimed = producer in self.claims and not batch.is_transactional
-        return batch.producer_id in self._ids or (claimed and not self.is_of_another(batch))
+        return batch.producer_id in self._ids or (claimed and self.is_of_another(batch) is False)
 
-    def is_of_another(self, batch: BatchHeader) -> bool:
+    def is_of_another(self, batch: BatchHeader) -> bool | None:
         """Return whether a flow from another cluster wrote the batch under its own claim."""
-        producer = batch.producer_id
-        if batch.is_transactional or producer in self._ids or not batch.record_count:
+        claim = batch.producer_id, batch.producer_epoch
+        if batch.is_transactional or batch.producer_id in self._ids or claim not in self.claims:
             return False
-        if (producer, batch.producer_epoch) not in self.claims:
-            return False
-        if producer not in self._of_others:
-            self._of_others[producer] = self._is_of_another(batch)
-        return self._of_others[producer]
+        if claim not in self._of_others:
+            found = self._is_of_another(batch)
+            if not batch.record_count:
+                return found
+            self._of_others[claim] = found
+        return self._of_others[claim]
 
     @property
     def own_claims(self) -> set[tuple[int, int]]:
         """The claims but those of flows from other clusters, as far as they wrote anything."""
-        return {claim for claim in self.claims if not self._of_others.get(claim[0])}
+        return {claim for claim in self.claims if not self._of_others.get(claim)}
 
 
 async def records_of_others(
     target: LogReader,
     producer_ids: Collection[int],
     known: tuple[int, int] | None = None,
-    is_of_another: Callable[[BatchHeader], bool] = lambda _claimed: False,
+    is_of_another: Callable[[BatchHeader], bool | None] = lambda _claimed: False,
 ) -> tuple[int, int] | None:
     """Return the offsets [from, to) of records that others wrote to a log without a trace of ours.
 
@@ -113,7 +115,7 @@ async def begin_where_logs_meet(
     target: LogReader,
     start: Start,
     producer_ids: Collection[int],
-    is_of_another: Callable[[BatchHeader], bool] = lambda _claimed: False,
+    is_of_another: Callable[[BatchHeader], bool | None] = lambda _claimed: False,
 ) -> tuple[Start, str]:
     """Begin where both logs hold the same, if one begins far after the other; also say so.
 

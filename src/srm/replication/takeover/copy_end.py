@@ -234,6 +234,7 @@ class WalkedLogs:
             self._transform(assigned),
             [note.left_out for note in decided if note and note.left_out],
             self.config.shares(assigned.topic),
+            self.config.joins(assigned.topic),
         )
         return await find_copy_end(reader, target_reader, start, comparison)
 

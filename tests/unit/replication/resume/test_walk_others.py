@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 
 import pytest
@@ -18,6 +19,7 @@ from tests.unit.replication.resume.two_logs import (
 
 from srm.domain.names.record_headers import PROVENANCE_HEADER, RecordSettings
 from srm.errors import IntegrityError
+from srm.replication.batches.batch import HEADER_SIZE, seal
 from srm.replication.batches.transform import ClusterIds, Transform
 from srm.replication.mapping.start_positions import Start
 from srm.replication.resume.source_lookahead import Comparison
@@ -141,14 +143,43 @@ def test_a_walk_passes_copies_of_a_flow_from_another_cluster_under_its_own_claim
             marker(6, OURS, 3),
         ]
     )
-    settings = RecordSettings(provenance=True)
-    transform = Transform(settings, ClusterIds("a-id", "c-id"), "A", "T", "T")
-    comparison = Comparison(settings.target_only, transform=transform, is_shared=True)
 
-    found = walked(log_of(source, [2], 4, -1), log, Start(0, 0, fresh=True), comparison)
+    found = walked(log_of(source, [2], 4, -1), log, Start(0, 0, fresh=True), among_others())
 
     assert (found.source_next, found.target_next, found.notes) == (2, 7, ())
     assert pairs(found) == {3: 0, 4: 1}
+
+
+def among_others() -> Comparison:
+    settings = RecordSettings(provenance=True)
+    transform = Transform(settings, ClusterIds("a-id", "c-id"), "A", "T", "T")
+    return Comparison(settings.target_only, transform=transform, is_shared=True, joins=True)
+
+
+@pytest.mark.parametrize("start", [Start(0, 0, fresh=True), Start(0, 1, frozenset({OURS}))])
+@pytest.mark.parametrize("count", [0, 3], ids=["emptied by compaction", "without headers"])
+def test_what_another_claim_wrote_is_no_copy_of_ours_unless_its_header_says_so(
+    start: Start, count: int
+) -> None:
+    """Taken for copies that compaction removed, it would pass three records for copied."""
+    source, _, _ = source_and_copy([1] * 6, {}, 6, shift=1)
+    theirs = [Record(number, 9, b"theirs", b"x") for number in (2, 3, 4)]
+    batch = stored(theirs, producer_id=FOREIGN)
+    log = Log([marker(0, OURS), marker(1, FOREIGN), batch if count else emptied(batch)])
+    log.append(marker(5, OURS, 3))
+
+    found = walked(log_of(source, [2], 6, -1), log, start, among_others())
+
+    assert (found.source_next, found.target_next, found.runs) == (0, 6, ())
+
+
+def emptied(batch: bytes) -> bytes:
+    """Return what compaction keeps of a producer's last batch."""
+    left = memoryview(bytearray(batch[:HEADER_SIZE]))
+    struct.pack_into(">i", left, 8, HEADER_SIZE - 12)
+    struct.pack_into(">i", left, HEADER_SIZE - 4, 0)
+    seal(left)
+    return bytes(left)
 
 
 def test_thousands_of_records_that_the_source_does_not_hold_are_looked_up_at_once() -> None:
