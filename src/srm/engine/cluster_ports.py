@@ -348,6 +348,10 @@ class GroupPort(Protocol):
         """
         ...
 
+    def has_share_groups(self) -> bool:
+        """Return whether the cluster can have share groups whose start offsets are set."""
+        ...
+
     def share_groups(self) -> frozenset[str]:
         """Return the names of all share groups (KIP-932)."""
         ...

@@ -129,6 +129,7 @@ class KafkaCluster:
     remove_static_members = _with_clients(group_calls.remove_static)
     remove_members = _with_clients(group_calls.remove_members)
     commit_idle = _with_clients(group_calls.commit_idle)
+    has_share_groups = _with_clients(group_calls.has_share_groups)
     share_groups = _with_clients(group_calls.share_groups)
     share_lags = _with_clients(group_calls.share_lags)
     share_resets = _with_clients(group_calls.share_resets)

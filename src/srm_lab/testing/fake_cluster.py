@@ -60,7 +60,7 @@ class FakeCluster:
 
     ``commits`` lists the (group, offsets) of all successful :meth:`commit_idle` calls; ``rights``
     are those of srm on topics. ``defaults`` are settings of topics that do not set them;
-    ``resets`` are values of share.auto.offset.reset by group.
+    ``resets`` are values of share.auto.offset.reset by group; ``can_share``: share groups are on.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class FakeCluster:
         self.commits: list[tuple[str, dict[TopicPartition, int]]] = []
         self.rights = FakeRights()
         self.resets: dict[str, str] = {}
+        self.can_share = True
         self._alias = alias
         self._brokers = brokers
         self._id = random_id()
@@ -329,6 +330,11 @@ class FakeCluster:
         """Remove static members from a group."""
         self._reach(f"removing members of group {group!r}")
         self._groups.remove_static(group, instance_ids)
+
+    def has_share_groups(self) -> bool:
+        """Return what ``can_share`` says."""
+        self._reach("looking for share groups")
+        return self.can_share
 
     def share_groups(self) -> frozenset[str]:
         """Return the names of all share groups."""

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from tests.integration.kafka_tools import running_tool
+from tests.conftest import BrokerFactory
+from tests.integration.kafka_tools import run_tool, running_tool
 from tests.waiting import eventually
 
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import GroupDescription, TopicSpec
-from srm.errors import GroupActiveError, NotFoundError
+from srm.errors import GroupActiveError, NotFoundError, SrmError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.wire.brokers import Brokers
+from srm_lab.stack.jars import KAFKA_VERSION
 
 pytestmark = pytest.mark.kafka
 
@@ -58,6 +60,7 @@ def test_a_share_group_has_start_offsets_that_are_set_while_it_is_idle(
     partition = TopicPartition(topic, 0)
     assert cluster.commits_of([unique]) == ({unique: {}}, {})
     assert unique not in cluster.share_groups()
+    assert cluster.has_share_groups()
 
     cluster.set_share_starts(unique, {partition: 5})
 
@@ -78,6 +81,28 @@ def test_a_share_group_has_start_offsets_that_are_set_while_it_is_idle(
         eventually(
             lambda: cluster.share_lags([unique])[0][unique][partition] == 0, "all acknowledged"
         )
+
+
+@pytest.mark.parametrize("version", [KAFKA_VERSION, "3.9.1"], ids=["off", "not known"])
+def test_groups_are_read_where_there_are_no_share_groups(
+    broker_factory: BrokerFactory, version: str
+) -> None:
+    """Share groups are off in a cluster that came from an older Kafka."""
+    broker, place = broker_factory("X", version=version), TopicPartition("T", 0)
+    props = {"bootstrap.servers": broker.bootstrap}
+    if version == KAFKA_VERSION:
+        off = ("downgrade", "--feature", "share.version=0")
+        run_tool(
+            "org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", *props.values(), *off
+        )
+    with KafkaCluster("X", props, props, props) as cluster:
+        cluster.create_topics([TopicSpec("T", 1, 1, {})])
+        cluster.commit_idle("some", {place: 0})
+
+        assert cluster.commits_of(["some", "none"]) == ({"some": {place: 0}, "none": {}}, {})
+        assert (cluster.has_share_groups(), cluster.share_groups()) == (False, frozenset())
+        with pytest.raises(SrmError, match="the cluster has no share groups; use Kafka"):
+            cluster.set_share_starts("none", {place: 0})
 
 
 def test_many_groups_are_read_in_few_requests(cluster, topic, unique, monkeypatch):

@@ -61,6 +61,8 @@ _GONE: Final = frozenset(
     {_UNKNOWN_MEMBER, KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNSUPPORTED_VERSION}
 )
 """The member or the group is absent, or the broker has no groups of that kind."""
+_ABSENT: Final = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNSUPPORTED_VERSION})
+"""The group is absent, or share groups are off, as in a cluster that came from an older Kafka."""
 _NO_GROUP: Final = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError._UNKNOWN_GROUP})  # noqa: SLF001 - local code
 
 
@@ -90,6 +92,20 @@ def committed_offsets(
     found = {name: {p: start for p, (start, _) in some.items()} for name, some in starts.items()}
     kept = {name: offsets for name, offsets in results.items() if name not in unread}
     return kept | found, errors | unread
+
+
+def has_share_groups(clients: Clients) -> bool:
+    """Return whether a cluster can have share groups whose start offsets are set (Kafka 4.2)."""
+
+    async def look(brokers: Brokers) -> bool:
+        await brokers.look()
+        node = brokers.nodes[0]
+        if not await brokers.serves(node, FETCH_SHARE_STARTS):
+            return False
+        answer = await brokers.query(node, FETCH_SHARE_STARTS([("srm", None)]))
+        return all(g["error_code"] != KafkaError.UNSUPPORTED_VERSION for g in answer["groups"])
+
+    return clients.ask("looking for share groups", look)
 
 
 def share_lags(clients: Clients, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
@@ -225,7 +241,7 @@ class _OfGroups(ABC, Generic[_T]):
 
     def _check(self, name: str, answers: Collection[Mapping[str, Any]]) -> None:
         for group in answers:
-            if (code := group["error_code"]) not in {0, KafkaError.GROUP_ID_NOT_FOUND}:
+            if (code := group["error_code"]) and code not in _ABSENT:
                 where = self._clients.where(_reading([name]))
                 raise of_code(code, where, on_group("Describe", name))
 
@@ -378,6 +394,12 @@ def set_share_starts(clients: Clients, group: str, offsets: Mapping[TopicPartiti
     topics: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for place, offset in sorted(offsets.items()):
         topics[place.topic].append((place.partition, offset))
+    if not has_share_groups(clients):
+        where = clients.where(f"writing offsets of group {group!r}")
+        raise SrmError(
+            f"{where}: the cluster has no share groups",
+            "use Kafka 4.2 or later there, with share.version = 1",
+        )
     _write(clients, group, offsets, SET_SHARE_STARTS(group, list(topics.items())))
 
 

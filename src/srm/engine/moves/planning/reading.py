@@ -17,7 +17,7 @@ from srm.domain.names.flow_topics import FlowTopics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import ActiveProducer, OpenTransaction
 from srm.domain.offset_map.map_loader import Wanted
-from srm.engine.cluster_ports import Cluster, TopicDescription
+from srm.engine.cluster_ports import Cluster, GroupDescription, TopicDescription
 from srm.engine.flows.source_look import partitions_of
 from srm.engine.groups.checkpoints import per_group, read_checkpoints, read_ledger
 from srm.engine.groups.group_listing import WITHOUT_OFFSETS, groups_with_offsets
@@ -116,6 +116,8 @@ def groups_on_source(
     source = context.source
     if request.groups:
         described = source.groups(request.groups)
+        if no_home := _without_home(context, described):
+            raise UsageError(f"group {no_home[0]!r} cannot be moved: {_no_home(request)}")
         for group in request.groups:
             if described[group].state == "dead" and not source.committed_offsets(group):
                 raise NotFoundError(
@@ -132,10 +134,13 @@ def groups_on_source(
     ours = {*topics, *map(names.replica, topics)}
     selection = config.group_names
     listed = {name: group for name, group in source.groups().items() if selection.matches(name)}
+    homeless = _without_home(context, listed)
+    listed = {name: group for name, group in listed.items() if name not in homeless}
     committed, errors = per_group(
         source.commits_of([n for n, group in listed.items() if group.kind not in WITHOUT_OFFSETS])
     )
     unread = [f"group {name} is not moved: {why.text}" for name, why in errors.items()]
+    unread += [f"share group {name} is not moved: {_no_home(request)}" for name in homeless]
     found = {name for name, offsets in committed.items() if {tp.topic for tp in offsets} & ours}
     fresh = {name for name, offsets in committed.items() if not offsets and listed[name].members}
     routing = RoutingTables.read(context) if fresh or not request.topics else None
@@ -145,7 +150,7 @@ def groups_on_source(
         with_offsets = {name for name, offsets in committed.items() if offsets}
         unmovable = {n for n, group in listed.items() if group.kind in WITHOUT_OFFSETS}
         routed = set(filter(selection.matches, _routed_to_source(request, routing)))
-        routed -= with_offsets | unmovable | errors.keys()
+        routed -= with_offsets | unmovable | errors.keys() | set(homeless)
     silent = [
         f"group {name} has members and has committed nothing, so its topics are unknown. It is "
         f"not moved; name it with --group to move it"
@@ -153,6 +158,19 @@ def groups_on_source(
     ]
     groups = tuple(sorted(found | fresh & following | routed))
     return MoveScope(topics, groups, tuple(sorted((*unread, *silent))))
+
+
+def _without_home(context: MoveContext, listed: Mapping[str, GroupDescription]) -> tuple[str, ...]:
+    """Return the share groups, in order, if the target cannot have any."""
+    share = tuple(sorted(name for name, group in listed.items() if group.kind == "share"))
+    return () if share and context.target.has_share_groups() else share
+
+
+def _no_home(request: MoveRequest) -> str:
+    return (
+        f"{request.target} has no share groups, which need Kafka 4.2 or later with "
+        "share.version = 1"
+    )
 
 
 def _followers(routing: RoutingTables, ours: Collection[str]) -> tuple[set[str], set[str]]:

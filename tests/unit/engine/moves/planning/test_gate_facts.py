@@ -205,6 +205,20 @@ def test_a_plan_counts_what_a_share_group_receives_again(world: World) -> None:
     )
 
 
+def test_a_share_group_does_not_move_where_it_cannot_be(world: World) -> None:
+    """The others move; it would fail between the hold and the redirect."""
+    world.p.commit("queue", {PAYMENTS: 95})
+    world.p.share("queue", {PAYMENTS: 3})
+    world.b.can_share = False
+
+    plan = moves.plan(world.context(), ALL, dry_run=True)
+
+    assert plan.group_names == ("far", "near")
+    assert any("share group queue is not moved: B has no share groups" in w for w in plan.warnings)
+    with pytest.raises(UsageError, match="'queue' cannot be moved: B has no share groups"):
+        moves.plan(world.context(), replace(REQUEST, groups=("queue",)), dry_run=True)
+
+
 def test_a_share_group_stays_one_on_the_target(world: World) -> None:
     """A classic group of its name there would shut its consumers out."""
     world.p.commit("queue", {PAYMENTS: 95})
