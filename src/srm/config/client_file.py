@@ -62,7 +62,7 @@ def client_file(file: SettingsFile, added: Mapping[str, str]) -> str:
     read = understand((Property(k, v) for k, v in lines.items()), "the client file")
     if read.clusters != file.clusters:
         raise ConfigError(f"clusters cannot be set: they are those of {file.path}")
-    build_config(read)
+    build_config(read, stores=False)
     text = [_HEAD.format(path=file.path)]
     text += [property_line(key, value, " = ") for key, value in lines.items()]
     left_out = sorted(set(_find_left_out(file)) - set(lines))

@@ -57,6 +57,7 @@ _ALIAS: Final = re.compile(r"[A-Za-z0-9_\-]+")
 _RESERVED: Final = frozenset(
     {"workers", "connectors", "consumer", "producer", "admin", "stack", "service", "spark"}
 )
+_STORES: Final = ("ssl.keystore.", "ssl.truststore.")
 _FLOW_FIELDS: Final = frozenset(field.name for field in fields(FlowConfig))
 _SERVER: Final = re.compile(r"(?:\w+://)?(\[[0-9a-fA-F:.%]+\]|[^:/\s]+):(\d{1,5})")
 
@@ -106,7 +107,8 @@ def load_config(
 ) -> Config:
     """Read and resolve a properties file; ``overrides`` replace lines of the same key.
 
-    ``connections`` reads connections of Airflow in another way than this process does.
+    ``connections`` reads connections of Airflow in another way than this process does. Key and
+    trust stores are then not read: their passwords may be among those.
 
     From then on the process logs as the file says, see :mod:`srm.logs`. It logs once how many keys
     of a file are unknown.
@@ -116,7 +118,7 @@ def load_config(
             which key, on which line of which file, and what to do.
     """
     file = read_settings(path, overrides, connections=connections)
-    config = build_config(file)
+    config = build_config(file, stores=connections is None)
     logs.prefer(config.log_format)
     if file.unknown:
         _warn_of_unknown(file.path, file.unknown)
@@ -165,20 +167,22 @@ def understand(lines: Iterable[Property], path: str, *, strict: bool = False) ->
     return SettingsFile(path, clusters, settings, warnings, unknown)
 
 
-def build_config(file: SettingsFile) -> Config:
+def build_config(file: SettingsFile, *, stores: bool = True) -> Config:
     """Resolve every value of an understood file.
+
+    ``stores``: also read the key and trust stores, which another host or user may have.
 
     Raises:
         ConfigError: a value cannot be used.
     """
     clients = {
-        (alias, kind): ClientProperties(_client(file, alias, kind))
+        (alias, kind): ClientProperties(_client(file, alias, kind, stores=stores))
         for alias in file.clusters
         for kind in CLIENT_KINDS
     }
     _check_addresses(file, clients)
     flow_clients = {
-        (flow, alias, kind): ClientProperties(_client(file, alias, kind, flow))
+        (flow, alias, kind): ClientProperties(_client(file, alias, kind, flow, stores=stores))
         for flow in file.flows
         for alias in (flow.source, flow.target)
         for kind in CLIENT_KINDS
@@ -247,7 +251,7 @@ def target_only(flow: Flow, lines: Iterable[Property], path: str) -> Config:
     clusters = f"{flow.source}, {flow.target}"
     file = understand((Property("clusters", clusters), *lines), path)
     clients = {
-        (flow.target, kind): ClientProperties(_client(file, flow.target, kind))
+        (flow.target, kind): ClientProperties(_client(file, flow.target, kind, stores=True))
         for kind in CLIENT_KINDS
     }
     _check_addresses(replace(file, clusters=(flow.target,)), clients)
@@ -514,12 +518,18 @@ def _filters(file: SettingsFile, flow: Flow) -> dict[str, Any]:
 
 
 def _client(
-    file: SettingsFile, alias: str, kind: ClientKind, flow: Flow | None = None
+    file: SettingsFile,
+    alias: str,
+    kind: ClientKind,
+    flow: Flow | None = None,
+    *,
+    stores: bool = False,
 ) -> dict[str, str]:
     given = {
         name: resolved.value
         for name, resolved in resolve_client(alias, kind, file.settings, flow).items()
         if CLIENT_KEYS[name].librdkafka is not None and resolved.value is not None
+        if stores or not name.startswith(_STORES)
     }
     try:
         translated = translate_security(given)

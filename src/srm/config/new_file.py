@@ -54,9 +54,9 @@ def render(sections: Iterable[Section], path: str) -> str:
         comment = "Secrets are kept elsewhere; set them before the first use."
         found.insert(1, Section(comment, [(PROVIDERS_KEY, ", ".join(providers))]))
     text = "\n".join(one.text() for one in found)
-    # A login module is parsed, so only its resolved value can be checked.
+    # A login module is parsed, so only its resolved value can be checked; stores likewise.
     known = (line for line in parse_properties(text) if not _is_login_elsewhere(line))
-    build_config(understand(known, path))
+    build_config(understand(known, path), stores=False)
     return text
 
 

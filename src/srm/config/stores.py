@@ -52,7 +52,7 @@ def read_jks(location: str, password: str, key_password: str | None = None) -> J
 
     Args:
         location: path of the file.
-        password: of the store.
+        password: of the store; empty to read it unchecked.
         key_password: of its key, empty for that of the store; None to leave the key out.
 
     Raises:
@@ -102,7 +102,9 @@ def _pkcs12_certificates(location: str, password: str) -> str:
 def _decode(content: bytes, password: str, key_password: str | None) -> JavaStore:
     body, digest = content[:-_SHA1_BYTES], content[-_SHA1_BYTES:]
     secret = password.encode("utf-16-be")
-    if not hmac.compare_digest(hashlib.sha1(secret + _MIGHTY + body).digest(), digest):  # noqa: S324 - the format's
+    expected = hashlib.sha1(secret + _MIGHTY + body).digest()  # noqa: S324 - the format's
+    # Java and Kafka do not check a store without a password.
+    if password and not hmac.compare_digest(expected, digest):
         raise ValueError("its password is wrong, or it is damaged")
     data = BytesIO(body[len(_MAGIC) :])
     version, count = _numbers(data, ">II")
@@ -129,7 +131,9 @@ def _numbers(data: BytesIO, layout: str) -> tuple[int, ...]:
 
 def _take(data: BytesIO, layout: str) -> bytes:
     (size,) = _numbers(data, layout)
-    return data.read(size)
+    if len(found := data.read(size)) < size:
+        raise ValueError("it ends early")
+    return found
 
 
 def _certificate(data: BytesIO, version: int) -> str:

@@ -10,6 +10,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from srm.config.client_file import client_file
+from srm.config.loader import load_config, read_settings
+from srm.config.new_file import Section, render
 from srm.config.security import translate_security
 from srm.config.stores import read_jks, read_trusted
 from srm.errors import ConfigError
@@ -132,3 +135,37 @@ def test_a_trust_store_without_certificates_or_with_a_wrong_password_is_refused(
         read_trusted(key_store, PASSWORD)
     with pytest.raises(ConfigError, match="not usable as a PKCS12 store: Invalid password"):
         read_trusted(write(tmp_path / "t.p12", TRUSTED_PKCS12), "wrong")
+
+
+def test_certificates_of_a_jks_store_need_no_password_as_in_java(tmp_path: Path) -> None:
+    store = write(tmp_path / "t.jks", TRUSTED_JKS)
+
+    assert subject(translate_security({"ssl.truststore.location": store})["ssl.ca.pem"]) == "CN=srm"
+    with pytest.raises(ConfigError, match="not usable as a JKS store"):
+        read_trusted(write(tmp_path / "short.jks", TRUSTED_JKS[:60]), "")
+
+
+@pytest.mark.parametrize("content", [TRUSTED_JKS, TRUSTED_PKCS12], ids=["JKS", "PKCS12"])
+def test_stores_are_not_read_where_only_a_file_is_written_or_dags_are_declared(
+    tmp_path: Path, content: bytes
+) -> None:
+    store, file = write(tmp_path / "t.jks", content), tmp_path / "srm.properties"
+    lines = (
+        ("clusters", "P, B"),
+        *((f"{alias}.bootstrap.servers", f"{alias}:9092") for alias in ("P", "B")),
+        *(("P->B.enabled", "true"), ("config.providers", "airflow")),
+        *(("security.protocol", "SSL"), ("ssl.truststore.location", store)),
+    )
+    file.write_text(
+        "".join(f"{key} = {value}\n" for key, value in lines)
+        + "ssl.truststore.password = ${airflow:conn:password}\n"
+    )
+
+    declared = load_config(file, connections=lambda _name: {"password": "unread"})
+    client = client_file(read_settings(file, connections=lambda _: {"password": PASSWORD}), {})
+    imported = render([Section("", [*lines, ("ssl.truststore.password", PASSWORD)])], "new")
+
+    assert [str(flow) for flow in declared.flows] == ["P->B"]
+    assert f"P.ssl.truststore.location = {store}" in client
+    assert "# P.ssl.truststore.password" in client
+    assert "${env:SSL_TRUSTSTORE_PASSWORD}" in imported
