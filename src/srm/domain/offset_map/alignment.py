@@ -19,20 +19,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from srm.domain.offset_map.log_columns import KEYED, OPTIONAL, TOMBSTONE, Columns, SourcePlaces
 from srm.domain.offset_map.runs import Offsets, Run, Runs
-
-KEYED: Final = 1
-TOMBSTONE: Final = 2
-OPTIONAL: Final = 4
-"""Bits of a record's kind: it has a key; no value; it need not be copied."""
 
 Ranges = tuple[tuple[int, int], ...]
 """Ranges of offsets, [from, to), in order."""
@@ -41,62 +36,6 @@ _LOOK_AHEAD: Final = 4096
 _MOST: Final = 1 << 22
 """Source records that are kept on each side of the place: 33 bytes each."""
 _AGREEMENT: Final = 64
-_NEAREST: Final = 16
-"""Candidates of a chunk that are compared."""
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Consecutive records of a log: offsets, hashes of contents and of keys, kinds."""
-
-    offsets: Offsets
-    contents: Offsets
-    keys: Offsets
-    kinds: npt.NDArray[np.uint8]
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[Columns]) -> Columns:
-        """Return the records of all parts, one after the other."""
-        return cls(
-            np.concatenate([part.offsets for part in parts]),
-            np.concatenate([part.contents for part in parts]),
-            np.concatenate([part.keys for part in parts]),
-            np.concatenate([part.kinds for part in parts]),
-        )
-
-    def after(self, count: int) -> Columns:
-        """Return the records after the first ones."""
-        return Columns(
-            self.offsets[count:], self.contents[count:], self.keys[count:], self.kinds[count:]
-        )
-
-    def __len__(self) -> int:
-        return len(self.offsets)
-
-    @cached_property
-    def marks(self) -> npt.NDArray[np.bool_]:
-        """Marks of the records that are on the other side; changed in place."""
-        return np.zeros(len(self), np.bool_)
-
-    @cached_property
-    def _order(self) -> npt.NDArray[np.intp]:
-        return np.argsort(self.contents, kind="stable")
-
-    @cached_property
-    def _in_order(self) -> Offsets:
-        return self.contents[self._order]
-
-    def places(self, content: int) -> npt.NDArray[np.intp]:
-        """Return the indexes of a content, in order."""
-        first = np.searchsorted(self._in_order, content)
-        last = np.searchsorted(self._in_order, content, "right")
-        return self._order[first:last]
-
-    def has(self, contents: Offsets) -> npt.NDArray[np.bool_]:
-        """Return which contents the records have."""
-        at = np.minimum(np.searchsorted(self._in_order, contents), len(self) - 1)
-        found: npt.NDArray[np.bool_] = self._in_order[at] == contents
-        return found
 
 
 class OffsetSet:
@@ -199,6 +138,7 @@ class Alignment:
     _at: int = 0
     _look: int = _LOOK_AHEAD
     _facts: list[Runs] = field(default_factory=list)
+    _joined: list[Runs] = field(default_factory=list)
     _furthest: int = -1
     _owed: set[int] = field(default_factory=set)
     _missing: list[tuple[Offsets, Offsets, npt.NDArray[np.uint8]]] = field(default_factory=list)
@@ -218,9 +158,24 @@ class Alignment:
             self._chunk += 1
         elif is_at_end:
             self._at = int(np.searchsorted(source.offsets, self.begin))
+        while len(self._chunks) > 1 and self._merges(self._chunks[-2], self._chunks[-1]):
+            self._merge()
         while self._chunk and sum(map(len, self._behind())) - len(self._chunks[0]) > self.most:
             self._retire(self._chunks.popleft())
             self._chunk -= 1
+
+    def _merges(self, before: Columns, last: Columns) -> bool:
+        """Keep few chunks: their sizes are like digits of the number of records."""
+        return 2 * len(last) >= len(before) and len(before) + len(last) <= self.most // 8
+
+    def _merge(self) -> None:
+        last, before = self._chunks.pop(), self._chunks.pop()
+        both = Columns.concatenate([before, last])
+        both.marks[:] = np.concatenate((before.marks, last.marks))
+        self._chunks.append(both)
+        if self._chunk == len(self._chunks):
+            self._at += len(before)
+        self._chunk -= self._chunk >= len(self._chunks)
 
     def _behind(self) -> Iterator[Columns]:
         return (self._chunks[index] for index in range(self._chunk))
@@ -243,18 +198,26 @@ class Alignment:
         The others come again: with more of the source if it is wanted, else with more of the
         target, as one place is chosen by what follows it.
         """
-        done = 0
+        done, found = 0, None
         while done < len(target) and not self.wants_source:
-            count = self._match_straight(target, done)
-            done += count
-            if not (count or is_last or len(target) - done >= _AGREEMENT):
+            if count := self._match_straight(target, done):
+                done, self._look = done + count, _LOOK_AHEAD
+                continue
+            if not (is_last or len(target) - done >= _AGREEMENT):
                 return done
-            if count or self._jump(target, done):
+            if found is None:
+                found, begin = SourcePlaces.among(self._chunks, target.contents[done:]), done
+            if count := self._match_stretch(target, done, found, done - begin):
+                done, self._look = done + count, _LOOK_AHEAD
+            elif found.counts[done - begin]:
+                self._jump(target, done)
                 self._look = _LOOK_AHEAD
             elif not self.ended and self._look < self.most:
                 self._look = min(self._look * 8, self.most)
             else:
-                done += self._pass(target, done)
+                following = begin + found.next_known(done - begin)
+                self._pass(target, slice(done, following))
+                done = following
         return done
 
     def _match_straight(self, target: Columns, first: int) -> int:
@@ -263,56 +226,87 @@ class Alignment:
             return 0
         chunk, at = self._chunks[self._chunk], self._at
         most = min(len(chunk) - at, len(target) - first)
-        equal = chunk.contents[at : at + most] == target.contents[first : first + most]
-        count = most if equal.all() else int(np.argmin(equal))
+        count = 0
+        for size in (_AGREEMENT, most):  # most stretches of a compacted log are short
+            part = slice(count, min(size, most))
+            equal = chunk.contents[at:][part] == target.contents[first:][part]
+            if not equal.all():
+                count += int(np.argmin(equal))
+                break
+            count = part.stop
         if count:
-            self._note_match(chunk, at, target, first, count)
-            self._at += count
-        if self._at == len(chunk):
-            self._chunk, self._at = self._chunk + 1, 0
+            self._note_match(chunk, slice(at, at + count), target, first, count)
+            self._move_to(self._chunk, at + count)
         return count
 
-    def _note_match(self, chunk: Columns, at: int, target: Columns, first: int, count: int) -> None:
+    def _match_stretch(self, target: Columns, first: int, found: SourcePlaces, at: int) -> int:
+        """Match records that are in the source once, in its order, as far as the chunk goes."""
+        places = found.stretch(at)
+        if not len(places):
+            return 0
+        number = int(found.chunks[at])
+        chunk = self._chunks[number]
+        if not self.ended:  # what follows may be in the source's next records again
+            known = sum(len(self._chunks[each]) for each in range(number, len(self._chunks)))
+            places = places[: 1 + np.searchsorted(places, known - self._look, "left")]
+        self._pass_source(number, int(places[0]))
+        between = self._owed_between(chunk, places) if self.target_compacts else ()
+        self._note_match(chunk, places, target, first, len(places))
+        self._owed.update(between)
+        self._move_to(number, int(places[-1]) + 1)
+        return len(places)
+
+    def _move_to(self, number: int, at: int) -> None:
+        is_end = at == len(self._chunks[number])
+        self._chunk, self._at = (number + 1, 0) if is_end else (number, at)
+
+    @property
+    def _owes(self) -> bool:
+        """True if source records without a copy need a later one of their key."""
+        return self.target_compacts and not (self.target_trimmed and self._furthest < 0)
+
+    def _note_match(
+        self,
+        chunk: Columns,
+        at: slice | npt.NDArray[np.intp],
+        target: Columns,
+        first: int,
+        count: int,
+    ) -> None:
+        sources = chunk.offsets[at]
         if self.target_trimmed and self._furthest < 0:  # copies of those before are deleted
-            self.begin = max(self.begin, int(chunk.offsets[at]))
-        chunk.marks[at : at + count] = True
-        sources = chunk.offsets[at : at + count]
+            self.begin = max(self.begin, int(sources[0]))
+        chunk.marks[at] = True
         targets = target.offsets[first : first + count]
         breaks = np.flatnonzero((np.diff(sources) != 1) | (np.diff(targets) != 1)) + 1
         starts = np.concatenate(([0], breaks))
         counts = np.diff(np.concatenate((starts, [count])))
         self._facts.append(Runs(sources[starts], targets[starts], counts))
         if len(self._facts) > _LOOK_AHEAD:
-            self._facts = [Runs.concatenate(self._facts).join()]
+            self._joined.append(Runs.concatenate(self._facts).join())
+            self._facts = []
         self._furthest = max(self._furthest, int(sources[-1]))
         if self._owed:
             self._owed.difference_update(target.keys[first : first + count].tolist())
 
-    def _jump(self, target: Columns, first: int) -> bool:
-        """Continue at the place of the source that agrees longest from a record on, if any does."""
-        content = int(target.contents[first])
+    def _jump(self, target: Columns, first: int) -> None:
+        """Continue at the place of the source that agrees longest from a record on."""
         wanted = target.contents[first : first + _AGREEMENT]
         best: tuple[tuple[int, bool, int], int, int] | None = None
         begins = 0
         here = sum(map(len, self._behind())) + self._at
         for number, chunk in enumerate(self._chunks):
-            places = chunk.places(content)
-            if len(places) > 2 * _NEAREST:
-                places = np.concatenate((places[:_NEAREST], places[-_NEAREST:]))
-            for at in places.tolist():
+            for at in chunk.nearest(wanted, here - begins):
                 distance = begins + at - here
-                agrees = self._agreement(number, at, wanted)
-                rank = agrees, distance < 0, -abs(distance)
+                rank = self._agreement(number, at, wanted), distance < 0, -abs(distance)
                 if best is None or rank > best[0]:
                     best = rank, number, at
             begins += len(chunk)
         if best is None:
-            return False
+            raise RuntimeError("a record that was found has no place")
         _, number, at = best
-        if self.target_compacts and not (self.target_trimmed and self._furthest < 0):
-            self._owe(number, at)
+        self._pass_source(number, at)
         self._chunk, self._at = number, at
-        return True
 
     def _agreement(self, number: int, at: int, wanted: Offsets) -> int:
         count = 0
@@ -324,8 +318,10 @@ class Alignment:
             count, number, at = count + len(there), number + 1, 0
         return count
 
-    def _owe(self, number: int, at: int) -> None:
+    def _pass_source(self, number: int, at: int) -> None:
         """Note the keys of passed records: a later record of each has to follow on the target."""
+        if not self._owes:
+            return
         for index in range(self._chunk, number + 1):
             chunk = self._chunks[index]
             part = slice(
@@ -334,14 +330,18 @@ class Alignment:
             owes = (chunk.kinds[part] == KEYED) & ~chunk.marks[part]
             self._owed.update(chunk.keys[part][owes].tolist())
 
-    def _pass(self, target: Columns, first: int) -> int:
-        """Pass the target's records that are nowhere in what is known of the source."""
-        contents = target.contents[first:]
-        known = np.zeros(len(contents), np.bool_)
-        for chunk in self._chunks:
-            known |= chunk.has(contents)
-        count = int(np.argmax(known)) if known.any() else len(contents)
-        part = slice(first, first + count)
+    def _owed_between(self, chunk: Columns, places: npt.NDArray[np.intp]) -> list[int]:
+        """Return the keys between matches whose last record has no copy."""
+        part = slice(int(places[0]), int(places[-1]) + 1)
+        owes = (chunk.kinds[part] == KEYED) & ~chunk.marks[part]
+        owes[places - part.start] = False
+        matters = owes.copy()
+        matters[places - part.start] = True
+        last = dict(zip(chunk.keys[part][matters].tolist(), owes[matters].tolist(), strict=True))
+        return [key for key, owed in last.items() if owed]
+
+    def _pass(self, target: Columns, part: slice) -> None:
+        """Pass records of the target that are nowhere in what is known of the source."""
         offsets, keyed = target.offsets[part], (target.kinds[part] & KEYED) > 0
         if self._furthest < 0 and self.trimmed:
             _add_all(self._older, offsets)
@@ -350,7 +350,6 @@ class Alignment:
             _add_all(self._foreign, offsets[~keyed])
         else:
             _add_all(self._foreign, offsets)
-        return count
 
     # ----- the result
 
@@ -362,9 +361,9 @@ class Alignment:
         if self.target_compacts:
             explained = lacks & ((chunk.kinds[:end] & KEYED) > 0)
             if self._owed:
-                owed = np.fromiter(self._owed, np.int64, len(self._owed))
-                is_tombstone = (chunk.kinds[:end] & TOMBSTONE) > 0
-                explained &= is_tombstone | ~np.isin(chunk.keys[:end], owed)
+                lacking = np.flatnonzero(explained & (chunk.kinds[:end] & TOMBSTONE == 0))
+                is_owed = [key in self._owed for key in chunk.keys[lacking].tolist()]
+                explained[lacking[is_owed]] = False
             self._compacted += int(explained.sum())
             lacks &= ~explained
         if lacks.any():
@@ -385,7 +384,7 @@ class Alignment:
             self._compacted += len(offsets) - int(lacks.sum())
             records += int(lacks.sum())
             _add_all(skipped, offsets[lacks])
-        facts = Runs.concatenate(self._facts).join()
+        facts = Runs.concatenate([*self._joined, *self._facts]).join()
         copied = OffsetSet((run.source_start, run.source_end) for run in facts).count
         late = late_copies(facts, self.begin)
         return AlignedCopy(

@@ -9,7 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from srm.domain.offset_map.alignment import OPTIONAL, AlignedCopy, Alignment, Columns
+from srm.domain.offset_map.alignment import AlignedCopy, Alignment
+from srm.domain.offset_map.log_columns import OPTIONAL, Columns
 from srm.errors import UnavailableError
 from srm.replication.batches import legacy
 from srm.replication.batches.aborted import AbortedTransactions
