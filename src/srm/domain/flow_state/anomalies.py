@@ -1,13 +1,10 @@
 """Notes on a partition that continues: lost records, anomalies, decisions of operators.
 
-Each slot writes notes under its own key, so slots never overwrite each other's notes. No note is
-lost when a partition moves or its owner restarts. Notes are about the copy of one topic id and
-count as long as that topic exists.
-
-A decision of an operator is a note under its own key, in the partition of commands. It is about
-records that only the source has, or has lost, when it returns from a disaster (docs/recover.md).
-Slots read it when they claim the partition. Or it is about foreign records in the remote topic
-(docs/operate.md); slots read such a decision at once.
+Slots write notes under their own keys: none overwrites another's, and none is lost with its writer.
+Notes are about the copy of one topic id and count as long as that topic exists. An operator's
+decision is a note in the partition of commands. Those about records that only the source has, or
+has lost (docs/recover.md), are read at claims; those about foreign records (docs/operate.md) at
+once.
 """
 
 from __future__ import annotations
@@ -37,8 +34,8 @@ class PartitionNotes(JsonRecord):
     """Notes of one slot about one partition; ranges are source offsets, [from, to).
 
     ``lost`` counts all offsets that can never be copied, ``ranges`` the ranges they are in.
-    ``lost_from`` and ``lost_to`` are the newest range (adjoining ranges are one).
-    ``loss`` is the reason of the newest range.
+    ``lost_from`` and ``lost_to`` are the newest range (adjoining ranges are one), ``loss`` its
+    reason.
     ``strange`` is the newest anomaly of the logs that is not a loss.
     ``begins`` is the target offset where records of a former topic with this name end, if any.
     ``decision`` has one range; ``slot`` then makes the key unique.
@@ -80,12 +77,7 @@ class PartitionNotes(JsonRecord):
         target_next: int | None = None,
         epoch: int = -1,
     ) -> PartitionNotes:
-        """Note a decision about source offsets [from, to).
-
-        ``why``: text for operators, with the name of the user.
-        ``target_next``: of a ``cut``, the end of the copy.
-        ``epoch``: leader epoch of the last batch before the range's end.
-        """
+        """Note a decision about source offsets [from, to); ``why`` names the user."""
         topic, number, topic_id = partition
         noted = cls(f"{decision}-{request}", topic, number, topic_id)
         noted = noted.with_loss(*offsets, why, now_ms)

@@ -1,12 +1,9 @@
 """Pause of a flow: a record of the state topic that stops all copying.
 
 Key ``pause``, in the partition of commands (:mod:`.replication_records`), JSON. An unplanned
-failover first writes it on the target, so that a returning source is not copied unasked. It is
-deleted after an operator has decided about the source's records. Every driver obeys it, also one
-that starts later, unlike a request to end. It applies to this flow alone.
-
-Several moves, of different groups, may abandon the same source. They share one pause. It lasts
-until the last move has left it, or until the source is settled.
+failover writes it first on the target, so that a returning source is not copied unasked. A decision
+about the source's records deletes it. Drivers that start later obey it, too. Several moves may
+abandon one source: they share its pause until the last one leaves it, or the source is settled.
 """
 
 from __future__ import annotations
@@ -56,10 +53,7 @@ class Pause(JsonRecord):
 
 
 def read_pause(records: Mapping[bytes, bytes]) -> Pause | None:
-    """Return the pause in a flow's commands, None if there is none.
-
-    An unreadable record counts as a pause: damage must not start copying.
-    """
+    """Return a flow's pause, None without one. A damaged one counts: it must not start copying."""
     value = records.get(PAUSE_KEY)
     if value is None:
         return None

@@ -171,8 +171,8 @@ class DriverHeartbeat(JsonRecord):
     ``started_after`` is the id of the request in force at startup. The application obeys any other.
     ``ended`` is true in the last heartbeat of a clean end, after its slots have stopped.
     ``started_ms`` is the start time, 0 if unknown.
-    ``stopped_by`` is the user whose request stopped it, written to the heartbeats of all flows.
-    ``stopped_flow`` is the flow whose state topic holds that request.
+    ``stopped_by`` is the user whose request stopped it, ``stopped_flow`` the flow whose topic holds
+    it.
     ``flows`` are all flows of the application, also those whose clusters do not answer yet.
     ``duties`` are those of :data:`DUTIES` that this driver does for its flow, and `COMMITS`.
     ``troubles`` say which of them fail, and why.
@@ -241,8 +241,7 @@ class PartitionPosition:
 class SlotReport:
     """State of a slot, decoded from its records.
 
-    ``incarnation`` is the process that started last.
-    ``positions`` are the positions of that process.
+    ``incarnation`` is the process that started last, ``positions`` are its positions.
     ``former`` are older positions, which count only without a newer report. They are from other
     processes of the slot, or from partitions that the slot no longer copies.
     ``source_heard_ms`` is the last answer of the source to any process of the slot for all its

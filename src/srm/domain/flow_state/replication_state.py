@@ -39,10 +39,7 @@ class ReplicationState:
     copied: tuple[CopiedTopic, ...] = ()
 
     def statuses_of(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, PartitionStatus]:
-        """Return the statuses of the partitions of some topics, with notes of slots.
-
-        ``topic_ids``: current id of each topic by its name; notes about former ids are left out.
-        """
+        """Return the statuses of the partitions of topics (current id by name), with notes."""
         found = {
             TopicPartition(status.topic, status.partition): status
             for status in self.statuses
@@ -72,10 +69,7 @@ class ReplicationState:
 
 
 def decode_state(table: Mapping[bytes, bytes]) -> ReplicationState:
-    """Decode all readable records; log and omit the rest.
-
-    Without a report the copy seems less far than it is. That causes delay, never wrong results.
-    """
+    """Decode all readable records; log and omit the rest, which only causes delay."""
     assignments: list[Assignment] = []
     statuses: list[PartitionStatus] = []
     notes: list[PartitionNotes] = []

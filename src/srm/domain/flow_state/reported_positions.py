@@ -1,12 +1,10 @@
 """Choice of the newest position of a partition, and of stale ones that the driver may delete.
 
-Several processes report a partition that moved to another slot or whose slot restarted. The order
-in which reports arrive does not identify the owner.
-
-A slot writes the last position of a leaving partition once. Reports of its former process stay, too
-(:mod:`srm.domain.flow_state.slot_records`), as the partition's next owner begins there. They are
-stale once a live process reports a position that readers prefer. The new owner can do so only after
-it has read the old position.
+Several processes report a partition that moved or whose slot restarted, in any order. A leaving
+partition's last position is written once, and reports of a former process stay
+(:mod:`srm.domain.flow_state.slot_records`), as the next owner begins there. They are stale once a
+live process reports a position that readers prefer, which it can only after it has read the old
+one.
 """
 
 from __future__ import annotations

@@ -113,10 +113,7 @@ class SlotHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class PositionGroup:
-    """Positions of some partitions of a slot, all of the same moment.
-
-    ``name`` is a number, or that of a ``left`` group.
-    """
+    """Positions of some partitions of a slot at one moment, in a numbered or a ``left`` group."""
 
     slot: str
     incarnation: Incarnation

@@ -42,10 +42,7 @@ CheckpointState = State | Literal["not-selected"]
 
 @dataclass(frozen=True)
 class Selection:
-    """Topics and groups that a flow checkpoints.
-
-    ``reverse_topics`` names replicas as on the flow's source (``P.Payments`` on B).
-    """
+    """Topics and groups that a flow checkpoints; ``reverse_topics`` names copies on its source."""
 
     names: FlowTopics
     groups: NameFilter
@@ -128,8 +125,6 @@ class CheckpointOutcome:
     ``reached``: upstream offset that corresponds to ``downstream_offset``.
     ``topic_ids``: of both partitions, read before the commit and the map.
     ``is_share``: the commit is the start offset of a share group.
-
-    The others are those of :class:`.Translation`.
     """
 
     group: str

@@ -27,10 +27,7 @@ _MASK: Final = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class ConnectOffset:
-    """A source offset: the connector, the source partition, the last copied record's offset.
-
-    ``offset`` is None of a tombstone: the connector starts at the beginning.
-    """
+    """Source offset: connector, source partition, last copied record (None: a tombstone)."""
 
     connector: str
     cluster: str

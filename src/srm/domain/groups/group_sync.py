@@ -89,10 +89,9 @@ def decide(
 ) -> SyncDecision:
     """Decide about one translated commit of an idle group.
 
-    ``outcome``: the translation; ``downstream`` must be known.
-    ``current``: the group's committed offset on the flow's target.
-    ``entry``: srm's latest write for the group and partition on the flow's target.
-    ``upstream_entry``: srm's latest write for the commit itself, on the flow's source.
+    ``outcome``: the translation; ``downstream`` must be known. ``current``: the commit there.
+    ``entry``, ``upstream_entry``: srm's latest writes there, and for the commit itself on the
+    source.
     ``joined``: other clusters whose records the partition on the target holds, too.
     """
     checkpoint = outcome.checkpoint

@@ -46,10 +46,7 @@ def decode_commit(key: bytes, value: bytes) -> OffsetCommit | None:
 
 @dataclass
 class NewCommits:
-    """Picks commits that change an offset: consumers repeat theirs every few seconds.
-
-    It keeps one offset per group and partition that has committed since.
-    """
+    """Picks commits that change an offset: consumers repeat theirs every few seconds."""
 
     _known: dict[bytes, bytes] = field(default_factory=dict)
 

@@ -47,10 +47,7 @@ PROVEN: Final = Verdict("proven")
 
 @dataclass(frozen=True)
 class TranslationClaim:
-    """One translation: both offsets are "next to read".
-
-    ``skipped`` is true if the translation itself says that the copy lacks records.
-    """
+    """Translation, both offsets "next to read"; ``skipped``: the copy is known to lack records."""
 
     facts: PartitionFacts
     upstream_offset: int
@@ -140,11 +137,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """Legitimate reasons for records of one side to be missing on the other.
-
-    ``original_start`` and ``copy_start`` are the current log starts. The flags mark compacted logs.
-    ``is_left_out`` is true for an original record that the flow does not copy.
-    """
+    """Legitimate reasons for missing records: log starts, compaction, records not copied."""
 
     original_start: int
     copy_start: int
@@ -173,11 +166,7 @@ def alike(original: ComparedRecord, copy: ComparedRecord) -> bool:
 
 
 def differences(original: ComparedRecord, copy: ComparedRecord) -> tuple[str, ...]:
-    """Return the fields in which a copy differs from the copy that a flow makes.
-
-    Headers that srm may add are ignored on both sides. So is a timestamp that the copy's broker has
-    set itself.
-    """
+    """Return the fields that differ, but for srm's headers and a timestamp of the broker."""
     plain = original._replace(headers=_plain(original.headers))
     other = copy._replace(headers=_plain(copy.headers))
     return differing_fields(plain, other, timestamps=not copy.by_broker)

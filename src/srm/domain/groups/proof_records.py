@@ -1,8 +1,4 @@
-"""Proof results of a flow's last emission of checkpoints: one record for each flow.
-
-The records are in ``__srm-moves`` on the target, under ``proof:<flow>``, so they can be read
-when the source is unavailable.
-"""
+"""Proof results of a flow's last emission of checkpoints, ``proof:<flow>`` in ``__srm-moves``."""
 
 from __future__ import annotations
 
@@ -35,18 +31,14 @@ class Disproof:
 class FlowProof:
     """Proof results of one emission.
 
-    ``flow``: as ``A->B``.
     ``time_ms``: start of reading the commits, epoch milliseconds; as read back, by the broker's
     clock.
     ``took_ms``: duration until the result.
-    ``groups``: number of groups with emitted checkpoints.
-    ``sampled``: number of checked groups: all, or as many as the budget allows.
-    ``proven``: number of checked groups with every partition proven.
+    ``sampled``: number of checked groups (all, or as the budget allows), ``proven`` those proven.
     ``unproven``: reason of each other group, by group; the first :data:`MOST_NAMED`.
     ``disproved``: translations found wrong; their partitions' checkpoints are not emitted.
     ``withheld``: number of checkpoints not emitted for that reason.
-    ``unread``: groups whose offsets were not read, so that their checkpoints stay the same. The
-    read failed, or the source no longer has the groups.
+    ``unread``: groups whose checkpoints stay the same: a failed read, or the source lacks them.
     ``cursor``: the last checked group, after which the next emission continues.
     ``skipped``: reason for checking nothing, else empty.
     """
@@ -119,15 +111,10 @@ class FlowProof:
 
 
 def choose(groups: Sequence[str], sizes: Mapping[str, int], cursor: str, budget: int) -> list[str]:
-    """Choose the groups of a sample, in order after the cursor and then from the first.
+    """Choose groups to check, in order after the cursor and then from the first.
 
-    A group is checked as a whole. So the first one is taken whatever its size, others only within
-    the budget.
-
-    ``groups``: all groups, in order.
-    ``sizes``: number of places of each.
-    ``cursor``: last group of the previous sample.
-    ``budget``: number of places, 0 for none.
+    A group is checked as a whole: the first whatever its size, others within the budget. ``sizes``,
+    ``budget``: numbers of places.
     """
     behind = [name for name in groups if name > cursor]
     chosen: list[str] = []

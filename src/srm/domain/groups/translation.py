@@ -135,10 +135,8 @@ def _holes(offset_map: OffsetMap, start: int, end: int) -> int:
 class PartitionFacts:
     """Known facts of a partition and its copy; read the map first, then the logs.
 
-    A log is None if the partition does not exist.
-    ``damage`` is the reason why the map is unusable, ``gap`` its lost part (the rest is usable).
-    ``transactions`` are those open upstream, as far as requested.
-    ``target`` is the alias of the cluster of ``downstream``, for messages.
+    A log is None if the partition does not exist. ``damage`` is the reason why the map is unusable,
+    ``gap`` its lost part. ``transactions`` are those open upstream, as far as requested.
     ``back`` are the facts of the opposite flow, where both copy into one name: then each log holds
     the other's records among its own.
     """
@@ -163,10 +161,7 @@ class PartitionFacts:
 
     @property
     def never_copied(self) -> bool:
-        """True if, in reverse, certainly no record of the original is in the copy.
-
-        Then no group has read any record of the original by reading the copy.
-        """
+        """True if in reverse no group has read a record of the original by reading the copy."""
         log, position = self.upstream_log, self.offset_map.position
         if (
             self.direction == "forward"
@@ -231,9 +226,8 @@ class Translation:
     the map.
     ``reached``: upstream offset that corresponds to ``offset``.
     ``remaining``: offsets up to the commit that are not in the map yet.
-    ``dropped``: number of records that retention has deleted downstream.
-    ``refused``: number of offsets noted as never copied.
-    ``uncopied``: number of offsets before the first record ever copied.
+    ``dropped``, ``refused``, ``uncopied``: as above, deleted downstream, noted, before the first
+    copy.
     ``reason``: text for operators, empty when translated without remarks; includes ``action``.
     """
 

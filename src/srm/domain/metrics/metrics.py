@@ -123,10 +123,7 @@ class CheckpointMetric:
 def checkpoint_metrics(
     flow: Flow, began_ms: int, ended_ms: int, taken: Iterable[tuple[str, str, int]]
 ) -> list[CheckpointMetric]:
-    """Sum up one emission, which ends when the last checkpoint is acknowledged.
-
-    ``taken``: topic, remote topic and latency in milliseconds of each checkpoint.
-    """
+    """Sum up one emission, from topic, remote topic and latency (ms) of each checkpoint."""
     of_topics: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for topic, remote_topic, latency_ms in taken:
         of_topics[topic, remote_topic].append(max(0, latency_ms))
@@ -376,11 +373,7 @@ def latest(windows: Iterable[WindowMetric]) -> tuple[WindowMetric, ...]:
 
 
 def totals(windows: Iterable[WindowMetric]) -> tuple[WindowMetric, ...]:
-    """Merge non-overlapping windows of each topic and flow, for example into two hours.
-
-    Windows slide, so most overlap. Going back from the newest, a window is taken if it ends at or
-    before the start of the last one taken.
-    """
+    """Merge non-overlapping windows of each topic and flow, the newest first, into one each."""
     joined: dict[tuple[str, ...], WindowMetric] = {}
     for window in sorted(windows, key=lambda w: w.start_ms, reverse=True):
         known = joined.get(_subject(window))
@@ -418,11 +411,7 @@ def changes(
     flow: Flow,
     keeping: Keeping,
 ) -> dict[bytes, bytes | None]:
-    """Return the writes that make the stored windows equal to the computed ones.
-
-    Windows already stored with the same content are left out. Windows of the flow that are no
-    longer kept become tombstones.
-    """
+    """Return writes that make the stored windows equal to the computed; tombstones for old ones."""
     wanted = {w.key(): w.value() for w in computed if keeping.keeps(w.start_ms, w.end_ms)}
     written: dict[bytes, bytes | None] = {
         key: value for key, value in wanted.items() if stored.get(key) != value

@@ -83,9 +83,7 @@ _Topic = tuple[str, str]
 class Windows:
     """Sums of one flow by tick, until they are forgotten.
 
-    ``flow``: flow of the raw metrics; those of other flows are left out.
-    ``window_ms``: length of a window, a multiple of the slide.
-    ``tick_ms``: the slide.
+    ``window_ms``: length of a window, a multiple of the slide ``tick_ms``.
     """
 
     def __init__(self, flow: Flow, window_ms: int, tick_ms: int) -> None:

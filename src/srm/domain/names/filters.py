@@ -15,11 +15,7 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._\-]+")
 
 @lru_cache(maxsize=4096)
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Compile one entry of a list; a plain name is a pattern, too.
-
-    Raises:
-        ConfigError: the entry is not a regular expression.
-    """
+    """Compile one entry of a list; a plain name is a pattern, too."""
     try:
         return re.compile(pattern)
     except re.error as error:

@@ -17,12 +17,7 @@ Refusal = Literal["internal", "cycle", "denied", "not-listed", "filtered"]
 
 @dataclass(frozen=True, slots=True)
 class RecordedCopies:
-    """Topics that replicators have recorded as copies, for policies that keep names.
-
-    Attributes:
-        on_source: copies that the opposite flow made there, None if that is not known.
-        on_target: copies that the flow made there, None if that is not known.
-    """
+    """Topics recorded as copies, by a name-keeping flow or its opposite; None if not known."""
 
     on_source: frozenset[str] | None = None
     on_target: frozenset[str] | None = None
@@ -35,14 +30,11 @@ class FlowTopics:
     Topics of B come to P by the opposite flow: ``B.Payments`` on P is the replica of B's
     ``Payments``.
 
-    A policy may keep names. Then a name does not show whether a topic is a copy; what replicators
-    have recorded does.
+    A policy may keep names; then what replicators have recorded shows whether a topic is a copy.
 
     Attributes:
         flow: the flow.
-        policy: naming of remote topics.
-        listed: filter of the topics that the lists name.
-        heartbeats: whether heartbeats topics are copied without being listed.
+        listed: filter of the lists.
         back: naming of the opposite flow, by default the same.
         recorded: copies that do not show in names.
         opposite: filter of the opposite flow's lists, if both flows are enabled and keep names.

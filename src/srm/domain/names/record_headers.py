@@ -64,11 +64,7 @@ class ProvenanceOverride:
 
 
 def parse_overrides(text: str) -> tuple[ProvenanceOverride, ...]:
-    """Parse ``cluster regex,topic regex,from-to;...``; either time may be omitted.
-
-    Raises:
-        ConfigError: the text is not of that form.
-    """
+    """Parse ``cluster regex,topic regex,from-to;...``; either time may be omitted."""
     return tuple(_override(part.strip()) for part in text.split(";") if part.strip())
 
 
@@ -103,10 +99,7 @@ def with_source_offset(value: bytes | None, alias: str, offset: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class RecordSettings:
-    """Changes that a flow makes to copied records; none by default.
-
-    ``exclude_headers`` are regexes: a record with a header of such a name is not copied.
-    """
+    """Changes to copied records; records with a header like ``exclude_headers`` are not copied."""
 
     provenance: bool = False
     provenance_name: str = PROVENANCE_HEADER

@@ -60,12 +60,7 @@ class FlowNames:
 
 
 def replicator_rights(names: FlowNames, *, acls: bool = False) -> tuple[NeededRight, ...]:
-    """Return what copying, checkpoints, group sync and topic sync need.
-
-    Args:
-        names: the flow.
-        acls: with ACL sync, which takes ``Alter`` on the target's cluster.
-    """
+    """Return what copying, checkpoints, group sync, topic sync and (``acls``) ACL sync need."""
     source, target, policy = names.flow.source, names.flow.target, names.policy
     other = target if names.offset_syncs_on == source else source
     syncs = internal_topics.offset_syncs(other, policy.separator)

@@ -48,11 +48,7 @@ class Flow:
 
     @classmethod
     def parse(cls, text: str) -> Flow:
-        """Parse ``A->B`` or ``A:B``; a shell takes ``>`` as a redirection.
-
-        Raises:
-            UsageError: the text is not two different aliases joined by ``->`` or ``:``.
-        """
+        """Parse ``A->B`` or ``A:B``; a shell takes ``>`` as a redirection."""
         joint = "->" if "->" in text else ":"
         source, found, target = (part.strip() for part in text.partition(joint))
         if not found or not _ALIAS.fullmatch(source) or not _ALIAS.fullmatch(target):

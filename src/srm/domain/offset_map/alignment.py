@@ -93,12 +93,9 @@ class AlignedCopy:
     Attributes:
         runs: the map; empty if a record is late.
         source_next: offset after the furthest copied source record.
-        copied: number of source records with a copy.
-        repeated: number of further copies.
         skipped: source offsets before ``source_next`` whose records have no copy, without a reason.
         foreign: target offsets of records that the source did not have.
         older: target offsets of records before the source's log start.
-        compacted: number of records that compaction removed on one side.
         late: source offsets that were first copied after later ones: no map keeps the order.
     """
 
@@ -122,8 +119,7 @@ class Alignment:
         begin: source offset of a known position; 0 if nothing is known.
         trimmed: the source's log begins after its first records.
         target_trimmed: the target's log begins after the first copies.
-        source_compacts: the source removes records with a later one of their key.
-        target_compacts: the target does.
+        source_compacts, target_compacts: the log removes records with a later one of their key.
     """
 
     begin: int = 0
@@ -195,8 +191,7 @@ class Alignment:
     def match(self, target: Columns, *, is_last: bool) -> int:
         """Match records of the target; return how many.
 
-        The others come again: with more of the source if it is wanted, else with more of the
-        target, as one place is chosen by what follows it.
+        The others come again, with more records.
         """
         done, found = 0, None
         while done < len(target) and not self.wants_source:
@@ -453,10 +448,7 @@ def last_copies(facts: Runs, begin: int = 0) -> Runs:
 
 
 def late_copies(facts: Runs, begin: int = 0) -> tuple[tuple[int, int], ...]:
-    """Return the ranges of source offsets whose first copy is after one of a later record.
-
-    The arguments are those of :func:`last_copies`.
-    """
+    """Return ranges of source offsets that were first copied after later ones."""
     if facts.grow():
         return ()
     seen, late = OffsetSet([(0, begin)]), OffsetSet()

@@ -23,11 +23,7 @@ _SHORTEST_REPEAT: Final = 8  # a shorter stretch costs more time than it saves b
 
 
 def encode(columns: Iterable[Offsets]) -> bytes:
-    """Encode columns one after the other; the reader must know their lengths.
-
-    Raises:
-        ValueError: a number is negative or too large.
-    """
+    """Encode columns one after the other; the reader must know their lengths."""
     pieces = [piece for column in columns for piece in _stretches(column)]
     return varints.encode(np.concatenate(pieces) if pieces else np.empty(0, np.int64))
 
@@ -86,11 +82,7 @@ def _column(numbers: Offsets, at: int, size: int) -> tuple[Offsets, int]:
 
 
 def running_total(first: int, steps: Offsets) -> Offsets:
-    """Return ``first`` and its running sums with the steps: one value more than steps.
-
-    Raises:
-        IntegrityError: a sum is negative or too large for an offset.
-    """
+    """Return ``first`` and its running sums with the steps: one value more than steps."""
     low, high = (int(steps.min()), int(steps.max())) if len(steps) else (0, 0)
     beyond = max(-low, high) * len(steps) > LARGEST - first
     if beyond:  # possibly: this bound is cheaper than the sum

@@ -62,10 +62,7 @@ class Lineage:
         return Lineage((*kept, (epoch, start)))
 
     def with_unread(self, epoch: int, start: int) -> Lineage | None:
-        """Return the lineage with an epoch that was not read, or not from its start.
-
-        None if the epoch conflicts with others.
-        """
+        """Return the lineage with an epoch not read, or not from its start; None on a conflict."""
         before = self.before(start)
         after = self.starts[len(before.starts) :]
         after = after[1:] if after and after[0][0] == epoch else after

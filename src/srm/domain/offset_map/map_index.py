@@ -1,10 +1,9 @@
 """Index of an offset map: places of blocks in the map topic.
 
-A full block gets an entry in the partition's *chunk*. A full chunk gets one in its *root*, and a
-new chunk is begun. So the newest report leads to every block. It names the last block and the
-newest chunk. The chunk names the root, the root the full chunks, and chunks their blocks. Places
-are offsets in the partition of the map topic, which compaction keeps. A place is stale if its
-record is gone or has another key; a later version of the record may follow.
+A full block gets an entry in the partition's *chunk*, a full chunk one in its *root*. The newest
+report names the last block and the newest chunk, which leads to the others by places: offsets in
+the partition of the map topic, which compaction keeps. A place is stale if its record is gone or
+has another key; a later version of the record may follow.
 
 Chunks and roots have keys of their own kind, which name the claim of their writer. A stopped owner
 can overwrite only its own records.
@@ -75,10 +74,7 @@ class IndexKey:
 
 
 class IndexEntry(NamedTuple):
-    """A stretch of the map: a block, or in a root a whole chunk.
-
-    ``key_start`` and ``owner`` are those of its key; for a chunk ``key_start`` is its number.
-    """
+    """A stretch of the map: a block, or in a root a whole chunk, whose number is ``key_start``."""
 
     source_start: int
     source_end: int
@@ -183,8 +179,7 @@ class Entries:
 class IndexRecord:
     """A chunk or a root.
 
-    The blocks of the first ``deleted`` entries, or of their chunks, are before the starts of both
-    logs. Readers ignore them, and their owner deletes them.
+    The first ``deleted`` entries are before both logs: ignored, being deleted.
     """
 
     key: IndexKey

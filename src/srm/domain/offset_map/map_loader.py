@@ -8,11 +8,9 @@ chunks, and those to their blocks (:mod:`srm.domain.offset_map.map_index`)::
                                          the wanted        the wanted
                                          offsets           offsets
 
-Other stretches stay one index entry, with both ends and a record count. So a map of any length is
-read in four steps, and takes only the memory of the wanted parts.
-
-A row of the loaded map is an entry of the index, or several neighbours without wanted offsets.
-Entries that later ones cut, and the entries that cut them, are always read.
+Other stretches stay one index entry, with both ends and a record count. So a map of any length
+takes four steps to read, and the memory of the wanted parts only. A row of the loaded map is an
+entry, or several neighbours without wanted offsets. Entries that cut each other are always read.
 """
 
 from __future__ import annotations
@@ -97,11 +95,7 @@ class StaleIndexError(IntegrityError):
 
 
 def load(copy: CopyId, end: MapEnd, position: Position | None, wanted: Wanted) -> Steps:
-    """Load the map of a copy around the wanted offsets.
-
-    Raises:
-        StaleIndexError: the index is missing or unreadable.
-    """
+    """Load the map of a copy around the wanted offsets; StaleIndexError without an index."""
     if end == NO_BLOCKS:
         return LoadedMap(OffsetMap((), position))
     last_key = BlockKey(copy[0], copy[1], end.target_start, end.owner)
@@ -183,10 +177,7 @@ def _runs(rows: Sequence[Row], lost: list[str]) -> Generator[list[Need], Answers
 def _narrow(
     rows: Sequence[Row], known: Mapping[int, Runs], sought: Sought
 ) -> tuple[list[IndexEntry], dict[int, Runs]]:
-    """Keep of each block only the runs at wanted offsets, and the last run of all.
-
-    A run needs only its entry. Blocks that cut each other are kept as a whole.
-    """
+    """Keep of each block the runs at wanted offsets and the last run; all of those that cut."""
     entries: list[IndexEntry] = []
     loaded: dict[int, Runs] = {}
     for number, row in enumerate(rows):
@@ -374,8 +365,7 @@ def rows_of(
 ) -> list[Row]:
     """Choose what to read of consecutive tables; neighbours without wanted offsets become one row.
 
-    Entries that later rows cut, and those that cut, are always read: an index does not hold the
-    place of a cut.
+    Entries that cut each other are read, as an index does not hold the place of a cut.
     """
     together = _point(floors)
     for table in tables:
@@ -493,12 +483,9 @@ def _mask_of(numbers: frozenset[int], size: int) -> _Mask:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Wanted offsets of one partition; the position is always wanted.
+    """Wanted offsets of one partition, to translate or count from; the position always is.
 
-    Attributes:
-        sources: source offsets to translate, or to count from or up to.
-        targets: the same for the target.
-        source_ranges: source offsets [from, to) of which every run is wanted.
+    ``source_ranges`` are source offsets [from, to) of which every run is wanted.
     """
 
     sources: frozenset[int] = frozenset()

@@ -1,9 +1,8 @@
 """Offset map of a partition as its newest report reaches it: last block, chunk, root.
 
-Records out of the report's reach are not part of the map: a stopped owner wrote them, or they were
-cut off. Places in a report may be stale. That happens if its owner was killed between writing a
-newer version of a record and reporting it, and the log cleaner has run since. The record at such a
-place, if any, has another key. So it is distinguished here from a map that ends there.
+Records out of its reach are not part of the map: a stopped owner wrote them, or they were cut off.
+A place is stale if its owner was killed before it reported a newer version of the record, and the
+log cleaner has run since. Then a record with another key, or none, is there.
 """
 
 from __future__ import annotations
@@ -108,11 +107,7 @@ def first_places(ends: Iterable[MapEnd]) -> set[int]:
 
 
 def reach(copy_id: CopyId, end: MapEnd, rows: Rows) -> MapTree:
-    """Return the tree without its root, from the records at :func:`first_places`.
-
-    Raises:
-        StalePlaceError: a record is not where the report says.
-    """
+    """Return the tree without its root, from the records at :func:`first_places`."""
     topic_id, partition, target_id = copy_id
     if end == NO_BLOCKS:
         return MapTree()
@@ -128,11 +123,7 @@ def reach(copy_id: CopyId, end: MapEnd, rows: Rows) -> MapTree:
 
 
 def with_root(copy_id: CopyId, tree: MapTree, rows: Rows) -> MapTree:
-    """Return the tree with its root, from the record at :attr:`MapTree.root_place`.
-
-    Raises:
-        StalePlaceError: the record is not where the chunk says.
-    """
+    """Return the tree with its root, from the record at :attr:`MapTree.root_place`."""
     if tree.root_place < 0:
         return tree
     root = _index_at(copy_id, IndexKind.ROOT, tree.root_place, rows)
@@ -164,11 +155,7 @@ def lists_before(root: IndexRecord, chunk: IndexRecord) -> bool:
 
 
 def chunk_at(root: IndexRecord, number: int, rows: Rows) -> IndexRecord:
-    """Return a full chunk, by the number of its entry in the root.
-
-    Raises:
-        StalePlaceError: the record is not where the root says.
-    """
+    """Return a full chunk, by the number of its entry in the root."""
     place = root.entries[number].place
     key, value = _row(place, rows)
     if not is_index_key(key) or decode_index_key(key) != chunk_key(root, number):
@@ -177,20 +164,12 @@ def chunk_at(root: IndexRecord, number: int, rows: Rows) -> IndexRecord:
 
 
 def entry_block(chunk: IndexRecord, number: int, rows: Rows) -> MapBlock:
-    """Return the block of a chunk's entry.
-
-    Raises:
-        StalePlaceError: the record is not where the entry says.
-    """
+    """Return the block of a chunk's entry."""
     return block_at(block_key_of(chunk, number), chunk.entries[number].place, rows)
 
 
 def block_at(wanted: BlockKey, place: int, rows: Rows) -> MapBlock:
-    """Return the block with a key at a place.
-
-    Raises:
-        StalePlaceError: another record is there, or none.
-    """
+    """Return the block with a key at a place; StalePlaceError for another record, or none."""
     key, value = _row(place, rows)
     if is_index_key(key) or decode_block_key(key) != wanted:
         raise _stale(place)

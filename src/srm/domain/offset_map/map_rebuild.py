@@ -1,7 +1,6 @@
 """Rebuild of a partition's offset map from all its records in the map topic.
 
-Used if no report names places, or only stale ones. Those are from an old version, lost, or left by
-a killed process. Everything here is the content of the topic, by key.
+Used if no report names valid places: it is old, lost, or left by a killed process.
 """
 
 from __future__ import annotations
@@ -44,12 +43,10 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class RebuiltMap:
-    """The remains of a map, as a tree.
+    """A tree of what is left.
 
-    ``rewrite`` is true if no index in the log leads to its blocks.
-    ``missing`` is the first absent or unreadable block; the tree ends before it.
-    ``garbage`` are blocks outside the tree.
-    ``producer_ids`` are the producer ids of all blocks.
+    ``rewrite``: no index in the log leads to its blocks. ``missing``: the first unreadable block,
+    where the tree ends. ``garbage``: blocks outside the tree.
     """
 
     tree: MapTree = field(default_factory=MapTree)

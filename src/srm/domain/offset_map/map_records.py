@@ -81,10 +81,7 @@ def topic_id_text(topic_id: bytes) -> str:
 
 
 def map_partition(topic: str, partition: int) -> int:
-    """Return the partition of the map topic with the blocks of one source partition.
-
-    It depends on the topic's name, so a re-created topic finds the blocks of its former self.
-    """
+    """Return the partition of the map topic; by name, so a re-created topic finds former blocks."""
     return zlib.crc32(topic.encode() + struct.pack(">i", partition)) % MAP_PARTITIONS
 
 

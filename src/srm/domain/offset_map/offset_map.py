@@ -136,9 +136,6 @@ class OffsetMap:
             loaded: the runs of blocks, by the number of their entry. With ``open_end`` it must
                 hold the last block, and all blocks that later entries cut.
             open_end: True if the last run continues up to the position, if that is on its line.
-
-        Raises:
-            NotLoadedError: a block that is always needed is not loaded.
         """
         known = {number: _in_order(runs) for number, runs in loaded.items()}
         last = len(entries) - 1
@@ -166,11 +163,7 @@ class OffsetMap:
 
     @property
     def runs(self) -> Runs:
-        """All runs.
-
-        Raises:
-            NotLoadedError: some are not loaded.
-        """
+        """All runs; NotLoadedError if some are not loaded."""
         if self._runs is None:
             raise NotLoadedError("the offset map was loaded around some offsets, not as a whole")
         return self._runs
@@ -222,9 +215,6 @@ class OffsetMap:
         Args:
             target_log_start: first offset that the target still holds. It matters only without
                 runs: it shows if the target holds records that are in no run.
-
-        Raises:
-            NotLoadedError: a window does not hold it.
         """
         reached = self.known_source_end
         if reached is None:
@@ -238,11 +228,7 @@ class OffsetMap:
         return self._without_runs(committed, target_log_start) if end is None else Translated(end)
 
     def backward(self, committed: int) -> Translation:
-        """Return the source offset at which a reader of the target at ``committed`` continues.
-
-        Raises:
-            NotLoadedError: a window does not hold it.
-        """
+        """Return the source offset at which a reader of the target at ``committed`` continues."""
         known = self.known_target_end
         if known is None:
             return NoMap()
@@ -266,29 +252,20 @@ class OffsetMap:
     def next_unread(self, committed: int) -> int:
         """Return the first source record whose copy a reader of the target has not read.
 
-        Others write to the target, too, so a commit after the last copy is not past the map.
-        Without such a record it is the end of the map: all before it was copied, or is never.
+        Without one it is the end of the map, also for a commit after records of other writers.
         """
         read = self._spans.backward(committed) or 0
         found = self._spans.next_source(read)
         return (self.known_source_end or 0) if found is None else found
 
     def records_between(self, target_from: int, target_to: int) -> int:
-        """Count copied records at target offsets in ``[target_from, target_to)``.
-
-        Raises:
-            NotLoadedError: a window does not hold the runs at the ends.
-        """
+        """Count copied records at target offsets in ``[target_from, target_to)``."""
         if target_from >= target_to:
             return 0
         return self._spans.before_target(target_to) - self._spans.before_target(target_from)
 
     def source_records_between(self, source_from: int, source_to: int) -> int:
-        """Count copied records at source offsets in ``[source_from, source_to)``.
-
-        Raises:
-            NotLoadedError: a window does not hold the runs at the ends.
-        """
+        """Count copied records at source offsets in ``[source_from, source_to)``."""
         if source_from >= source_to:
             return 0
         return self._spans.before_source(source_to) - self._spans.before_source(source_from)

@@ -32,11 +32,7 @@ def both_ends(start: int, end: int) -> str:
 
 
 def split(ranges: Iterable[OffsetRange], size: int) -> tuple[OffsetRange, ...]:
-    """Cut ranges into parts of at most ``size`` offsets; empty ranges are dropped.
-
-    Raises:
-        UsageError: the size is not positive.
-    """
+    """Cut ranges into parts of at most ``size`` offsets; empty ranges are dropped."""
     if size <= 0:
         raise UsageError(f"ranges cannot be cut into parts of {size} offsets")
     return tuple(

@@ -1,7 +1,6 @@
 """Runs of copied records, compact in memory.
 
-A :class:`Run` is one fact. :class:`Runs` holds a block of them, or a whole map, in three arrays.
-They take 24 bytes a run instead of an object each.
+A :class:`Run` is one fact; :class:`Runs` holds many in three arrays, 24 bytes a run.
 """
 
 from __future__ import annotations
@@ -194,11 +193,7 @@ def _mix(numbers: Offsets) -> Offsets:
 
 
 def solid_runs(facts: Runs) -> Runs:
-    """Return the runs of facts in any order, see :func:`coalesce`.
-
-    Raises:
-        IntegrityError: two runs put different records at one target offset.
-    """
+    """Return the runs of facts in any order, see :func:`coalesce`."""
     solid = facts.with_records()
     if len(solid) == len(facts) and facts.grow():
         return facts.join()

@@ -81,11 +81,7 @@ class Spans:
         return Runs(self.source_start[own], self.target_start[own], counts[own])
 
     def forward(self, source_offset: int) -> int | None:
-        """Return the target offset of the first record at or after a source offset, if any.
-
-        Raises:
-            NotLoadedError: the record is in a stretch that is not loaded.
-        """
+        """Return the target offset of the first record at or after a source offset, if any."""
         at = int(self.source_end.searchsorted(source_offset, "right"))
         if at == len(self):
             return None
@@ -95,11 +91,7 @@ class Spans:
         return int(self.target_start[at]) + inside
 
     def backward(self, target_offset: int) -> int | None:
-        """Return the source offset after the last record before a target offset, None if none.
-
-        Raises:
-            NotLoadedError: the record is in a stretch that is not loaded.
-        """
+        """Return the source offset after the last record before a target offset, None if none."""
         at = int(self.target_start.searchsorted(target_offset, "left")) - 1
         if at < 0:
             return None
@@ -153,9 +145,8 @@ def _sums(counts: Offsets) -> Offsets:
 class Cuts:
     """Parts of earlier entries that later ones remove, after a truncation of source or target.
 
-    ``sources`` and ``targets`` are the first offsets that each entry has lost to later ones.
-    ``gone`` are entries with nothing left.
-    ``cut`` are entries with a part left, which must be loaded to know its records.
+    ``sources`` and ``targets`` are the first lost offsets of each. Nothing is left of ``gone``, a
+    part of ``cut`` ones, which must be loaded.
     """
 
     sources: Offsets
@@ -185,11 +176,7 @@ def _lowest_after(starts: Offsets) -> Offsets:
 
 
 def window_parts(entries: Entries, loaded: Mapping[int, Runs]) -> list[Runs | Entries]:
-    """Return each entry in order, or its runs if they are loaded.
-
-    Raises:
-        NotLoadedError: an entry is cut by later ones, and not loaded.
-    """
+    """Return each entry in order, or its runs if loaded; NotLoadedError for a cut one without."""
     cuts = Cuts.between(entries)
     if missing := cuts.cut - loaded.keys():
         raise NotLoadedError(

@@ -28,11 +28,7 @@ def unfold(numbers: Offsets) -> Offsets:
 
 
 def encode(numbers: Offsets) -> bytes:
-    """Encode numbers one after the other; the reader must know their count.
-
-    Raises:
-        ValueError: a number is negative or too large.
-    """
+    """Encode numbers one after the other; the reader must know their count."""
     if not len(numbers):
         return b""
     if int(numbers.min()) < 0 or int(numbers.max()) > 2 * LARGEST + 1:
@@ -53,11 +49,7 @@ def encode(numbers: Offsets) -> bytes:
 
 
 def decode(data: bytes | memoryview) -> Offsets:
-    """Decode all numbers.
-
-    Raises:
-        ValueError: a number is cut short or too long.
-    """
+    """Decode all numbers; ValueError if one is cut short or too long."""
     raw = np.frombuffer(data, np.uint8)
     last = raw < 0x80
     if last.all():

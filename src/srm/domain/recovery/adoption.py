@@ -23,14 +23,9 @@ nothing was copied."""
 
 @dataclass(frozen=True, slots=True)
 class AdoptedCopy:
-    """One partition.
+    """One partition, walked up to both logs' ends; ``failure`` says why it was not.
 
-    ``assigned``: the partition.
-    ``target_end``: end of the target's log, up to which it was walked.
-    ``source_end``: end of the source's log.
-    ``aligned``: what the walk has found; None if nothing was walked.
     ``stored``: last copied offset by MirrorMaker 2's own record; None without one.
-    ``failure``: why the logs could not be walked, empty if they were.
     """
 
     assigned: AssignedPartition

@@ -1,7 +1,6 @@
 """Failover drill: its results, and the shadow groups on the target that it must remove.
 
-One record for each, ``drill:<id>`` in ``__srm-moves`` on the target. It is written before
-anything else, so that leftover shadow groups can be removed.
+One record ``drill:<id>`` in ``__srm-moves`` each, written first to find leftover shadow groups.
 """
 
 from __future__ import annotations
@@ -27,12 +26,10 @@ DrillState = Literal["running", "done", "interrupted"]
 
 @dataclass(frozen=True, slots=True)
 class DrillGroup:
-    """Results of a drill for one group.
+    """Results of a drill for one group, in partitions with committed offsets.
 
-    ``partitions`` is the number of partitions with committed offsets.
-    ``proven`` is how many of them have a translation that the records on both sides prove.
-    ``read`` is how many gave a shadow member the group's next source record (or both the end).
-    ``problems`` are the problems of the others.
+    ``proven``: how many translations the records on both sides prove. ``read``: how many gave a
+    shadow member the group's next source record (or both the end).
     """
 
     group: str
@@ -52,7 +49,6 @@ class Drill(Document):
     """One drill; ``flow`` as ``A->B``, times in epoch milliseconds.
 
     ``shadowed`` are groups that may have shadows on the target.
-    ``groups`` are the results, empty while it runs; ``problems`` are those of the whole drill.
     ``steps`` are seconds by step; ``forecast`` is that of an unplanned failover at its beginning.
     ``beat`` counts up while it runs; ``place`` is where ``pid`` is valid.
     """

@@ -64,8 +64,8 @@ def copies_of(
 ) -> dict[str, str]:
     """Return the originals of a flow's existing copies, by the name of the copy.
 
-    Heartbeats are left out, as they are written again. So are topics that the source has from a
-    third cluster: the flow from there starts from the beginning, too.
+    Heartbeats are left out. So are topics from a third cluster, whose flow starts from the
+    beginning, too.
     """
     found = {}
     for copy in sorted(topics):
@@ -111,11 +111,8 @@ def holes(runs: Runs, end: int) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class RestoredPartition:
-    """State of one partition.
+    """State of one partition; a position is None before that copy.
 
-    ``copy_log``: first offset and end of the copy.
-    ``restored``: progress of the restore, None if it has not begun.
-    ``forward``: position handed over to the resumed flow, None if none.
     ``begins_foreign``: the original begins with records, and not with the marker of a claim.
     """
 
@@ -164,7 +161,6 @@ class TopicRestore:
     """Plan for one topic: ``offsets`` are to be copied; ``reason`` is that of a refusal.
 
     ``missing`` and ``empty``: all is to be done. ``begun``: a former run was interrupted.
-    ``restored``: nothing is left to do. ``refused``: nothing can be done.
     """
 
     topic: str
@@ -176,11 +172,7 @@ class TopicRestore:
 
 
 def plan_topic(facts: RestoreFacts, source: str, target: str) -> TopicRestore:
-    """Plan the restore of one topic.
-
-    ``source``: alias of the cluster with the copy.
-    ``target``: alias of the rebuilt cluster.
-    """
+    """Plan the restore of one topic, from the cluster with the copy to the rebuilt one."""
     left = sum(each.offsets_left for each in facts.partitions)
 
     def plan(state: TopicState, offsets: int = 0, reason: str = "") -> TopicRestore:
@@ -214,15 +206,11 @@ def plan_topic(facts: RestoreFacts, source: str, target: str) -> TopicRestore:
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """Plan of a restore.
+    """Plan of a restore; ``forward`` is the paused flow, which resumes afterwards.
 
-    ``forward``: the paused flow, which resumes afterwards.
-    ``pause``: its pause, None if it is not paused.
-    ``topics``: the requested topics.
     ``unrestored``: other topics of the flow, whose originals are not restored: the pause stays.
-    ``source_cluster``: Kafka's id of the cluster with the copies.
-    ``target_cluster``: that of the rebuilt one.
-    ``former_clusters``: those from which the copies were made.
+    Clusters are Kafka's ids, of the copies, of the rebuilt one, and those from which copies were
+    made.
     """
 
     forward: Flow

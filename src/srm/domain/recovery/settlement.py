@@ -57,11 +57,7 @@ class Settlement:
 def read_choices(
     merge: Iterable[str], keep: Iterable[str], discard: Iterable[str]
 ) -> dict[str, Choice]:
-    """Return the choice of each named topic.
-
-    Raises:
-        UsageError: a topic has two choices.
-    """
+    """Return the choice of each named topic; UsageError if a topic has two."""
     found: dict[str, Choice] = {}
     named: tuple[tuple[Choice, Iterable[str]], ...] = (
         ("merge", merge),
@@ -83,9 +79,6 @@ def plan_settlement(
     """Decide about each topic.
 
     ``default``: choice for all other topics with a residue, except rebuilt or missing ones.
-
-    Raises:
-        NotFoundError: a named topic does not belong to the flow.
     """
     unknown = set(named) - {topic.topic for topic in found.topics}
     if unknown:

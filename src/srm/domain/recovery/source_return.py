@@ -10,8 +10,7 @@ missing     a copied topic does not exist any more
 new         a topic that was never copied; all of it is residue
 ==========  ====================================================================================
 
-The flow's shape is the worst of its topics'. Topic ids are random. Equal ids mean the same topic,
-whatever id the cluster has.
+The flow's shape is the worst of its topics'; equal topic ids mean the same topic.
 """
 
 from __future__ import annotations
@@ -39,13 +38,10 @@ SHAPES: Final[tuple[Shape, ...]] = ("rebuilt", "missing", "shorter", "new", "sam
 class CopyEnd:
     """End of the copy of one partition, by both logs; offsets of the source, [from, to).
 
-    ``source_next`` is the next offset to copy.
     ``known_next`` (source) and ``target_next`` (target) are the known position, possibly older.
     ``log_end`` is the last stable offset, below ``high_watermark`` while a transaction is open.
     ``cut_from`` is where the source's log ends or diverges, if that is before the end of the copy.
     ``gone_to`` is the log start, if retention has deleted records after the end of the copy.
-    ``left_out`` are ranges excluded by earlier decisions.
-    ``epoch`` is the leader epoch of the log's last batch, -1 if unknown.
     """
 
     source_next: int
@@ -69,14 +65,11 @@ class CopyEnd:
 class PartitionReturn:
     """One source partition; offsets are source offsets, times epoch milliseconds.
 
-    ``copied_to`` is the end of the copy.
-    ``log_end`` is the last stable offset, below ``high_watermark`` while a transaction is open.
+    ``copied_to`` is the end of the copy, ``log_end`` the last stable offset, see :class:`CopyEnd`.
     ``records`` is the residue: records between ``copied_to`` and ``log_end``.
     ``first_ms`` and ``last_ms`` are timestamps of the residue.
     ``cut_from`` to ``cut_to`` were copied and are gone from the source.
     ``only_copied`` is how many records of those the copy still has (None: not counted).
-    ``epoch`` is the leader epoch of the log's last batch.
-    ``error`` is the reason why the partition's state is unknown or undecided.
     """
 
     topic: str
@@ -129,9 +122,8 @@ class PartitionReturn:
 class TopicReturn:
     """One topic of a flow; ``evidence`` is the evidence of its shape.
 
-    The residue of heartbeats is irrelevant, so they are merged by default.
-    ``routed_by`` is the move whose route leads the topic's clients to the source, empty without
-    one. Their new records there do not count as residue.
+    ``routed_by`` is the move whose route leads clients to the source, empty without one: their new
+    records there do not count. Heartbeats are merged by default.
     """
 
     topic: str
@@ -155,10 +147,7 @@ class TopicReturn:
 
 @dataclass(frozen=True, slots=True)
 class SourceReturn:
-    """Inspection result for the source of a flow.
-
-    ``cluster_was`` is empty if unknown. ``groups`` are those that had read records of the residue.
-    """
+    """Inspection result for the source of a flow; ``groups`` had read records of the residue."""
 
     flow: str
     shape: Shape
@@ -184,14 +173,7 @@ class SourceReturn:
 def topic_shape(
     topic: str, now: str | None, known: Collection[CopiedTopic], copied_ids: Collection[str]
 ) -> tuple[Shape, str]:
-    """Compare the current topic of a name with those copied under that name.
-
-    Returns the shape, never ``shorter``, and the evidence.
-
-    ``now``: id of the current topic, None if there is none.
-    ``known``: copied topics that the flow has noted, of any name.
-    ``copied_ids``: ids of the source topics with a known position.
-    """
+    """Compare a name's current topic with those copied; return the shape and the evidence."""
     before = sorted({entry.topic_id for entry in known if entry.topic == topic})
     if now is not None and (now in before or now in copied_ids):
         return "same", f"topic id {now}, as when it was copied"
@@ -227,10 +209,7 @@ def topic_return(
 
 
 def describe(shape: Shape, source: str, was: str, now: str) -> str:
-    """Describe a return in one sentence.
-
-    ``was``: Kafka's id of the cluster when topics were copied, empty if unknown.
-    """
+    """Describe a return in one sentence; ``was``: former id of the cluster, empty if unknown."""
     cluster = "the same cluster" if was in ("", now) else f"cluster {now}, formerly {was},"
     return {
         "same": f"{source} is {cluster} with all copied records",
@@ -267,11 +246,7 @@ class ResidueRecord:
 
 
 class Counting:
-    """Mutable counter of the records of one range, in order.
-
-    ``first_ms`` and ``last_ms`` are the earliest and the latest timestamp.
-    ``below`` has the number of records before each mark.
-    """
+    """Mutable counter of the records of a range; ``below``: of those before each mark."""
 
     def __init__(self, marks: Iterable[int] = ()) -> None:
         self.below = dict.fromkeys(marks, 0)
@@ -292,11 +267,7 @@ class Counting:
 
 
 def json_row(record: ResidueRecord) -> dict[str, Any]:
-    """Return a record as a JSON object.
-
-    UTF-8 bytes are text under their name. Others are base64 under that name with the suffix
-    ``_base64``. So a reader never has to guess, and nothing is lost.
-    """
+    """Return a record as a JSON object; other bytes than UTF-8 in base64, under ``NAME_base64``."""
     return {
         "topic": record.topic,
         "partition": record.partition,

@@ -31,10 +31,7 @@ def some(names: Sequence[str]) -> str:
 
 
 def few(reasons: Sequence[str]) -> tuple[str, ...]:
-    """Return the first reasons, and the number of others: each partition of a move may have one.
-
-    Each may include the same action.
-    """
+    """Return the first reasons, and the number of others: each partition of a move may have one."""
     more = len(reasons) - _REASONS
     return tuple(reasons) if more <= 0 else (*reasons[:_REASONS], f"and {more:,} more")
 

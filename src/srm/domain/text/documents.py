@@ -1,8 +1,4 @@
-"""Documents: dataclasses stored as JSON, and checked field by field when they are read.
-
-The checks of a dataclass are built on first use. That takes milliseconds for each, and most
-processes of srm read only a few or none.
-"""
+"""Documents: dataclasses stored as JSON, checked when read. Checks are built on first use."""
 
 from __future__ import annotations
 
@@ -35,16 +31,7 @@ def encode(document: Any, *, indent: int | None = None) -> bytes:
 
 
 def decode(of: type[_D], kind: str, value: bytes) -> _D:
-    """Decode a document.
-
-    Args:
-        of: its type.
-        kind: its name in messages, as in "stored drill".
-        value: as :func:`encode` wrote it.
-
-    Raises:
-        IntegrityError: the value is not such a document.
-    """
+    """Decode a document as :func:`encode` wrote it; ``kind`` is its name in messages."""
     try:
         return adapter(of).validate_json(value)
     except ValidationError as error:
@@ -63,24 +50,12 @@ class Document:
 
     @classmethod
     def decode(cls, value: bytes) -> Self:
-        """Decode the output of :meth:`value`.
-
-        Raises:
-            IntegrityError: the value is not such a document.
-        """
+        """Decode the output of :meth:`value`."""
         return decode(cls, cls.KIND, value)
 
 
 def read_json(kind: str, text: bytes) -> Any:
-    """Read untrusted JSON, with finite numbers up to ``MOST`` only.
-
-    Args:
-        kind: its name in messages.
-        text: JSON.
-
-    Raises:
-        IntegrityError: the text is not such JSON.
-    """
+    """Read untrusted JSON, with finite numbers up to ``MOST`` only."""
     try:
         return json.loads(text, parse_int=_integer, parse_float=_fraction, parse_constant=_fraction)
     except (ValueError, RecursionError) as error:

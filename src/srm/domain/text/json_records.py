@@ -34,11 +34,7 @@ class JsonRecord:
 
     @classmethod
     def decode(cls, value: bytes) -> Self:
-        """Decode the output of :meth:`value`; ignore fields of newer versions.
-
-        Raises:
-            IntegrityError: the value is not such a record.
-        """
+        """Decode the output of :meth:`value`; ignore fields of newer versions."""
         with decoding(cls.KIND, value):
             names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
             known = {name: found for name, found in json.loads(value).items() if name in names}

@@ -14,10 +14,7 @@ _COMMAND: Final = re.compile(r"srm(-control|-service)? ")
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Reason for a problem, with the one action against it, if there is one.
-
-    The text is for operators, and may include the action.
-    """
+    """Reason for a problem, a text for operators, with the one action against it, if any."""
 
     text: str
     action: str = ""

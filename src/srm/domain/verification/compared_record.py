@@ -13,10 +13,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class ComparedRecord(NamedTuple):
-    """One record of a log; the timestamp is in epoch milliseconds.
-
-    ``by_broker``: the timestamp was set by the broker (LogAppendTime), if that was requested.
-    """
+    """One record of a log; time in epoch ms, set ``by_broker`` (LogAppendTime), if requested."""
 
     offset: int
     key: bytes | None
@@ -27,10 +24,7 @@ class ComparedRecord(NamedTuple):
 
 
 def frame(record: ComparedRecord, *, timestamps: bool = True) -> bytes:
-    """Encode the content of a record; different contents have different bytes.
-
-    Each part follows its length, null has -1; the offset is not content.
-    """
+    """Frame the content of a record, not its offset; each part follows its length, null has -1."""
     parts = [_TIMESTAMP.pack(record.timestamp_ms if timestamps else 0)]
     for part in (record.key, record.value):
         parts += _frame(part)

@@ -1,7 +1,6 @@
 """Comparison of the records of two ranges, in order, up to the first difference.
 
-Both sides are read once, in parallel, with memory for a short look-ahead only. The look-ahead
-distinguishes a changed record from one that was dropped, repeated or moved.
+Both sides are read once, with a short look-ahead that classifies the difference.
 """
 
 from __future__ import annotations

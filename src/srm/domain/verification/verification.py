@@ -1,7 +1,4 @@
-"""Results of a verification: counts, hashes and the first difference of each partition.
-
-The latest result of each partition is a JSON record of ``__srm-verification.<SOURCE>``.
-"""
+"""Results of a verification: counts, hashes and the first difference of each partition."""
 
 from __future__ import annotations
 
@@ -60,10 +57,7 @@ class SideResult:
 
 @dataclass(frozen=True, slots=True)
 class RangeResult:
-    """Result of comparing one range; for the fields see :class:`PartitionVerification`.
-
-    ``by_bytes``: its batches were proven equal without reading single records.
-    """
+    """Result of comparing one range; ``by_bytes``: by batches, without reading single records."""
 
     source: SideResult
     target: SideResult
@@ -83,9 +77,7 @@ class PartitionVerification(JsonRecord):
     ``foreign`` counts target records that the copy did not write.
     ``one_sided`` counts records of a compacted topic that only one side still has. They are not
     hashed and not a difference.
-    ``difference`` is the first one.
     ``outcome`` is ``unverified`` without a copy, ``failed`` if logs or map are unusable.
-    ``reason`` says why nothing, or only a part, was compared.
     ``proven`` are all stretches known to be equal, of the topics with these ids.
     ``by_records`` counts source records that ordinary consumers had to read one by one.
     """
@@ -166,10 +158,7 @@ class VerificationSummary:
 
 
 def verdict(summary: VerificationSummary) -> SrmError | None:
-    """Return the error of a verification: copies differ, or could not be read.
-
-    A partition without a copy is not an error: its copy has no difference.
-    """
+    """Return the error of a verification: copies differ or are unreadable, not missing."""
     flow, different = summary.flow, summary.different
     if different:
         return IntegrityError(
@@ -211,10 +200,9 @@ def merge(whole: RangePlan, results: Sequence[RangeResult], time_ms: int) -> Par
 
 
 def found_equal(plan: RangePlan, result: RangeResult, time_ms: int) -> Proven | None:
-    """Return the stretch that a comparison has proven, None if it found a difference.
+    """Return what a comparison has proven, None if it found a difference.
 
-    Nothing is proven if a log ends before the range. In a compacted topic that is not a difference,
-    but new records will follow there, which were not compared.
+    A log that ends before the range proves nothing: new records will follow there.
     """
     is_short = plan.source_log_end < plan.source_end or plan.target_log_end < plan.target_end
     if result.difference is not None or is_short:
@@ -248,7 +236,6 @@ NO_PAIR: Final = (-1, -1)
 class Proven:
     """One stretch of source and target offsets, ends not included, with the same records.
 
-    ``records`` is the number of copied records.
     ``first`` and ``last`` are the outer pairs of source and target offset.
     ``source_mark`` and ``target_mark``: leader epoch, and the offset up to which the log held it.
     ``since_ms`` and ``time_ms`` are the times of the oldest and newest comparison.
@@ -367,8 +354,7 @@ def still_proven(
 ) -> tuple[Proven, ...]:
     """Return the valid stretches, without records that the logs no longer hold.
 
-    ``stretches``: of the same two topics, by id.
-    ``ends``: of the epochs of :func:`last_marks`.
+    Both are of the same two topics by id, and of the epochs of :func:`last_marks`.
     """
     source_mark, target_mark = last_marks(stretches)
     if source_mark[1] > ends.source or target_mark[1] > ends.target:

@@ -38,8 +38,6 @@ class RangePlan:
     ``compacted`` topics may have lost a record on one side only.
     ``timestamps`` is False if the target sets timestamps itself (LogAppendTime).
     ``left_out`` names target records of other copies, or source records that are not compared.
-    ``decided`` are source offsets [from, to) left on the source by decision.
-    ``source_id`` and ``target_id`` are the ids of the topics, empty if unknown.
     """
 
     topic: str
@@ -79,16 +77,12 @@ def plan_partition(
     the source has nothing more to copy, the range includes the target's end: no record there can be
     an unreported copy.
 
-    ``names``: source topic, partition and remote topic.
     ``offset_map``: the partition's map, loaded from the start of the source's log.
-    ``source_log``: bounds of the source's log, read after the map.
-    ``target_log``: bounds of the target's log, read after the map.
     ``target_end_before``: last stable offset of the target, read before the map.
     ``begins``: target offset where records of a former topic with this name end.
     ``decided``: source offsets [from, to) left on the source by decision.
 
-    Returns:
-        The ranges, or None if the source has records and none of them was ever copied.
+    None if the source has records and none of them was ever copied.
     """
     position = offset_map.known_source_end
     if source_log.start < source_log.end and (position is None or position < source_log.start):
@@ -152,10 +146,7 @@ def newest(plan: RangePlan, records: int) -> RangePlan:
 
 
 def cut(plan: RangePlan, records: int) -> tuple[RangePlan, ...]:
-    """Cut a plan into ranges of at most ``records`` copied records, in order.
-
-    Offsets between two runs belong to the part of the earlier one.
-    """
+    """Cut a plan in order; offsets between two runs belong to the part of the earlier one."""
     if records <= 0:
         raise UsageError(f"ranges cannot be cut into parts of {records} records")
     edges = [(plan.source_start, plan.target_start)]

@@ -1,7 +1,6 @@
 """Approvals of a move, with the numbers that the approver saw.
 
-One document per move, ``approval:<move id>`` in ``__srm-moves``. A move may be approved more
-than once, for example after its first attempt was released.
+One document per move, ``approval:<move id>`` in ``__srm-moves``, with all its approvals.
 """
 
 from __future__ import annotations

@@ -51,10 +51,7 @@ FindingId = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A condition, with one action against it if there is one.
-
-    ``blocks``: it prevents a move, or the replication of the flow. Otherwise it is a warning.
-    """
+    """A condition with its remedy; one that ``blocks`` prevents the move or copy, others warn."""
 
     id: FindingId
     reason: Reason

@@ -30,12 +30,9 @@ from srm.domain.text.reason import Reason
 class ReplicationFacts:
     """Replication state of one partition of an original topic from the source to the target.
 
-    ``source_next``: None if no position is known.
-    ``log_end``: present high watermark on the source.
-    ``stopped``, ``action``: reason why the partition is stopped, and the remedy.
+    ``source_next``: None if no position is known; ``log_end``: high watermark on the source.
     ``stable_end``: last stable offset; ``transactions`` hold back the records from there on.
     ``hidden``: reason why srm may not see ``transactions``, which are empty then.
-    ``damage``: reason why the offset map cannot be used.
     ``lost``: source offsets still in the log that were noted as never copied.
     """
 
@@ -113,12 +110,7 @@ class ReplicationFacts:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """One group on both clusters, read after the hold.
-
-    ``source_reason``, ``target_reason``: reason why that state is unknown.
-    ``pending``: partitions whose commit is part of a transaction that is not decided.
-    ``unreadable``: reason why offsets cannot be read.
-    """
+    """One group on both clusters after the hold; ``pending``: commits in an open transaction."""
 
     group: str
     source_state: str
@@ -140,9 +132,8 @@ class GateFacts:
     ``report_age_ms``: age of the replicator's newest heartbeat, None if there is none.
     ``samples``: (epoch ms, remaining) of earlier looks.
     ``doubted``: topics that a producer without a route has recently written to, or may have.
-    ``unheld``: reasons by announced producers that have not stopped.
-    ``unconfirmed``: reasons by redirectors that have not confirmed the hold, or by an open fence.
-    ``asks``: manual tasks still open.
+    ``unheld``, ``unconfirmed``: reasons by producers that have not stopped, and by redirectors or a
+    fence.
     """
 
     move_id: str
@@ -164,11 +155,7 @@ class GateFacts:
 
 @dataclass(frozen=True, slots=True)
 class GroupSync:
-    """Progress of one group.
-
-    ``synchronised``: the group has left the source and is translated.
-    ``applied``: its offsets are on the target.
-    """
+    """Progress of one group: ``synchronised``: it has left and is translated; ``applied``: set."""
 
     group: str
     members_left: int
@@ -181,8 +168,7 @@ class GroupSync:
 class SyncStatus:
     """Answer of the gate.
 
-    ``blocking``: reasons why offsets may not be applied yet.
-    ``unapplied``: reasons why clients may not go although the move is ready.
+    ``blocking``, ``unapplied``: reasons against applying offsets, and against go after that.
     ``eta_seconds``: None if a forecast is not possible.
     ``rpo_records``: records that the target would lack now; None if the source is not read.
     ``missing``: these records by partition.
@@ -247,10 +233,7 @@ def decide(facts: GateFacts) -> SyncStatus:
 
 
 def decide_without_look(plan: MovePlan, progress: MoveProgress, now_ms: int) -> SyncStatus | None:
-    """Decide by the progress alone; None for a move that needs a look at the clusters.
-
-    The gate of a decided move was open. A move without its source is ready once it holds.
-    """
+    """Decide by progress alone (decided, or unplanned and held); None if a look is needed."""
     blocking, unapplied = tuple[str, ...](), tuple[str, ...]()
     notes: tuple[str, ...] = (f"clients have been sent to {plan.request.target}",)
     elapsed = 0.0
@@ -415,10 +398,8 @@ def asks_at_hold(
 ) -> Iterator[str]:
     """Yield a task for each client that must still be stopped on the source.
 
-    A task disappears when the brokers show that it is done.
-
-    ``members``: members that the hold cannot reach, as ``client id@host``, by group.
-    ``writers``: number of producers that follow no route, by topic; 0 if it is not known.
+    ``members``: ``client id@host`` by group, beyond the hold; ``writers``: number of producers by
+    topic.
     """
     later = f"prepare {_settings(request, address)}, do not start there yet"
     for group, some in sorted(members.items()):
@@ -442,11 +423,7 @@ def asks_at_go(
     absent: Mapping[str, Sequence[str]],
     residue: Mapping[str, int],
 ) -> Iterator[str]:
-    """Yield a task for each group or topic whose clients must still be started on the target.
-
-    ``absent``: groups without members on the target, with their members in the plan.
-    ``residue``: number of records written to the source after go, by topic.
-    """
+    """Yield a task for each group or topic whose clients must still be started on the target."""
     there = _settings(request, address)
     for group, before in sorted(absent.items()):
         who = f" ({', '.join(before)})" if before else ""

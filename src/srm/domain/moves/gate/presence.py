@@ -43,10 +43,7 @@ class Presence:
 
     @classmethod
     def of(cls, acks: Iterable[StampedAck], now_ms: int) -> Presence:
-        """Keep the last message of each client, on whichever cluster.
-
-        The generation decides first, because the brokers' clocks of two clusters differ.
-        """
+        """Keep the last message of each client: generation first, as clusters' clocks differ."""
         newest: dict[tuple[str, str], StampedAck] = {}
         for one in sorted(acks, key=lambda a: (a.ack.generation, a.stamped_ms)):
             newest[one.ack.subject, one.ack.client] = one
@@ -110,19 +107,13 @@ def strangers(group: str, members: Collection[str], presence: Presence) -> tuple
 
 
 def is_member_of(client: str, member: str) -> bool:
-    """Return whether a member of a group, ``client id@host``, belongs to an announced client.
-
-    A program under ``srm follow`` may have several members, with suffixes to its client id.
-    """
+    """Return whether a member, ``client id@host``, is an announced client, maybe with a suffix."""
     name = member.rpartition("@")[0]
     return name == client or (client.startswith(SUPERVISOR) and name.startswith(f"{client}-"))
 
 
 def unknown_writers(topic: str, writers: Writers, presence: Presence) -> int:
-    """Count producer ids that recently wrote to a topic, minus the producers that follow its route.
-
-    This is a count without names: Kafka does not map a producer id to a client.
-    """
+    """Count recent producer ids, which have no client names, minus followers of the route."""
     return max(0, len(writers.recent(topic)) - len(presence.followers(topic_subject(topic))))
 
 

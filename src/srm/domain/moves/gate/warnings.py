@@ -17,14 +17,11 @@ SKEW_MS = 2_000
 class Surroundings:
     """The surroundings of a move when it is planned.
 
-    ``opposite_enabled``: whether the flow from the target back to the source is on.
-    ``opposite_topics``: topics of the move that the opposite flow copies.
     ``staying``: groups outside the move, with the topics of the move they have offsets on.
-    ``retention_ms``: retention of each replicated topic on (source, target); None is unlimited.
+    ``retention_ms``: by replicated topic on (source, target); None is unlimited.
     ``skew_ms``: a cluster's clock minus that of a client's host, by cluster and host.
-    ``plain_members``: members that the hold cannot reach, by group.
-    ``plain_writers``: number of producer ids that wrote recently and that no client announced, by
-    topic.
+    ``plain_members``, ``plain_writers``: members by group, and recent producers by topic, that no
+    hold reaches.
     ``shared_ids``: ids of such producers that the target also remembers, by partition.
     ``state``: changelogs of a Kafka Streams application, by group.
     ``absent``: topics of the move that the target has only as copies, with their partition counts.

@@ -23,7 +23,6 @@ RATE_MS = 10_000
 class PartitionKnown:
     """One partition of the source, as known on the target.
 
-    ``position``: None if none was ever reported.
     ``heard_ms``: last answer of the source, epoch milliseconds by the slot's clock; 0 if not known.
     ``recent``: records in the last :data:`RATE_MS` of the topic's copy; 0 if the source last
         answered long after them.
@@ -47,11 +46,9 @@ class PartitionKnown:
 
 
 def with_held_back(known: PartitionKnown, end: int) -> PartitionKnown:
-    """Count records that an open transaction on the source held back as not copied.
+    """Count what an open transaction held back as not copied: consumers may have seen it.
 
-    Some were acknowledged to other producers, and consumers without read_committed had seen them.
-
-    ``end``: log end offset on the source, 0 if nothing was held back.
+    ``end``: log end offset on the source, 0 without one.
     """
     at = known.position
     if at is None or end <= at.source_end:
@@ -194,8 +191,8 @@ def forecast_topics(
 ) -> tuple[TopicForecast, ...]:
     """Forecast the loss of each topic, by name.
 
-    ``growth``: growth of all topics on the source at its last answer, in offsets per second. It
-    includes a burst that has just begun and is not yet in the copy.
+    ``growth``: offsets a second on the source at its last answer. It includes a burst that has just
+    begun and is not yet in the copy.
     """
     by_topic: dict[str, list[PartitionKnown]] = {}
     for one in known:

@@ -1,7 +1,6 @@
 """Outcome of a disaster: its real losses, measured when the old source has returned.
 
-Kept under ``outcome:<move id>`` in the moves topic, on both clusters. An outcome that exceeds one
-record continues under ``outcome:<move id>:<number>``.
+Kept under ``outcome:<move id>`` in the moves topic of both clusters, long ones in several records.
 """
 
 from __future__ import annotations

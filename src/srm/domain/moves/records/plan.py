@@ -49,10 +49,8 @@ class MovePlan(Document):
     """Plan of a move, computed once and shown before its start.
 
     ``blocking``: reasons that waiting cannot remove; the move does not start while one remains.
-    ``warnings``: these may resolve by themselves, such as replication lag.
     ``fingerprint``: identifies the settings of both flows that the plan was computed with.
     ``redirect``, ``fence``: redirectors in order, and write fence; requested or configured.
-    ``forecast``: expected cost of an unplanned move.
     ``homes``: clusters whose clients without a route go to the target.
     """
 
@@ -82,10 +80,7 @@ class MovePlan(Document):
 
     @property
     def home_subjects(self) -> tuple[str, ...]:
-        """Subjects of clients without a route of their own, if the move redirects them.
-
-        They are not held: no plan names these clients, so no gate checks them.
-        """
+        """Subjects of unrouted clients, if redirected; not held: no plan or gate knows them."""
         return tuple(map(home_subject, self.homes))
 
     def numbers(self) -> dict[str, int | float | None]:
@@ -115,10 +110,7 @@ class MovePlan(Document):
     @classmethod
     @lru_cache(maxsize=4)
     def decode(cls, value: bytes) -> Self:
-        """Decode the output of :meth:`value`.
-
-        Cached: each step reads its plan several times, and a plan of many groups is large.
-        """
+        """Decode :meth:`value`; cached, as each step reads its plan several times."""
         return decode(cls, cls.KIND, value)
 
 
@@ -143,10 +135,7 @@ def state_remedy(state: str, flow: Flow) -> str:
 
 
 def position_problem(group: str, position: PartitionMove, request: MoveRequest) -> str | None:
-    """Return why a group's position cannot be moved as it is, None if it can.
-
-    A position that is not copied yet is not a problem: the move waits for it.
-    """
+    """Return why a position cannot be moved as it is; not copied yet is not a reason."""
     where = f"group {group}, {position.name}"
     commit = f"committed offset {position.committed} on {request.source}"
     if position.state in _REMEDIES:

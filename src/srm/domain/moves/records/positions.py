@@ -40,10 +40,7 @@ _NOTHING = LogRange(0, 0, 0)
 class LastPlace:
     """The last known place of a group in one partition; offsets are next-to-read.
 
-    ``upstream_offset``: place on the source, None if not known.
     ``by_srm``: written on the target by a former move or sync, unconfirmed on the source since.
-    ``time_ms``: epoch milliseconds, when it was written.
-    ``is_share``: start offset of a share group.
     """
 
     offset: int
@@ -57,7 +54,6 @@ class LastPlace:
 class GroupPosition:
     """Facts about one group in one partition, on both clusters.
 
-    ``committed``: commit on the source.
     ``target_is_ours``: srm wrote the offset committed on the target (ledger), not a consumer.
     ``accept_open_transactions``: do not wait for records that an open transaction holds back.
     ``overwrite``: the group's place on the source replaces its own, later commit on the target.
@@ -87,8 +83,6 @@ class PartitionMove:
 
     ``resume``: offset to write on the target, None if nothing is to be written.
     ``remaining``: source offsets to copy before ``resume`` is known.
-    ``uncopied``: part of ``skipped`` from before the first copied record.
-    ``reason``: explains the state and the skipped records.
     ``passed_kept``: offsets that the target kept at its return and that the group skips, because
     it has read later records in the copy.
     """
@@ -136,11 +130,7 @@ class PartitionMove:
 
 
 def partition_move(group: GroupPosition) -> PartitionMove:
-    """Decide where the group continues in this partition.
-
-    If the source is lost, ``lag`` of the result counts the offsets on the target from there on. The
-    group may have read any of them on the source.
-    """
+    """Decide where the group continues. Without the source ``lag`` counts offsets on the target."""
     facts, log = group.facts, group.facts.upstream_log or _NOTHING
     found = _after_loss(group) if group.is_away else translate(facts, group.committed)
     if found.state in {"no-map", "no-target"} and log.end <= log.start:
@@ -218,10 +208,7 @@ def _to_read_there(log: LogRange | None, offset: int | None) -> int:
 
 
 def _passed_kept(group: GroupPosition, resume: int) -> int:
-    """Count the kept offsets on the target before the offset where a group continues.
-
-    Offsets before the group's commit on the target do not count.
-    """
+    """Count the kept offsets on the target between the group's commit there and ``resume``."""
     facts = group.facts
     log, been = facts.downstream_log, group.target_committed or 0
     if facts.direction == "forward" or log is None:

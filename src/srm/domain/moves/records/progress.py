@@ -103,11 +103,7 @@ class GroupResume:
 
 @dataclass(frozen=True)
 class Straggler:
-    """A group that was read on the source after go, as far as the source shows.
-
-    ``members``: ``client id@host``.
-    ``commits``: commits that moved, by ``topic-partition``: offset at go, first other offset seen.
-    """
+    """Group read on the source after go: members, and commits (at go, first other) by partition."""
 
     members: tuple[str, ...] = ()
     commits: Mapping[str, tuple[int | None, int]] = field(default_factory=dict)
@@ -129,11 +125,8 @@ class Observation:
     ``marks``: offsets that must stay unchanged, by routing subject: log end offsets of the topics,
     and commits of groups without members.
     ``moved``: time of the last seen change of a mark, by subject and partition.
-    ``samples``: pairs of epoch milliseconds and source offsets still to be copied.
     ``removed``: static members (``group/instance id``) that were removed from their groups.
     ``settled``: topics whose followers had all stopped.
-    ``strangers``: topics that grew after that: a producer that follows no route writes to them.
-    ``sequences``: sequences of producers at the first look.
     """
 
     began: float
@@ -152,12 +145,7 @@ class Observation:
         sample: tuple[int, int],
         settled: Collection[str],
     ) -> Observation:
-        """Return the observation after one more look.
-
-        ``marks``: offsets that must stay unchanged, by routing subject.
-        ``sample``: epoch milliseconds, and the source offsets still to be copied.
-        ``settled``: topics whose followers had all stopped when the log ends were read.
-        """
+        """Return the observation after one more look: marks by subject, sample, settled topics."""
         moved = dict(self.moved)
         for subject, offsets in marks.items():
             before = self.marks.get(subject, offsets)
@@ -188,11 +176,8 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class WaitNote(Document):
-    """Short note of the waiting process, in ``__srm-moves`` on the target.
+    """Note of the waiting process, in ``__srm-moves`` on the target, for operators and a successor.
 
-    For operators, and for the process that takes over. Its loss only causes a delay.
-    ``waits``: first reasons why the gate is closed.
-    ``sample``: oldest sample of the observation.
     ``still``: fingerprint of marks that were unchanged for long enough, else empty.
     """
 
@@ -231,9 +216,7 @@ class MoveProgress(Document):
     ``times_ms``: first completion of each step, epoch milliseconds; ``ready``: the gate was ready.
     ``log_ends_at_hold``, ``log_ends_at_go``: high watermarks on the source by ``topic-partition``.
     ``intended``, ``commits_at_go``: target offsets and source commits at go, by group.
-    ``stragglers``: groups that were read on the source after go.
     ``skipped``, ``re_read``: observed cost of applying the offsets, in records by group.
-    ``missing``: records that the target lacked at go.
     ``hold_stamp_ms``, ``gone_stamp_ms``: timestamps of the first hold and of go by the target's
     broker; None if it did not stamp them.
     ``renewed_stamp_ms``: the same for the last renewal before go.
@@ -289,10 +272,7 @@ class MoveProgress(Document):
 
     @property
     def held_seconds(self) -> float | None:
-        """Time that a released move held its clients; None for others, and if it held none.
-
-        By the clocks of the processes that ran it; clients resume within moments of the release.
-        """
+        """Time that a released move held clients, by its processes' clocks; None for others."""
         if self.step != "released" or not {"holding", "released"} <= self.times_ms.keys():
             return None
         return max(0, self.times_ms["released"] - self.times_ms["holding"]) / 1000

@@ -29,11 +29,7 @@ _D = TypeVar("_D")
 class MoveSetting:
     """One setting as shown to operators, as an annotation of the field of its value.
 
-    ``text``: its first sentence is the title.
-    ``choices``: values that the field's type lists, with the text that a form shows for each.
-    ``bounds``: lowest and highest number of seconds.
-    ``option``: name in commands; derived if empty, None if commands do not have it.
-    ``default``: default of the field; its first choice or an empty text if it is required.
+    ``bounds`` are seconds; ``option`` is its name in commands: empty is derived, None is none.
     """
 
     text: str
@@ -105,11 +101,7 @@ def require_bounds(of: Any) -> None:
 
 
 def read(of: type[_D], given: Mapping[str, Any]) -> _D:
-    """Build a dataclass of settings from a form or JSON object.
-
-    Raises:
-        UsageError: a key is unknown or missing, or a value cannot be used.
-    """
+    """Build a dataclass of settings from a form or JSON object."""
     try:
         return adapter(of).validate_python(dict(given))
     except ValidationError as error:
@@ -301,13 +293,10 @@ FORM: Final = {each.name: each for each in (*SETTINGS, *settings_of(RunSettings)
 def ends(
     clusters: Sequence[str], operation: str, source: str | None, target: str | None
 ) -> tuple[str, str]:
-    """Return the source and the target of a move.
+    """Return source and target.
 
-    A failover leaves the first of two clusters, a failback the second. A named cluster takes
-    precedence and determines the other end.
-
-    Raises:
-        UsageError: an end is not named, and the number of clusters is not two.
+    Of two clusters a failover leaves the first, a failback the second; a named one takes precedence
+    and determines the other end. More than two need names.
     """
     if len(clusters) != 2 and not (source and target):
         raise UsageError(
@@ -321,10 +310,6 @@ def ends(
 
 
 def run_move_id(operation: str, clusters: Sequence[str], run_id: str) -> str:
-    """Derive the id of a move from an Airflow run, so that a repeated task finds the same move.
-
-    A digest separates runs whose ids differ only in characters not allowed in a move id, and runs
-    with the same id of DAGs for other clusters.
-    """
+    """Derive a move id from an Airflow run: a repeated task finds it, a digest makes it unique."""
     digest = sha256(repr([*clusters, run_id]).encode()).hexdigest()[:6]
     return f"{operation}-{_NOT_IN_ID.sub('-', run_id).strip('-')}-{digest}"

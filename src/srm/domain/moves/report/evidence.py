@@ -140,10 +140,7 @@ def partition_reports(group: GroupPlan, progress: MoveProgress) -> tuple[Partiti
 
 
 def call_reports(calls: Mapping[str, Call]) -> tuple[CallReport, ...]:
-    """Return the results of a move's calls, the oldest first.
-
-    ``calls``: from the progress of a move, by attempt, step and redirector.
-    """
+    """Return the results of a move's calls, the oldest first."""
     found = []
     for key, call in calls.items():
         _, step, kind = key.split("/")
@@ -154,11 +151,7 @@ def call_reports(calls: Mapping[str, Call]) -> tuple[CallReport, ...]:
 def followers_of(
     target: Iterable[Said], source: Iterable[Said], redirector: str, hold_stamp_ms: int | None
 ) -> tuple[Follower, ...]:
-    """Return the progress of each client that acknowledged the routes of one attempt.
-
-    ``redirector``: the writer of the routes.
-    ``hold_stamp_ms``: timestamp of the hold, by the clock that stamps the target's records.
-    """
+    """Return the progress of each client that acknowledged the routes of one attempt."""
     found: dict[tuple[str, str], Follower] = {}
     for ack, _ in source:
         if ack.state == "held":
@@ -181,13 +174,7 @@ def followers_of(
 def members_of(
     group_subject: str, members: Iterable[str], known: Iterable[Follower], redirector: str = ""
 ) -> list[Follower]:
-    """Return the members that a broker names and that sent no message.
-
-    ``group_subject``: ``group:<group>``.
-    ``members``: ``client id@host`` on the target.
-    ``known``: clients that sent a message.
-    ``redirector``: the possible redirector of members that follow no route.
-    """
+    """Return members that a broker names (``client id@host``) and that sent no message."""
     said = {one.client for one in known if one.subject == group_subject}
     named = sorted({tuple(member.rpartition("@")[::2]) for member in members})
     return [

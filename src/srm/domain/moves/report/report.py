@@ -165,11 +165,7 @@ def build_report(
     outcome: Outcome | None = None,
     rivals: Iterable[str] = (),
 ) -> MoveReport:
-    """Compute the report of a move, without the facts that the clusters alone show.
-
-    ``outcome``: findings at the return of an unplanned move's source.
-    ``rivals``: problems that other moves cause.
-    """
+    """Compute the report, without facts of the clusters; ``rivals``: problems by other moves."""
     groups = {group.group: _group_report(group, progress) for group in plan.groups}
     problems = (*_problems(plan, progress, groups), *rivals)
     rto_seconds = _until_last(progress, groups, lambda group: group.rto_seconds)

@@ -62,11 +62,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A stored document: JSON on several lines, then its signature on one more.
-
-    ``signature``: None if there was no key to sign it.
-    ``damage``: defect of an unreadable signature, else empty.
-    """
+    """A stored document: JSON on several lines, then its signature, if any, on one more."""
 
     document: bytes
     signature: Signature | None = None
@@ -137,11 +133,7 @@ class PublicKey:
 
     @classmethod
     def read(cls, pem: bytes) -> Self:
-        """Read a key in PEM.
-
-        Raises:
-            UsageError: the key is not an Ed25519 public key.
-        """
+        """Read a key in PEM; only Ed25519 is accepted."""
         try:
             key = serialization.load_pem_public_key(pem)
         except (ValueError, exceptions.UnsupportedAlgorithm) as error:
@@ -183,11 +175,7 @@ class SigningKey:
 
     @classmethod
     def read(cls, pem: bytes, password: str | None = None) -> Self:
-        """Read a key in PEM (PKCS#8).
-
-        Raises:
-            UsageError: the key is not an Ed25519 private key, or the password does not open it.
-        """
+        """Read a key in PEM (PKCS#8); only Ed25519 is accepted."""
         try:
             key = serialization.load_pem_private_key(pem, password.encode() if password else None)
         except (ValueError, TypeError, exceptions.UnsupportedAlgorithm) as error:

@@ -34,11 +34,7 @@ _IN_FORCE: Final[Mapping[str, CallStep]] = {
 
 
 def in_order(names: Iterable[str]) -> tuple[RedirectKind, ...]:
-    """Check a list of redirectors; ``routing`` is always the first, named or not.
-
-    Raises:
-        UsageError: one is unknown or repeated, or routing is not the first.
-    """
+    """Check a list of redirectors; ``routing`` is always the first, named or not."""
     given = tuple(names)
     known: tuple[RedirectKind, ...] = tuple(
         kind for name in given for kind in KINDS if kind == name
@@ -75,8 +71,8 @@ RedirectNames = Annotated[tuple[RedirectKind, ...], BeforeValidator(_split)]
 class Call:
     """Result of one call of a redirector; ``said``: its answer, or the reason if there is none.
 
-    A call is ``calling`` until its answer is known, so a killed process has made it, or not.
-    It is ``superseded``, and not made any more, when a later move leads some of the clients.
+    Until its answer is known it is ``calling``: a killed process has made it, or not. A later move
+    of its clients leaves it ``superseded``, and it is not made any more.
     """
 
     state: CallState

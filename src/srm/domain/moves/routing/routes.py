@@ -128,10 +128,10 @@ class Route:
         return self.generation // ERA
 
     def gives_up(self, cluster: str) -> bool:
-        """Return whether it follows from an unplanned move that has abandoned this cluster.
+        """Return whether it follows an unplanned move that abandoned this cluster.
 
-        Its clients leave at once, without waiting for answers of that cluster. A route that ends
-        such a hold abandons nothing.
+        Clients leave it at once, without waiting for its answers. A route that ends such a hold
+        abandons nothing.
         """
         if self.generation == 0 or self.generation % ERA:
             return False
@@ -163,9 +163,7 @@ class Ack:
     ``state``: *held*: it has flushed or committed, has no open transaction, and has left.
     *resumed*: it works on ``cluster``. *processed*: a consumer has processed its first record of
     this generation.
-    ``time_ms``: time of ``state`` by the client's clock.
-    ``positions``: offset it started at, by ``topic-partition``.
-    ``kind``: empty in records of older clients.
+    ``time_ms``: time of ``state`` by the client's clock; ``positions``: offsets it started at.
     ``uncommitted``: records by ``topic-partition`` that a consumer processed before and could not
     commit; they are read again.
     ``ages_ms``: age of each state of this generation when this was written, by the client's
@@ -278,11 +276,7 @@ def fold_routes(
 def acks_of(
     records: Mapping[bytes, bytes], damaged: Callable[[IntegrityError], None] | None = None
 ) -> tuple[Ack, ...]:
-    """Decode the acknowledgements among the records of one cluster's routing topic.
-
-    Raises:
-        IntegrityError: a value is not an acknowledgement, and ``damaged`` is None.
-    """
+    """Decode the acknowledgements among the records of one cluster's routing topic."""
     acks = []
     for key, value in records.items():
         if is_ack(key):
