@@ -16,8 +16,7 @@ def emit(
 ) -> CheckpointSummary:
     """Write missing routes to a returned cluster, remove leftovers of drills, emit checkpoints.
 
-    The repairs precede a complete emission only, and run while the flow is paused too. Arguments
-    and errors are those of :func:`srm.engine.groups.checkpoints.emit`.
+    The repairs precede a complete emission only, and run while the flow is paused too.
     """
     if context.config.emit_checkpoints_enabled and not groups and not dry_run:
         try_to_level(context)

@@ -36,15 +36,10 @@ def plan_acls(
     source_topics: Collection[str],
     config: FlowConfig,
 ) -> AclPlan:
-    """Compare the ACLs of both clusters; pure.
+    """Compare the ACLs of the source (``here``) with those of the target (``there``); pure.
 
-    ACLs of principals that write to a remote topic, as replicators do, are not surplus.
-
-    Args:
-        here: the source's.
-        there: the target's.
-        source_topics: all topics of the source. A prefix counts if a selected topic has it.
-        config: settings of the flow, ``sync.acls.include`` among them.
+    ACLs of principals that write to a remote topic, as replicators do, are not surplus. A prefix
+    counts if one of the ``source_topics`` has it and is selected.
     """
     names = config.names
     selected = names.select(source_topics)

@@ -25,10 +25,7 @@ STAMPED: Final = {"message.timestamp.type": "LogAppendTime"}
 
 
 def compacted_spec(topic: str, replication_factor: int, partitions: int = 1) -> TopicSpec:
-    """Describe a compacted topic to create.
-
-    With two replicas or more, acknowledged records survive the loss of any one broker.
-    """
+    """Describe a compacted topic; two replicas or more survive the loss of any one broker."""
     in_sync = {"min.insync.replicas": str(min(2, replication_factor))}
     configs = {**COMPACTED_CONFIGS, **(in_sync if replication_factor > 0 else {})}
     return TopicSpec(topic, partitions, replication_factor, configs)
@@ -43,8 +40,8 @@ def ensure_compacted(
 ) -> None:
     """Create a compacted topic; concurrent calls are safe.
 
-    An existing topic keeps its settings except cleanup.policy, which is set to compact: retention
-    would delete the state in it.
+    An existing one keeps its settings except cleanup.policy, which becomes compact: retention would
+    delete the state in it.
     """
     spec = compacted_spec(topic, replication_factor, partitions)
     configs = {**spec.configs, **(extra_configs or {})}

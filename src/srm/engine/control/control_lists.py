@@ -60,12 +60,7 @@ class ControlLists:
 
 @dataclass(frozen=True, slots=True)
 class ListChange:
-    """Entries to add to and remove from one list.
-
-    Raises:
-        UsageError: at construction, for a pattern that does not compile or an entry that is both
-            added and removed.
-    """
+    """Entries to add to and remove from one list, checked at construction."""
 
     add: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
@@ -102,8 +97,7 @@ class ChangeSummary:
 def load(target: Cluster, flow: Flow) -> ControlLists:
     """Read the lists of a flow from its target; without the topic they are empty.
 
-    An entry that cannot be parsed or does not compile is skipped with a warning: one bad record
-    must not stop a whole flow.
+    A bad entry is skipped with a warning, as it must not stop a whole flow.
     """
     topic = internal_topics.control(flow.source)
     found: dict[tuple[str, str], list[str]] = {}
@@ -136,13 +130,7 @@ def preview(target: Cluster, flow: Flow, name: ListName, changes: ListChange) ->
 def change(
     target: Cluster, flow: Flow, name: ListName, changes: ListChange, now_ms: int
 ) -> ChangeSummary:
-    """Add and remove entries of one list; idempotent.
-
-    The control topic has to exist (srm.engine.control.compacted.ensure_compacted).
-
-    Raises:
-        ConflictError: other writers fenced every attempt.
-    """
+    """Add and remove entries of one list in the existing control topic; idempotent."""
     topic = internal_topics.control(flow.source)
 
     def attempt() -> ChangeSummary:
@@ -200,8 +188,7 @@ def effective(flow_config: FlowConfig, lists: ControlLists) -> FlowConfig:
 def merged_if_known(flow_config: FlowConfig, target: Cluster) -> FlowConfig:
     """Merge the lists into a flow's settings; the settings alone if the target does not answer.
 
-    For moves: a hold can be released without the other cluster, and every other step detects by
-    itself that the cluster is unavailable.
+    For moves: a hold can be released without it, and other steps detect its absence by themselves.
     """
     try:
         return effective(flow_config, load(target, flow_config.flow))

@@ -1,10 +1,8 @@
 """Writes of control records, fenced: a process that opens the writer fences all earlier ones.
 
-Moves, routes and the lists of srm-control are read, computed and written. Another process may write
-in between, and a process that was paused may write an outdated result.
-So each step first opens the cluster's only writer (srm.engine.table_ports.ControlWriter), then
-reads, and writes in one transaction. The transaction succeeds only if no other process has opened
-the writer since. A step that was fenced starts over.
+Another process may write between a read and its write, or a paused one write an outdated result. So
+each step first opens the cluster's only writer (srm.engine.table_ports.ControlWriter), then reads,
+and writes in one transaction. That fails if the writer was opened since, and the step starts over.
 """
 
 from __future__ import annotations
@@ -32,15 +30,7 @@ _T = TypeVar("_T")
 
 
 def until_not_fenced(what: str, attempt: Callable[[], _T]) -> _T:
-    """Run an attempt that opens a writer, reads and writes, until it is not fenced.
-
-    Args:
-        what: the operation, for messages.
-        attempt: is run again from its start when it was fenced.
-
-    Raises:
-        ConflictError: every attempt was fenced.
-    """
+    """Run an attempt that opens a writer, reads and writes, until it is not fenced."""
     last: FencedError | None = None
     for number in range(ATTEMPTS):
         try:

@@ -17,11 +17,7 @@ _NAMES: Final = (internal_topics.MOVES, internal_topics.ROUTING, internal_topics
 
 
 def create_control_topics(cluster: Cluster, replication_factor: int) -> tuple[str, ...]:
-    """Create the missing control topics of a cluster; return their names.
-
-    Raises:
-        SrmError: the cluster does not answer, or refuses.
-    """
+    """Create the missing control topics of a cluster; return their names."""
     existing = cluster.topics()
     specs = [
         # One clock, the broker's, orders the records of clients and moves.

@@ -19,23 +19,13 @@ from srm.errors import UnavailableError
 
 
 def settings_now(configured: FlowConfig, source: Cluster, target: Cluster) -> FlowConfig:
-    """Return the settings of a flow with the lists of srm-control and the recorded copies of now.
-
-    Raises:
-        SrmError: the target does not answer, or a cluster denies access.
-    """
+    """Return a flow's settings with the present lists of srm-control and recorded copies."""
     lists = control_lists.load(target, configured.flow)
     return with_recorded(control_lists.effective(configured, lists), source, target)
 
 
 def with_recorded(config: FlowConfig, source: Cluster, target: Cluster) -> FlowConfig:
-    """Add the recorded copies to the settings of a flow if it or its opposite keeps names.
-
-    Those on a cluster that does not answer are unknown.
-
-    Raises:
-        SrmError: a cluster denies access.
-    """
+    """Add recorded copies if the flow or its opposite keeps names; unknown without an answer."""
     names = config.names
     if not names.keeps_name("topic") and names.replica("topic") != "topic":
         return config
@@ -59,14 +49,9 @@ def copies_of_others(
 ) -> frozenset[str]:
     """Return the topics of a flow's target that flows from unknown sources copy into now.
 
-    Flows from sources that the settings join do not count: they know of each other.
-
-    A flow whose driver is silent copies nothing. Of two that both have a topic, the one with copies
-    in it keeps it, then the one with the first name. What a former flow left
-    does not count: the claim finds and explains it.
-
-    Raises:
-        SrmError: the target does not answer.
+    Flows from sources that the settings join do not count: they know of each other. Nor does a flow
+    with a silent driver, or what a former flow left: the claim explains that. Of two that both have
+    a topic, the one with copies in it keeps it, then the one with the first name.
     """
     flow = config.flow
     before, after = internal_topics.replication("*").split("*")

@@ -33,18 +33,11 @@ class SyncFinding:
 class TopicSyncPlan:
     """Changes to make on a flow's target, by name of the remote topic.
 
-    Attributes:
-        create: remote topics that are missing.
-        grow: new partition counts.
-        configs: settings to change, None deletes an override.
-        surplus: remote topics with more partitions than their source: (source's, target's) count.
-            They are not changed, since Kafka cannot shrink a topic.
-        acls: ACLs to add.
-        surplus_acls: ACLs on remote topics that the source does not account for; a sync keeps them.
-        findings: differences that stay.
-        notes: what could not be compared, and why.
-        selected: number of source topics that the flow selects.
-        skipped: why the sync was skipped, else empty.
+    ``configs``: settings to change, None deletes an override.
+    ``surplus``: (source's, target's) partition counts; Kafka cannot shrink a topic.
+    ``surplus_acls``: ACLs that the source does not account for; a sync keeps them.
+    ``findings``: differences that stay.
+    ``notes``: what could not be compared, and why.
     """
 
     create: tuple[TopicSpec, ...] = ()
@@ -82,13 +75,8 @@ def plan_remote_topics(
 ) -> TopicSyncPlan:
     """Plan topics, partitions and settings.
 
-    Args:
-        source_topics: topics of the source; those the flow does not select are skipped.
-        target_topics: topics of the target.
-        flow_config: settings of the flow, control lists included.
-        source_settings: settings in effect by source topic.
-        target_settings: the same by topic of the target. Without it, or where
-            sync.topic.configs.enabled is false, settings of existing topics are not changed.
+    Settings are those in effect. Without ``target_settings``, or where sync.topic.configs.enabled
+    is false, those of existing topics are not changed.
     """
     defaults = {
         name: one

@@ -39,9 +39,6 @@ def plan(context: FlowContext) -> TopicSyncPlan:
 
     A paused flow is skipped: a rebuilt source has other settings at first, and a shorter retention
     could delete the only copy.
-
-    Raises:
-        SrmError: a cluster does not answer.
     """
     found = _look(context)
     if found.skipped:
@@ -55,13 +52,7 @@ def plan(context: FlowContext) -> TopicSyncPlan:
 
 
 def sync(context: FlowContext, *, dry_run: bool = False) -> TopicSyncPlan:
-    """Create, grow and configure the remote topics of a flow and add ACLs; return that plan.
-
-    A paused flow is skipped, see :func:`plan`.
-
-    Raises:
-        SrmError: a cluster does not answer, or a part of the plan failed.
-    """
+    """Create, grow and configure the remote topics of a flow and add ACLs; return that plan."""
     found = _look(context)
     for note in found.notes:
         _warn_once(str(context.config.flow), note)
@@ -113,15 +104,9 @@ def _look(context: FlowContext) -> TopicSyncPlan:
 
 
 def apply(context: FlowContext, planned: TopicSyncPlan, remove_acls: Collection[Acl] = ()) -> None:
-    """Carry out a planned. A topic that fails does not stop the others.
+    """Carry out a plan, removing only ``remove_acls`` of its surplus ACLs.
 
-    Args:
-        context: the flow.
-        planned: the planned.
-        remove_acls: those of its surplus ACLs that are removed.
-
-    Raises:
-        SrmError: something failed; raised after all steps, the message names all failures.
+    A topic that fails does not stop the others; the error after all steps names all failures.
     """
     target = context.target
     steps: list[tuple[str, Callable[[], None]]] = []
@@ -152,19 +137,8 @@ def append(
 ) -> tuple[AssignedPartition, ...]:
     """Decide that copies begin after the records of others that their remote topics hold now.
 
-    Args:
-        context: the flow.
-        topics: source topics.
-        by: name of the operator, for display.
-        dry_run: write nothing.
-
-    Returns:
-        The partitions decided on. Their copies have no reported position, and their remote
-        partitions hold, or have held, records.
-
-    Raises:
-        NotFoundError: the flow does not copy one of the topics.
-        SrmError: a cluster does not answer.
+    Returns the partitions decided on: without a reported position, and with present or former
+    records on the target.
     """
     config, target = context.config, context.target
     source_topics, target_topics = context.source.topics(), target.topics()

@@ -1,7 +1,6 @@
-"""Quotas and SCRAM users that the source has and the target lacks.
+"""Quotas and SCRAM users that the source has and the target lacks; srm changes neither.
 
-Clients that move find other limits there, or cannot log in. srm changes neither: passwords cannot
-be read, and limits depend on the brokers.
+Passwords cannot be read, and limits depend on the brokers.
 """
 
 from __future__ import annotations

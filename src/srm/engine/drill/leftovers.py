@@ -113,10 +113,7 @@ def _is_alive(drill: Drill, age_ms: int) -> bool:
 
 @cache
 def place_of_processes() -> str:
-    """Name the kernel and the namespace in which a process id means one process, empty if unknown.
-
-    Two containers may share a host name, and each may have a process 7.
-    """
+    """Name the kernel and the namespace in which process ids are unique, empty if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"

@@ -81,14 +81,7 @@ def run_drill(
     groups: Collection[str] = (),
     show: Callable[[str], None] = lambda _step: None,
 ) -> Drill:
-    """Rehearse a failover of groups, by default of all that it would move.
-
-    Returns the result, also stored on the target. ``topics``: original names; empty for all.
-
-    Raises:
-        ConflictError: another drill of this flow runs.
-        NotFoundError: a named topic or group does not exist.
-    """
+    """Rehearse a failover of groups, by default of all that it would move; store the result."""
     target, flow = context.target, str(context.forward.config.flow)
     _ensure_moves(context)
     alive = [one for one in remove_leftovers(target, context.now_ms()) if one.flow == flow]
@@ -275,10 +268,7 @@ class _Drill:
 def _rows(
     context: MoveContext, found: Findings, lost: Findings | None
 ) -> dict[str, tuple[_Row, ...]]:
-    """Return the positions of all groups, those of the unplanned move where it has one.
-
-    A position that srm itself wrote has no source offset; then that of the planned move is used.
-    """
+    """Return the positions of all groups: unplanned if by a source offset, else planned."""
     plans = lost.facts.plans if lost is not None else ()
     places = {(plan.group, each.target): each for plan in plans for each in plan.positions}
     rows, claims = dict[str, list[_Row]](), dict[Where, TranslationClaim]()
@@ -319,11 +309,7 @@ def _offsets(rows: Collection[_Row]) -> dict[TopicPartition, int]:
 
 @dataclass(frozen=True)
 class _Comparison:
-    """Expected records, to compare with those that members have read.
-
-    ``source`` are the next records at the groups' source offsets, ``target`` those at the
-    translated offsets.
-    """
+    """Expected next records of groups on both sides, to compare with those that members read."""
 
     source: Mapping[tuple[TopicPartition, int], ComparedRecord | None]
     target: Mapping[tuple[TopicPartition, int], ComparedRecord | None]

@@ -12,11 +12,9 @@ from srm.errors import GivenUpError, SrmError
 def away_cluster(alias: str, why: str | SrmError = "") -> Cluster:
     """Return a cluster of which every call raises an error at once.
 
-    An unplanned move uses it as its source. Its decisions and duration are then the same for a dead
-    cluster, one that hangs and one that still runs.
-
-    ``why``: message of the GivenUpError, by default that the move has abandoned the cluster; or the
-    error itself, where waiting does not cure it.
+    An unplanned move uses it as its source: decisions and duration are the same for a dead, hanging
+    or running cluster.
+    ``why``: message of the GivenUpError, or the error itself, where waiting does not cure it.
     """
     return cast("Cluster", _Away(alias, why))
 

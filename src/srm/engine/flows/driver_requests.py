@@ -47,9 +47,7 @@ class DriverAnswer:
 def request_end(topics: StateTopics, action: Action, by: str, now_ms: int) -> DriverRequest:
     """Request the applications that drive the flows to end, one record per flow; do not wait.
 
-    Raises:
-        SrmError: a target does not answer, or has no state topic of the flow. The other requests
-            were written; an application that copies several flows needs only one.
+    On an error the other requests were written; one suffices for an application.
     """
     request = DriverRequest(uuid.uuid4().hex, action, by, now_ms)
     # In parallel: a target that does not answer must not delay requests to other applications.
@@ -77,7 +75,6 @@ def ask(
     Flows without any driver so far get no request. Neither do flows whose target does not answer;
     their application may read it from another flow. The call is safe to repeat.
 
-    ``action``: "stop", or "restart" to let supervision start another application.
     ``wait_s``: seconds after which the answers are returned as they are.
     """
     found, began = look(topics), clock()

@@ -8,12 +8,7 @@ import socket
 
 
 def operator(host: str = "") -> str:
-    """Return ``user@host``; the user id where the user has no name.
-
-    A user in a container may have no name; that must not stop an operation.
-
-    ``host``: this machine's name, if known.
-    """
+    """Return ``user@host``; in a container the user may have no name: then the user id."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

@@ -24,13 +24,7 @@ def raw_metrics_spec(config: FlowConfig) -> TopicSpec:
 
 
 def tell(context: FlowContext, teller: str, values: Collection[bytes]) -> bool:
-    """Write raw records; a failure is logged and not raised.
-
-    ``teller``: key of the records, the name of the component that measured.
-
-    Returns:
-        Whether records were written; False for an empty collection.
-    """
+    """Write raw records of component ``teller``, return if any were written; log a failure."""
     if not values:
         return False
     spec = raw_metrics_spec(context.config)

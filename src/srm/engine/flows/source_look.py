@@ -1,8 +1,4 @@
-"""Current log end offsets of a flow's source, for displays and forecasts, not for moves.
-
-A move that abandons the source uses the state on the target. While the source answers, the lag of
-the copy is exact.
-"""
+"""Current log end offsets of a flow's source, for displays and forecasts, not for moves."""
 
 from __future__ import annotations
 
@@ -112,10 +108,7 @@ def topics_of_source(context: FlowContext) -> dict[str, TopicDescription]:
 
 
 def topics_by_copies(context: FlowContext) -> dict[str, TopicDescription]:
-    """Return the selected topics by their copies on the target, for an unavailable source.
-
-    Topics whose copies are not created yet are missing.
-    """
+    """Return the selected topics by their existing copies on the target, without the source."""
     copies = context.target.topics()
     found = {
         original: TopicDescription(original, "", copies[copy].partitions)
@@ -145,10 +138,7 @@ def originals_of(context: FlowContext, on_target: Mapping[str, TopicDescription]
 def look_at_source(
     context: FlowContext, topics: Mapping[str, TopicDescription], maps: FlowMaps
 ) -> SourceLook:
-    """Query the log end offsets of the source.
-
-    ``maps``: their positions, read before the call.
-    """
+    """Query the log end offsets of the source; ``maps``: read before the call."""
     time_ms = context.now_ms()
     ends, starts = bounds(context, partitions_of(topics, sorted(topics)), maps)
     beats = frozenset(filter(context.config.names.is_heartbeats, topics))
@@ -185,10 +175,7 @@ def _oldest(
 
 
 def record_times(cluster: Cluster, places: Collection[Place]) -> dict[TopicPartition, int | None]:
-    """Read the times of the first records at some places; None if a marker hides it.
-
-    Records that cannot be read, for example without the right, or have no time are missing.
-    """
+    """Read the times of first records, None if a marker hides it; unreadable ones are missing."""
     try:
         found = cluster.first_records(places, committed=False) if places else {}
     except SrmError as error:

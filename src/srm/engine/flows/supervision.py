@@ -41,11 +41,7 @@ NextStep = Literal["look", "start", "supervise", "stay-stopped"]
 
 @dataclass(frozen=True, slots=True)
 class FlowSigns:
-    """Driver of a flow and progress of its slots, by its state topic.
-
-    ``remaining`` counts source offsets to copy, markers included. ``stopped`` holds the reasons of
-    stopped partitions.
-    """
+    """Driver of a flow and progress of its slots; ``remaining`` source offsets include markers."""
 
     flow: str
     driver: DriverHeartbeat | None
@@ -160,10 +156,7 @@ def pause_in_force(context: FlowContext) -> Pause | None:
 
 
 def paused_text(context: FlowContext) -> str:
-    """Return the pause of a flow as text, empty if it is not paused.
-
-    Offsets of groups on the source do not count during a pause, as the groups may have moved.
-    """
+    """Return the pause of a flow as text, empty if it is not paused."""
     pause = pause_in_force(context)
     return "" if pause is None else f"{context.config.flow} is paused: {pause.reason}"
 
@@ -181,10 +174,7 @@ def look(topics: StateTopics) -> dict[Flow, FlowSigns | SrmError]:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """One flow: its latest signs, time of the first read, and of the last new heartbeat.
-
-    ``error`` is the error of the last read, if it failed.
-    """
+    """One flow: latest signs, times of the first read and of the last new heartbeat, last error."""
 
     signs: FlowSigns | None = None
     first: float = 0.0
@@ -208,8 +198,7 @@ class Watch:
     names all flows of its application, so one new heartbeat is enough for all of them. A flow whose
     target does not answer proves nothing, as the driver cannot write there either.
 
-    ``began``: start of the watch. All times are monotonic seconds.
-    ``driver``: id of the supervised driver, if known.
+    All times are monotonic seconds; ``driver`` is the id of the supervised driver, if known.
     """
 
     began: float
@@ -302,10 +291,9 @@ SEE_LOG: Final = "see the log of the replicator (DAG srm_replication, or srm rep
 class DriverStatus:
     """The replicator application, by its latest heartbeat.
 
-    ``request`` is the pending request to end it, newer than its start, or None. ``obeyed`` is the
-    one that ended the application before it, or None. ``stopped_by`` is the user who stopped it, by
-    a request in the state topic of ``stopped_flow``, which may be another of its flows.
-    ``started_ms`` is its start in epoch milliseconds, 0 if unknown.
+    ``request`` is the pending request to end it, or None.
+    ``obeyed`` ended the one before, or None. A request by ``stopped_by`` in the state topic of
+    ``stopped_flow``, maybe another flow's, ended it.
     ``duties`` are what it does for the flow besides the copy, ``troubles`` why one of them fails.
     """
 
@@ -339,10 +327,7 @@ class SlotStatus:
 def driver_status(
     records: Mapping[bytes, bytes], flow: Flow, now_ms: int
 ) -> tuple[DriverStatus | None, dict[str, str]]:
-    """Return the driver by the commands in a flow's state topic, and errors of damaged ones; pure.
-
-    None if no replicator ever drove the flow.
-    """
+    """Return a flow's driver, None if there never was one, and errors of damaged commands; pure."""
     value = records.get(DRIVER_KEY)
     if value is None:
         return None, {}
@@ -377,7 +362,7 @@ def driver_status(
 def slot_statuses(reports: Sequence[SlotReport], now_ms: int) -> tuple[SlotStatus, ...]:
     """Return the slots with the age of their last reports; pure.
 
-    A report without a time only holds positions, as a restore writes them; it is not a slot.
+    A restore writes reports without a time, only for positions.
     """
     return tuple(
         SlotStatus(

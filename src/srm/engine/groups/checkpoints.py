@@ -58,10 +58,9 @@ def _no_facts(partition: TopicPartition, _direction: Direction) -> PartitionFact
 
 @dataclass(frozen=True)
 class Survey:
-    """Translations of all selected groups of a flow, and errors by group.
+    """Translations of all selected groups, and errors by group; both clusters' topics, read first.
 
-    ``facts_of`` returns the facts of a translation, ``asked_ms`` is when each group was read.
-    ``on_source`` and ``on_target`` are the topics of both clusters, read first.
+    ``asked_ms`` is when each group was read.
     """
 
     outcomes: tuple[CheckpointOutcome, ...] = ()
@@ -79,15 +78,12 @@ class Survey:
 
 @dataclass(frozen=True)
 class CheckpointSummary:
-    """Result of one emission.
+    """Result of one emission; in a dry run ``written`` are the checkpoints to write.
 
-    ``groups``: number of translated groups.
-    ``written``: checkpoint records written, or to be written in a dry run.
     ``unchanged``: checkpoints that the topic held already.
     ``states``: number of outcomes by state.
-    ``errors``: groups that could not be read, with the reason.
     ``skipped``: why the run did nothing, else empty.
-    ``proof``: proof by records on both sides, for a sample of the groups.
+    ``proof``: proof by records, for a sample of the groups.
     """
 
     flow: Flow
@@ -127,9 +123,8 @@ def emit(
     flow's budget; wrong checkpoints are not written. The proof is stored on the target if
     ``groups`` is not given.
 
-    ``groups``: only these groups; all selected ones without it.
-    ``dry_run``: compute and compare, write nothing.
-    ``share``: the places to prove; by the flow's settings without it.
+    ``groups``: only these, else all selected ones.
+    ``share``: the places to prove, else by settings.
     ``found``: their translations, if the caller has just made them.
     """
     config, now_ms = context.config, context.now_ms()
@@ -191,10 +186,7 @@ def emit(
 def _tell_latency(
     context: FlowContext, found: Survey, written: Collection[bytes], began_ms: int
 ) -> None:
-    """Write the latency of the checkpoints that were just acknowledged.
-
-    All are written in one call, so groups acknowledged earlier share the same end time.
-    """
+    """Write the latency of the checkpoints just acknowledged, all at the end of one call."""
     now_ms = context.now_ms()
     taken = [
         (
@@ -227,10 +219,7 @@ def proof_share(context: FlowContext) -> ProofShare:
 
 
 def survey(context: FlowContext, groups: Groups | None = None, *, remember: bool = False) -> Survey:
-    """Translate the commits of all selected (or the given) groups; return errors by group.
-
-    ``remember`` stores the listing of groups for ``refresh.groups.interval.seconds``.
-    """
+    """Translate the commits of all selected (or given) groups; ``remember`` keeps their listing."""
     selection = selection_of(context.config)
     listed = selected_groups(context, remember=remember) if groups is None else groups
     wanted = sorted(name for name in listed if selection.groups.matches(name))
@@ -315,7 +304,6 @@ def read_checkpoints(
     damaged ones, are skipped.
 
     ``topics``: topics of the target, read before the call.
-    ``group``: only this group; all groups without it.
     """
     rows = [
         (checkpoint, row.timestamp_ms)
@@ -352,16 +340,10 @@ def _decode_rows(
 
 
 def forget_topics(cluster: Cluster, topic: str, gone: Collection[str]) -> None:
-    """Delete the offsets of groups in deleted topics that a cluster stores.
+    """Delete the stored offsets of groups in deleted topics, by their ids ``gone``.
 
     Ledger entries are deleted. Checkpoints are reset to the start, because MM2's readers fail on
     tombstones.
-
-    ``topic``: a checkpoints topic of the cluster.
-    ``gone``: ids of the deleted topics.
-
-    Raises:
-        SrmError: the cluster does not answer, or does not let srm write.
     """
     places = cluster.compacted_topic(topic)
     reset = {

@@ -49,8 +49,7 @@ def _last_listing(records: Mapping[bytes, bytes]) -> GroupListing | None:
 def selected_groups(context: FlowContext, *, remember: bool = False) -> tuple[str, ...]:
     """Return the source's groups that the flow's lists select, in order.
 
-    Changed lists take effect at once, without waiting for the end of the interval.
-
+    Changed lists take effect at once.
     ``remember``: store the listing for the next runs.
     """
     config, now_ms = context.config, context.now_ms()

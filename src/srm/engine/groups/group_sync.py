@@ -44,13 +44,7 @@ _AT_A_TIME = 8  # parallel commits, each a short request to a coordinator
 
 @dataclass(frozen=True)
 class GroupSyncSummary:
-    """Result of one run, with the decision for each group and partition.
-
-    ``actions``: number of decisions by action.
-    ``applied``: number of offsets written and read back, 0 in a dry run.
-    ``errors``: groups that could not be read, with the reason.
-    ``skipped``: why the run did nothing, else empty.
-    """
+    """Result of one run; ``applied`` counts offsets read back, ``skipped``: why it did nothing."""
 
     flow: Flow
     time_ms: int
@@ -74,9 +68,8 @@ def sync(
     Offsets are translated from the maps, which are newer than any checkpoint record. The rules are
     those of checkpoints, so a checkpoint of this moment would hold the same offsets.
 
-    ``groups``: only these groups; all selected ones without it.
-    ``dry_run``: decide without writing.
-    ``found``: their translations, if the caller has just made them.
+    ``groups``: only these, else all selected ones.
+    ``found``: their translations, if just made.
     """
     flow, now_ms = context.config.flow, context.now_ms()
     if not (context.config.sync_group_offsets_enabled or dry_run):
@@ -145,15 +138,10 @@ def apply_exact(
     or changed offsets is skipped with ``group-active``. All groups are written in one call, because
     it reads the ledger of the whole cluster while their clients wait.
 
-    ``context``: the flow to the cluster with the groups.
-    ``wanted``: next offset to read by group and partition, as named on the target.
-    ``seen``: offsets committed at the time of the decision, by group; without it any current offset
-    is replaced.
-    ``operation``: id of the move, stored in the ledger.
-    ``share``: the groups that are share groups.
-
-    Raises:
-        SrmError: the target does not answer, or a group's offsets may not be read.
+    ``wanted``: next offset by group and partition, as named on the target.
+    ``seen``: commits at the decision; without it any is replaced.
+    ``operation``: id of the move.
+    ``share``: share groups.
     """
     names, topics = sorted(wanted), context.target.topics()
     states = context.target.groups(names)

@@ -24,10 +24,7 @@ def checkpoints(
 ) -> tuple[Checkpoint, ...]:
     """Return the latest checkpoint of each group and partition, in that order.
 
-    As for a move, a checkpoint of a former topic with this name is at the start of the log.
-
-    Raises:
-        NotFoundError: no checkpoint, or none of that group.
+    As for a move, one of a former topic with this name is at the start of the log.
     """
     topic = internal_topics.checkpoints(flow.source, separator)
     where = f"{topic} on cluster {target.alias}"

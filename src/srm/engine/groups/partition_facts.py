@@ -73,10 +73,9 @@ class WantedMaps:
     ) -> None:
         """Add a partition and its counterpart, each with the log starts of its cluster.
 
-        ``upstream``: the partition with the commits.
-        ``downstream``: its counterpart.
-        ``offsets``: offsets to translate.
-        ``also``: offsets of the counterpart that bound counts of records.
+        ``upstream`` has the commits.
+        ``offsets`` are to be translated, ``also`` are offsets of the counterpart that bound counts
+        of records.
         """
         original = upstream[0] if direction == "forward" else downstream[0]
         wanted = wanted_of(
@@ -102,9 +101,8 @@ def past_markers(
 
     A slot that runs does so, too, but no translation must depend on one.
 
-    ``maps``: maps of the flow that made the copies.
-    ``cluster``: the cluster of the copies.
-    ``copies``: by original, its copy and the largest offset to translate there.
+    ``copies``: by original, its copy and the largest offset to translate there, for maps of their
+    flow.
     ``logs``: logs of the copies, read after the maps.
     """
     ends: dict[Place, TopicPartition] = {}
@@ -140,10 +138,7 @@ def partition_facts(
 ) -> PartitionFacts:
     """Assemble the facts about one partition.
 
-    ``maps``: maps of the flow that copies the partition; in reverse, of the opposite flow.
-    ``upstream``: the partition with the commits, and the logs of its cluster.
-    ``downstream``: its counterpart, and the logs of that cluster.
-    ``transactions``: open transactions in ``upstream``.
+    ``upstream`` has the commits; ``maps`` are of the flow that copies, in reverse the opposite one.
     ``back``: the opposite maps, if both flows copy into one name.
     """
     original = upstream[0] if direction == "forward" else downstream[0]

@@ -54,10 +54,7 @@ def verdicts_of(
 
 
 def prove(context: FlowContext, claims: Iterable[TranslationClaim]) -> dict[Key, Verdict]:
-    """Prove translations by the records on both sides; equal claims are proven once.
-
-    Claims on a cluster that cannot be read stay unproven.
-    """
+    """Prove translations by records on both sides, each once; unproven if a side is unreadable."""
     by_direction = defaultdict[Direction, dict[Key, TranslationClaim]](dict)
     verdicts: dict[Key, Verdict] = {}
     for claim in claims:
@@ -218,10 +215,7 @@ def read_proof(target: Cluster, flow: Flow) -> FlowProof | None:
 
 
 def keep_proof(context: FlowContext, proof: FlowProof) -> None:
-    """Store a proof; a failed write is logged and not raised.
-
-    The checkpoints are already written, and the next emission proves again.
-    """
+    """Store a proof; a failure is logged, as the next emission proves again."""
     config, target = context.config, context.target
     try:
         factor = config.internal_replication_factor
@@ -287,10 +281,8 @@ def prove_emission(
     may have been truncated or re-created in between. Then all checkpoints of its partition are
     withheld, except proven ones.
 
-    ``translations``: translations of all emitted groups.
-    ``share``: the places to check.
-    ``again``: translates the commits of some groups again.
-    ``began_ms``: start of the reads of commits, epoch milliseconds.
+    ``translations``: of all emitted groups; ``again`` translates some again.
+    ``began_ms``: start of the reads, epoch milliseconds.
     """
     outcomes, facts_of = translations
     by_group = defaultdict[str, list[CheckpointOutcome]](list)

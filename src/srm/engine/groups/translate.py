@@ -23,13 +23,10 @@ from srm.errors import NotFoundError, UnavailableError, UsageError
 
 @dataclass(frozen=True, slots=True)
 class TranslatedOffset:
-    """One offset and its counterpart; both are offsets of the next record to read.
+    """One offset and its counterpart, both next to read; ``to_offset`` is None unless translated.
 
-    ``cluster``: alias of the cluster that ``partition`` and ``offset`` belong to.
-    ``to_cluster``: alias of the other cluster; ``to_offset`` is None unless translated.
     ``remaining``: number of offsets that the map does not cover yet.
     ``skipped``: number of unread records that ``to_cluster`` does not have.
-    ``reason``: explanation for display, empty when translated without remarks.
     """
 
     flow: Flow
@@ -54,11 +51,6 @@ def translate(
     With ``reverse`` the same map is read backwards: ``P.Payments`` on B gives ``Payments`` on P.
     Either name of the replica is accepted. A replica of the flow's target (``B.Payments`` on P, for
     P->B) uses the opposite flow's map, as the flow's reverse checkpoints do.
-
-    Raises:
-        NotFoundError: the cluster of the partition does not have it.
-        UsageError: the offset or partition is negative.
-        UnavailableError: the cluster that holds the map does not answer.
     """
     if offset < 0 or partition.partition < 0:
         raise UsageError(f"invalid offset {offset}, partition {partition.partition}; use 0 or more")

@@ -41,7 +41,6 @@ class AggregationSummary:
     """Records read and windows written by one aggregation of a flow.
 
     ``raw_records``: measurements of one partition, or of one topic's checkpoints, in an interval.
-    ``engine``: Spark tasks or this process (``plain``) counted the records.
     ``silence``: why no replicator copies the flow, None where one does.
     """
 
@@ -61,11 +60,8 @@ def aggregate(
 ) -> AggregationSummary | None:
     """Recompute the windows of the look-back, and store those that are new or different.
 
-    ``read_raw``: reads its raw records.
-    ``spec``: sizes; by default one minute, sliding by ten seconds, over the last 15 minutes.
-
-    Returns:
-        A summary, or None if there are too many raw records; nothing is written then.
+    ``spec``: by default one minute, sliding by ten seconds, over the last 15 minutes. Returns None
+    if there are too many raw records; nothing is written then.
     """
 
     def count(windows: KeptWindows, now_ms: int) -> bool:
@@ -136,11 +132,8 @@ def tell_silence(
 ) -> tuple[Silence | None, list[bytes]]:
     """Write the lag of a flow that no slot copies, as raw metrics with 0 copied records.
 
-    ``told_ms``: end of the last reported lag, None if unknown. The new lag covers the time since
-    then, or since the replicator stopped; a gap would look like a time without lag.
-
-    Returns:
-        The lag, None for a flow that is copied or switched off, and the written records.
+    It covers the time since ``told_ms``, the last reported lag, or since the replicator stopped: a
+    gap would look like no lag. Returns it, None for a copied or disabled flow, and the records.
     """
     view = observe(context)
     if not is_silent(view):

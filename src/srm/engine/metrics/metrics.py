@@ -88,8 +88,6 @@ class KeptWindows:
     The look-back bounds the memory. Older records are dropped; so are measurements from a clock
     that runs ahead by more than the look-back.
 
-    ``measured``: number of measurements added, malformed records included.
-    ``malformed``: number of records that are not metrics.
     ``told_ms``: when the newest added lag was measured, 0 without one.
     """
 
@@ -145,11 +143,7 @@ class KeptWindows:
 def store(
     cluster: Cluster, flow: Flow, computed: Iterable[WindowMetric], keeping: Keeping
 ) -> tuple[int, int]:
-    """Write windows that differ from the stored ones, and drop expired ones.
-
-    Returns:
-        Numbers of windows written and dropped.
-    """
+    """Write windows that differ and drop expired ones; return the numbers of both."""
     table = cluster.compacted_topic(internal_topics.METRICS_WINDOWS)
     written = changes(table.read(), computed, flow, keeping)
     if written:
@@ -161,10 +155,7 @@ def store(
 def stored_windows(
     cluster: Cluster, flow: Flow | None = None, topic: str | None = None
 ) -> tuple[WindowMetric, ...]:
-    """Return the stored windows by start time, of all flows into the cluster or of one.
-
-    ``topic``: only this source topic; the empty name is the cluster level.
-    """
+    """Return stored windows by start, of all or one flow and topic (empty: the cluster level)."""
     table = cluster.compacted_topic(internal_topics.METRICS_WINDOWS).read()
     found = [WindowMetric.decode(value) for value in table.values()]
     chosen = [
@@ -174,10 +165,7 @@ def stored_windows(
 
 
 def recent_rate(context: FlowContext, topics: Collection[str], now_ms: int) -> float | None:
-    """Return the highest recent copy rate of some topics together, in records per second.
-
-    None without recent windows (the DAG srm_metrics_aggregation computes them) or copied records.
-    """
+    """Return the highest recent copy rate of topics together, records a second; None if unknown."""
     windows = stored_windows(context.target, context.config.flow)
     of_topics = (window for window in windows if window.topic in topics)
     return rate_of(((w.start_ms, w.end_ms, w.records) for w in of_topics), now_ms)

@@ -104,9 +104,7 @@ def assemble(
 ) -> FlowMaps:
     """Build the complete maps of the given source topics from all records.
 
-    Args:
-        state: reports of slots and driver, read before the records.
-        records: newest records of the offset map topic, by key.
+    ``state``: read before the ``records``, the newest of the offset map topic by key.
     """
     copies = newest_copies(topic_ids, target_ids, state)
     maps, errors = maps_of_records(topic_ids, target_ids, copies, records)
@@ -133,12 +131,7 @@ def maps_of_records(
     copies: Mapping[TopicPartition, PartitionPosition],
     records: Mapping[bytes, Placed],
 ) -> tuple[dict[TopicPartition, OffsetMap], dict[TopicPartition, str]]:
-    """Build complete maps from all their records; return them, and errors of other maps.
-
-    Args:
-        copies: the newest positions, read before the records.
-        records: newest records of the offset map topic, by key.
-    """
+    """Build complete maps from all records, read after the positions; return errors of others."""
     names = {topic_id: name for name, topic_id in topic_ids.items()}
     tables: dict[TopicPartition, dict[bytes, Placed]] = defaultdict(dict)
     for key, record in records.items():

@@ -54,11 +54,6 @@ class KafkaMapReader:
     """Loads offset maps (implements the engine's MapReader); works over any Cluster.
 
     Keep one instance, as it caches records of the map topic. Not thread-safe.
-
-    Args:
-        cluster_with_records: the flow's target, which holds the state topics.
-        source_cluster: the flow's source; while it does not answer, the last copied topics are
-            used.
     """
 
     def __init__(self, cluster_with_records: Cluster, source_cluster: Cluster, flow: Flow) -> None:
@@ -105,10 +100,7 @@ class KafkaMapReader:
         return decode_state(StateTopic(self._target, self._flow.source).read())
 
     def _source_topics(self) -> Mapping[str, TopicDescription] | None:
-        """Describe the source's topics; None while it does not answer.
-
-        A call to a cluster that is down takes the whole time limit, so retries are rare.
-        """
+        """Describe the source's topics, None while it is down; retries take long and are rare."""
         if time.monotonic() < self._source_asked_again_at:
             return None
         try:
@@ -254,10 +246,7 @@ class _Kept:
 
 @dataclass
 class _Look:
-    """State of one call; ``whole`` are the partitions to read with all blocks.
-
-    ``losses`` are the bounds of losses that slots have noted; translations count records there.
-    """
+    """State of one call; ``whole`` maps are read with all blocks, ``losses`` bound noted losses."""
 
     source: Mapping[str, TopicDescription] | None
     names: Collection[str]
@@ -300,10 +289,7 @@ class _Look:
             self.gaps[partition] = found.gap
 
     def is_whole(self, partition: TopicPartition) -> bool:
-        """Return whether to read all blocks of a partition.
-
-        Without the source the set of partitions is unknown.
-        """
+        """Return whether to read all blocks of a partition, as without the source."""
         known = self.maps.keys() | self.errors.keys()
         asked = self.wanted is None or partition in self.wanted
         return partition in self.whole or (self.source is None and asked and partition not in known)
@@ -326,11 +312,7 @@ class _Look:
 
 
 class MapPlaces:
-    """Reads and caches needed records of a map topic.
-
-    A record at a place never changes, it can only be deleted; a newer version has another place. So
-    records are cached, up to a bounded size.
-    """
+    """Reads and caches needed records of a map topic, which never change at a place."""
 
     def __init__(
         self, partition: Callable[[int], CompactedTopic], kept_bytes: int = _KEPT_BYTES
@@ -359,10 +341,7 @@ class MapPlaces:
         return found
 
     def search(self, number: int, needs: Collection[Need]) -> dict[Need, _Row]:
-        """Return records with stale places, by their complete keys.
-
-        The whole partition is read; other records are not cached.
-        """
+        """Return records with stale places by their keys; the whole partition is read."""
         wanted = {need.prefix: need for need in needs}
         latest: dict[bytes, bytes | None] = {}
 

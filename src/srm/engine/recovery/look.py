@@ -55,7 +55,7 @@ class ReturnedLogs(Protocol):
         Nothing is written. The result is final as long as no producer writes to the copies.
 
         ``partitions``: source partitions, without a target topic id where there is no copy.
-        ``show``: called with the number of partitions that are done.
+        ``show``: called with the number of partitions done.
         """
         ...
 
@@ -81,11 +81,10 @@ def look_at_source(
     *,
     groups: bool = True,
 ) -> SourceReturn:
-    """Return the kind of return, and what the source holds that the target does not.
+    """Return the kind of return, and what the source holds and the target does not; only read.
 
-    Nothing is written. While the flow is not paused, the residue is what is still to be copied.
-
-    ``only``: source topics to look at; empty for all of the flow.
+    While the flow is not paused, that is still to be copied.
+    ``only``: source topics; empty for all.
     ``groups``: also find what groups had read.
     """
     show("topics of both clusters")
@@ -283,10 +282,7 @@ def _group_reads(
 def _commits(
     context: FlowContext, found: _Found, show: Show
 ) -> tuple[dict[str, dict[TopicPartition, int]], tuple[str, ...]]:
-    """Return consumers' commits on the source after the ends of copies, and unreadable groups.
-
-    Each unreadable group comes with the reason.
-    """
+    """Return commits on the source after the ends of copies, and groups not read, with reasons."""
     ends = {entry.place: entry.tail[0] for entry in found.values() if entry.tail}
     if not ends:
         return {}, ()
@@ -359,10 +355,7 @@ ResidueState = Literal["undecided", "kept", "discarded"]
 
 @dataclass(frozen=True, slots=True)
 class ResidueRange:
-    """Records that only the source has; source offsets [from, to), times epoch ms.
-
-    ``note`` names who decided, if it is decided.
-    """
+    """Records that only the source has: offsets [from, to), epoch ms; ``note``: who decided."""
 
     topic: str
     partition: int
@@ -391,10 +384,7 @@ def residue_ranges(
     partition: int | None = None,
     show: Show = lambda _: None,
 ) -> tuple[ResidueRange, ...]:
-    """Return the ranges of the residue that hold records, by topic, partition and offset.
-
-    Undecided ranges exist only while the flow is paused: otherwise they are about to be copied.
-    """
+    """Return the ranges of the residue that hold records; undecided ones only during a pause."""
     undecided: list[ResidueRange] = []
     if pause_in_force(context) is not None:
         found = look_at_source(context, logs, show, topics, groups=False)

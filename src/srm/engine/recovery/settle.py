@@ -77,11 +77,8 @@ def settle_return(
     slot of before the disaster can arrive. Merged copies need no final end.
 
     ``default``: the choice for all other topics, but not for rebuilt or missing ones.
-    ``approve``: called before a decision is written; False: nothing is decided.
-
-    Raises:
-        GateClosedError: something is undecided, or cannot be settled; the message says what.
-        ConflictError: another process has paused or settled the flow in the meantime.
+    ``approve``: called before a decision is written; False: nothing is decided. Raises a
+    GateClosedError if something is undecided, or cannot be settled.
     """
     switch = _switch(context)
     before = pause_in_force(context)

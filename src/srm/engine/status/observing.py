@@ -1,10 +1,8 @@
 """One look at a flow on both clusters, and the forecast of the loss if its source died now.
 
-A look sends requests for a bounded number of groups, so it can be repeated every few seconds.
-Offsets of groups are from checkpoints (:mod:`srm.engine.moves.planning.outlook`); only
-:func:`flow_status` reads every group. The forecast uses the records on the target, so it works
-before and after the death of the source. While that answers, its log end offsets are exact, and all
-records that the target does not have would be lost.
+A look sends a bounded number of requests. Offsets of groups are from checkpoints
+(:mod:`srm.engine.moves.planning.outlook`); only :func:`flow_status` reads every group. The forecast
+uses the records on the target, and log end offsets of the source while it answers.
 """
 
 from __future__ import annotations
@@ -59,10 +57,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FlowState:
-    """A flow at one moment: its status, its partitions and the known state of its groups.
-
-    ``standing`` is the forecast, also of a paused flow, for which the status has none.
-    """
+    """A flow at one moment; ``standing`` is the forecast, also of a paused flow."""
 
     status: FlowStatus
     partitions: Mapping[str, tuple[PartitionView, ...]] = field(default_factory=dict)
@@ -241,10 +236,7 @@ _GROUPS = 50
 
 
 def with_commits(context: FlowContext, known: Outlook) -> Outlook:
-    """Add the source commits of idle groups, of those with most records to read again.
-
-    An idle group may lag far for good; records that it has not read do not count as read again.
-    """
+    """Add source commits of idle groups that re-read most: an idle group may lag for good."""
     counts = {plan.group: known.read_again(plan) for plan in known.plans}
     late = (group for group, count in counts.items() if count)
     some = nlargest(_GROUPS, late, key=counts.__getitem__)
@@ -260,11 +252,9 @@ def with_commits(context: FlowContext, known: Outlook) -> Outlook:
 
 
 def read_known(context: FlowContext, also: Collection[str] = ()) -> Outlook:
-    """Read the state of a flow from its target.
+    """Read the state of a flow from its target, without a request per group.
 
-    It makes no request per group, so it stays cheap with thousands of groups.
-
-    ``also``: more topics whose positions are read, such as heartbeats, which do not move.
+    ``also``: more topics whose positions are read, such as heartbeats.
     """
     flow = context.config.flow
     return read_outlook(
@@ -276,10 +266,7 @@ def read_known(context: FlowContext, also: Collection[str] = ()) -> Outlook:
 
 
 def standing_of(context: FlowContext, known: Outlook, source: SourceLook | None) -> Standing:
-    """Forecast the loss of a flow's source from what was read; pure but for the clock.
-
-    ``source``: the log end offsets of the source, None where it does not answer.
-    """
+    """Forecast the loss of a flow's source, exact with its log ends; pure but for the clock."""
     now_ms = context.now_ms() if source is None else source.time_ms  # the forecast is as of then
     forecast = known.forecast(now_ms, source)
     line = _line(context.config.flow.source, forecast, known.proof, now_ms)

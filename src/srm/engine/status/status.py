@@ -110,10 +110,7 @@ class TopicStatus:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """One selected group: its state on both clusters and its partitions by checkpoint state.
-
-    ``skipped`` is the number of its unread source records that are missing on the target.
-    """
+    """One selected group: its states, its partitions by checkpoint state, records it would skip."""
 
     group: str
     source_state: str
@@ -127,10 +124,10 @@ class GroupStatus:
 class FlowStatus:
     """One flow at one moment; ``hints`` name problems with the commands that solve them.
 
-    ``standing`` is the forecast if the source died now, None for a paused flow. ``pause`` explains
-    why nothing is copied. With ``source_error`` the source is unavailable; all values are from the
-    target then, and the lag is as of ``heard_ms``, when the source last answered a slot (epoch
-    milliseconds, 0 if never or unknown). ``selects`` are the patterns of topics.
+    ``standing`` is the forecast if the source died now, None for a paused flow. With
+    ``source_error`` all values are from the target, and the lag is as of ``heard_ms``, the source's
+    last answer to a slot (epoch ms, 0: unknown).
+    ``selects`` are the patterns of topics.
     """
 
     flow: Flow
@@ -160,11 +157,9 @@ class FlowStatus:
 
 @dataclass(frozen=True)
 class FlowFacts:
-    """Facts about a flow that one look has fetched.
+    """Facts about a flow that one look has fetched; ``commands`` are for and by drivers.
 
-    ``commands`` are the records of the state topic that drivers write and obey. ``source`` holds
-    current log end offsets, or the last reported ones. ``copy_starts`` are the log start offsets of
-    the copies.
+    ``source`` holds current log end offsets, or the last reported ones.
     """
 
     config: FlowConfig

@@ -44,11 +44,9 @@ _FAR: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class VerificationRequest:
-    """Scope of a verification.
+    """Scope of a verification; empty ``topics``: all that the flow selects.
 
-    ``topics``: source topics; empty for all that the flow selects.
     ``max_records``: number of newest copied records per partition; None for all.
-    ``range_records``: number of records per range.
     ``full``: compare proven ranges again, too.
     ``by_records``: read all records with ordinary consumers, which takes longer.
     """
@@ -62,11 +60,7 @@ class VerificationRequest:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """Ranges to verify of one partition, and ranges already proven.
-
-    ``proven`` are the valid proofs, ``ranges`` the ranges to compare. ``former`` is the last result
-    or None.
-    """
+    """Ranges to compare of one partition, ranges validly proven, and the last result, if any."""
 
     whole: RangePlan
     ranges: tuple[RangePlan, ...]
@@ -147,10 +141,7 @@ def plan(context: FlowContext, request: VerificationRequest | None = None) -> Ve
 def with_proof_of(
     result: PartitionVerification, former: PartitionVerification | None
 ) -> PartitionVerification:
-    """Return a result with the proofs of the former one; their validity is checked on use.
-
-    So a map that cannot be read at the moment does not lose proofs.
-    """
+    """Return a result that keeps the former proofs, as a map may be unreadable now."""
     if former is None:
         return result
     return replace(
@@ -208,8 +199,6 @@ def not_held(context: FlowContext, stretches: _Stretches) -> set[TopicPartition]
 
     Call it after the reads: it finds logs truncated since the proof. Joined stretches keep only the
     last leader epoch, so it cannot be found later.
-
-    ``stretches``: proven stretches by source partition and copy.
     """
     sources = {place: [s.source_mark for s in found] for (place, _), found in stretches.items()}
     targets = {copy: [s.target_mark for s in found] for (_, copy), found in stretches.items()}

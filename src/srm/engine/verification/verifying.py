@@ -122,13 +122,9 @@ def carry_out(
     comparer: Callable[[], Comparer],
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> VerificationSummary:
-    """Carry out a plan and store the result of each partition.
+    """Carry out a plan and store the result of each partition, failed if it cannot be read.
 
-    A partition that cannot be read is reported as failed, with the reason.
-
-    ``planned``: by :func:`srm.engine.verification.verification.plan`.
-    ``comparer``: returns the comparer; not called if there is nothing to compare.
-    ``progress``: called after each wave.
+    ``comparer`` is not called if there is nothing to compare, ``progress`` after each wave.
     """
     ensure_compacted(
         context.target,
@@ -148,10 +144,7 @@ def carry_out(
 def carry_out_little(
     context: FlowContext, planned: VerificationPlan, comparer: Callable[[], Comparer]
 ) -> VerificationSummary | None:
-    """Carry out a plan that one process can compare in seconds; else return None and do nothing.
-
-    Heartbeats alone are thousands of new records an hour.
-    """
+    """Carry out a plan that one process can compare in seconds; else do nothing, return None."""
     if sum(map(_weight, planned.ranges)) > MOST_AT_ONCE:
         return None
     return carry_out(context, planned, comparer)

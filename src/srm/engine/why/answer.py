@@ -25,14 +25,10 @@ _NEAR: Final = 0.6
 
 @dataclass(frozen=True, slots=True)
 class WhyStep:
-    """One question of the chain and its answer.
+    """One question of the chain and its answer; ``ok`` is None if unknown or undecided.
 
-    Attributes:
-        name: key of the question in one word, for programs; stable over releases.
-        question: the question for display; yes is the good answer.
-        ok: True if all is well, False if not, None if unknown or undecided.
-        answer: the result with names and numbers.
-        action: the remedy, a command or a key with its value; empty without one.
+    ``name``: key of the question in one word, for programs; stable over releases.
+    ``action``: the remedy, a command or a key with its value; empty without one.
     """
 
     name: str
@@ -61,18 +57,9 @@ class WhyStep:
 class Why:
     """Explanation why a topic is (not) copied, or a group is (not) translated and able to move.
 
-    Attributes:
-        flow: the flow.
-        kind: interpretation of the name, topic or group.
-        subject: the name on the flow's source.
-        asked: the requested name if it differs, as the name of the copy does.
-        known: whether either cluster shows such a topic or group.
-        ok: True if all is well, False if not, None if unknown.
-        verdict: the answer in one line.
-        steps: the chain; a problem in one step makes later steps irrelevant.
-        action: the next action; empty without one.
-        similar: similar names, if the name is not known.
-        works_here: whether the group works on the flow's source now, as far as known.
+    ``asked``: the requested name if it is not ``subject``, as the name of the copy.
+    ``known``: whether either cluster shows such a topic or group; else ``similar`` names.
+    ``ok``: None if unknown. A problem in one of the ``steps`` makes later ones irrelevant.
     """
 
     flow: Flow
@@ -153,10 +140,7 @@ def class_step(config: FlowConfig) -> WhyStep:
 
 @dataclass(frozen=True, slots=True)
 class SelectionLists:
-    """Topics or groups that a flow selects, by its settings and the lists of srm-control.
-
-    ``patterns`` holds all patterns, ``listed`` only those of srm-control.
-    """
+    """Topics or groups that a flow selects; ``listed`` are the patterns of srm-control only."""
 
     flow: Flow
     name: DecidingList

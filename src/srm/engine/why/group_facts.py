@@ -42,12 +42,11 @@ from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableE
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """Obstacles to a planned move of the group now.
+    """Obstacles to a planned move of the group now, or the ``error`` that hides them.
 
-    ``blocking`` prevents its start, ``waits`` delays it. ``members`` are on the source,
-    ``strangers`` are those of them that do not follow routes, ``members_there`` are on the target.
-    ``eta_s`` is the time to copy the lag at the highest recent rate, None if unknown. ``error`` is
-    the reason why none of this is known.
+    ``strangers`` are members on the source that do not follow routes, ``members_there`` are on the
+    target.
+    ``eta_s`` is the time to copy the lag at the highest recent rate, None if unknown.
     """
 
     blocking: tuple[Reason, ...] = ()
@@ -64,9 +63,9 @@ class GroupLook:
     """Facts about one group.
 
     ``found`` describes it on the source, None while that does not answer (``source_error``).
-    ``committed`` are its offsets there, ``outcomes`` their translations, ``unread`` the reason why
-    they could not be read. ``emitted`` are its checkpoints by partition of the target,
-    ``decisions`` the next ones of group sync. ``similar`` are names of other groups.
+    ``committed`` are its offsets there, ``outcomes`` their translations, ``unread`` why there are
+    none.
+    ``emitted`` are its checkpoints by partition of the target.
     ``routed_to`` is the cluster of its route, by the target alone if the source is unavailable.
     """
 

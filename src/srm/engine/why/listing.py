@@ -19,12 +19,10 @@ from srm.errors import UnavailableError
 
 @dataclass(frozen=True, slots=True)
 class ListedTopic:
-    """One topic of a flow.
+    """One topic of a flow, with partition counts, None where it is missing.
 
-    ``partitions``: partitions on the source; None if the source has no such topic.
-    ``remote_partitions``: partitions of the copy; None without a copy.
     ``state``: state of the copy, as in ``srm status``; empty for a topic that is not selected.
-    ``reason``: why it is not selected; ``action`` is the remedy.
+    ``reason``: why it is not selected.
     """
 
     topic: str
@@ -39,12 +37,10 @@ class ListedTopic:
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """One group of a flow's source.
+    """One group of a flow's source; ``state`` is ``unknown`` if that does not answer.
 
-    ``state``: on the source; ``unknown`` if the source does not answer.
-    ``reason``: why it is not selected; ``action`` is the remedy.
-    ``offsets_on_target``: whether the target has committed offsets of it; None if not read.
-    ``checkpoint_age_ms``: time since its last checkpoint; None without one.
+    ``offsets_on_target``: whether the target has its offsets; None if not read.
+    ``checkpoint_age_ms``: None without a checkpoint.
     """
 
     group: str
@@ -58,10 +54,7 @@ class ListedGroup:
 
 
 def list_topics(context: FlowContext) -> tuple[ListedTopic, ...]:
-    """List the topics of a flow's source and the copies on its target, without internal topics.
-
-    If the source does not answer, the copies alone are listed.
-    """
+    """List the topics of a flow's source, if it answers, and the copies, without internal ones."""
     config, names = context.config, context.config.names
     states = {topic.topic: topic.state for topic in observe(context).status.topics}
     on_target = context.target.topics()

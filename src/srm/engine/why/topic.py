@@ -111,11 +111,10 @@ class Rights:
 
 @dataclass(frozen=True)
 class Copying:
-    """Copying of the topic: status, partitions with their slots, and rights.
+    """Copying of one topic: its part of the flow's status, slots by partition, and rights.
 
-    ``status`` is the flow's, with this topic alone. ``slots`` are the slots by assigned partition.
-    ``creation`` is the reason why the missing copy cannot be created. ``rate`` is the highest
-    recent rate in records per second, None without metrics.
+    ``creation``: why the missing copy cannot be created.
+    ``rate``: None without metrics.
     """
 
     status: FlowStatus
@@ -133,11 +132,10 @@ class Copying:
 
 @dataclass(frozen=True)
 class TopicFacts:
-    """Facts about one topic.
+    """Facts about one topic; ``asked`` is the name of its copy if that was requested.
 
-    ``topic`` is its name on the source, ``asked`` the name of its copy if that was requested.
-    ``source_error`` is the reason why the source is unavailable. ``hidden``: srm has no right to
-    see whether the topic exists. ``copying`` is None for a topic not selected or not found.
+    ``hidden``: srm has no right to see whether it exists.
+    ``copying`` is None if not selected or found.
     """
 
     config: FlowConfig

@@ -66,10 +66,7 @@ def set_fence(
     now_ms: int,
     allowed: Callable[[], Collection[str]] | None = None,
 ) -> None:
-    """Deny all writes to topics of a cluster; safe to repeat.
-
-    ``allowed``: returns the topics that may still be fenced, while the record is written.
-    """
+    """Deny all writes to topics (``allowed`` ones, when that is recorded); safe to repeat."""
     denied = cluster.write_denials(topics)
 
     def records(known: Mapping[str, Fence]) -> list[Fence]:
@@ -94,8 +91,7 @@ def lift_fence(
 ) -> tuple[str, ...]:
     """Allow writes again to topics that srm has fenced on a cluster, and return them.
 
-    ``since_ms``: also check fences lifted since then: a late process may have set their rule again.
-    Default: now.
+    ``since_ms``: include fences lifted since then, whose rule a late process may have set again.
     """
     since_ms = now_ms if since_ms is None else since_ms
     lifted: set[str] = set()
@@ -148,10 +144,7 @@ def _fence_for_later(context: MoveContext, now: InForce) -> None:
 
 
 def lift_late_fence(context: MoveContext, plan: MovePlan) -> None:
-    """Lift what a killed process of this move has left where clients follow a later move.
-
-    A failure is only logged.
-    """
+    """Lift what a killed process has left where clients follow a later move; log a failure."""
     source = _source_of(context, plan)
     if plan.fence != "acl" or source is None:
         return
@@ -229,10 +222,7 @@ def topics_without_fence(context: MoveContext, plan: MovePlan) -> tuple[str, ...
 
 
 def release_fence(context: MoveContext, plan: MovePlan, *, is_over: bool) -> tuple[str, ...]:
-    """Lift the fence before a release, and after it keep what the routes then require.
-
-    A failure does not stop the release; it is returned as a message.
-    """
+    """Lift the fence before a release, then keep what routes require; return a failure's text."""
     if plan.request.is_unplanned or plan.fence != "acl":
         return ()  # an unplanned one fences after its decision
     if is_over:

@@ -101,10 +101,7 @@ class ControlTables:
         return cls(progress=_progress(cluster, moves), documents=_documents(moves), notes=notes)
 
     def over(self, change: ControlChange) -> dict[str, Records]:
-        """Encode the new part of a change, by topic: a lower rank never follows a higher one.
-
-        So the last record of a key has the highest rank, also after compaction.
-        """
+        """Encode the new part of a change, by topic: a lower rank never follows a higher one."""
         moves: Records = {
             f"{_PROGRESS}{new.move_id}".encode(): new.value()
             for new in change.progress
@@ -137,10 +134,7 @@ class ControlTables:
         )
 
     def lacks(self, other: ControlTables, aliases: frozenset[str]) -> ControlChange:
-        """Return what the other cluster of a pair has and this one has missed.
-
-        Holds are left to the move itself: copying them could spread an expired hold.
-        """
+        """Return what the other cluster has and this one lacks, but holds, which may be expired."""
         moves = {
             plan.move_id
             for key, value in other.documents.items()
@@ -277,21 +271,14 @@ def _say(cluster: Cluster, error: IntegrityError) -> None:
 
 @dataclass(frozen=True)
 class Notary:
-    """Versions and configuration of the move's programs, and the key that signs the report.
-
-    ``read_key`` reads the key when it is needed, and returns None if none is configured.
-    """
+    """Versions and configuration of the move's programs; ``read_key`` returns the key or None."""
 
     read_key: Callable[[], SigningKey | None] = lambda: None
     versions: Mapping[str, str] = field(default_factory=dict)
     config_sha256: str = ""
 
     def key(self) -> SigningKey | None:
-        """Return the key; None if it cannot be read, which is logged.
-
-        A move does not wait for a key file: the report is stored unsigned, and the next call that
-        has the key signs it.
-        """
+        """Return the key; None if it cannot be read: the next call with it signs the report."""
         try:
             return self.read_key()
         except UsageError as error:
@@ -306,10 +293,7 @@ _MOVES: Final = internal_topics.MOVES
 class MoveContext:
     """Both flows between the clusters of a move: ``forward`` source to target, and ``reverse``.
 
-    ``monotonic``: seconds of a monotonic clock, which leases are counted by; ``pause`` sleeps.
-    ``host``: this machine.
     ``condemned``: source of an unplanned move for best-effort calls; its ``source`` never answers.
-    ``notary``: signs the reports.
     ``observations``: observations of the source by this process, by move.
     """
 

@@ -73,12 +73,7 @@ class Registers:
         self._close()
 
     def run(self, what: str, body: Callable[[], _T]) -> _T:
-        """Open both clusters and run a body that checks and writes; retry while it is fenced.
-
-        Raises:
-            UnavailableError: neither cluster answers, or the body raised it.
-            ConflictError: every attempt was fenced, or the body raised it.
-        """
+        """Open both clusters and run a body that checks and writes; retry while it is fenced."""
 
         def attempt() -> _T:
             try:
@@ -130,9 +125,6 @@ class Registers:
 
         The time of the routes by the broker's clock, in epoch milliseconds. None if no routes were
         written, or their topic has no LogAppendTime.
-
-        Raises:
-            FencedError: another process has opened the writer.
         """
         self.require(side)
         records = self._tables[side].over(change)

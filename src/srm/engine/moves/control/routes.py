@@ -124,11 +124,7 @@ def _newest(history: Mapping[bytes, Sequence[Stamped]]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """The instructions of a move that are in force for its clients.
-
-    ``step``: None before the first hold.
-    ``later``: by subject, the later move whose route its clients follow.
-    """
+    """Instructions in force, None before a hold; ``later``: the move that some subjects follow."""
 
     attempt: int
     step: CallStep | None
@@ -233,9 +229,5 @@ def homes_to_move(request: MoveRequest, routes: Mapping[str, Route]) -> tuple[st
 
 
 def _at_home(acks: Iterable[StampedAck], alias: str) -> tuple[StampedAck, ...]:
-    """Return the acknowledgements stored on the cluster that they concern.
-
-    Copies elsewhere only cover that cluster's outage. So one clock stamps each, and each counts
-    once.
-    """
+    """Return acknowledgements stored on the cluster they concern, so that one clock stamps each."""
     return tuple(one for one in acks if one.ack.cluster == alias)

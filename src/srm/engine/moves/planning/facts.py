@@ -73,7 +73,6 @@ def topic_pairs(context: MoveContext, originals: Collection[str]) -> tuple[Topic
 class Present:
     """A cluster that answered: its topics, logs, and the move's groups with their offsets.
 
-    ``errors``: by group, why its offsets cannot be read.
     ``pending``: by group, partitions with a commit in an open transaction.
     ``unacknowledged``: lags of the share groups; ``resets``: their share.auto.offset.reset, empty
     if srm is not authorized.
@@ -101,8 +100,7 @@ class Present:
 class Away:
     """A lost source: the move neither queries it nor waits for it.
 
-    ``places``: last known positions, by group and partition on the target.
-    ``proof``: result of the flow's last emission.
+    ``places``: last known positions.
     """
 
     alias: str
@@ -350,10 +348,7 @@ class MoveFacts:
         return {}
 
     def _places(self, pair: TopicPair, last: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Return partitions as named on the source.
-
-        In reverse, or if the source is lost, also those that only the target has.
-        """
+        """Return partitions named as on the source, in reverse or after a loss the target's too."""
         known = [self.source.topics.get(pair.topic)]
         if pair.direction == "reverse" or self.is_away:
             known.append(self.target.topics.get(pair.target_topic))

@@ -46,8 +46,6 @@ class Outlook:
 
     ``recent``: number of records of each copy within the last :data:`.RATE_MS` of its topic,
     none if that was long before the source last answered.
-    ``newest``: timestamp of the last record of each copy, None if a marker hides it.
-    ``copies``: partitions on the target by those on the source.
     ``transactions``: open on the target.
     ``commits``: commits of idle groups on the source, if it was queried.
     """
@@ -113,11 +111,7 @@ class Outlook:
         return self.facts.routing.cluster_of(group) == self.facts.request.target
 
     def forecast(self, now_ms: int, source: SourceLook | None = None) -> Forecast:
-        """Forecast the records that are lost or read again.
-
-        ``source``: the ends of the source's logs, queried with the positions of this look; None if
-        the source was not queried or does not answer.
-        """
+        """Forecast records lost or read again; ``source``: present log ends, None if not known."""
         partitions = tuple(self._partition_facts(source))
         growth = sum(report.source_growth for report in self.facts.maps.reports)
         return Forecast(
@@ -191,10 +185,7 @@ class Outlook:
 
 
 def _heard(reports: Iterable[SlotReport]) -> dict[tuple[str, int], int]:
-    """Return when the source last answered the slots of each copy, by remote topic id and number.
-
-    For a copy that no slot has now (the flow is paused) its former slots count.
-    """
+    """Return when the source last answered the slots (former ones if it is paused) of each copy."""
     now: dict[tuple[str, int], int] = {}
     former: dict[tuple[str, int], int] = {}
     for report in reports:
@@ -222,10 +213,7 @@ def read_outlook(
     also: Collection[str] = (),
     chosen: MoveScope | None = None,
 ) -> Outlook:
-    """Take one look at the target, for all that the request names.
-
-    The settings are those of :func:`.read_target`.
-    """
+    """Take one look at the target; the settings are those of :func:`.read_target`."""
     facts = read_target(context, request, chosen, also=also, with_groups=with_groups)
     target, logs = context.target, facts.target.logs
     original = {pair.target_topic: pair.original for pair in facts.pairs}
@@ -274,7 +262,7 @@ def _last_copied(
 ) -> dict[TopicPartition, int | None]:
     """Read the time of the last copied record of partitions with lag, largest lag first.
 
-    The newest timestamp of a log may be that of a marker, which is the time of a claim.
+    The newest timestamp of a log may be that of a marker.
     """
     late = list[tuple[int, TopicPartition, int]]()
     for original, copy in copies.items():

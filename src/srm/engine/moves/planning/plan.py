@@ -69,13 +69,11 @@ def plan(
 ) -> MovePlan:
     """Plan a move and store the plan under its id; the first step, safe to repeat.
 
-    ``move_id``: id to plan under. The same id again replaces the plan; if the move has continued
-    since, the stored plan is returned.
+    ``move_id``: the same again replaces the plan; if the move has continued, the stored one is
+    returned.
     ``dry_run``: only compute; nothing is written to either cluster.
 
     Raises:
-        UsageError: the request contradicts itself or the flow.
-        NotFoundError: a named topic or group does not exist.
         ConflictError: the id belongs to another request, or to a move that has ended and is
             superseded.
     """
@@ -126,9 +124,8 @@ def new_move_id(context: MoveContext, request: MoveRequest) -> str:
 
 @dataclass(frozen=True)
 class Findings:
-    """One look at what moves, and all conditions that it found.
+    """One look at what moves, all conditions that it found, and the proof of each translation.
 
-    ``verdicts``: proof of each translation by the records.
     ``outlook``: a lost source as the target knows it, None if the source was read.
     """
 
@@ -155,10 +152,7 @@ class Findings:
 
 
 def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> MovePlan:
-    """Read both clusters, including the surroundings of the move, and compute the plan.
-
-    An unplanned move reads only the target, and its plan has a forecast.
-    """
+    """Compute the plan from both clusters, an unplanned one with a forecast from the target."""
     seen = findings(context, request, move_id)
     facts, now_ms = seen.facts, context.now_ms()
     around = surrounding_warnings(request, facts.topics, surroundings(context, facts))
@@ -181,14 +175,7 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
 def findings(
     context: MoveContext, request: MoveRequest, move_id: str, chosen: MoveScope | None = None
 ) -> Findings:
-    """Look at what moves, and list the conditions that block the move or deserve a warning.
-
-    ``chosen``: topics and groups that an earlier look chose.
-
-    Raises:
-        UsageError: a topic was named by the name of its copy.
-        NotFoundError: a named topic or group does not exist.
-    """
+    """Look at what moves, or an earlier look chose; list what blocks or deserves a warning."""
     if request.is_unplanned:
         return _after_loss(context, request, move_id, chosen)
     return _of_both(context, request, move_id, chosen)
@@ -260,10 +247,7 @@ def _after_loss(
 def _without_routed(
     outlook: Outlook, request: MoveRequest, move_id: str
 ) -> tuple[Outlook, tuple[Finding, ...]]:
-    """Leave out what an earlier move sent elsewhere; return findings for what the request names.
-
-    If nothing named is left to move, nothing moves.
-    """
+    """Leave out what an earlier move sent elsewhere; return findings for what is named."""
     routes = outlook.facts.routing.merge
     there = {
         subject: why
@@ -346,10 +330,7 @@ def _claims(facts: MoveFacts) -> dict[Where, TranslationClaim]:
 def written_together(
     source: Cluster, request: MoveRequest, topics: Collection[str], replicated: Collection[str]
 ) -> Iterator[Finding]:
-    """Check that transactions seen on the source write only topics that move.
-
-    A producer whose topics are on two clusters can no longer write them in one transaction.
-    """
+    """Check that transactions seen on the source write only topics that move together."""
     seen = source.transactional_topics()
     if seen is None:
         yield warning(

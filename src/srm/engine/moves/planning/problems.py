@@ -43,10 +43,7 @@ def redirect_problems(flow: FlowContext, kinds: Collection[RedirectKind]) -> Ite
 
 
 def unsettled_problems(flow: FlowContext) -> Iterator[Finding]:
-    """Yield a problem if the target returned from a disaster and is not yet settled.
-
-    Only a planned move checks this: the pause is on the source, which an unplanned one never reads.
-    """
+    """Yield a problem if the target is not settled after a disaster; for a planned move only."""
     back = flow.config.flow.reverse
     pause = read_pause(topic_on(flow.source, back).read_commands())
     if pause is not None:
@@ -98,11 +95,7 @@ def route_problem(
 
 
 def group_problems(facts: MoveFacts) -> Iterator[Finding]:
-    """Yield the conditions that keep groups from continuing on the target.
-
-    If the source is lost, no group blocks another: its condition is a warning, and
-    :func:`left_alone` names the groups whose offsets cannot be set.
-    """
+    """Yield what keeps groups from continuing; after a loss warnings, see :func:`left_alone`."""
     left = left_alone(facts) if facts.is_away else {}
     for name, why in left.items():
         yield warning("group-active", f"group {name} is not changed: {why}")
@@ -165,11 +158,8 @@ def _offset_problems(group: GroupPlan, facts: MoveFacts) -> Iterator[Finding]:
 def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Finding]:
     """Yield what is not copied until an operator acts: a move would wait for it in vain.
 
-    A replicator that is down without lag is a warning.
-
-    Partitions that resume by themselves, for example when they have a leader, are left out.
-
-    ``down``: why the flow's replicator is down, None if it runs.
+    A replicator that is ``down`` without lag is a warning. Partitions that resume by themselves,
+    for example when they have a leader, are left out.
     """
     replication = facts.replication()
     accept = facts.request.accept_open_transactions

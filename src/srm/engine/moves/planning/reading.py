@@ -47,10 +47,7 @@ def originals(topics: Collection[str], config: FlowConfig) -> set[str]:
 
 
 def movable(context: FlowContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the original topics and the groups that a move along a flow may name, in order.
-
-    Groups of both sides count: their current side depends on earlier moves.
-    """
+    """Return the original topics and, of both sides, the groups that a move may name, in order."""
     config = context.config
     wanted = config.group_names
     groups = {*groups_with_offsets(context.source), *groups_with_offsets(context.target)}
@@ -75,10 +72,6 @@ def topics_to_move(
     """Return the topics that a request names, or all that either flow copies.
 
     If the source is lost, these are the topics with a copy on the target.
-
-    Raises:
-        UsageError: a topic was named by the name of its copy.
-        NotFoundError: a named topic does not exist.
     """
     forward, reverse = context.forward.config, context.reverse.config
     names, flow = forward.names, forward.flow
@@ -190,10 +183,7 @@ def _followers(routing: RoutingTables, ours: Collection[str]) -> tuple[set[str],
 
 
 def _routed_to_source(request: MoveRequest, routing: RoutingTables) -> set[str]:
-    """Return the groups that an earlier move sent to the source, none for a move of some topics.
-
-    If they have not committed since, their topics are unknown.
-    """
+    """Return the groups routed to the source, of unknown topics; none for a move of some topics."""
     prefix = group_subject("")
     return {
         subject.removeprefix(prefix)
@@ -211,8 +201,7 @@ def groups_after_loss(
 ) -> MoveScope:
     """Return the groups that a request names, or all with a last known position or a follower.
 
-    A move of everything also includes those that a route sends to the source: it may have been lost
-    before any of their positions reached the target.
+    A move of everything adds those routed to the source: no place may have reached the target.
     """
     if request.groups:
         return MoveScope(topics, tuple(sorted(request.groups)))
@@ -284,9 +273,6 @@ def read_target(
     ``also``: topics whose positions are wanted too, though they do not move.
     ``with_groups``: also describe the groups on the target, one request each. Otherwise only groups
     without a last known position have their commits read there.
-
-    Raises:
-        NotFoundError: a named topic is copied neither way.
     """
     target = context.target
     on_target = target.topics()

@@ -75,10 +75,7 @@ def _partitions_of_originals(facts: MoveFacts) -> dict[str, int]:
 def _shared_ids(
     context: MoveContext, facts: MoveFacts, topics: Collection[str]
 ) -> dict[str, tuple[int, ...]]:
-    """Return producer ids that both clusters have assigned, by the partition that both write to.
-
-    Each cluster assigns ids independently. Epoch and sequence may still differ, but only by chance.
-    """
+    """Return producer ids that both clusters have assigned to writers of one partition."""
     there: dict[str, set[int]] = {}
     for one in read_writers(context.target, partitions_of(facts.target.topics, topics)):
         there.setdefault(str(one.partition), set()).add(one.producer_id)
@@ -150,11 +147,9 @@ def _milliseconds(value: str) -> int | None:
 
 
 def _skew(facts: MoveFacts) -> dict[str, int]:
-    """Return the clock skew between clients and brokers, measured by clients' acknowledgements.
+    """Return the clock skew between clients and brokers, by the stamps of acknowledgements.
 
-    The broker stamps an acknowledgement on arrival, seconds later if the client had to connect
-    first or a broker was unavailable. That only increases the difference, so the smallest one of a
-    host is the best estimate.
+    A delay on the way only increases it, so the smallest one of a host is the best estimate.
     """
     skews: dict[str, int] = {}
     for one in facts.routing.stamped_acks:

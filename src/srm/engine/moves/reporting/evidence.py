@@ -64,10 +64,9 @@ log = logging.getLogger(__name__)
 
 
 def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveReport:
-    """Store progress and report of a move if either has changed; return the report.
+    """Store progress and report if either has changed; return the report.
 
-    The report becomes the next revision, signed if a key is configured. If nothing has changed, no
-    writer is opened and no step is fenced.
+    That is the next revision, signed if a key is configured. Otherwise no step is fenced.
     """
     known = read_both(context, ControlTables.read_moves)
     seen = not progress.residue_over or _find_report(known, plan.move_id) is None
@@ -171,10 +170,7 @@ def _rivals(
 
 
 def _furthest(tables: Iterable[ControlTables], progress: MoveProgress) -> MoveProgress:
-    """Return the progress of the highest rank, the stored one if equal.
-
-    Another process may have stored more in the meantime, or other facts of the same rank.
-    """
+    """Return the progress of the highest rank, another process's or the stored one if equal."""
     known = [table.progress.get(progress.move_id, progress) for table in tables]
     return max([*known, progress], key=lambda one: one.rank)
 
@@ -236,10 +232,7 @@ def approve(context: MoveContext, move_id: str, approval: Approval) -> tuple[App
 
 
 def approvals_in(tables: Iterable[ControlTables], move_id: str) -> tuple[Approval, ...]:
-    """Return the approvals of a move that any of the tables has, the oldest first.
-
-    Damaged records are skipped and logged: they stop neither a move nor a report.
-    """
+    """Return the approvals that any table has, oldest first; damaged ones are logged."""
     key = approval_key(move_id)
     return join_approvals(
         *(decode_or_none(table.documents.get(key), decode_approvals) or () for table in tables)
@@ -254,9 +247,8 @@ _History = Mapping[bytes, Sequence[Stamped]]
 class Arrival:
     """Acknowledgements of one group's members on the target; offsets by ``topic-partition``.
 
-    Times are None if no member reported the state, or the broker did not stamp it.
-    ``started``: lowest offset at which a member started each partition.
-    ``uncommitted``: by client.
+    Times are None if not reported or stamped.
+    ``started``: lowest offset at which a member started each.
     """
 
     members: int = 0
@@ -267,10 +259,7 @@ class Arrival:
 
 
 class Arrivals:
-    """One look at the routing topics of both clusters; an unavailable source is skipped.
-
-    ``ask_clock``: write a record to read the broker's clock.
-    """
+    """One look at both routing topics, if available; ``ask_clock`` writes to read the clock."""
 
     def __init__(
         self, context: MoveContext, plan: MovePlan, progress: MoveProgress, *, ask_clock: bool
@@ -382,10 +371,7 @@ def written_between(offset_map: OffsetMap, start: int, end: int) -> int:
 
 
 class TargetRecords:
-    """Records between offsets of the target's topics; maps are loaded on first use.
-
-    ``offsets``: all offsets that counts will start or end at, by name of the target's partition.
-    """
+    """Records between ``offsets`` of the target's topics; maps are loaded on first use."""
 
     def __init__(
         self, context: MoveContext, plan: MovePlan, offsets: Iterable[Mapping[str, int]]

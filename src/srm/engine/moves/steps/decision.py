@@ -153,11 +153,7 @@ def _not_held(tables: ControlTables, attempt: Attempt) -> dict[str, Route | None
 def _go_planned(
     registers: Registers, context: MoveContext, plan: MovePlan, going: MoveProgress, renewed: float
 ) -> MoveProgress:
-    """Write intent and decision of the attempt that was looked at, or return another's decision.
-
-    Raises:
-        GateClosedError: the hold is not the one that was looked at, or does not last.
-    """
+    """Write intent and decision of the attempt that was looked at, or return another's decision."""
     attempt, now_ms = Attempt(plan, going.attempt), context.now_ms()
     known = registers.progress(plan.move_id)
     if known.is_decided:
@@ -203,8 +199,6 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
     One cluster is enough; the other is written when it is back. Offsets already applied on the
     target stay. The ledger marks them as srm's own, so the next move or group offset sync replaces
     them. The flow that an unplanned move has paused resumes.
-
-    ``why``: the reason; without it, what the move was last waiting for.
 
     Raises:
         ConflictError: clients are already redirected to the target, or the target is unavailable

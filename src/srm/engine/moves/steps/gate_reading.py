@@ -32,7 +32,6 @@ from srm.errors import GateClosedError
 class Look:
     """Facts for the gate, its answer, the move's progress, and the clusters that were read.
 
-    ``seen``: state for the next look of this process.
     ``rested``: topics and commits on the source have been quiet for long enough.
     """
 

@@ -176,11 +176,7 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
 
 
 def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: int) -> None:
-    """Write the first records of a new attempt, the source's before the target's.
-
-    All moves of its clients share the source, whatever their targets. So it shows a competing hold,
-    and a refused move has written nothing elsewhere.
-    """
+    """Write the first records of an attempt: first on the source, which shows competing holds."""
     routes, known = registers.routes, registers.progress(plan.move_id)
     concerned = {subject: routes.get(subject) for subject in (*plan.subjects, *plan.home_subjects)}
     unplanned = plan.request.is_unplanned
@@ -218,8 +214,6 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: Outlook) -> MovePro
     """Pause the flow from the source, seal its copies, and forecast the now final loss.
 
     Safe to repeat. After a crash the flow stays paused: hold again, or release.
-
-    ``before``: the look that found no blocking condition.
     """
     # RTO counts from here, by the clock that stamps clients' acknowledgements.
     begun_ms = context.now_ms()
@@ -264,9 +258,7 @@ def _leave_if_late(context: MoveContext, plan: MovePlan, ours: Pause) -> None:
 def renew_pause(context: MoveContext, plan: MovePlan) -> None:
     """Renew the pause before go, so that no settlement that has looked at it can still end it.
 
-    Raises:
-        ConflictError: the flow is not paused, or this move does not rely on the pause.
-        FencedError: the pause has changed since it was read.
+    A FencedError means that it has changed since it was read.
     """
     pause = pause_in_force(context.forward)
     if pause is None or plan.move_id not in pause.moves:

@@ -47,9 +47,8 @@ _RENEWED_AFTER = 1 / 3  # of a lease
 
 
 def remove_static_members(context: MoveContext, plan: MovePlan, look: Look) -> None:
-    """Remove static members from held groups, each once, so that the gate does not wait for them.
+    """Remove static members from held groups, each once, after they had time to commit.
 
-    Only after they had time to commit: each has acknowledged the hold, or some seconds have passed.
     A member that still runs joins again, and the gate reports it.
     """
     removed = set(look.seen.removed)
@@ -103,11 +102,7 @@ def _had_time(look: Look, group: str, members: int) -> bool:
 def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
     """Check once if the move is synchronised, and renew the hold when due.
 
-    ``ready`` means that :func:`apply` may be called. Repeat until then, or until ``timed_out``. A
-    decided move is ready.
-
-    Raises:
-        ConflictError: it was released, so it no longer holds clients.
+    Repeat until ``ready``, when :func:`apply` may be called, or ``timed_out``.
     """
     store = MoveStore(context)
     plan, progress = store.load(move_id)
@@ -141,11 +136,7 @@ def status(context: MoveContext, move_id: str) -> SyncStatus:
 def apply(context: MoveContext, move_id: str) -> SyncStatus:
     """Write the translated offsets on the target, read them back, and return the gate's answer.
 
-    A decided move is not changed.
-
-    Raises:
-        GateClosedError: it is not synchronised; nothing was written.
-        ConflictError: the offsets read back differ from those written, or the hold is over.
+    A decided move is not changed. A GateClosedError means that nothing was written.
     """
     plan, progress = MoveStore(context).load(move_id)
     if plan.request.is_unplanned and not progress.is_decided:
@@ -168,11 +159,7 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
 
 
 def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveProgress:
-    """Set each group to its last known position, and record the groups that cannot be set.
-
-    A group that cannot be set (it already has members on the target, or its coordinator refuses)
-    does not block the others.
-    """
+    """Set each group to its last known position; record those that cannot be set and continue."""
     if progress.step not in HELD:
         raise GateClosedError(f"move {plan.move_id} is {progress.step}: hold first")
     facts = read_facts(context, plan.request, plan.topics, plan.group_names)
@@ -243,9 +230,6 @@ def apply_positions(
     Offsets already in place are included: a killed run may have left its ledger unsettled. If
     another process decides the move concurrently, its offsets count. A group that follows a later
     move is skipped. The ledger marks late writes as srm's own, so the next sync replaces them.
-
-    ``positions``: by group; positions without an offset to write are left out.
-    ``share``: the groups that are share groups.
     """
     rows = {
         group: [(p.target, p.resume, p.target_committed) for p in some if p.resume is not None]
@@ -277,10 +261,7 @@ def apply_positions(
 
 
 def _is_due(plan: MovePlan, seen: Look, now_ms: int) -> bool:
-    """Return True if a third of the lease has passed on any cluster, by the writers' clocks.
-
-    A wrong clock causes early or late renewals; go renews by itself.
-    """
+    """Return True if a third of the lease has passed on any cluster, by the writers' clocks."""
     times = [
         route.time_ms
         for table in (seen.clusters.routing.target, seen.clusters.routing.source or {})
@@ -291,10 +272,7 @@ def _is_due(plan: MovePlan, seen: Look, now_ms: int) -> bool:
 
 
 def _noting_forecast(seen: Look, now_ms: int) -> MoveProgress:
-    """Record the records to read again or skip before applying, and the end of the wait.
-
-    After applying they are not visible: all offsets are srm's own.
-    """
+    """Record the wait's end and the records to read again or skip, which applying hides."""
     before, groups = seen.progress, seen.facts.groups
     return before.noting(
         times_ms={"ready": now_ms, **before.times_ms},
@@ -339,7 +317,6 @@ def carry_out(
     caller's context manager ``around``.
 
     Raises:
-        ConflictError: something blocks it.
         GateClosedError: it was not synchronised within its time limit; clients were released.
     """
     plan = MoveStore(context).plan(move_id)
@@ -364,7 +341,6 @@ def apply_and_go(context: MoveContext, move_id: str, around: Around = nullcontex
 
     Raises:
         GateClosedError: the gate does not open; clients stay where they are.
-        ConflictError: the offsets read back differ from those written.
     """
     plan = MoveStore(context).plan(move_id)
     quiet = max(plan.request.quiet_seconds, plan.request.slow_writer_seconds)
@@ -441,10 +417,7 @@ class _Run:
         self.step("apply")
 
     def _until_open(self, call: Callable[[], object], wait: Callable[[], None]) -> None:
-        """Wait and call again while the gate refuses, until the hold or the time limit ends.
-
-        Each step checks the gate; a slow writer may close it between two steps.
-        """
+        """Wait and call again while the gate refuses, until the hold or the time limit ends."""
         while True:
             try:
                 call()

@@ -50,7 +50,7 @@ class VerifyStatus:
     unless there is none or the time limit is over.
     ``waiting``: what the move still waits for.
     ``residue``: records written to the source after go, by topic.
-    ``asks``: what operators still have to do for clients without a redirector.
+    ``asks``: tasks for clients without a redirector.
     """
 
     move_id: str
@@ -68,9 +68,6 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
 
     Redirectors that have not confirmed the go are called again. Repeat until ``done`` or
     ``timed_out``; the findings are stored.
-
-    Raises:
-        ConflictError: its clients have not been sent to the target.
     """
     plan, progress = MoveStore(context).load(move_id)
     if not progress.is_decided:
@@ -109,11 +106,7 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
 
 @dataclass(frozen=True)
 class VerifyLook:
-    """One look after go: the progress, updated if there is news, and the time of the look.
-
-    ``clock_ms``: by the clock that stamped the hold.
-    ``ours``: groups that no later move has routed.
-    """
+    """One look after go at ``clock_ms``, by the hold's clock; ``ours`` follow no later move."""
 
     progress: MoveProgress
     clock_ms: int
@@ -154,10 +147,7 @@ def observe(
 
 
 def look_for_stragglers(context: MoveContext, plan: MovePlan, seen: VerifyLook) -> MoveProgress:
-    """Find readers on the source after go: members, and changed commits except srm's own.
-
-    Group offset sync writes commits there for groups that work on the target.
-    """
+    """Find members and changed commits on the source after go, except srm's own commits."""
     progress, found = seen.progress, dict(seen.progress.stragglers)
     topics = {pair.topic for pair in topic_pairs(context, plan.topics)}
     try:
@@ -326,9 +316,6 @@ def watch_residue(context: MoveContext, move_id: str) -> MoveReport:
     until its ``residue_over``: the time of the request has passed, or another move has held or
     redirected the producers, so later residue is not this move's. After that only other news is
     stored: an approval, the outcome of a disaster.
-
-    Raises:
-        ConflictError: its clients have not been sent to the target.
     """
     plan, progress = MoveStore(context).load(move_id)
     if not progress.is_decided:
