@@ -43,11 +43,7 @@ class KafkaCluster:
     what a broker answers with "try again" is tried again until then. Threads may share it.
 
     Args:
-        alias: name of the cluster in the configuration.
-        admin_props: librdkafka properties of the admin client, ``bootstrap.servers`` included.
-        consumer_props: the same for consumers.
-        producer_props: the same for producers.
-        timeout_s: seconds that each call may take.
+        admin_props, consumer_props, producer_props: librdkafka's, ``bootstrap.servers`` included.
         follow: keep the compacted topics that are read in memory, seconds fresh.
         fresh: follow only what is read, each time up to its end at the call.
     """

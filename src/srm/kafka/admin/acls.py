@@ -145,11 +145,7 @@ def delete(clients: Clients, acls: Collection[Acl], look: Request = _ANYTHING) -
 def topic_rights(
     clients: Clients, topics: Collection[str], client: ClientKind = "admin"
 ) -> dict[str, frozenset[str]]:
-    """Return the operations that a kind of client may do with topics; see the engine's port.
-
-    Topics that do not exist, or cannot by their name, are left out; one that may not be
-    described has none.
-    """
+    """Return the operations that a client may do with topics; absent topics are left out."""
     if not topics:
         return {}
     collection = TopicCollection(sorted(topics))

@@ -39,11 +39,7 @@ _logger = logging.getLogger(__name__)
 
 
 class ClientLog:
-    """Logger for librdkafka's messages, at debug level.
-
-    librdkafka reports each refused connection as an error, several times a second. The call that
-    needs the connection raises the relevant error.
-    """
+    """Logger at debug level: librdkafka reports each refused connection as an error, often."""
 
     def log(self, _level: int, message: str, *values: object) -> None:
         """Take one line of librdkafka's log."""
@@ -62,9 +58,7 @@ STATE_RECORDS: Final[Mapping[str, object]] = {
 def reader_props(props: Mapping[str, str]) -> dict[str, object]:
     """Return the settings of a consumer that assigns partitions to itself and commits nothing.
 
-    The end of a partition is reported: after transaction markers the position alone never gets
-    there. The fetch wait is short because the end is only reported by the fetch after the last
-    record.
+    The end of a partition is reported: after transaction markers the position never gets there.
     """
     return {
         "group.id": "srm-reader",
@@ -96,10 +90,6 @@ def is_stranded(client: AdminClient | Consumer | Producer, topic: str) -> bool:
     librdkafka forgets brokers that a metadata answer omits, and a cluster that lost sight of all
     its brokers names none. librdkafka does not always return to its bootstrap.servers (issue 5301).
     The result is also True while the cluster is down.
-
-    Args:
-        client: a client that has been waiting in vain.
-        topic: a topic to query; one topic is cheaper than all.
     """
     try:
         client.list_topics(topic, timeout=_LOOK_S)
@@ -114,9 +104,7 @@ _BATCH: Final = 5000
 def drain(consumer: Consumer, wait_s: float) -> list[Message]:
     """Return available messages, waiting up to ``wait_s`` seconds for the first message or event.
 
-    Consumer.consume(n, timeout) alone waits until n messages are available or the time is up.
-    librdkafka counts whole milliseconds and returns at once for a fraction of one. A caller that
-    waits for the rest of its time would spin until it is over.
+    Consumer.consume(n, timeout) waits for all n, and returns at once for less than a millisecond.
     """
     first = consumer.poll(math.ceil(wait_s * 1000) / 1000)
     if first is None:
@@ -125,11 +113,7 @@ def drain(consumer: Consumer, wait_s: float) -> list[Message]:
 
 
 def position_after(message: Message, where: str) -> int | None:
-    """Return the position after a record or an end-of-partition event, None after other events.
-
-    Raises:
-        SrmError: the event is an error that waiting does not cure.
-    """
+    """Return the position after a record or an end-of-partition event, None after other events."""
     error = message.error()
     if error is None:
         return int(message.offset()) + 1
@@ -204,10 +188,7 @@ class Clients:
             return self._retain(client)
 
     def _retain(self, client: AdminClient) -> AdminClient:
-        """Keep a client until this thread has its answer, even if another thread discards it.
-
-        A client without references is destroyed: its requests fail or never complete.
-        """
+        """Keep a client until this thread has its answer, which a discarded one never gets."""
         self._asking.client = client
         return client
 
@@ -258,10 +239,7 @@ class Clients:
             producer.purge()
 
     def close(self) -> None:
-        """Close everything; the next call builds new clients.
-
-        A thread that waits for a cluster in vain is not waited for: it keeps its reader.
-        """
+        """Close everything but what a thread still waits for; the next call builds new clients."""
         if self.reader_lock.acquire(timeout=_CLOSE_S):
             try:
                 self.discard_reader()
@@ -273,10 +251,7 @@ class Clients:
             self._admin = self._reader = self._producer = None
 
     def _ask_admission(self, props: Mapping[str, str]) -> None:
-        """Raise at once the refusal that librdkafka would retry until timeout and then not name.
-
-        Without security settings only a failed call queries the broker, see :meth:`call`.
-        """
+        """Raise at once the refusal that librdkafka would retry until timeout and then not name."""
         if props in self._admitted or "security.protocol" not in props:
             return
         refusal = refusal_of(self.alias, props)
@@ -296,9 +271,6 @@ class Clients:
             doing: what is done, for the message.
             request: is given the seconds it may take; the first time that is half of them all.
             needs: the rights that it takes, for the message.
-
-        Raises:
-            SrmError: the last error of the request, or what keeps srm out of the cluster.
         """
         deadline = time.monotonic() + self.timeout_s
         pause_s = pauses(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
@@ -342,11 +314,7 @@ class Clients:
     def wait_until(
         self, what: str, condition: Callable[[], bool], timeout_s: float | None = None
     ) -> None:
-        """Poll a condition until it holds, by default as long as any call may take.
-
-        Raises:
-            UnavailableError: it does not hold in time.
-        """
+        """Poll a condition until it holds, by default as long as any call may take."""
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         deadline = time.monotonic() + limit_s
         pause_s = pauses(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
@@ -359,12 +327,7 @@ class Clients:
 
 
 def answer_of(future: Future[_T], limit_s: float) -> _T:
-    """Wait for the answer of an admin client that has its own timeout.
-
-    Raises:
-        KafkaException: the answer is an error.
-        UnavailableError: no answer, although librdkafka's own timeout has passed.
-    """
+    """Wait for the answer of an admin client that has its own timeout."""
     try:
         return future.result(limit_s + _OVERDUE_S)
     except TimeoutError as error:

@@ -79,7 +79,6 @@ class ClusterFacts:
 
     Attributes:
         release: oldest release of Kafka that a broker may have, such as ``3.9``; empty if unknown.
-        brokers: number of brokers.
         ahead_ms: controller's clock minus this host's; None without KRaft.
         within_ms: maximum error of ``ahead_ms``, half the time of the request.
     """

@@ -1,8 +1,4 @@
-"""Translation of librdkafka's errors into srm's.
-
-A test checks that :data:`ERROR_CLASSES` has every error code of the client library. Code above
-``srm.kafka`` never sees a KafkaException.
-"""
+"""Translation of librdkafka's errors into srm's: above ``srm.kafka`` there is no KafkaException."""
 
 from __future__ import annotations
 
@@ -133,10 +129,7 @@ _MEANINGS: Final[Mapping[type[SrmError], str]] = MappingProxyType(
 
 
 def translate(error: KafkaException | KafkaError, where: str, needs: Needs = NOTHING) -> SrmError:
-    """Build the srm error for a client error.
-
-    ``where`` names operation and cluster, e.g. ``reading groups of cluster P``.
-    """
+    """Build the srm error; ``where`` is operation and cluster: reading groups of cluster P."""
     kafka_error = error.args[0] if isinstance(error, KafkaException) else error
     if not isinstance(kafka_error, KafkaError):
         return SrmError(f"{where}: {kafka_error}")
@@ -170,8 +163,7 @@ def kafka_errors(where: str, needs: Needs = NOTHING) -> Iterator[None]:
 def fatal_cause(error: BaseException) -> KafkaException | None:
     """Return the KafkaException that caused a SystemError, None for one of Python's own.
 
-    confluent-kafka raises a fatal error (such as being fenced) while it serves callbacks, and
-    serves the rest. The next callback ends in a SystemError with the fatal error as its cause.
+    confluent-kafka raises a fatal error (being fenced) in a callback; the next one ends in this.
     """
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, KafkaException):

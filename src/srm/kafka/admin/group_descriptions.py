@@ -1,8 +1,4 @@
-"""Descriptions of groups of all kinds: every broker lists its groups, coordinators describe them.
-
-librdkafka's admin client lists consumer groups only and reports a Streams group (KIP-1071) as
-absent.
-"""
+"""Descriptions of groups of all kinds, which librdkafka's admin client does not list (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -49,11 +45,7 @@ _DESCRIBE: Final[Mapping[GroupKind, Message]] = {
 
 
 def describe(clients: Clients, names: Collection[str] | None = None) -> dict[str, GroupDescription]:
-    """Describe all groups, or the named ones; see the engine's port.
-
-    Raises:
-        UnavailableError: not one group could be described.
-    """
+    """Describe all groups, or the named ones; UnavailableError if not one could be."""
     wanted = None if names is None else frozenset(names)
     if wanted is not None and not wanted:
         return {}
@@ -83,10 +75,7 @@ async def coordinator(clients: Clients, brokers: Brokers, group: str) -> AsyncIt
 async def by_coordinator(
     clients: Clients, brokers: Brokers, groups: Collection[str]
 ) -> tuple[dict[int, list[str]], dict[str, SrmError]]:
-    """Sort groups by the node that coordinates them; return why others have none.
-
-    The nodes are remembered in ``brokers.coordinators``.
-    """
+    """Sort groups by the node that coordinates them; return why others have none."""
     failed: dict[str, SrmError] = {}
     unknown = sorted(g for g in groups if brokers.coordinators.get(g) not in brokers.nodes)
     if unknown:

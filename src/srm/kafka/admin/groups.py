@@ -156,8 +156,7 @@ def pending(
 ) -> ByGroup[frozenset[TopicPartition]]:
     """Return the partitions with an undecided transactional offset commit, by group.
 
-    A request for all partitions returns only those with a committed offset, so the others are
-    requested by name.
+    Those without a committed offset have to be requested by name.
     """
     named: dict[str, list[int]] = defaultdict(list)
     for partition in sorted(set(also)):
@@ -195,11 +194,7 @@ class _OfGroups(ABC, Generic[_T]):
         self._later: dict[str, UnavailableError] = {}
 
     def of(self, groups: Collection[str]) -> ByGroup[_T]:
-        """Return results of groups, and the errors of others.
-
-        Raises:
-            UnavailableError: not one group was answered for.
-        """
+        """Return results of groups, and the errors of others; UnavailableError if all have one."""
         if groups:
             try:
                 self._clients.ask(_reading(groups), lambda brokers: self._look(brokers, groups))
@@ -268,7 +263,6 @@ class _Fetch(_OfGroups[_T]):
     """Commits of groups.
 
     Args:
-        clients: of the cluster.
         topics: one request for each, of all partitions where it is None.
         stable: whether undecided offsets are errors.
         take: makes the result of a group, or raises its error.
@@ -340,11 +334,7 @@ def remove_static(clients: Clients, group: str, instance_ids: Collection[str]) -
 
 
 def remove_members(clients: Clients, group: str, goes: Callable[[str], bool]) -> None:
-    """Remove the members with a chosen client id; absent members are ignored.
-
-    Meant for dead members, whose session the group would otherwise wait for. A live member joins
-    again.
-    """
+    """Remove the members, meant to be dead, with a chosen client id; a live one joins again."""
     doing = f"removing members of group {group!r}"
     needs = on_group("Read", group)
 
@@ -373,11 +363,7 @@ def _check_all(answers: Collection[Mapping[str, Any]], where: str, needs: Needs)
 
 
 def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Write offsets of a group without members; the broker refuses them if there are members.
-
-    Raises:
-        GroupActiveError: the group has members.
-    """
+    """Write offsets of a group; GroupActiveError if it has members."""
     topics: dict[str, list[tuple[int, int, int, str]]] = defaultdict(list)
     for place, offset in sorted(offsets.items()):
         topics[place.topic].append((place.partition, offset, _NO_EPOCH, ""))
@@ -386,10 +372,9 @@ def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, i
 
 
 def set_share_starts(clients: Clients, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Set start offsets of a share group without members, which may be absent (KIP-932).
+    """Set start offsets of a share group, which may be absent (KIP-932).
 
-    Raises:
-        GroupActiveError: the group has members.
+    GroupActiveError: it has members.
     """
     topics: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for place, offset in sorted(offsets.items()):
@@ -429,11 +414,7 @@ def _write(
 
 
 def delete(clients: Clients, groups: Collection[str]) -> None:
-    """Delete groups without members; see the engine's port.
-
-    Raises:
-        GroupActiveError: one has members; the others are deleted.
-    """
+    """Delete groups; GroupActiveError if one has members, the others are deleted."""
     names = sorted(set(groups))
     if not names:
         return

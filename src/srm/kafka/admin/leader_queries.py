@@ -45,11 +45,7 @@ def topic_errors(clients: Clients, doing: str, operation: str = "Read") -> Topic
 async def find_leaders(
     brokers: Brokers, partitions: Collection[TopicPartition], error: TopicError
 ) -> dict[TopicPartition, PartitionLeader]:
-    """Return the leaders of the partitions that exist.
-
-    Raises:
-        SrmError: made by ``error``: srm may not describe a topic, or a partition has no leader.
-    """
+    """Return the leaders of the partitions that exist; ``error`` is for one without a leader."""
     wanted = set(partitions)
     leaders: dict[TopicPartition, PartitionLeader] = {}
     metadata = await brokers.look({partition.topic for partition in wanted})
@@ -74,11 +70,7 @@ async def query_leaders(
     make: Callable[[Mapping[TopicPartition, PartitionLeader]], Request],
     error: TopicError,
 ) -> dict[TopicPartition, Mapping[str, Any]]:
-    """Send a request to each leader of partitions; return the answer of each partition.
-
-    Raises:
-        SrmError: made by ``error``, as in :func:`find_leaders` or of an answer.
-    """
+    """Send a request to each leader of partitions; return the answer of each partition."""
     by_node: dict[int, dict[TopicPartition, PartitionLeader]] = defaultdict(dict)
     for partition, leader in sorted((await find_leaders(brokers, partitions, error)).items()):
         by_node[leader.node][partition] = leader

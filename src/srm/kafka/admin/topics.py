@@ -65,10 +65,7 @@ def _topic_id(printed: object) -> str:
 def describe(
     clients: Clients, wanted: Collection[str] | None = None, operation: str = "Describe"
 ) -> dict[str, TopicDescription]:
-    """Describe all or the given topics; one that does not exist is left out.
-
-    ``operation`` is what the caller has in mind: the right to name where even this one is missing.
-    """
+    """Describe topics, by default all, absent ones left out; ``operation`` names the right."""
     if wanted is None:
         wanted = names(clients)
     if not wanted:
@@ -198,10 +195,9 @@ def grow(clients: Clients, counts: Mapping[str, int]) -> None:
 
 
 def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> None:
-    """Set, or delete with None, single overrides; all other overrides stay.
+    """Set, or delete with None, single overrides; wait shortly until the broker has applied them.
 
-    A broker answers before it applies the change, so this waits shortly for it. The broker may
-    return a value in another notation than the one that was set.
+    The broker may return a value in another notation than the one that was set.
     """
     resources = [
         ConfigResource(

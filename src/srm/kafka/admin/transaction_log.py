@@ -51,10 +51,7 @@ _logger = logging.getLogger(__name__)
 
 
 def topics_of(value: bytes) -> frozenset[str]:
-    """Return the topics that a record of the log names, internal ones left out.
-
-    Empty for a transaction that has ended, and for versions that srm does not know.
-    """
+    """Return the topics that a record names; none of an ended or unknown transaction."""
     data = BytesIO(value)
     form = _FORMS.get(INT16.decode(data, CLASSIC))
     if form is None:

@@ -106,10 +106,7 @@ async def _producers(
 async def _names(
     brokers: Brokers, producer_ids: Collection[int]
 ) -> dict[int, tuple[str, int | None]]:
-    """Return transactional ids and start times (epoch ms), as far as coordinators report them.
-
-    Coordinators omit transactions that srm may not describe.
-    """
+    """Return transactional ids and start times (epoch ms), without those hidden from srm."""
     found: dict[int, tuple[str, int | None]] = {}
     if not producer_ids:
         return found

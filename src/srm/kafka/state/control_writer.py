@@ -37,10 +37,7 @@ _OVERTAKEN: Final = frozenset(
 
 @contextmanager
 def _overtaken() -> Iterator[None]:
-    """Restart the step where brokers and librdkafka do not report fencing plainly.
-
-    The next process that opens the log sees what this step wrote.
-    """
+    """Restart the step where brokers do not report fencing; the next process sees what it wrote."""
     try:
         yield
     except KafkaException as error:
@@ -83,8 +80,7 @@ class KafkaControlWriter:
     ) -> dict[str, int]:
         """Write records by topic in one transaction; None is a tombstone.
 
-        Returns:
-            The broker's time of the last record of each topic that does not have CreateTime.
+            Returns the broker's time of the last record of each topic that has not CreateTime.
 
         Raises:
             FencedError: a newer writer was opened.
@@ -162,11 +158,7 @@ class KafkaControlWriter:
         raise UnavailableError(f"{where}: no acknowledgement in time; retry")
 
     def _wait_visible(self, ends: Mapping[str, int]) -> None:
-        """Wait until reads see what was written.
-
-        A commit is answered once it is durable. The markers, which make the records visible, follow
-        shortly after.
-        """
+        """Wait until reads see it: the markers follow shortly after the commit's answer."""
         partitions = {TopicPartition(topic, 0): end for topic, end in ends.items()}
 
         def visible() -> bool:

@@ -56,10 +56,9 @@ def driver_transactional_id(flow: Flow) -> str:
 
 
 class KafkaDriverLog:
-    """The state topic of one flow (implements the :class:`.DriverLog` of the data plane).
+    """The state topic of one flow (implements the :class:`.DriverLog`); for one thread.
 
-    For one thread. Nothing is connected before the first call. The properties are librdkafka's, of
-    clients of the target; ``timeout_s`` limits each call.
+    Nothing is connected before the first call, each of which ``timeout_s`` limits.
     """
 
     def __init__(
@@ -235,10 +234,7 @@ def clear_maps(
     producer_props: Mapping[str, str],
     topics: Collection[CopiedTopic],
 ) -> None:
-    """Go through the map topic once, and delete every record about the topics; again is harmless.
-
-    Nothing of the map is kept in memory.
-    """
+    """Go through the map topic once and delete every record about the topics; safe to repeat."""
     gone = {(topic.topic_id, topic.target_topic_id) for topic in topics}
     map_topic = internal_topics.offset_map(flow.source)
     log = KafkaStateLog(flow.target, producer_props)

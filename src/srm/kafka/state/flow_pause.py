@@ -30,8 +30,7 @@ _T = TypeVar("_T")
 class KafkaFlowSwitch:
     """Pauses, seals and resumes one flow (implements :class:`srm.engine.ports.FlowSwitch`).
 
-    Does no I/O before the first call. What it needs on the target are the replicator's own rights.
-    The properties are librdkafka's, of clients of the target.
+    No I/O before the first call; on the target it needs the replicator's own rights.
     """
 
     def __init__(

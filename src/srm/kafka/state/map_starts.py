@@ -41,10 +41,7 @@ from srm.replication.mapping.start_reader import Predecessor
 
 
 class MapStarts:
-    """Reads starts of a flow from its target (implements StartReader).
-
-    One partition's damage is its own.
-    """
+    """Reads starts of a flow from its target (implements StartReader); damage is per partition."""
 
     def __init__(self, flow: Flow, target: Cluster) -> None:
         self._flow = flow
@@ -153,11 +150,7 @@ def _with_reports(
     state: ReplicationState,
     reported: Mapping[CopyId, Sequence[PartitionPosition]],
 ) -> dict[AssignedPartition, Start | SrmError]:
-    """Apply decisions of operators, and what was reported apart from positions.
-
-    A partition copied before to a remote topic of another id is copied all again. A stopped one
-    keeps its reported state, with its start time.
-    """
+    """Apply operators' decisions and separate reports; start again for a new remote topic."""
     decided = defaultdict[tuple[str, int], list[PartitionNotes]](list)
     for note in state.notes:
         if note.decision or note.over:

@@ -42,8 +42,7 @@ _SETTINGS_S: Final = 5.0  # a claim waits for it
 class KafkaAssignmentFeed:
     """Follows ``assignment:<slot>`` (implements AssignmentFeed); for one event loop.
 
-    It reads the log itself: past a marker at the end a consumer knows its position only a poll
-    later, and each claim waits for that.
+    Reads the log itself: a consumer passes a marker at the end a poll late, and claims wait for it.
     """
 
     def __init__(self, flow: Flow, slot: str, wire: Wire) -> None:
@@ -130,9 +129,6 @@ def broker_configs(properties: Mapping[str, str]) -> dict[str, str]:
 
     Where brokers differ in a number, the smallest counts. A silent broker is skipped while others
     answer: it may be frozen, and the next query follows soon.
-
-    Raises:
-        SrmError: no broker answers: the producer id expiration of the cluster is unknown.
     """
     try:
         admin = AdminClient(dict(properties), logger=ClientLog())

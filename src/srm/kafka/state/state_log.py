@@ -23,9 +23,8 @@ _LOOK_EVERY_S: Final = 5.0
 class KafkaStateLog:
     """Writes through one idempotent producer (implements StateLog).
 
-    Some errors end such a producer, for example a missing right or having lost all brokers. Its
-    pending records are lost, :meth:`settle` returns the reason, and the next write starts a new
-    producer.
+    A fatal error loses pending records: :meth:`settle` returns it, the next write starts another
+    one.
     """
 
     def __init__(self, alias: str, properties: Mapping[str, str]) -> None:

@@ -45,7 +45,7 @@ class KafkaCompactedTopic:
     def read(self) -> dict[bytes, bytes]:
         """Return the latest value of each key up to the end at call time; a missing topic is empty.
 
-        Records without a key are skipped. Records of open or aborted transactions are not visible.
+        Records without a key, and of open or aborted transactions, are skipped.
         """
         return {key: row.value for key, row in self.read_stamped().items()}
 
@@ -74,13 +74,10 @@ class KafkaCompactedTopic:
         return records_at(self._clients, TopicPartition(self._topic, self._partition), offsets)
 
     def write(self, records: Mapping[bytes, bytes | None]) -> int | None:
-        """Write in the given order and wait for all acknowledgements; None is a tombstone.
+        """Write in order and wait for all acknowledgements; None is a tombstone.
 
-        Returns:
-            The broker's time of the last record, None where the topic has CreateTime.
-
-        Raises:
-            SrmError: a record was not acknowledged; others of the call may have been.
+        Returns the broker's time of the last record, None with CreateTime. After an error some may
+        be written.
         """
         if not records:
             return None
@@ -188,10 +185,7 @@ class KafkaCompactedTopic:
                 )
 
     def _require_absent(self) -> None:
-        """Never read a table as empty that exists.
-
-        Its partition may have no leader for a moment, or srm may not be allowed to see it.
-        """
+        """Never read as empty a table that exists but lacks a leader, or is hidden from srm."""
         found = describe(self._clients, [self._topic], "Read").get(self._topic)
         if found is not None and self._partition < found.partitions:
             self._clients.discard_reader()

@@ -39,8 +39,7 @@ _AGAIN_S: Final = 1.0
 _TOMBSTONES_S: Final = 3600.0
 """After so long without the cluster everything is read again: tombstones may be gone by then."""
 _GONE_AFTER: Final = 2
-"""Answers in a row that lack a topic before it counts as none: a broker that has just started, or
-is behind with what the controller says, does not know all topics yet."""
+"""Answers in a row that lack a topic before it is absent: a new broker does not know all yet."""
 _Place = tuple[str, int]
 _logger = logging.getLogger(__name__)
 
@@ -48,8 +47,8 @@ _logger = logging.getLogger(__name__)
 class Sink(Protocol):
     """Takes the records of one partition of a compacted topic in order.
 
-    A second read from the start replaces the earlier rows once it reaches the end. One thread calls
-    it; other threads need copies of its rows.
+    A second read from the start replaces the rows once it reaches the end. One thread calls it;
+    other threads need copies of its rows.
     """
 
     def begin(self) -> None:
@@ -90,11 +89,7 @@ class _Rows:
 class _Followed:
     """One partition that is read, its sink, and its progress.
 
-    ``next``: the offset after the last record read.
-    ``error``: why no rows are shown, until the end is reached again.
-    ``has_failed``: no attempt was made since.
-    ``without``: consecutive answers that lacked the topic.
-    ``is_shown``: whether its rows are visible.
+    ``error``: why no rows are shown, until the end is reached. ``has_failed``: no retry since.
     ``is_begun``: whether it is read from the start, and the rows are those of before.
     """
 
@@ -150,11 +145,7 @@ class _Followed:
 
 
 class LiveTable(KafkaCompactedTopic):
-    """One partition of a compacted topic in memory.
-
-    What it says is as old as the last fetch, not as of the call, unless the tables are fresh.
-    Everything but the latest values comes from the topic itself.
-    """
+    """One partition of a compacted topic in memory, as of the last fetch unless fresh."""
 
     def __init__(self, tables: LiveTables, clients: Clients, place: _Place) -> None:
         super().__init__(clients, *place)
@@ -182,7 +173,6 @@ class LiveTables:
     before stay. The table of a deleted topic is empty.
 
     Args:
-        clients: of the cluster; the caller closes them.
         fresh: a partition is followed from its first read on, and each read goes to its end.
     """
 
@@ -283,11 +273,7 @@ class LiveTables:
             return None
 
     def _read(self, consumer: Consumer) -> None:
-        """Follow until the consumer is of no more use.
-
-        Raises:
-            DataLossError: a log has lost records that were read: all is to be read again.
-        """
+        """Follow until the consumer is of no more use; DataLossError if all is to be read again."""
         self._heard = self._looked = time.monotonic()
         look_at = 0.0
         while not self._closed.is_set():

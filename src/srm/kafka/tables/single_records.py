@@ -2,7 +2,6 @@
 
 A consumer needs hundreds of milliseconds for each seek. Here each offset is one Fetch of one byte,
 which a broker answers with the whole batch at that offset (KIP-74); many run at a time.
-docs/decisions/0007-maps-are-read-by-place.md has the cost.
 """
 
 from __future__ import annotations
@@ -42,10 +41,9 @@ _MOST_TOGETHER: Final = 16
 
 _Batches = Iterator[tuple[BatchHeader, bool]]
 _Fetch = Callable[[int, int], Awaitable[_Batches | None]]
-"""Fetches from an offset on, with a size in bytes; a batch at least.
+"""Fetches a batch or more from an offset on, with a size in bytes, and whether readers get each.
 
-Returns the batches, each with whether readers get its records; None where the log does not hold the
-offset.
+None where the log does not hold the offset.
 """
 _Read = tuple[TopicPartition, Callable[[_Fetch], Awaitable[None]]]
 
@@ -175,12 +173,7 @@ def _scatter(
 def fetched_of(
     response: FetchResponse, partition: TopicPartition, error: TopicError
 ) -> FetchedPartition | None:
-    """Return what was fetched of a partition, None where its log does not hold the offset.
-
-    Raises:
-        UnavailableError: a broker that holds srm up by a quota answers of no partition.
-        SrmError: made by ``error``.
-    """
+    """Return what was fetched of a partition, None where its log does not hold the offset."""
     if response.error:
         raise error(partition.topic, response.error)
     if not response.fetched.partitions:

@@ -42,9 +42,7 @@ class KafkaTopicTail:
     cure is raised by :meth:`poll`.
 
     Args:
-        consumer_props: librdkafka properties of a consumer, ``bootstrap.servers`` included.
-        topic: name of the topic.
-        partition: its partition.
+        consumer_props: librdkafka properties, ``bootstrap.servers`` included.
         fetch_wait_ms: so long a broker that has nothing new waits with its answer. What comes ends
             the wait; only the end of a log that ends with a transaction marker is seen so late.
         since_ms: begin with the first record whose timestamp is this or later.
@@ -94,10 +92,7 @@ class KafkaTopicTail:
 
     @property
     def caught_up(self) -> bool:
-        """True once all records in the topic at the first successful look were returned.
-
-        Also true for a topic that does not exist. It remains true when later records arrive.
-        """
+        """True once all records at the first successful look were returned, or without a topic."""
         return self._caught_up
 
     @property
@@ -259,9 +254,7 @@ class KafkaCommitTail:
     def poll(self, timeout_s: float) -> list[tuple[bytes, bytes | None]]:
         """Return new keys and values, waiting so long for the first.
 
-        Raises:
-            UnavailableError: the consumer knows no broker any more: open another one.
-            SrmError: the cluster refuses the read.
+        UnavailableError: the consumer knows no broker any more: open another one.
         """
         pairs = []
         for message in drain(self._consumer, timeout_s):

@@ -1,10 +1,6 @@
-"""Brokers of one cluster: addresses, connections and requests.
+"""Brokers of one cluster: addresses, connections and requests, each of which may be sent again.
 
-Data plane and control plane share this: TLS, logins and their renewal, deadlines and the messages
-of refusals. Every request here may be sent again.
-
-If none of the known brokers answers, the bootstrap servers are resolved and queried again
-(KIP-899): brokers may have been replaced.
+If no known broker answers, the bootstrap servers are resolved and queried again (KIP-899).
 """
 
 from __future__ import annotations
@@ -73,13 +69,6 @@ class Brokers:
     A broker has one connection for each purpose, because it takes the requests of a connection one
     by one: what makes it wait holds up what was sent behind. ``coordinators`` is where callers
     keep the nodes that coordinate groups.
-
-    Args:
-        alias: of the cluster, for messages.
-        properties: librdkafka's, ``bootstrap.servers`` included.
-
-    Raises:
-        ConfigError: the properties contradict each other, or a file cannot be read.
     """
 
     def __init__(self, alias: str, properties: Mapping[str, str]) -> None:
@@ -106,13 +95,7 @@ class Brokers:
     # ----- queries
 
     async def look(self, topics: Collection[str] = ()) -> dict[str, Any]:
-        """Look up the brokers, and topics with their leaders, which are not created by that.
-
-        Raises:
-            UnavailableError: no broker answers.
-            AuthorizationError: they refuse srm's credentials.
-            ConfigError: they are not what the security settings expect.
-        """
+        """Look up the brokers, and topics with their leaders; creates no topic."""
         known = list(self._nodes.values())
         random.shuffle(known)
         # One that answered before is likely to do so again, and at once.
@@ -134,12 +117,7 @@ class Brokers:
         return answer
 
     async def query(self, node: int, request: Request, purpose: str = QUESTIONS) -> dict[str, Any]:
-        """Send a request to a broker; return its answer.
-
-        Raises:
-            SrmError: as :meth:`look`, or the broker does not support the request; error codes
-                within the answer are the caller's.
-        """
+        """Send a request to a broker; error codes within the answer are the caller's."""
         return await self._query(self._address(node), request, purpose)
 
     async def fetch(self, node: int, wanted: FetchFrom, *, read_committed: bool) -> FetchResponse:
@@ -175,7 +153,7 @@ class Brokers:
         request: Request,
         unfit: Callable[[Address, Mapping[str, Any]], str],
     ) -> dict[str, Any]:
-        """Query one broker after the other until one answers; do not wait for a silent one.
+        """Query the brokers until one answers, without waiting for silent ones.
 
         ``unfit`` says what is wrong with an answer, if anything is.
         """

@@ -1,8 +1,4 @@
-"""One cluster on the wire.
-
-Fetch and Produce are encoded in :mod:`srm.kafka.wire.frames`, rare requests (leaders, coordinators,
-offsets, producer ids) by their declarations.
-"""
+"""One cluster on the wire: hot requests by :mod:`.frames`, rare ones by their declarations."""
 
 from __future__ import annotations
 
@@ -69,8 +65,7 @@ from srm.replication.ports import (
 T = TypeVar("T")
 
 _ACKS_WITHIN: Final = 2 / 3
-"""Part of the request timeout after which a broker stops waiting for its followers: distinguishes
-missing followers from a broker that does not answer."""
+"""Part of the request timeout that a broker waits for followers, shorter than for the broker."""
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
 _TRANSACTION_KEYS: Final = 1
 """Key type of FindCoordinator for transactions."""
@@ -104,7 +99,7 @@ class WireCluster:
 
     @property
     def replaced_by(self) -> str:
-        """Id of another cluster that has taken the place of this one, empty where none has.
+        """Id of another cluster in the place of this one, empty where none is.
 
         Nothing that is known of this one holds for that: topics, positions, producers.
         """

@@ -139,11 +139,6 @@ class Connection:
         """Connect over TCP, with TLS and a login where the cluster's settings demand them.
 
         They also say how long that may take, where ``timeout_s`` does not.
-
-        Raises:
-            UnavailableError: the broker does not accept in time.
-            ConfigError: it is not the broker to expect, or does not have what the settings demand.
-            AuthorizationError: it refuses srm's certificate or login.
         """
         where = f"cluster {access.security.alias}, broker {host}:{port}"
         timeout_s = timeout_s or access.security.connect_timeout_s
@@ -198,7 +193,7 @@ class Connection:
         answered: Callable[[_T | UnavailableError], None],
         least: int,
     ) -> None:
-        """Send one request as :meth:`request` does; ``answered`` is called, never before the end.
+        """Send one request as :meth:`request`; ``answered`` is called, never before the end.
 
         The answer has ``least`` bytes at least, and may wait for others.
         """
@@ -465,9 +460,8 @@ class Connection:
     def _wake_when_due(self) -> None:
         """Have the next event when a good part of what is due is there (SO_RCVLOWAT).
 
-        Else each piece of an answer of megabytes would be an event, as soon as it has arrived, and
-        so would each of many small answers. These are looked for in any case after a short time:
-        the next one may be late, and those before it are not to wait for it.
+        Else each piece of a large answer, and each of many small ones, would be an event. Small
+        ones are looked for after a short time in any case.
         """
         if self.is_closed or not isinstance(self._sock, socket.socket):
             return

@@ -1,8 +1,6 @@
 """Bytes of the hot path requests: Fetch version 13 (topics by id) and Produce version 8.
 
-Both are served by Kafka 3.1 and later. Layouts: FetchRequest.json, FetchResponse.json,
-ProduceRequest.json and ProduceResponse.json of Apache Kafka; KIP-516 for topic ids, KIP-227 for
-fetch sessions and KIP-595 for the epoch that was fetched last.
+Both are served by Kafka 3.1 and later: KIP-516 topic ids, KIP-227 sessions, KIP-595 epochs.
 """
 
 from __future__ import annotations
@@ -130,10 +128,7 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class FetchResponse:
-    """A decoded fetch response; ``session_id`` is 0 where the broker keeps no session.
-
-    With an ``error`` the broker refused the whole fetch, and named none of the partitions.
-    """
+    """A decoded fetch response; ``session_id`` 0: no session; ``error``: refused as a whole."""
 
     error: int
     session_id: int

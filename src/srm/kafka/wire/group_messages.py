@@ -1,8 +1,7 @@
 """Requests about groups of all kinds.
 
 KIP-699 (coordinators in batches), KIP-709 (offsets in batches), KIP-518 and KIP-848 (listing by
-state and type), KIP-345 (static members), KIP-848, KIP-1071 and KIP-932 (kinds of groups), KIP-1226
-(lag of share groups).
+state and type), KIP-345 (static members), KIP-848, 1071, 932 (kinds), KIP-1226 (share lag).
 """
 
 from __future__ import annotations

@@ -20,11 +20,7 @@ Look = Callable[[Collection[str]], Awaitable[Mapping[str, Any]]]
 
 
 class SharedQueries(Generic[_Query, _Answer]):
-    """Queries of one kind, which one request can carry together; for one event loop.
-
-    A slot that gets a thousand partitions queries the leader and the start of each: that costs a
-    request for each broker, not for each partition.
-    """
+    """Queries of one kind that share one request per broker; for one event loop."""
 
     def __init__(
         self, send: Callable[[Sequence[_Query]], Awaitable[Mapping[_Query, _Answer]]]
@@ -72,7 +68,6 @@ class _KnownTopic:
     """A broker's answer about a topic.
 
     ``error``: the broker's code for the topic.
-    ``time``: count of changes of leaders when the request was sent.
     ``said_s``: when a broker last gave this answer, monotonic.
     """
 

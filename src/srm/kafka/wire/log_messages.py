@@ -1,7 +1,4 @@
-"""Requests about topics and their logs: Kafka 2.8 and later.
-
-KIP-79 (offsets by time), KIP-320 (leader epochs and their ends) and KIP-516 (topic ids).
-"""
+"""Requests about topics and logs: KIP-79 (by time), KIP-320 (epochs), KIP-516 (topic ids)."""
 
 from __future__ import annotations
 
@@ -98,11 +95,7 @@ def metadata_request(topics: Collection[str]) -> Request:
 
 
 class LogQuery(NamedTuple):
-    """A query about the log of one partition.
-
-    ``leader_epoch``: the broker answers in this epoch only (KIP-320).
-    ``value``: the time or the epoch to look up.
-    """
+    """A query about one log, in ``leader_epoch`` only (KIP-320); ``value``: the time or epoch."""
 
     partition: TopicPartition
     leader_epoch: int

@@ -1,8 +1,7 @@
 """Messages of Kafka's protocol apart from the hot path, and the types of their fields.
 
 Layouts are those of the JSON files in Apache Kafka's ``common/message``. The form of a message says
-how its sizes are written; the layout is the same in both. Requests take values by position,
-answers give them by name.
+how its sizes are written. Requests take values by position, answers give them by name.
 """
 
 from __future__ import annotations
@@ -73,10 +72,7 @@ UUID: Final = Fixed("16s")
 
 
 class Form(Enum):
-    """Form of the sizes in a message: fixed in CLASSIC ones, not in FLEXIBLE ones (KIP-482).
-
-    Structures of a flexible message end with tagged fields, which srm neither sends nor reads.
-    """
+    """Form of sizes: fixed if CLASSIC, not if FLEXIBLE (KIP-482), without tagged fields."""
 
     CLASSIC = "classic"
     FLEXIBLE = "flexible"

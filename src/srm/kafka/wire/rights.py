@@ -1,8 +1,4 @@
-"""The rights that calls need: a broker says only that one is missing, not which.
-
-A call names what it needs by the error code that the broker would answer without it; see
-docs/security.md for all of them together.
-"""
+"""The rights that calls need, named by error code: a broker says only that one is missing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The client's part of SASL: requests of a login, and what each mechanism sends in them.
+"""The client's part of SASL; an exchange yields what to send and is sent the broker's answers.
 
-An exchange yields what to send and is sent what the broker answers; it raises ValueError where the
-broker's part is wrong.
+ValueError: the broker's part is wrong.
 """
 
 from __future__ import annotations

@@ -28,11 +28,7 @@ class TokenSource:
     """The current token of one cluster's principal."""
 
     def __init__(self, alias: str, sasl: Sasl, clock: Callable[[], float] = time.time) -> None:
-        """Fetch nothing yet; ``clock`` is epoch seconds.
-
-        Raises:
-            ConfigError: the authorities for the token endpoint cannot be read.
-        """
+        """Fetch nothing yet; ``clock`` is epoch seconds."""
         self._alias = alias
         self._tokens = sasl.tokens
         self._clock = clock
@@ -46,12 +42,7 @@ class TokenSource:
             )
 
     async def token(self) -> str:
-        """Return a token that is still good for a while.
-
-        Raises:
-            AuthorizationError: the endpoint refuses the client.
-            UnavailableError: the endpoint does not answer, and no valid token is left.
-        """
+        """Return a token that is still good for a while."""
         async with self._lock:
             if self._clock() >= self._renew_at:
                 await self._renew()
@@ -77,8 +68,7 @@ class TokenSource:
 def unsecured_token(tokens: UnsecuredTokens, now: float) -> str:
     """Make a token without a signature, valid from ``now`` (epoch seconds).
 
-    Times are whole seconds: a broker's clock reads milliseconds, and to it a token of this very
-    moment would be one of the future.
+    In whole seconds: to a broker's clock of milliseconds this very moment may be the future.
     """
     claims: dict[str, object] = {
         tokens.principal_claim: tokens.principal,

@@ -1,9 +1,4 @@
-"""Settings of the connections to one cluster: librdkafka's properties in one frozen value.
-
-Every connection is made from this value: those of srm itself and, through the
-properties, librdkafka's. :mod:`srm.config.security` turns the Java notation into these
-properties before.
-"""
+"""Settings of the connections to one cluster: librdkafka's properties in one frozen value."""
 
 from __future__ import annotations
 
@@ -64,10 +59,7 @@ class OidcTokens:
 
 @dataclass(frozen=True, slots=True)
 class UnsecuredTokens:
-    """Tokens without a signature (RFC 7515, appendix A.5), for tests: anybody can make them.
-
-    ``lifetime_s`` is in seconds; ``scope`` is left out of the token where it is empty.
-    """
+    """Tokens without a signature (RFC 7515, A.5), for tests; an empty ``scope`` is left out."""
 
     principal: str
     principal_claim: str = "sub"
@@ -110,11 +102,7 @@ class Security:
 
 
 def read_security(alias: str, properties: Mapping[str, str]) -> Security:
-    """Read librdkafka's properties; files they name are not opened here.
-
-    Raises:
-        ConfigError: a setting is missing, or has no meaning on these connections.
-    """
+    """Read librdkafka's properties; files they name are not opened here."""
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         raise ConfigError(

@@ -33,18 +33,10 @@ Ask = Callable[[Request], Awaitable[Mapping[str, Any]]]
 
 
 class SecurityAccess:
-    """A TLS context and a source of tokens, as far as the settings ask for them.
-
-    Renewed certificates count for the connections that are opened after the renewal: what the
-    settings name is read again when it has changed.
-    """
+    """A TLS context and a source of tokens; files that have changed are read again."""
 
     def __init__(self, security: Security) -> None:
-        """Read the files.
-
-        Raises:
-            ConfigError: a file is missing or is not what its key says.
-        """
+        """Read the files."""
         self.security = security
         self._context: ssl.SSLContext | None = None
         self._stamp: object = None
@@ -58,8 +50,7 @@ class SecurityAccess:
     def context(self) -> ssl.SSLContext | None:
         """Return what a new connection is encrypted with, None for nothing.
 
-        While renewed files do not fit together, as in the middle of a renewal, the former ones
-        are used on.
+        In the middle of a renewal, while files do not fit together, the former ones are used.
         """
         tls = self.security.tls
         if tls is not None and (stamp := _stamp(tls)) != self._stamp:
@@ -106,16 +97,7 @@ def _file_stamp(path: Path) -> tuple[object, ...]:
 async def log_in(ask: Ask, sasl: Sasl, tokens: TokenSource | None, where: str) -> float:
     """Log in (KIP-43, KIP-152); return the seconds until the session ends (KIP-368), 0 for never.
 
-    Args:
-        ask: sends on the connection.
-        sasl: principal and mechanism.
-        tokens: the source of tokens, for OAUTHBEARER.
-        where: cluster and broker, for messages.
-
-    Raises:
-        AuthorizationError: the broker refuses the principal.
-        ConfigError: the broker does not have the mechanism, or expects no login.
-        UnavailableError: the connection breaks, or no token is available.
+    ``ask`` sends on the connection; ``where`` is cluster and broker, for messages.
     """
     hello = await ask(SASL_HANDSHAKE(sasl.mechanism))
     if hello["error_code"]:

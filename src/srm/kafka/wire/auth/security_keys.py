@@ -25,11 +25,7 @@ else:
 
 
 def load_store(context: ssl.SSLContext, store: bytes, password: str) -> None:
-    """Give a context the key of a PKCS12 store, with its certificates.
-
-    Raises:
-        ValueError: the store cannot be opened, or holds no key with its certificate.
-    """
+    """Give a context the key of a PKCS12 store, with its certificates; ValueError if it cannot."""
     key, certificate, others = pkcs12.load_key_and_certificates(store, password.encode() or None)
     if key is None or certificate is None:
         raise ValueError("the store holds no key with its certificate")
@@ -41,11 +37,7 @@ def load_store(context: ssl.SSLContext, store: bytes, password: str) -> None:
 
 
 def load_pem(context: ssl.SSLContext, key: bytes, password: str, chain: bytes) -> None:
-    """Give a context a key and its chain of certificates, both as PEM texts.
-
-    Raises:
-        ValueError: the key cannot be read, or the password does not open it.
-    """
+    """Give a context a key and its chain, both as PEM texts; ValueError if it cannot."""
     _load(context, serialization.load_pem_private_key(key, password.encode() or None), chain)
 
 

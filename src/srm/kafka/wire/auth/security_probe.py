@@ -38,10 +38,7 @@ def _address(server: str) -> tuple[str, int]:
 async def refusal(
     servers: list[tuple[str, int]], access: SecurityAccess, timeout_s: float = TIMEOUT_S
 ) -> SrmError | None:
-    """Return why none of the servers can be used, None when one can.
-
-    All are queried at the same time. What another attempt cannot cure comes first.
-    """
+    """Return why none of the servers can be used, permanent reasons first; None when one can."""
     attempts = [asyncio.create_task(_use(*server, access, timeout_s)) for server in servers]
     failures: list[SrmError] = []
     try:
@@ -76,11 +73,7 @@ async def _use(host: str, port: int, access: SecurityAccess, timeout_s: float) -
 def refusal_of(
     alias: str, properties: Mapping[str, str], timeout_s: float = TIMEOUT_S
 ) -> SrmError | None:
-    """Do the same for librdkafka's properties; blocks.
-
-    Raises:
-        ConfigError: the properties contradict each other, or a file cannot be read.
-    """
+    """Do the same for librdkafka's properties; blocks."""
     [found] = refusals_of([(alias, properties)], timeout_s)
     return found
 
@@ -88,11 +81,7 @@ def refusal_of(
 def refusals_of(
     clusters: Sequence[tuple[str, Mapping[str, str]]], timeout_s: float = TIMEOUT_S
 ) -> list[SrmError | None]:
-    """Do the same for several clusters, at the same time.
-
-    Raises:
-        ConfigError: the properties contradict each other, or a file cannot be read.
-    """
+    """Do the same for several clusters, at the same time."""
     looks = [
         (addresses(properties), SecurityAccess(read_security(alias, properties)))
         for alias, properties in clusters

@@ -48,7 +48,7 @@ class TlsSocket:
             raise WritableFirstError from None
 
     def sendmsg(self, parts: Sequence[memoryview]) -> int:
-        """Encrypt and send the first of the parts; return how many bytes of them are done with.
+        """Encrypt and send the first of the parts; return the number of bytes done with.
 
         Small parts share a record. After a refusal OpenSSL wants to see the same bytes again.
         """
@@ -85,11 +85,6 @@ async def connect(
 
     The kernel gives the connection up when the other side has acknowledged nothing for
     ``timeout_s``, also while nothing is sent.
-
-    Raises:
-        UnavailableError: the broker does not accept.
-        ConfigError: it is not the broker to expect.
-        AuthorizationError: it refuses srm's certificate.
     """
     try:
         sock = await _connect(host, port)
@@ -115,7 +110,7 @@ async def connect(
 def _watch(sock: socket.socket, timeout_s: float) -> None:
     """Let the kernel probe an idle peer, and close the connection to one that is gone.
 
-    Without TCP_USER_TIMEOUT: a broker whose quota pauses the connection takes no bytes so long.
+    No TCP_USER_TIMEOUT: a broker whose quota pauses the connection takes no bytes so long.
     """
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     whole_s = max(1, int(timeout_s))
@@ -130,10 +125,7 @@ def _watch(sock: socket.socket, timeout_s: float) -> None:
 
 
 async def _connect(host: str, port: int) -> socket.socket:
-    """Connect to the first address of a name that accepts.
-
-    One that swallows packets is not waited for: the next has its turn soon (RFC 8305).
-    """
+    """Connect to the first address that accepts; none is waited for alone (RFC 8305)."""
     loop = asyncio.get_running_loop()
     infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     left = list(dict.fromkeys(infos))

@@ -20,11 +20,7 @@ _NAME_MISMATCHES: Final = frozenset({62, 64})
 
 
 def tls_context(alias: str, tls: Tls) -> ssl.SSLContext:
-    """Make a context; reads the files that the settings name.
-
-    Raises:
-        ConfigError: a file is missing or is not what its key says.
-    """
+    """Make a context; reads the files that the settings name."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = tls.verify_hostname
     context.verify_mode = ssl.CERT_REQUIRED if tls.verify_certificate else ssl.CERT_NONE

@@ -25,18 +25,7 @@ _SERVER_ERROR: Final = 500
 async def fetch_token(
     alias: str, tokens: OidcTokens, authorities: ssl.SSLContext
 ) -> tuple[str, float]:
-    """Fetch a token; return it and its lifetime in seconds.
-
-    Args:
-        alias: the cluster, for messages.
-        tokens: the endpoint and the client's credentials.
-        authorities: trusted issuers of the endpoint's certificate.
-
-    Raises:
-        AuthorizationError: the endpoint refuses the client.
-        ConfigError: the address is invalid, or its certificate is not accepted.
-        UnavailableError: the endpoint does not answer.
-    """
+    """Fetch a token; return it and its lifetime in seconds. ``authorities`` are for TLS."""
     where = f"cluster {alias}: token endpoint {tokens.endpoint}"
     form = {"grant_type": "client_credentials"}
     if tokens.scope:
