@@ -1,7 +1,6 @@
 """Buffers that are used again, so that the hot path touches warm memory only.
 
-Small ones are not worth keeping: the answer to a produce request must not take the place of eight
-megabytes of records.
+Small ones are not kept: an answer must not take the place of eight megabytes of records.
 """
 
 from __future__ import annotations
@@ -14,11 +13,7 @@ _GRAIN: Final = 1 << 16
 
 
 class BufferPool:
-    """A few byte arrays, handed out and taken back; not thread-safe, one per event loop.
-
-    Args:
-        kept: how many of those that were given back are handed out again.
-    """
+    """Up to ``kept`` byte arrays to hand out; not thread-safe, one per event loop."""
 
     def __init__(self, kept: int = _KEPT) -> None:
         self._kept = kept

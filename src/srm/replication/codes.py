@@ -26,8 +26,7 @@ FENCED: Final = frozenset({47, 49, 90})
 """INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED: fenced by another owner."""
 
 LEADERSHIP: Final = frozenset({5, 6, 9, 56, 74, 75})
-"""LEADER_NOT_AVAILABLE, NOT_LEADER, REPLICA_NOT_AVAILABLE, KAFKA_STORAGE_ERROR (a failed disk:
-another replica leads soon), FENCED_ and UNKNOWN_LEADER_EPOCH."""
+"""Leader moved, epoch fenced or unknown, or KAFKA_STORAGE_ERROR: another replica leads soon."""
 
 COORDINATOR: Final = frozenset({14, 15, 16})
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
@@ -36,8 +35,7 @@ TRANSIENT: Final = LEADERSHIP | frozenset({3, 7, 8, 13, 14, 15, 16, 19, 20, 51, 
 """Trying again soon may help (51: CONCURRENT_TRANSACTIONS while a marker is being written)."""
 
 TOPIC_GONE: Final = frozenset({3, 100, 103})
-"""UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID; also said by a broker that
-has just become the leader and has not heard of the topic yet."""
+"""Topic or its id is unknown; also said by a new leader that has not heard of the topic yet."""
 
 
 @dataclass(frozen=True, slots=True)

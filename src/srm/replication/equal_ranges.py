@@ -1,8 +1,7 @@
 """Proof that two ranges hold the same records, by the bytes of their batches.
 
-Both sides are fetched as stored, side by side. ``frames.c`` splits batches, however they were cut,
-merged or compressed. It compares each pair of records that the offset map names. So the cost of a
-record is reading its bytes, without Python.
+Both sides are fetched as stored. ``frames.c`` splits batches, however they were cut, merged or
+compressed, and compares each pair of records that the offset map names, without Python.
 
 This finds equality only. On anything else an ordinary consumer has to compare
 (:mod:`srm.domain.verification.comparison`): so the code that copies batches never reports a
@@ -35,7 +34,7 @@ async def prove_equal(
 ) -> RangeResult | None:
     """Compare a range; None where equality was not proven, for whatever reason.
 
-    The result is the one of :func:`srm.domain.verification.comparison.compare`, hashes included.
+    The result is that of :func:`srm.domain.verification.comparison.compare`, hashes included.
     """
     if plan.decided:
         return None

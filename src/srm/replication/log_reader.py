@@ -47,10 +47,7 @@ class OutOfRangeError(DataLossError):
 
 
 class SharedEnd(NamedTuple):
-    """Offset up to which two logs are equal; not ``is_exact``: they share no known epoch.
-
-    Then the logs may diverge before that offset.
-    """
+    """Offset up to which two logs are equal; not ``is_exact``: no shared epoch, perhaps less."""
 
     end: int
     is_exact: bool = True
@@ -71,10 +68,7 @@ class LogReader:
         """Fetch from an offset; the first batch comes whole, whatever ``max_bytes`` is.
 
         If no record is there, the broker waits, and delays all later requests on the connection. So
-        requests for the end of a log do not wait.
-
-        Raises:
-            OutOfRangeError: the log does not hold the offset.
+        requests for the end of a log do not wait. OutOfRangeError: the offset is not in the log.
         """
         node, epoch = await self.wire.leader(self.partition)
         wanted = FetchFrom(
@@ -123,13 +117,9 @@ class LogReader:
         return first
 
     def check_end(self, offset: int, fetched: FetchedPartition) -> None:
-        """Refuse an answer without a record from an offset on before the end of what may be read.
+        """Refuse an answer without a record before the end of what may be read (UnavailableError).
 
-        Compaction leaves a log's last batch. So it says nothing: tiered storage did not answer the
-        broker in time.
-
-        Raises:
-            UnavailableError: the end is later.
+        Compaction leaves a log's last batch: tiered storage did not answer the broker in time.
         """
         end = fetched.last_stable_offset if self.read_committed else fetched.high_watermark
         if offset < end:
@@ -139,10 +129,7 @@ class LogReader:
             )
 
     async def epoch_end(self, epoch: int) -> EpochEnd:
-        """Ask where the log continues after a leader epoch, patiently while it knows nothing of it.
-
-        A broker that has just become the leader may not know an epoch yet that it will know.
-        """
+        """Query where the log continues after a leader epoch; wait while a new leader learns it."""
         deadline = now_s() + _ELECTED_S
         while (found := await self._epoch_end(epoch)).end < 0:
             if now_s() > deadline:
@@ -152,10 +139,7 @@ class LogReader:
         return found
 
     async def held_to(self, decided: PartitionNotes) -> int:
-        """Return up to where the log holds what a decision left on it, 0 where it holds nothing.
-
-        Of an epoch that the leader does not have it is not known where the logs part.
-        """
+        """Return up to where the log holds what a decision left on it, 0 where it holds nothing."""
         _, end = decided.left_out or (0, 0)
         if decided.epoch < 0:
             _, log_end = await self.wire.log_range(self.partition)
@@ -167,13 +151,9 @@ class LogReader:
         """Return the offset at which the log diverges from one with a lineage, as followers do.
 
         That is the lower end of the last epoch in both (KIP-101, KIP-279), ``at`` if they agree.
-
         A restored cluster uses epochs again: the same epoch with another start is not in both.
 
-        Args:
-            lineage: of a log that was read up to ``at``.
-            at: the end of the comparison.
-            is_patient: wait for a new leader that may not know the latest epoch yet.
+        ``is_patient``: wait for a new leader that may not know the latest epoch yet.
         """
         found = None
         for read in lineage.latest_first(at):
@@ -264,11 +244,9 @@ def of_each_log(
     topic_ids: Mapping[TopicPartition, str],
     ask: Callable[[LogReader], Awaitable[_R]],
 ) -> dict[TopicPartition, _R]:
-    """Connect, and return an answer for each partition; blocks.
+    """Connect, and return an answer for each partition, by id of its topic; blocks.
 
-    Args:
-        topic_ids: the partitions, with the ids of their topics.
-        ask: called with a reader of uncommitted records, for some partitions at once.
+    ``ask`` gets a reader of uncommitted records, for some partitions at once.
     """
 
     async def answers() -> list[_R]:

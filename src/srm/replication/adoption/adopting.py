@@ -45,12 +45,9 @@ _AT_ONCE: Final = 2
 class AdoptionContext:
     """A flow, and access to its logs and state.
 
-    Attributes:
-        flow: the flow.
-        connect: connects to a cluster of it, as the replicator does.
-        starts: what is known of its copies.
-        reporter: makes one that writes to its state.
-        by: the operator, for people.
+    connect: connects to a cluster of it, as the replicator does.
+    starts: what is known of its copies.
+    reporter: makes one that writes to the flow's state.
     """
 
     flow: FlowContext
@@ -68,15 +65,10 @@ def plan(
 ) -> AdoptionPlan:
     """Walk both logs of each remote topic that holds records; nothing is written.
 
-    Args:
-        context: the flow.
-        topics: source topics; without any, all that the flow copies.
-        offsets_topic: that of MirrorMaker 2's workers; its default if empty.
-        tell: receives the progress.
+    Without topics, all that the flow copies; with an empty ``offsets_topic`` MirrorMaker 2's
+    default. ``tell`` receives the progress.
 
-    Raises:
-        NotFoundError: the flow does not copy one of the topics, or it has no remote topic.
-        SrmError: a cluster does not answer.
+    NotFoundError: the flow does not copy one of the topics, or it has no remote topic.
     """
     flow, config = context.flow, context.flow.config
     sources, targets = flow.source.topics(), flow.target.topics()
@@ -194,16 +186,9 @@ def adopt(
 ) -> Adopted:
     """Hand map and positions of the proven topics over to the flow; safe to repeat.
 
-    Args:
-        context: the flow.
-        planned: the plan.
-        accepted: adopt topics with skipped or foreign records, too.
-        tell: receives a line for each step.
+    ``accepted``: adopt topics with skipped or foreign records, too.
 
-    Raises:
-        ConflictError: MirrorMaker 2 still runs, a copy has grown since the plan, or the flow is
-            paused.
-        SrmError: a cluster does not answer; run it again.
+    ConflictError: MirrorMaker 2 still runs, a copy has grown since the plan, or the flow is paused.
     """
     flow = context.flow
     topics = planned.to_adopt(accepted=accepted)

@@ -30,10 +30,7 @@ _TIMES: Final = np.uint64(0x9E3779B97F4A7C15)
 class LogColumns:
     """Reads a log as columns; with equal settings on both sides.
 
-    Attributes:
-        comparison: how records are compared.
-        with_time: compare their times, too.
-        with_keys: for a side that is compacted.
+    ``with_time``: compare times, too. ``with_keys``: for a side that is compacted.
     """
 
     comparison: Comparison
@@ -44,11 +41,6 @@ class LogColumns:
         """Yield the records from an offset on up to the end.
 
         Aborted ones come as optional, or not at all if the log is read as committed.
-
-        Raises:
-            IntegrityError: a batch is damaged.
-            UnavailableError: the log cannot be read to the end.
-            SrmError: a broker does not answer, or does not let srm in.
         """
         records, optional = list[DecodedRecord](), list[int]()
         turns = LoopShare()
@@ -86,8 +78,7 @@ async def _batches(
 ) -> AsyncGenerator[tuple[list[DecodedRecord], int]]:
     """Yield decoded records with a bit of their kind: up to the last stable offset, then the rest.
 
-    A response of committed records names the aborted ones among them. A log that is read as
-    committed gives neither these nor the rest.
+    A log that is read as committed gives neither aborted records nor the rest.
     """
     at = start
     for committed in (True,) if log.read_committed else (True, False):
@@ -118,12 +109,7 @@ def _change_of(log: LogReader, end: int) -> UnavailableError:
 
 
 async def check_decided(log: LogReader, end: int) -> None:
-    """Refuse a log with a transaction that is open before an offset: it may still be aborted.
-
-    Raises:
-        UnavailableError: one is open, or the log does not reach the offset.
-        SrmError: a broker does not answer.
-    """
+    """Refuse a log with a transaction that is open before an offset: it may still be aborted."""
     committed = replace(log, read_committed=True)
     try:
         fetched = await committed.fetch(end, max_bytes=ONE_BATCH, wait_ms=0)
@@ -152,18 +138,9 @@ async def align(
     Aborted records may have been copied, but an aborted copy is none.
 
     Args:
-        source: its log.
         target: its log; all its transactions have to be decided.
         begin: source and target offset of a known position, or zeros.
-        ends: of both logs.
-        columns: how records are read.
         compacts: whether source and target are compacted.
-        show: receives the number of records of the target that were aligned.
-
-    Raises:
-        IntegrityError: a batch is damaged.
-        UnavailableError: a transaction on the target is open.
-        SrmError: a broker does not answer, or does not let srm in.
     """
     await check_decided(target, ends[1])
     target = replace(target, read_committed=True)

@@ -40,18 +40,11 @@ def plan(
     topics: Collection[str] = (),
     show: Callable[[int], None] = lambda _done: None,
 ) -> HandedBack:
-    """Prove where the copies of a stopped flow end.
+    """Prove where the copies of a stopped flow end; without topics, those of all that it copies.
 
-    Args:
-        context: the flow.
-        logs: both logs.
-        topics: source topics; without any, all that the flow copies.
-        show: receives the number of partitions that were walked.
+    ``show`` receives the number of partitions that were walked.
 
-    Raises:
-        ConflictError: the replicator, or a slot of it, runs.
-        NotFoundError: none of the topics was copied.
-        SrmError: a position cannot be proven, or a cluster does not answer.
+    ConflictError: the replicator, or a slot of it, runs. NotFoundError: no topic was copied.
     """
     config, records = context.config, state_topic(context).read()
     check_stopped(records, config.flow, context.now_ms())
@@ -76,11 +69,7 @@ def plan(
 
 
 def check_stopped(records: Mapping[bytes, bytes], flow: Flow, now_ms: int) -> None:
-    """Refuse a flow that is still copied: slots outlive a driver that was killed.
-
-    Raises:
-        ConflictError: its replicator runs, or a slot has reported lately.
-    """
+    """Refuse a flow that is still copied: slots outlive a driver that was killed."""
     driver, _ = driver_status(records, flow, now_ms)
     if driver is not None and driver.alive:
         raise ConflictError(
@@ -97,17 +86,9 @@ def check_stopped(records: Mapping[bytes, bytes], flow: Flow, now_ms: int) -> No
 
 
 def write(context: FlowContext, found: HandedBack, offsets_topic: str = "") -> None:
-    """Write the positions where MirrorMaker 2's workers read them.
+    """Write the positions where MirrorMaker 2's workers read them; an empty topic is the default.
 
-    Args:
-        context: the flow.
-        found: the positions.
-        offsets_topic: that of its workers; the default if empty.
-
-    Raises:
-        ConflictError: MirrorMaker 2 runs: it would overwrite them; or the flow is copied again.
-        NotFoundError: its topic does not exist.
-        SrmError: the cluster does not answer.
+    ConflictError: MirrorMaker 2 runs and would overwrite them, or the flow is copied again.
     """
     flow, target = found.flow, context.target
     check_stopped(state_topic(context).read(), flow, context.now_ms())

@@ -1,7 +1,7 @@
-"""Filter for the batches of aborted transactions in a fetch response.
+"""Filter for the batches of aborted transactions, as in Kafka's consumer (CompletedFetch).
 
-Same algorithm as Kafka's consumer (CompletedFetch): the response lists each aborted transaction by
-producer id and first offset; its batches end at the abort marker of that producer.
+The response lists each aborted transaction by producer id and first offset; its batches end at the
+abort marker of that producer.
 """
 
 from __future__ import annotations
@@ -17,10 +17,7 @@ _CONTROL_KEY: Final = struct.Struct(">hh")
 
 
 def is_abort_marker(batch: BatchHeader) -> bool:
-    """Return whether a control batch holds an ABORT marker (EndTransactionMarker: version, type).
-
-    The log cleaner may leave an empty batch in the place of a marker.
-    """
+    """Return whether a control batch holds an ABORT marker; the log cleaner may empty one."""
     if not batch.record_count:
         return False
     at = _after_varint(batch.view, HEADER_SIZE)  # length of the record

@@ -63,10 +63,9 @@ def codec_of(batch: memoryview) -> int:
 
 
 def open_into(batch: memoryview, room: memoryview) -> int:
-    """Write a compressed batch into a room as an uncompressed one; its checksum is not right.
+    """Write a compressed batch into a room as an uncompressed one, with a wrong checksum.
 
-    Returns:
-        Its size.
+    Returns its size.
     """
     codec = _CODECS[codec_of(batch)]
     room[:HEADER_SIZE] = batch[:HEADER_SIZE]

@@ -1,7 +1,7 @@
-"""Message sets of the formats before Kafka 0.11 (magic 0 and 1), which old segments may still hold.
+"""Message sets of the formats before Kafka 0.11 (magic 0 and 1), which old segments may hold.
 
-Brokers give them out as they are (Fetch 10 and later converts nothing down, and nothing up), but
-take only version 2 batches. Layout: Kafka's LegacyRecord; decoded by aiokafka.
+Brokers give them out unchanged (Fetch 10 and later), but take only version 2 batches. Layout:
+Kafka's LegacyRecord; decoded by aiokafka.
 """
 
 from __future__ import annotations

@@ -25,8 +25,7 @@ SMALL_COMPRESSED: Final = 1 << 15
 """Bytes above which a compressed batch is never opened."""
 _OPENED_EACH: Final = 24
 _OPENED_EVER: Final = 1 << 15
-"""Uncompressed bytes that a small batch may always have, plus the ratio above. Larger ones are sent
-unchanged, so that no producer can make srm unpack gigabytes."""
+"""Bytes that a small batch may always unpack to, plus the ratio above, to bound memory."""
 _OPENED_AT_ONCE: Final = 128 << 20
 """Limit for all batches of one part of a fetch answer together; the others wait."""
 _ROOMS: Final = 32
@@ -35,11 +34,7 @@ _GROWTH: Final = 4096
 
 
 class Merging:
-    """Merging of batches by the native library.
-
-    Args:
-        limit: size in bytes up to which batches are merged; 0: only their holes are closed.
-    """
+    """Merging of batches by the native library, up to ``limit`` bytes; 0: only holes are closed."""
 
     def __init__(self, native: NativeLibrary, limit: int) -> None:
         self.native = native
@@ -51,12 +46,8 @@ class Merging:
     ) -> Iterator[BatchToSend | Dropped | memoryview]:
         """Yield what is to be sent, how far nothing is, and bytes for the plain path.
 
-        Args:
-            records: batches as fetched; an incomplete last one is left out.
-            limit: as the instance's, for the partition.
-
-        Raises:
-            IntegrityError: offsets go back; what is before that has been yielded.
+        An incomplete last batch is left out. IntegrityError: offsets go back; what is before is
+        yielded.
         """
         limit = min(limit, self.limit)
         to_open = _OPENED_AT_ONCE if limit else 0
@@ -102,7 +93,7 @@ class Merging:
     def _merge_compressed(self, small: list[BatchToSend], limit: int) -> Iterator[BatchToSend]:
         """Open compressed batches of one codec, merge their records and compress these again.
 
-        Together they have fewer bytes compressed than each alone had, so those are counted.
+        The limit counts compressed bytes: together they have fewer than each alone had.
         """
         if len(small) < 2:
             yield from small

@@ -1,7 +1,6 @@
 """From fetched bytes to what is sent: the one place that decides how each batch travels.
 
-The copy path and the resume walk both go through here, so they always agree about which source
-records are on the target, and in which batches.
+Copy path and resume walk both go through here, so they agree about batches and records.
 """
 
 from __future__ import annotations
@@ -41,10 +40,7 @@ def batches_to_send(
     Batches of one response are merged, in native code if available; in Python only tiny ones are.
     So no batch waits for a merge, and single records are merged only when they arrive faster than
     they can be sent alone.
-
-    Args:
-        read_committed: whether records of aborted transactions are dropped.
-        merging: the native path; None for Python.
+    ``read_committed``: records of aborted transactions are dropped. Without ``merging``: Python.
     """
     aborted = AbortedTransactions(fetched.aborted if read_committed else ())
     knows = limits is not None and limits.knows_something

@@ -36,8 +36,7 @@ _EXPIRATIONS: Final = {
 }
 
 LAST_EPOCH: Final = 32_766
-"""The coordinator gives a new producer id instead of a higher epoch (the highest short is its own).
-"""
+"""The coordinator gives a new producer id instead of the highest short, which is its own."""
 _ASK_EVERY_S: Final = 60.0
 _ASK_S: Final = 2.0
 _MARKER_S: Final = 30.0
@@ -77,12 +76,9 @@ def claim_lifetime_s(broker_configs: Mapping[str, str]) -> float:
 
 
 async def take(wire: Wire, flow: Flow, target: TopicPartition, lifetime_s: float) -> Claim:
-    """Fence every older owner of the partition.
+    """Fence every older owner of the partition; in force only after :func:`until_in_force`.
 
-    The marker may reach the log a little later: see :func:`until_in_force`.
-
-    Raises:
-        FencedError: another process takes the same claim at this moment.
+    FencedError: another process takes the same claim at this moment.
     """
     name = transactional_id(flow, target)
     expires = now_s() + lifetime_s
@@ -106,11 +102,7 @@ class ClaimLifetime:
         self._asking: asyncio.Task[None] | None = None
 
     async def seconds(self) -> float:
-        """Return the lifetime of a claim that is taken now.
-
-        Raises:
-            SrmError: the brokers have never answered yet.
-        """
+        """Return the lifetime of a claim that is taken now; SrmError if brokers never answered."""
         if self._asking is None and now_s() - self._asked_at >= _ASK_EVERY_S:
             self._asking = asyncio.get_running_loop().create_task(self._ask())
         if self._asking is not None:
@@ -150,10 +142,7 @@ async def until_in_force(target: LogReader, end: int, claim: Claim) -> None:
 
     The marker comes shortly after the coordinator has promised it, or late where the partition
     lacks in-sync followers. The wait holds no lock and uses no long poll, which would delay all
-    later requests on its connection.
-
-    Args:
-        end: where the log ended before the claim.
+    later requests on its connection. ``end``: where the log ended before the claim.
     """
     deadline, pause_s = now_s() + _MARKER_S, _FIRST_PAUSE_S
     while now_s() < deadline:

@@ -65,11 +65,7 @@ class Meter:
         self._left = limit
 
     def read(self, count: int) -> None:
-        """Count bytes.
-
-        Raises:
-            LongWalkError: there are more than the limit.
-        """
+        """Count bytes; LongWalkError: there are more than the limit."""
         self._left -= count
         if self._left < 0:
             raise LongWalkError("a walk turned out to be long")
@@ -108,11 +104,7 @@ class WalkPermits:
         self._long = asyncio.Semaphore(_LONG_WALKS_AT_ONCE)
 
     async def walk(self, pair: tuple[int, int], walk: Callable[[Meter], Awaitable[T]]) -> T:
-        """Walk, if need be twice.
-
-        Args:
-            walk: reads through a :class:`MeteredReader` with this meter.
-        """
+        """Walk, if need be twice, through a :class:`MeteredReader` with this meter."""
         try:
             async with self._short[pair]:
                 return await walk(Meter(_SHORT_WALK_BYTES))

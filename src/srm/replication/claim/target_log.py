@@ -108,11 +108,7 @@ class _OurSide:
 
 
 async def held_log(target: LogReader, start: Start, *, is_shared: bool = False) -> HeldLog:
-    """Compare the target's log with the known position.
-
-    Args:
-        is_shared: others write to the log, too, between our batches.
-    """
+    """Compare the target's log with the known position; ``is_shared``: others write to it, too."""
     log_start, log_end = await target.wire.log_range(target.partition)
     if not start.has_position or start.target_next <= log_start:
         return HeldLog(start.target_next, log_start, log_end, start.target_lineage)
@@ -132,10 +128,7 @@ async def held_log(target: LogReader, start: Start, *, is_shared: bool = False) 
 
 
 async def _held_by_epochs(ours: _OurSide, start: Start, log_end: int) -> tuple[int, Lineage]:
-    """Return the first offset at which the log holds something else than our copy.
-
-    With it the lineage of the copy, where elections lost nothing of it.
-    """
+    """Return the first offset of something else than our copy, and the lineage up to there."""
     target, log_start = ours.target, ours.log_start
     lineage, at = start.target_lineage, start.target_next
     while True:

@@ -73,11 +73,7 @@ class Claiming:
         """Copies that begin after records of others, by decision."""
 
     async def claim_and_resume(self, copy: PartitionCopy, attempt: int) -> Outcome:
-        """Claim a partition and find its position.
-
-        Raises:
-            IntegrityError: the position cannot be decided.
-        """
+        """Claim a partition and find its position; IntegrityError: it cannot be decided."""
         source_leader = await self._source.leader(copy.source)
         nodes = source_leader.node, (await self._target.leader(copy.target)).node
         target = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
@@ -145,9 +141,9 @@ class Claiming:
     async def _are_known(
         self, copy: PartitionCopy, transform: Transform, target: LogReader
     ) -> bool:
-        """Return whether records on the target are copies of other flows, or originals there.
+        """Return whether the target's records are copies of other flows, or originals there.
 
-        A record of the target that names the source is the copy of another tool.
+        One that names the source is the copy of another tool.
         """
         if copy.others is None or not copy.is_shared:
             return False
@@ -165,8 +161,7 @@ class Claiming:
     async def _returns(self, copy: PartitionCopy, transform: Transform) -> bool:
         """Return whether the opposite flow copies what the target holds.
 
-        Then the source has no record, or begins with records that name the target as their origin,
-        apart from copies of third clusters.
+        The source has no record, or begins with records of the target, apart from third clusters'.
         """
         source = LogReader(self._source, copy.source, copy.source_id, read_committed=False)
         async for records in _records_in(source, await self._source.log_range(copy.source)):

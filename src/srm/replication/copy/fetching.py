@@ -1,7 +1,4 @@
-"""Reading from the source: one long poll per broker, over all partitions it leads.
-
-The broker remembers what is wanted, so each round looks only at partitions that have changed.
-"""
+"""Long polls of the source, one per broker: each looks only at partitions that have changed."""
 
 from __future__ import annotations
 
@@ -27,11 +24,12 @@ _LONG_WAY_S: Final = 0.025
 """Fetches are larger when no poll returns faster than this."""
 _RESPONSE_BYTES: Final = 8 << 20
 _WAITING_BYTES: Final = 16 << 20
-"""Bytes waiting for a target broker, over all partitions of a source broker, before fetches pause:
-less than the processor's cache, as more only makes the memory cold. Two polls at high latency."""
+"""Bytes waiting for a target broker before fetches pause, less than the processor's cache.
+
+Two polls at high latency.
+"""
 _IDLE_WAIT_MS: Final = 500
-"""The default of Kafka's consumers. Records end a poll at once; a new partition waits for the next
-poll."""
+"""The default of Kafka's consumers. A new partition waits for the next poll."""
 _SHORT_WAIT_MS: Final = 5
 """While a partition of ours was left out a moment ago: it is to come back soon."""
 _MOMENT_S: Final = 1.0
@@ -259,8 +257,7 @@ class Backlog:
     def weigh(self, limit: int) -> Collection[PartitionCopy] | None:
         """Return the partitions to pause or resume; None while all brokers are full.
 
-        A full broker's partitions are paused until half of its share is accepted, and each change
-        goes to the source broker. If all are full, the fetch loop just waits.
+        A full broker's partitions are paused until half of its share is accepted.
         """
         waiting = {node: self._weight(node) for node in self._copies}
         self.bytes = sum(waiting.values())

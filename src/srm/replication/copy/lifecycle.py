@@ -67,11 +67,10 @@ class Lifecycle:
     ) -> None:
         """Hold no partition yet.
 
-        Args:
-            read_assignment: waits until the slot obeys the current end of the assignment log.
-            load_again: requests the start of a partition, and then :meth:`begin`.
-            cut_map: cuts the map of a partition at a target offset; returns the new start.
-            spawn: runs a task whose failure ends the slot.
+        ``read_assignment`` waits until the slot obeys the current end of the assignment log.
+        ``load_again`` requests the start of a partition, and then :meth:`begin`.
+        ``cut_map`` cuts a map at a target offset and returns the new start.
+        ``spawn`` runs a task whose failure ends the slot.
         """
         self.copies: dict[AssignedPartition, PartitionCopy] = {}
         self._flow = config.flow
@@ -158,9 +157,9 @@ class Lifecycle:
                 self._placement.fetch_on(copy)
 
     def source_heard_s(self) -> float | None:
-        """Return when the source last answered for all partitions except abandoned ones.
+        """Return when the source last answered for all partitions, monotonic seconds.
 
-        Monotonic seconds; None while one of them has no broker to fetch from.
+        None while one of them, unless abandoned, has no broker to fetch from.
         """
         going = (copy for copy in self.copies.values() if copy.phase not in _AT_REST)
         return self._placement.heard_s(going)
@@ -196,7 +195,7 @@ class Lifecycle:
     # ----- copying
 
     async def _place(self, copy: PartitionCopy, *, compared: bool = False) -> None:
-        """Fetch from, and send to, the brokers that lead the partition; claim if data waits.
+        """Fetch from, and send to, the partition's leaders; claim if data waits.
 
         A claim moves the position to the target's end, too, unless the two just were ``compared``.
         """
@@ -213,10 +212,7 @@ class Lifecycle:
             self.claim(copy)
 
     async def watch_targets(self) -> None:
-        """Look from time to time where targets end to which nothing more is to be copied.
-
-        What is sent, or claimed, is compared anyway.
-        """
+        """Look from time to time where targets end that get no record, and so are not compared."""
         await self._watch(lambda copy: copy.is_idle and copy.has_position, self._look_at_target)
 
     async def watch_ends(self) -> None:

@@ -31,9 +31,7 @@ _T = TypeVar("_T")
 class MapScrub:
     """Goes through the maps of the partitions that a slot has at that moment, again and again.
 
-    Args:
-        run: runs what blocks in another thread.
-        begin_again: has a partition begin before the first block that is lost.
+    ``run`` runs what blocks in another thread; ``begin_again`` restarts before a lost block.
     """
 
     copies: Callable[[], Sequence[PartitionCopy]]

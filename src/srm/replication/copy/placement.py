@@ -64,7 +64,7 @@ class Placement:
     def heard_s(self, copies: Iterable[PartitionCopy]) -> float | None:
         """Return when all source brokers of some partitions had answered, monotonic.
 
-        None if a partition has no broker to fetch from, or without partitions.
+        None without partitions, or if one has no broker to fetch from.
         """
         placed = [self._placed.get(copy) for copy in copies]
         if not placed or None in placed:

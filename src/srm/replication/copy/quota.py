@@ -12,10 +12,7 @@ _LEAST_FETCH: Final = 1 << 16
 
 
 class Quota:
-    """Spreads a byte rate over time; without a limit nothing waits.
-
-    What was copied is known only afterwards, so it is paid for by waiting before the next fetch.
-    """
+    """Spreads a byte rate over time by a wait before the next fetch; no limit: no wait."""
 
     def __init__(self, bytes_per_second: float | None, clock: Callable[[], float] = now_s) -> None:
         """Begin with the whole limit, ``bytes_per_second``; None means unlimited."""

@@ -19,13 +19,14 @@ from srm.replication.ports import Clock, ProduceAnswer, Produced, ProduceRequest
 logger = logging.getLogger(__name__)
 
 _MAX_IN_FLIGHT: Final = 64
-"""Requests per broker. A broker remembers five batches per producer to recognise resent ones;
-nothing is ever sent again here, so more may be under way, which a long way needs."""
+"""Requests per broker: more than the five batches that it remembers, as nothing is sent again."""
 _IN_FLIGHT_BYTES: Final = 8 << 20
 _REQUEST_BYTES: Final = 8 << 20
 _UNDER_QUOTA_MS: Final = 2000
-"""Of a broker whose quota is used up, so much time's worth of bytes is under way, one batch at
-least: what was sent too early waits in the connection, and every answer after it."""
+"""Time's worth of bytes under way to a broker whose quota is used up, one batch at least.
+
+What was sent too early waits in the connection, and every answer after it.
+"""
 
 _FAILED: Final = "%s: unexpected failure"
 
@@ -53,10 +54,7 @@ class TargetLink:
         self._most_bytes = _IN_FLIGHT_BYTES
 
     def data_waits(self, copy: PartitionCopy) -> None:
-        """Send what the partition has queued, as soon as the pipeline has room.
-
-        Not at once: partitions whose data came in one response leave in one request.
-        """
+        """Send the queue, not at once: partitions of one response leave in one request."""
         self._ready[copy] = None
         self._pump_soon()
 

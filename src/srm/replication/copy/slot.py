@@ -61,10 +61,8 @@ _MOST_HELD: Final = 2000
 class SlotSpec:
     """Settings of a slot for its Spark task; ``source`` and ``target`` are for its clients.
 
-    It obeys the ``driver`` of its application, and ends once another one drives the flow. If
-    ``driver`` is empty it obeys any.
-
-    Its text form hides secrets; its pickled form, which Spark sends to workers, is complete.
+    It obeys the ``driver`` of its application, any if empty, and ends once another one drives the
+    flow. Its text form hides secrets; its pickled form, which Spark sends to workers, is complete.
     """
 
     flow_config: FlowConfig
@@ -167,11 +165,7 @@ class Slot:
         )
 
     async def run(self, stop: threading.Event) -> None:
-        """Copy until ``stop`` is set, then write the last positions.
-
-        Raises:
-            SrmError: an internal task failed; the Spark job is started again.
-        """
+        """Copy until ``stop`` is set, then write the last positions; after an error start again."""
         before = await self._read(partial(self._starts.predecessor, self._reporter.slot))
         self._incarnation = next_incarnation(before.incarnations, self._now_ms())
         self._reporter.begin(self._incarnation, before.notes)
@@ -230,12 +224,9 @@ class Slot:
             self._has_read.clear()
 
     async def _check_driver(self) -> None:
-        """End for good if another application drives the flow.
+        """End for good (SupersededError) if another application drives the flow.
 
         Its driver is the last one in the log, read up to its end: earlier ones come first.
-
-        Raises:
-            SupersededError: another application drives it.
         """
         beat = self._feed.driver
         if beat is None or self._driver in ("", beat.driver):
@@ -388,10 +379,9 @@ class Slot:
 
 
 class SourceSigns:
-    """A slot's last knowledge of its source, in case the source fails.
+    """A slot's last knowledge of its source, updated with each heartbeat.
 
-    Updated with each heartbeat. The last values stay: a source that does not answer is neither
-    known to be idle nor to grow.
+    The last values stay: a source that fails is neither known to be idle nor to grow.
     """
 
     def __init__(self) -> None:
@@ -410,11 +400,9 @@ class SourceSigns:
     ) -> None:
         """Record the progress of partitions.
 
-        Args:
-            heard_at: when the source last answered for all of them, monotonic seconds; None if not
-                known.
-            ends: last reported end of each source partition that can be copied.
-            highs: high watermark of each partition, larger while a transaction is open.
+        ``heard_at``: last answer for all of them, monotonic; None: not known. ``ends`` and
+        ``highs``: last reported end and high watermark of each; a high is larger while a
+        transaction is open.
         """
         if not ends:
             self._growth.clear()  # others copy what grew

@@ -1,7 +1,4 @@
-"""Meaning of a broker's answer for a partition: pure, except for queries of the logs.
-
-:mod:`srm.replication.copy.lifecycle` carries the verdicts out.
-"""
+"""Meaning of a broker's answer for a partition: pure, except for queries of the logs."""
 
 from __future__ import annotations
 
@@ -22,8 +19,7 @@ _STOPPED_LONG_RETRY_S: Final = 300.0
 _OFTEN: Final = 120
 """Failures after which a stopped partition is tried less often: each try takes an epoch."""
 _CERTAIN_AFTER: Final = 6
-"""Consecutive answers, over about 3 s, that establish a missing topic. A broker may not know yet
-that it was created."""
+"""Consecutive answers, over about 3 s, after which a topic is missing and not just new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +28,8 @@ class Stop:
 
     ``blocked``: source offsets that it concerns.
     ``stale_leader``: the side (``source`` or ``target``) whose leaders have to be looked up again.
-    ``retry_s``: time until the retry, where known.
-    ``is_undecidable``: the logs do not decide the position and are checked again before another
-        claim.
-    ``action``: the part of the reason that says what to do.
+    ``retry_s``: time until the retry, where known. ``action``: the reason's part of what to do.
+    ``is_undecidable``: the logs are checked again before another claim.
     """
 
     reason: str
@@ -70,10 +64,7 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class SourceMoved:
-    """The broker does not lead the source partition, or in another epoch: find the leader.
-
-    ``otherwise``: what to do while no other leader is known.
-    """
+    """The broker does not lead the partition in this epoch; ``otherwise``: without another one."""
 
     otherwise: Stop
 
@@ -178,11 +169,7 @@ def judge_fetch(copy: PartitionCopy, error: int, failure: SrmError | None, sourc
 
 
 async def judge_topic(copy: PartitionCopy, source: Wire, error: int) -> Verdict:
-    """Check whether a source topic that a broker does not know was deleted.
-
-    A broker that has just become the leader may not know it yet, nor one that answers metadata
-    requests.
-    """
+    """Check whether a source topic was deleted, or is just not known yet to a broker."""
     topic_id = await source.topic_id(copy.source.topic)
     if topic_id == copy.source_id:
         text = f"{copy.source}: the broker does not know the topic yet (error {error})"
@@ -199,8 +186,8 @@ async def judge_topic(copy: PartitionCopy, source: Wire, error: int) -> Verdict:
 async def judge_doubt(copy: PartitionCopy, source: Wire) -> Verdict:
     """Check whether the source still holds the log that was copied.
 
-    Two signs lead to this check: the offset is out of range, also for a log that does not hold the
-    leader epoch before it; or a batch has taken the place of records that are left out.
+    Signs: the offset is out of range, also for a log without the leader epoch before it; or a batch
+    has taken the place of records that are left out.
     """
     at, lineage = copy.source_next, copy.source_lineage
     start, _ = await source.log_range(copy.source)

@@ -46,12 +46,7 @@ def assign(
     current: Mapping[str, Iterable[AssignedPartition]],
     weights: Mapping[AssignedPartition, float] | None = None,
 ) -> Assigned:
-    """Assign every partition to exactly one live slot.
-
-    Args:
-        current: the assignment in force, dead slots included.
-        weights: see :func:`relative_weights`; a missing one counts as 1.
-    """
+    """Assign every partition to exactly one live slot; ``current`` may contain dead ones."""
     loads = _keep(partitions, slots, current, weights or {})
     if not loads:
         return {}
@@ -70,11 +65,8 @@ def rebalance(
 ) -> Assigned:
     """Move a few partitions from overloaded slots, as rates have drifted apart.
 
-    Args:
-        current: a complete assignment over live slots.
-        weights: see :func:`relative_weights`; a missing one counts as 1.
-        tolerance: the heaviest slot may carry this many times the mean load.
-        max_moves: upper bound of moves in one call, since each one costs a claim.
+    ``current`` is complete, over live slots. The heaviest may carry ``tolerance`` times the mean
+    load. Each move costs a claim, so there are ``max_moves`` at most.
     """
     everything = [partition for held in current.values() for partition in held]
     loads = _keep(everything, tuple(current), current, weights)
@@ -181,8 +173,7 @@ def _result(loads: list[_Load]) -> Assigned:
 class AssignmentBook:
     """The last assignment published for each slot.
 
-    Invariant: ``generation`` is at least that of every assignment ever published for the flow, so
-    that a slot can distinguish a newer one from one that it has already seen.
+    Invariant: ``generation`` is at least that of every one ever published, so a newer one is known.
     """
 
     def __init__(self) -> None:
@@ -217,8 +208,7 @@ class AssignmentBook:
     ) -> tuple[Assignment, ...]:
         """Return the assignments to publish together; a slot that is not wanted gets nothing.
 
-        Args:
-            again: slots that need a newer generation although their partitions stay.
+        ``again``: slots that need a newer generation although their partitions stay.
         """
         repeated, meant = set(again), incarnations or {}
         return tuple(

@@ -60,10 +60,7 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """Partitions a flow copies now, and the Kafka cluster ids of its ends.
-
-    ``pending``: source topics whose remote topic is not ready yet.
-    """
+    """Partitions a flow copies now, and cluster ids; ``pending``: not ready on the target."""
 
     partitions: tuple[AssignedPartition, ...] = ()
     pending: tuple[str, ...] = ()
@@ -80,12 +77,7 @@ class Discovery:
         configured: FlowConfig,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Remember the flow.
-
-        Args:
-            configured: its settings as the file has them; each round adds the control lists of the
-                moment, so that srm-control takes effect while the flow runs.
-        """
+        """Remember the flow as the file has it; each round adds the control lists of the moment."""
         self._context = context
         self._configured = configured
         self._clock = clock
@@ -112,8 +104,8 @@ class Discovery:
     def prepare(self) -> None:
         """Create the internal topics that the flow needs on its target, or their new partitions.
 
-        Those of moves and routes are made as well, so that clients can say that they are there, and
-        wait for routes, before the first move. Without the right to, the first move makes them.
+        With those of moves and routes clients can announce themselves before the first move.
+        Without the right to, the first move makes them.
         """
         specs, _ = internal_topic_specs(self._configured)
         target = self._context.target
@@ -140,8 +132,7 @@ class Discovery:
         """Find the flow's topics, create missing remote topics, and return what can be copied.
 
         Topic ids are expensive to fetch. While lists, names and partition counts do not change,
-        they are fetched only so often that it takes little of a core. Until then a re-created topic
-        is not distinguished from its former self.
+        they are fetched only so often that it takes little of a core: re-creation shows late.
         """
         began = self._clock()
         may_rest = not self._found.pending and began < self._look_closely_at
@@ -193,8 +184,7 @@ class Discovery:
     ) -> tuple[str, ...]:
         """Select the topics of the flow, less those that an unknown flow copies into.
 
-        Only a policy that keeps names gives copies of two clusters one name. Flows of one file know
-        of each other, and their records show from where they came.
+        Only a policy that keeps names gives copies of two clusters one name.
         """
         names, selected = context.config.names, context.config.names.select(source_topics)
         kept = frozenset(filter(names.keeps_name, selected))
@@ -221,10 +211,7 @@ class Discovery:
         return self._gone
 
     def forget(self, topics: Collection[CopiedTopic]) -> None:
-        """Delete what clusters keep of the places of groups in those that are gone.
-
-        On both sides: the flow copies what is read in reverse as well. A source may refuse that.
-        """
+        """Delete places of groups in gone topics on both sides; a source may refuse that."""
         config, context, gone = self._configured, self._context, self._gone
         for cluster, origin, ids in (
             (context.target, config.flow.source, gone.target & {t.target_topic_id for t in topics}),
@@ -250,10 +237,7 @@ class Discovery:
         return {assigned: ends[name] for assigned, name in names.items() if name in ends}
 
     def _tell_hidden(self, context: FlowContext, names: Collection[str]) -> None:
-        """Separate hidden topics from those that do not exist: brokers list neither.
-
-        The topics are those that the settings name, and those that existed before.
-        """
+        """Separate hidden topics, named by settings or seen before, from absent ones."""
         config = context.config
         named = config.names.listed.names
         asked = (named | self._expected).difference(names)
@@ -329,10 +313,7 @@ def create_remote_topics(
     selected: Iterable[TopicDescription],
     target_topics: Mapping[str, TopicDescription],
 ) -> list[str]:
-    """Create and grow remote topics, and return what went wrong.
-
-    Settings of topics that exist are left to topic sync.
-    """
+    """Create and grow remote topics, and return what went wrong; topic sync has their settings."""
     selected = tuple(selected)
     names = set(outgrown(selected, target_topics, context.config))
     wanted = {topic.name: topic for topic in selected if topic.name in names}
@@ -438,8 +419,8 @@ class _Missed:
 class GoneWatch:
     """Takes a topic for gone once its id was missing for :data:`GONE_S`, in each of several looks.
 
-    Only looks count that a cluster has answered, and only if it is the cluster on which the topic
-    was. A topic whose name has another id now was deleted; one whose name has none may be hidden.
+    Only answered looks at the cluster of the topic count. A topic whose name has another id now was
+    deleted; one whose name has none may be hidden.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,8 +1,7 @@
 """The driver of one flow: it knows the topics and the live slots, and says who copies what.
 
-It may be killed at any time: the assignment it published stays in force, and the next driver goes
-on from it. Two drivers cannot publish: the newer one fences the older one, which then ends.
-Correctness does not depend on any of this; claims see to it (:mod:`srm.replication.claim.claim`).
+It may be killed at any time: the assignment it published stays in force, and the next continues
+from it. Two drivers cannot publish: the newer one fences the older one, which then ends.
 """
 
 from __future__ import annotations
@@ -78,9 +77,8 @@ class FlowDriver:
     ) -> None:
         """Connect nothing yet.
 
-        Args:
-            identity: makes a heartbeat record; its ``driver`` must be the same in each.
-            duties: what the application does for the flow besides the copy, for heartbeats.
+        ``identity`` makes a heartbeat record, with the same ``driver`` in each. ``duties``: what
+        the application does for the flow besides the copy, for heartbeats.
         """
         self.duties = frozenset(duties)
         self.settings = b""
@@ -119,15 +117,11 @@ class FlowDriver:
         kept in ``obeyed``.
 
         Args:
-            slots_ended: the last heartbeat, which says that the application has ended, waits for
-                it.
+            slots_ended: the last heartbeat, that of the end, waits for it.
             begin: called when the target has answered and before the flow is taken over, again if
                 that fails. A request that is written while it blocks ends this application.
             driving: called from the first heartbeat on, again and again: slots that start now read
                 in the log that this driver, or a later one, drives the flow.
-
-        Raises:
-            FencedError: a newer driver has taken over the flow.
         """
         ended = threading.Event()
         name = f"srm-discovery-{self._flow}"

@@ -49,16 +49,12 @@ class DriverLog(Protocol):
     ) -> None:
         """Write all records to the partition of commands, or none of them.
 
-        Raises:
-            FencedError: a newer driver has taken over.
+        FencedError: a newer driver has taken over.
         """
         ...
 
     def clear_maps(self, topics: Collection[CopiedTopic]) -> None:
-        """Delete all that the map topic holds of topics that are gone; again is harmless.
-
-        May take long, and may be called from another thread.
-        """
+        """Delete all maps of topics that are gone; safe to repeat, slow, from any thread."""
         ...
 
     def close(self) -> None:

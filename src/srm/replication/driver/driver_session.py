@@ -1,7 +1,4 @@
-"""A driver's knowledge and decisions between one opening of the state topic and the next.
-
-A driver that opens it again begins a new term, with only the records of the topic.
-"""
+"""A driver's knowledge and decisions from one opening of the state topic to the next: a term."""
 
 from __future__ import annotations
 
@@ -40,11 +37,7 @@ class Term:
         progress: ProgressBook,
         clock: Callable[[], float],
     ) -> None:
-        """Know nothing yet.
-
-        Args:
-            progress: how far the copy is; outlives the term.
-        """
+        """Know nothing yet; ``progress`` outlives the term."""
         self.liveness = liveness
         self.cleaning = Cleaning()
         self.pause: Pause | None = None  # while there is one, no slot copies
@@ -133,10 +126,7 @@ class Term:
         return self.cleaning.deletions(self._state, now)
 
     def _restarted_slots(self, alive: Collection[str]) -> set[str]:
-        """Return the slots that are another process than the one their assignment is for.
-
-        Naming it has the older one end, if that still runs.
-        """
+        """Return the slots that are another process than assigned; naming it ends the older one."""
         newest = self._state.newest
         return {slot for slot in alive if self._book.incarnation_of(slot) != newest.get(slot)}
 
@@ -172,10 +162,8 @@ class Liveness:
     ) -> None:
         """Begin with every slot unknown.
 
-        Args:
-            expected: slots of this application; reports of others are ignored.
-            timeout_s: a slot that is silent for longer is dead.
-            grace_s: how long the first assignment waits for all slots, counted from the first one.
+        Reports of other slots than ``expected`` are ignored; one that is silent for ``timeout_s``
+        is dead. The first assignment waits ``grace_s`` for all slots, counted from the first one.
         """
         self._expected = frozenset(expected)
         self._timeout_s = timeout_s
@@ -210,17 +198,14 @@ class Liveness:
         return min((death for death in deaths if death >= now), default=float("inf"))
 
     def deaf(self, now: float) -> bool:
-        """Return whether written heartbeats have not been read back for too long.
-
-        The reader has failed then, and a new one has to be opened.
-        """
+        """Return whether heartbeats have not returned for too long: the reader has failed."""
         return now - self._echo > DEAF_S
 
     def is_decisive(self, now: float) -> bool:
         """Return whether the set of live slots is reliable.
 
-        It is not while our own heartbeats are missing in the log, nor at the start before all slots
-        have reported or the grace time is over. Otherwise the first slot to report gets everything.
+        Not while our own heartbeats are missing, nor before all slots have reported or the grace is
+        over: the first slot would get everything.
         """
         if self._first is None or now - self._echo > ECHO_S:
             return False

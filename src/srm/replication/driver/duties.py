@@ -1,7 +1,6 @@
 """Duties of the driver in charge besides the copy: checkpoints, offsets of groups, topics.
 
-They call the same functions as the commands and the tasks of Airflow. A failure is reported once
-while it stays the same, and tried again; it stops no other work.
+A failure is reported once while it stays the same, and tried again; it stops no other work.
 """
 
 from __future__ import annotations
@@ -24,11 +23,7 @@ IDLE_S: Final = 1.0
 
 
 def keep(driver: FlowDriver, what: str, step: Callable[[], float], stop: threading.Event) -> None:
-    """Repeat a step until ``stop`` while the driver is in charge.
-
-    Args:
-        step: does what is due, and returns the seconds until something may be due again.
-    """
+    """Repeat a step until ``stop`` while the driver is in charge, after the seconds it returns."""
     backoff, troubles = Backoff(), driver.progress.duty_troubles
     while not stop.is_set():
         tried, wait_s = time.monotonic(), IDLE_S
@@ -46,11 +41,7 @@ def keep(driver: FlowDriver, what: str, step: Callable[[], float], stop: threadi
 def keep_topics(
     driver: FlowDriver, current: Callable[[], FlowContext], stop: threading.Event
 ) -> None:
-    """Keep remote topics and their ACLs like their sources, at the shorter of both intervals.
-
-    Args:
-        current: returns the flow by the settings in force.
-    """
+    """Keep remote topics and their ACLs like their sources, at the shorter of both intervals."""
 
     def step() -> float:
         context = current()

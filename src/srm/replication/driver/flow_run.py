@@ -1,7 +1,4 @@
-"""One flow in an application: it begins when its target answers, and ends without the others.
-
-With it run its works (MM2 heartbeats, metrics windows, duties), and a check for having caught up.
-"""
+"""One flow in an application: it begins when its target answers, and ends without the others."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ STUCK_S: Final = 40.0  # longer than a slot waits before it tries a stopped part
 
 @dataclass
 class FlowHost:
-    """The application: events that concern all of its flows, and how it cancels a job.
+    """The application: how it cancels a job, and its events.
 
     ``ready``: jobs may be submitted. ``stop``: everything ends. ``slots_ended``: no job runs any
     more.
@@ -50,9 +47,7 @@ class FlowHost:
 class FlowRun:
     """The life of one flow: its driver, and once its target has answered slots and works.
 
-    Args:
-        jobs: runs one job of a slot until that ends, by the name of the job.
-        works: what else runs from the driver's first heartbeat on, by name.
+    ``jobs`` runs one job of a slot until that ends; ``works`` is what else runs; both by name.
     """
 
     host: FlowHost
@@ -155,10 +150,7 @@ def start_thread(name: str, target: Callable[[], object]) -> threading.Thread:
 
 @dataclass(eq=False)
 class CatchUp:
-    """Compares the positions of one flow with the source's log ends, taken once after the start.
-
-    The ends are last stable offsets, so an open transaction is not waited for.
-    """
+    """Compares the positions of one flow with the source's last stable offsets after the start."""
 
     driver: FlowDriver
     source: Cluster
@@ -170,10 +162,9 @@ class CatchUp:
     def done(self) -> bool:
         """Return whether every partition has reached its end.
 
-        Raises:
-            DataLossError: the remaining partitions stopped because the source lost records.
-            ConflictError: the remaining partitions stopped, or a remote topic cannot be created.
-            SrmError: a cluster failed for ``STUCK_S`` seconds without any copied record.
+        DataLossError: the others stopped because the source lost records. ConflictError: for
+        another reason, or a remote topic cannot be created. SrmError: a cluster failed for
+        ``STUCK_S`` seconds.
         """
         progress = self.driver.progress
         if self._goal is None:

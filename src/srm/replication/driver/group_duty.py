@@ -1,9 +1,8 @@
 """Checkpoints and group offset sync by the driver in charge: all at intervals, new commits at once.
 
 New commits are read from the source's ``__consumer_offsets``. Translation, checkpoints and sync run
-for these groups and partitions alone, so that the cost follows commits and not groups. What the
-copy has not reached is tried again, ever more rarely. Without the right to read that topic, commits
-wait for the interval.
+for these groups alone, so the cost follows commits. What the copy has not reached is tried again,
+ever more rarely. Without the right to read that topic, commits wait for the interval.
 """
 
 from __future__ import annotations
@@ -75,11 +74,7 @@ class _Seen:
 
 @dataclass(eq=False)
 class GroupDuty:
-    """Checkpoints and group offset sync of one flow.
-
-    Args:
-        driver: of the flow; ``duties`` name which of the two are its own.
-    """
+    """Checkpoints and group offset sync of one flow, as far as ``duties`` name them."""
 
     driver: FlowDriver
     context: FlowContext

@@ -1,8 +1,8 @@
 """MM2 heartbeats: of a flow that is copied, and of pairs of clusters whose flow is off.
 
 So each cluster of an application has a heartbeats topic. A flow from it has a topic to copy, even a
-flow that others set up, and MirrorClient counts hops on it. A heartbeat is not part of the driver's
-transactions: each marker would be a gap in a log that the opposite flow copies.
+flow that others set up, and MirrorClient counts hops on it. A heartbeat is outside transactions:
+each marker would be a gap in a log that the opposite flow copies.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ _REFUSED_S: Final = 60.0
 
 
 def disabled_flows(config: Config, flows: Collection[Flow]) -> Mapping[str, list[FlowConfig]]:
-    """Return the flows that are off and still have heartbeats, by their targets.
+    """Return the flows that are off and still have heartbeats, by their targets: ends of ``flows``.
 
-    The targets are the clusters at the ends of ``flows``, which an application reaches anyway. A
-    cluster that a restore fills stays as it is: the source of that flow has no alias in the file.
+    A cluster that a restore fills stays as it is: its source has no alias in the file.
     """
     copied = [flow for flow in flows if flow.source in config.clusters]
     ends = {alias for flow in copied for alias in (flow.source, flow.target)}
@@ -46,9 +45,9 @@ def emit_heartbeats(
     now_ms: Callable[[], int],
     stop: threading.Event,
 ) -> None:
-    """Write a heartbeat of each flow per interval until ``stop``; create the topic if it is absent.
+    """Write heartbeats until ``stop``, at the shortest interval; create the topic if absent.
 
-    The shortest interval counts. An outage or a missing right is logged once and waited out.
+    An outage or a missing right is logged once and waited out.
     """
     beating = [settings for settings in flows if settings.emit_heartbeats_enabled]
     if not beating:

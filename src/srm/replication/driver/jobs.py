@@ -41,15 +41,10 @@ def keep_running(
 ) -> int:
     """Run ``job`` again and again until ``stop``; return how often it was started.
 
-    One that another application has superseded would only end again: that error is raised.
+    ``job`` ends by returning or any exception, of which ``describe`` makes a line. The caller ends
+    a running one.
 
-    Args:
-        job: blocks while it runs; ends by returning or by any exception.
-        stop: ends the series; the caller also has to end the running job.
-        describe: turns what ended a job into one line.
-
-    Raises:
-        SupersededError: another application drives the flow of the job.
+    SupersededError: another application drives the flow: the job would only end again.
     """
     pause, submissions = Backoff(), 0
     while not stop.is_set():

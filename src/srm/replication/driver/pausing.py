@@ -32,16 +32,11 @@ _POLL_S: Final = 0.2
 def pause(log: DriverLog, wanted: Pause, request: str | None = None) -> None:
     """Write a pause, and take all partitions from all slots; safe to repeat.
 
-    An existing pause is joined: other moves may depend on it.
+    An existing pause is joined, but only that of ``request`` if given. Batches already sent may
+    still arrive: only claims fence them.
 
-    Batches already sent to the brokers may still arrive: only claims fence them.
-
-    Args:
-        request: of the pause to join; any, or none, without it.
-
-    Raises:
-        ConflictError: that pause is over, or another one has replaced it.
-        FencedError: another driver began at the same moment, and may have published since.
+    ConflictError: that pause is over or replaced. FencedError: another driver began, and may
+    publish.
     """
     log.fence()
     found = log.read()
@@ -62,18 +57,12 @@ def resume(
     decided: Mapping[bytes, bytes] = MappingProxyType({}),
     request: str | None = None,
 ) -> bool:
-    """Delete the pause: the driver of the flow, or the next one, assigns partitions again.
+    """Delete the pause, that of ``request`` if given; the driver assigns partitions again.
 
-    Args:
-        decided: commands in force from then on, written in the same transaction.
-        request: of the pause to delete; any without it.
+    Writes ``decided`` commands in the same transaction. Returns whether there was a pause; else
+    nothing is written.
 
-    Returns:
-        Whether there was one; else nothing is written.
-
-    Raises:
-        ConflictError: another pause is in force.
-        FencedError: another driver began at the same moment: repeat it.
+    ConflictError: another pause is in force. FencedError: another driver began: repeat it.
     """
     log.fence()
     standing = pause_in(log.read())
@@ -95,8 +84,7 @@ def _require(standing: Pause | None, request: str | None) -> None:
 def leave(log: DriverLog, move_id: str) -> None:
     """Take a move off the pause, which ends where no other relies on it; safe to repeat.
 
-    Raises:
-        FencedError: another driver began at the same moment: repeat it.
+    FencedError: another driver began at the same moment: repeat it.
     """
     log.fence()
     standing = pause_in(log.read())
@@ -113,10 +101,7 @@ def pause_in(records: Iterable[LogRecord]) -> Pause | None:
 def _write(
     log: DriverLog, wanted: Pause | None, beside: Mapping[bytes, bytes] = MappingProxyType({})
 ) -> None:
-    """Write or delete a pause together with other records; return when readers see it.
-
-    A commit is answered before its markers are in the logs.
-    """
+    """Write or delete a pause together with other records; return when readers see it."""
     value = None if wanted is None else wanted.value()
     if value is None:
         log.publish(beside, [(COMMANDS, PAUSE_KEY)])

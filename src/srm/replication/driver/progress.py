@@ -33,8 +33,7 @@ class FlowProgress:
     ``records`` and ``bytes`` count what was copied since the driver started: records from target
     positions less the marker that each claim writes, bytes from raw metrics, which come every
     ``metrics.interval.seconds``. ``lag`` is how many source offsets are not copied yet in the
-    ``reported`` partitions. ``trouble`` says why the flow cannot be driven, its topics not be found
-    or a duty not be done at the moment, empty where all works.
+    ``reported`` partitions. ``trouble`` says why flow, topics or a duty fail now; else empty.
     """
 
     flow: str
@@ -115,9 +114,7 @@ class ProgressBook:
     ) -> None:
         """Replace what the flow copies; positions of everything else are forgotten.
 
-        Args:
-            target_ends: target offsets from which records of a new partition are counted; without
-                one they are counted from its first report on.
+        Records are counted from ``target_ends``, else from the first report on.
         """
         with self._lock:
             for assigned, end in (target_ends or {}).items():
@@ -138,10 +135,7 @@ class ProgressBook:
             self._alive = len(slots)
 
     def positions(self, key: Key, positions: Collection[PartitionPosition]) -> None:
-        """Take in the positions that one record holds now; none for one that is deleted.
-
-        A position counts only if no other record has a newer one of its partition.
-        """
+        """Take in one record's positions, none if deleted; the newest of a partition counts."""
         with self._lock:
             told = {entry.copy_id for entry in positions}
             for copy_id in self._tellers.pop(key, set()) - told:

@@ -32,9 +32,9 @@ class _Followed:
 class SettingsReload:
     """Reads the file again and again, with the secrets and lists that it refers to.
 
-    A flow takes its own changes only, and continues to copy. What its slots have from their start
-    stays in force until a restart, and is logged. A file that cannot be used changes nothing, and a
-    change counts once two reads in a row agree: an editor may be half way through.
+    A flow takes its own changes only; what its slots have from their start is in force until a
+    restart, and logged. An invalid file changes nothing. A change counts once two reads in a row
+    agree: an editor may be half way through.
     """
 
     def __init__(

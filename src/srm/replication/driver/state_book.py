@@ -51,11 +51,7 @@ def decode(record: LogRecord) -> SlotRecord | None:
 
 @dataclass
 class StateBook:
-    """The records of slots in the state topic.
-
-    Args:
-        slots: ids of the slots of this application; other slots have no writer.
-    """
+    """The records of slots in the state topic; only ``slots`` of this application have a writer."""
 
     slots: Collection[str]
     newest: dict[str, Incarnation] = field(default_factory=dict)
@@ -88,7 +84,7 @@ class StateBook:
     ) -> list[CopiedTopic]:
         """Return the deleted topics without a position or a use for one.
 
-        While the remote topic of a deleted one exists, its successor has to know where the copy
+        While a remote topic exists, the successor of the deleted one has to know where the copy
         ends.
         """
         ended = [
@@ -194,12 +190,7 @@ class Cleaning:
         find_gone: Callable[[Collection[CopiedTopic]], GoneTopics],
         clear: Callable[[Collection[CopiedTopic]], None],
     ) -> None:
-        """Find deleted topics, and delete their unused state.
-
-        Args:
-            find_gone: returns which of the topics are deleted.
-            clear: deletes their maps, and the positions of groups in them.
-        """
+        """Find topics by ``find_gone``; ``clear`` deletes their maps and the groups' positions."""
         with self._lock:
             copied, finished = tuple(self._copied.values()), self._finished
         gone = find_gone(copied)

@@ -1,9 +1,9 @@
 """Metrics windows as they end: the thread of a driver that follows its flow's raw metrics.
 
 Nothing is kept between two runs. A thread that begins, or begins again, reads the raw records of
-the look-back, computes all windows and writes those that are not stored so already; then only those
-that new records belong to, a slide after the other. Two drivers write equal windows. A thread
-begins again where the wall clock was set: while that was ahead, it has forgotten what is needed.
+the look-back, computes all windows and writes those not stored so already; then only those
+that new records belong to. Two drivers write equal windows. It begins again where the wall clock
+was set: while that was ahead, it has forgotten what is needed.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ _LATE_MS: Final = 2_000
 """Slots write a little later than once in an interval: a window waits, or it is written twice."""
 _CATCH_UP_S: Final = 1.0
 _COMPARISONS: Final = 2
-"""Full comparisons of stored windows in each look-back. Each window is compared while it can be
-computed, so one that its topic has lost is written again. Unused windows are deleted."""
+"""Full comparisons of stored windows in each look-back: lost ones return, unused ones go."""
 
 
 class RawLog(Protocol):
@@ -61,11 +60,7 @@ def keep_windows(
     spec: WindowSpec | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Write windows until ``stop``; whatever goes wrong is logged once and waited out.
-
-    Args:
-        stop: ends it, within a slide's beginning or at once between two slides.
-    """
+    """Write windows until ``stop``, within a slide's beginning; log failures once and wait."""
     if not context.config.metrics_windows_continuous:
         return
     flow, chosen = context.config.flow, spec or WindowSpec()

@@ -37,11 +37,9 @@ class IndexWriter:
     def __init__(
         self, assigned: AssignedPartition, tree: MapTree, *, rewrite: bool = False
     ) -> None:
-        """Continue the index of a map.
+        """Continue the index of a map; ``rewrite``: its records are not on the log like this.
 
-        Args:
-            rewrite: the records of the tree's index are not on the log as they are here; what has
-                no number yet is not there at all, and may have any number of entries.
+        What has no number yet is not there at all, and may have any number of entries.
         """
         self.copy_id = assigned.copy_id
         self.partition = map_partition(assigned.topic, assigned.partition)
@@ -129,10 +127,7 @@ class IndexWriter:
             self._chunk_deleted, self._chunk_due = below, True
 
     def drop_chunk(self, chunk: IndexRecord) -> None:
-        """Delete the oldest full chunk, which lies below the starts of both logs.
-
-        Of another thread than everything else.
-        """
+        """Delete the oldest full chunk, below the starts of both logs; from another thread."""
         self._droppable = chunk
 
     # ----- step by step

@@ -1,7 +1,6 @@
 """Reads the ends of partitions' offset maps from one partition of the map topic.
 
-Uses the offsets in the newest reports if records exist there. Else it reads the whole partition of
-the topic and keeps the records of the requested maps.
+Without records at the offsets of the newest reports the whole partition is read.
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ class MapTopic(Protocol):
 class KnownMap:
     """A partition's map as found in the topic, or the reason it is unknown.
 
-    ``former_end``: target offset after the last record that, by its blocks, was copied from an
-    earlier topic of this name. ``former_ids``: the producer ids of those blocks.
+    ``former_end``: target offset after the last record, by its blocks, of an earlier topic of this
+    name; ``former_ids``: the producer ids of those blocks.
     """
 
     found: RebuiltMap | IntegrityError
@@ -66,9 +65,7 @@ def known_maps(
 ) -> dict[AssignedPartition, KnownMap]:
     """Return what is known of maps in one partition of the map topic.
 
-    Args:
-        wanted: partitions, with what the newest report says of the ends of their maps, if it does.
-        thorough: partitions of which every block has to be looked at.
+    ``wanted`` has what the newest report says of the ends; ``thorough``: look at every block.
     """
     ends = {p: end for p, end in wanted.items() if end is not None and p not in thorough}
     trees = _map_ends(ends, topic)

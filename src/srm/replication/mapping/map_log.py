@@ -56,11 +56,7 @@ class MapLog:
             self._writers[index.copy_id] = index
 
     def write(self, send: Send) -> frozenset[int]:
-        """Write step by step what is due.
-
-        Returns:
-            The late partitions of the map topic: no position with a map there may be reported.
-        """
+        """Write what is due; return the late partitions, where no position may be reported."""
         late: set[int] = set()
         while True:
             due = {

@@ -30,8 +30,7 @@ class MapWriter:
         because our own report replaces that one.
     ``garbage``: invalid blocks: unreadable ones, those after a missing one, and those cut off. They
         are deleted once a report has ours; resume walks over their ranges.
-    ``source_lineage``: of the source before the end of the map, or further.
-    ``source_log_start``, ``target_log_start``: as far as known; what lies below both is deleted.
+    ``source_lineage``: of the source to the end of the map, or further. Starts: as far as known.
     """
 
     def __init__(
@@ -143,10 +142,7 @@ class MapWriter:
             self._changed = True
 
     def changed_blocks(self, position: Position) -> list[MapBlock]:
-        """Return the blocks to write before the position is reported.
-
-        What a crash loses of them is found again by resume.
-        """
+        """Return the blocks to write before the position; resume finds what a crash loses."""
         blocks, self._full = self._full, []
         return [*blocks, *self._open_block(position)]
 

@@ -24,12 +24,10 @@ class Start:
     """Knowledge before the walk: the position of the copy, and our producer ids.
 
     ``found``: the part of the last run that only its former owner's report has.
-    ``source_lineage``, ``target_lineage``: of both logs before the position, as far as known.
     ``fresh``: nothing is known of this topic id: records of ours on the target may belong to a
         former topic of the name.
     ``has_position``: without it both logs are walked from their starts.
     ``tree``: the stored end of the map; with ``rewrite_index`` its index is missing.
-    ``garbage``: invalid blocks.
     ``cut``: the map has to end at this position, whatever it holds.
     ``truncated``: the source was truncated at ``source_next``: our records that it lacks say
         nothing about their successors.
@@ -141,11 +139,7 @@ def start_of(
 
 
 def cut_start(start: Start, source_next: Translation, target_end: int) -> Start:
-    """Return the new start if the target's log holds nothing from an offset on.
-
-    Args:
-        source_next: the translation of that offset, by the whole map.
-    """
+    """Return the start at ``source_next``, if the target holds nothing from that offset on."""
     if start.target_next <= target_end:
         return start
     if not isinstance(source_next, Translated):
@@ -176,8 +170,7 @@ def cut_start(start: Start, source_next: Translation, target_end: int) -> Start:
 def decided_start(start: Start | None, notes: Iterable[PartitionNotes]) -> Start | None:
     """Return the start of a partition after decisions about it, None if nothing is known.
 
-    A decision about lost source records holds for its own position alone: once the cut is reported,
-    there is another one.
+    One about lost source records holds for its own position alone: a reported cut makes another.
     """
     decided = in_force(notes)
     left_out = (note for note in decided if note.left_out is not None)

@@ -20,9 +20,9 @@ class Predecessor(NamedTuple):
 
 
 class StartReader(Protocol):
-    """Reads from the offset map where partitions were left. Calls block.
+    """Reads from the offset map where partitions were left; blocks.
 
-    They raise UnavailableError where the map or the state cannot be read.
+    UnavailableError: the map or the state cannot be read.
     """
 
     def load(

@@ -1,7 +1,4 @@
-"""Records of fetched batches as frames, and pairs of equal ones: what ``frames.c`` does.
-
-A frame is the content of a record, as :func:`.compared_record.frame` writes it.
-"""
+"""Records of fetched batches as frames (:func:`.compared_record.frame`), and equal pairs, in C."""
 
 from __future__ import annotations
 
@@ -72,13 +69,7 @@ class _Pairs(Structure):
 
 
 class Framing:
-    """The committed records of one side of a range as frames, a piece at a time.
-
-    Args:
-        start: first offset whose record is wanted.
-        end: offset after the last one.
-        with_time: whether the time is content.
-    """
+    """The committed records from ``start`` to before ``end`` as frames, a piece at a time."""
 
     def __init__(self, library: NativeLibrary, start: int, end: int, *, with_time: bool) -> None:
         self._library = library
@@ -107,11 +98,7 @@ class Framing:
         return bool(self._job.next >= self._job.to)
 
     def feed(self, records: memoryview, aborted: Sequence[tuple[int, int]]) -> None:
-        """Continue with the next fetch answer.
-
-        Args:
-            aborted: producer id and first offset of each aborted transaction in them.
-        """
+        """Continue with the next fetch answer; ``aborted``: producer ids and first offsets."""
         job = self._job
         self._records = records
         ordered = sorted(aborted, key=lambda transaction: transaction[1])
@@ -124,8 +111,7 @@ class Framing:
     def next_piece(self) -> bool:
         """Frame more of the answer; False where it holds no more whole batch.
 
-        Raises:
-            IntegrityError: there is something in it that only an ordinary consumer can judge.
+        IntegrityError: there is something in it that only an ordinary consumer can judge.
         """
         job = self._job
         while not self.is_complete:
@@ -178,8 +164,7 @@ class Framing:
 class PairSearch:
     """Walks the pieces of both sides, along the runs that map their offsets.
 
-    Args:
-        compacted: records that only one side has are skipped.
+    ``compacted``: records that only one side has are skipped.
     """
 
     def __init__(self, library: NativeLibrary, runs: Runs, *, compacted: bool) -> None:

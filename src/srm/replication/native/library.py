@@ -1,7 +1,6 @@
 """The native library: its functions as Python's, called without the interpreter's lock.
 
-It is built when srm is installed (``hatch_build.py``), for one platform. Where that was not
-possible everything works without it, by way of Python and at its price.
+It is built at install (``hatch_build.py``), for one platform; without it Python does the same.
 """
 
 from __future__ import annotations
@@ -48,8 +47,7 @@ class Kind(IntEnum):
 class Outgoing(NamedTuple):
     """One stretch of the input and what becomes of it.
 
-    ``at`` and ``size`` are bytes of the input, or of the room if it was made. ``stretches`` counts
-    those that belong to it, in the order of all.
+    ``at`` and ``size`` are bytes of the input, or of the room if made; ``stretches``: their number.
     """
 
     at: int
@@ -63,10 +61,7 @@ class Outgoing(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """Output for some batches, up to the byte ``end`` of them.
-
-    ``more``: it ended there because the output or the result buffer was full.
-    """
+    """Output for some batches, up to the byte ``end``; ``more``: output or results were full."""
 
     end: int
     more: bool
@@ -100,13 +95,10 @@ class _Compared(Structure):
 class NativeLibrary:
     """The functions of one built library, for any number of threads.
 
-    Results share one buffer until they are copied, so calls with results take turns.
+    Calls with results take turns: results share one buffer until they are copied.
 
-    Args:
-        use_instruction: whether the processor's own CRC-32C is used, where it has one.
-
-    Raises:
-        OSError: it cannot be loaded.
+    ``use_instruction``: the processor's own CRC-32C, where it has one. OSError: it cannot be
+    loaded.
     """
 
     def __init__(self, path: Path = FILE, *, use_instruction: bool = True) -> None:
@@ -161,11 +153,9 @@ class NativeLibrary:
         that does not fit into an empty room is left to the plain path.
 
         Args:
-            batches: writable, as all that is passed in here.
             room: where batches are made.
             limit: bytes up to which batches are merged; 0: none are.
             largest: batches of more bytes are not merged.
-            unchecked: the checksums are known to be right.
         """
         with self._turn:
             job = self._job
@@ -226,9 +216,8 @@ class NativeComparison:
     def equals(self, theirs: memoryview) -> list[tuple[int, int]] | None:
         """Compare our next records with all those of a batch.
 
-        Returns:
-            Their (first source offset, count); None if they differ, ours ends before, or one of
-            the batches is not well made. Nothing has happened then.
+        Returns their (first source offset, count); None if they differ, ours ends before, or one of
+        the batches is not well made. Nothing has happened then.
         """
         room = self.stretches
         most = len(room) // _STRETCH.size

@@ -65,7 +65,6 @@ class PartitionCopy:
     ``blocked``: source offsets that keep a stopped partition from continuing, where known.
     ``fetch_lineage``: lineage of the source before ``fetch_offset``.
     ``fetch_epoch``: the leader epoch that a fetch names, -1 if the log's may not be compared.
-    ``source_leader``: the leader that is fetched from.
     ``in_doubt``: the source's log has to be checked; ``found_epoch`` is of a batch in the place of
         records that are left out, -1 if none was seen.
     ``written_by``: claim of the target's batch before ``target_next``.
@@ -399,9 +398,9 @@ class PartitionCopy:
         self._forget()
 
     def note_walk(self, claim: Claim, walked: Walked) -> None:
-        """Take over what a walk that is still under way has proven, and say how far it is.
+        """Take over what a walk under way has proven, and how far it is, under the new claim.
 
-        Written under the new claim: its marker comes later, but nothing before it will change.
+        Its marker comes later, but nothing before it will change.
         """
         self.reason, self.action = walked.text, ""
         settled = walked.settled
@@ -486,10 +485,7 @@ class PartitionCopy:
         )
 
     def state(self) -> tuple[object, ...]:
-        """Return the reported state, in a cheap form: equal while nothing changes.
-
-        :attr:`sync_marks` and :attr:`traffic` are not included.
-        """
+        """Return the reported state, cheap to compare, without :attr:`sync_marks` and traffic."""
         maps = self.map
         return (
             *(self.source_next, self.source_end, self.end_at_rest),

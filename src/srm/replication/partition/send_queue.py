@@ -14,8 +14,7 @@ Rewrite = Callable[[memoryview, int, int, int], None]
 class SendQueue:
     """Batches in the order of the source: first those in flight, then those that wait.
 
-    Args:
-        rewrite: makes a batch ours in place, given producer id, epoch and first sequence number.
+    ``rewrite`` makes a batch ours in place, given producer id, epoch and first sequence number.
     """
 
     def __init__(self, rewrite: Rewrite) -> None:

@@ -14,8 +14,7 @@ Records = dict[bytes, bytes | None]
 class PositionGroups:
     """Keeps the positions of a slot in groups, and knows which of them are to be written.
 
-    A partition stays in its group as long as the slot copies it, and is taken out of it only after
-    its last position is acknowledged in another record.
+    A partition stays in its group until its last position is acknowledged in another record.
     """
 
     def __init__(self, slot: str, incarnation: Incarnation) -> None:
@@ -47,10 +46,9 @@ class PositionGroups:
         self._leaving[entry.copy_id] = entry
 
     def last_positions(self) -> Records:
-        """Return what has to be acknowledged before :meth:`forget_left`.
+        """Return what has to be acknowledged before :meth:`forget_left`, under new keys each time.
 
-        Each call gives new keys: what was written before and is late may be deleted already, or
-        its deletion may be on its way.
+        The former ones may be deleted already, or late.
         """
         entries = list(self._leaving.values())
         records: Records = {}
@@ -71,10 +69,7 @@ class PositionGroups:
         self._leaving.clear()
 
     def to_write(self, *, everything: bool) -> Records:
-        """Return the groups that have changed since :meth:`written`, or all of them.
-
-        A group without partitions is deleted.
-        """
+        """Return the groups changed since :meth:`written`, or all; an empty one is deleted."""
         numbers: Iterable[int] = range(len(self._groups)) if everything else self._changed
         groups = (
             PositionGroup(

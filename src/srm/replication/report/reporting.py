@@ -60,8 +60,6 @@ _Sync = tuple[PartitionCopy, SyncMark]
 class _Snapshot:
     """Contents of one report: changed and leaving positions, MM2 syncs, metrics.
 
-    ``without_position``: changed partitions without a known position.
-    ``copied``: all that the slot copies.
     ``cut``: partitions with an unreported cut, and the claim that reports it.
     """
 
@@ -198,8 +196,7 @@ class Reporter:
     def tell_everything(self) -> None:
         """Write all positions and statuses with the next report, those too that have not changed.
 
-        Statuses have one key for all slots: a process that owns nothing any more may have written
-        one when it woke up.
+        A process that owns nothing any more may have written a status, whose key all slots share.
         """
         self._everything_due = 0.0
         self._statuses_due = True
@@ -212,10 +209,7 @@ class Reporter:
         source_growth: int,
         held_back: tuple[HeldBack, ...] = (),
     ) -> None:
-        """Say that the slot is alive, for how long the source has not answered, how it was then.
-
-        Does not wait. Infinity: it has never answered.
-        """
+        """Write a heartbeat without waiting; a silence of infinity: the source never answered."""
         if self._state.waiting(self._reports) >= _MOST_WAITING:
             return  # no reader could read it in time
         now_ms = self._now_ms()
@@ -237,8 +231,7 @@ class Reporter:
     ) -> Callable[[], None]:
         """Take a snapshot now; the returned call writes it, and blocks while it does.
 
-        Args:
-            leaving: what it copies no more since the last report.
+        ``leaving``: what it copies no more since the last report.
         """
         now_ms = self._now_ms()
         for copy in leaving:

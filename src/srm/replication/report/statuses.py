@@ -37,10 +37,7 @@ class Statuses:
     def changes(
         self, copies: Sequence[PartitionCopy], now_ms: int, *, due: bool, rests_due: bool
     ) -> Iterator[PartitionStatus]:
-        """Return the states to report: those that changed, all that are ``due``.
-
-        Where only ``rests_due``, all but those of partitions that are copied.
-        """
+        """Return the states to report: changed ones, all if ``due``, idle ones if ``rests_due``."""
         for copy in copies:
             key = _key(copy)
             known = self._told.get(key)
@@ -53,10 +50,7 @@ class Statuses:
     def _status(
         self, copy: PartitionCopy, known: PartitionStatus | None, now_ms: int
     ) -> PartitionStatus:
-        """Return the state; a stopped partition stays so until it makes progress.
-
-        Else each retry would seem to end the failure, and the next one to begin it.
-        """
+        """Return the state; a stopped partition stays so over retries until it makes progress."""
         key, state = _key(copy), _STATES[copy.phase]
         if known is not None and known.state in AT_REST:
             self._rests_since.setdefault(key, known.time_ms)

@@ -16,12 +16,7 @@ from srm.replication.takeover.sealing import Sealed, begins_with_records, first_
 class RestoreLogs:
     """Looks into logs of both clusters, and claims them. Calls block; topics come with their ids.
 
-    Every call raises UnavailableError or AuthorizationError as they occur.
-
-    Args:
-        connect: connects to a cluster as a producer. Who claims is a producer, in the eyes of
-            brokers too, and what it reads it reads as such.
-        rebuilt: alias of the cluster that holds the originals.
+    Raises UnavailableError or AuthorizationError. ``connect`` connects as a producer does.
     """
 
     def __init__(self, connect: Connect, rebuilt: str) -> None:
@@ -31,11 +26,7 @@ class RestoreLogs:
     def seal(
         self, flow: Flow, partitions: Mapping[TopicPartition, str]
     ) -> dict[TopicPartition, Sealed]:
-        """Claim copies of a flow on its target: see :func:`srm.replication.takeover.sealing.seal`.
-
-        Raises:
-            FencedError: another process does the same at this moment.
-        """
+        """Claim copies of a flow, as :func:`srm.replication.takeover.sealing.seal` does."""
         return of_each_log(self._connect(flow.target), partitions, lambda log: seal(log, flow))
 
     def begin_with_records(
@@ -65,8 +56,6 @@ class RestoreContext:
         forward: the flow whose source was rebuilt, P->B.
         copying: the flow that brings the copies back.
         switch: pauses and resumes the forward flow.
-        own_switch: the same for the flow that brings the copies back.
-        reporter: makes one that writes to the forward flow's state.
         copy: brings all records of copies back; takes the names of the copies.
     """
 

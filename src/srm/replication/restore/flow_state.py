@@ -68,10 +68,9 @@ class RestoreState:
 
 
 def open_restores(forward: FlowContext) -> tuple[str, ...]:
-    """Return the topics of a flow's source with an unfinished restore.
+    """Return the topics of a flow's source with an unfinished restore, less deleted ones.
 
-    A resumed flow would copy the restored records a second time. A topic that was deleted on the
-    source since has no restore.
+    A resumed flow would copy the restored records a second time.
     """
     flow = forward.config.flow
     own = RestoreState.read(forward.source, restore_flow(flow))

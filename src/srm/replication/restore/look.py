@@ -20,14 +20,9 @@ from srm.replication.restore.flow_state import RestoreState, progress
 
 
 def plan(context: RestoreContext, topics: Collection[str] = ()) -> RestorePlan:
-    """Look at both clusters and say what a restore would do; changes nothing.
+    """Return what a restore of some originals, by default of all with a copy, would do.
 
-    Args:
-        topics: originals to restore; without any, all that have a copy.
-
-    Raises:
-        NotFoundError: the flow has never copied anything.
-        UsageError: a topic has no copy.
+    NotFoundError: the flow has never copied anything. UsageError: a topic has no copy.
     """
     config, target, source = context.forward.config, context.forward.target, context.forward.source
     flow, copies = config.flow, target.topics()

@@ -57,12 +57,9 @@ _LOOK_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Result of a restore.
+    """Result of a restore: topics restored in this run or an earlier one, and those still to be.
 
-    Attributes:
-        topics: originals restored in this run or an earlier one.
-        records: number of their records in the maps handed over in this run.
-        unrestored: topics still to be restored, if it was not.
+    ``records``: their number in the maps handed over in this run.
     """
 
     topics: tuple[str, ...]
@@ -73,11 +70,7 @@ class Restored:
 
 
 def check(planned: RestorePlan) -> None:
-    """Say why a plan cannot be carried out.
-
-    Raises:
-        ConflictError: the flow is not paused, or a topic is refused.
-    """
+    """Refuse a plan of a flow that is not paused, or with a refused topic (ConflictError)."""
     if planned.is_over:
         return
     flow = planned.forward
@@ -95,10 +88,9 @@ def restore(
 ) -> Restored:
     """Restore topics, and resume the flow if none is left; safe to repeat.
 
-    Without topics, all originals with a copy are restored. The callback gets a line for each step.
+    Without topics, all originals with a copy. ``tell`` gets a line for each step.
 
-    Raises:
-        ConflictError: see :func:`check`; or another process writes to the originals.
+    ConflictError: see :func:`check`, or another process writes to the originals.
     """
     planned = plan(context, topics)
     check(planned)
@@ -128,12 +120,9 @@ def restore(
 
 
 def _check_same_pause(context: RestoreContext, pause: Pause) -> None:
-    """Keep the pause of a later failover, and one that another restore has renewed.
+    """Keep the pause of a later failover, and one that another restore has renewed (ConflictError).
 
     Records that P->B copies while the other flow copies back would return to P as new records.
-
-    Raises:
-        ConflictError: the flow was paused again.
     """
     now = pause_in_force(context.forward)
     if now is not None and now.request != pause.request:
@@ -159,8 +148,7 @@ def _begin(
     A settlement names the pause that it has looked under. So one that looked before the renewal
     cannot end the pause any more, and one that looks after it finds the record.
 
-    Raises:
-        ConflictError: the pause has ended, or another one has replaced it.
+    ConflictError: the pause has ended, or another one has replaced it.
     """
     copies = [each.copy for each in planned.to_restore.values()]
     config = restoring(context.copying.config, copies)
@@ -228,10 +216,6 @@ def renew_checkpoints(forward: FlowContext, originals: Mapping[str, str]) -> int
 
     The position of a group on the target is still valid, and the new map translates it to the
     source. A later failover would take an offset of the old log for one of the new.
-
-    Args:
-        forward: the flow; its map must be handed over.
-        originals: topics of the source by the names of their copies.
     """
     config = forward.config
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)

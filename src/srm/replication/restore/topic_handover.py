@@ -97,11 +97,7 @@ def hand_topic_over(
 
 
 def _position(mine: OffsetMap, sealed: Sealed, copy: TopicPartition) -> Position:
-    """Return where P->B resumes: after all restored records, and after the end of its copy.
-
-    Raises:
-        ConflictError: not all of the copy is restored.
-    """
+    """Return where P->B resumes: after the end of its copy, all restored (else ConflictError)."""
     at = mine.position
     if at is None or at.source_next < sealed.marker:
         raise ConflictError(
@@ -114,12 +110,9 @@ def _position(mine: OffsetMap, sealed: Sealed, copy: TopicPartition) -> Position
 def _check_seals(
     context: RestoreContext, work: TopicWork, sealed: Mapping[TopicPartition, Sealed]
 ) -> None:
-    """Check that no process has claimed a copy since its map was read.
+    """Check that no process has claimed a copy since its map was read (else FencedError).
 
     The writes of a later owner could be taken for inherited ones, and deleted.
-
-    Raises:
-        FencedError: another restore has claimed it, or the flow was resumed.
     """
     copies = work.places(work.copy)
     ends = context.forward.target.high_watermarks(list(copies))
@@ -134,11 +127,7 @@ def _check_seals(
 def _check_foreign(
     context: RestoreContext, work: TopicWork, partition: AssignedPartition, mine: OffsetMap
 ) -> None:
-    """Refuse an original with foreign records between ours: no map could place them in the copy.
-
-    Raises:
-        ConflictError: there is such a record.
-    """
+    """Refuse foreign records between ours: no map could place them in the copy (ConflictError)."""
     place, end = TopicPartition(partition.topic, partition.partition), mine.position
     ranges = holes(mine.runs, end.target_next if end else 0)
     found = context.logs.first_record_in(place, work.original.topic_id, ranges)
@@ -151,11 +140,7 @@ def _check_foreign(
 
 
 def check_read(flow: FlowContext, topic: str, expected: Mapping[TopicPartition, OffsetMap]) -> None:
-    """Read back what was handed over, to the end of a map that may have begun before.
-
-    Raises:
-        IntegrityError: it is something else.
-    """
+    """Read back what was handed over, to the end of a map that may have begun before."""
     found = flow.maps.load([topic])
     for place, wanted in expected.items():
         read = found.maps.get(place)
@@ -177,7 +162,7 @@ def _end(of: OffsetMap) -> tuple[int, int] | None:
 class Handover:
     """One partition: what is known of it, all that was copied, and how far that is.
 
-    ``sealed`` is our claim on the target partition, ``lost`` are source offsets without a copy.
+    ``sealed`` is our claim on the target, ``lost`` are source offsets without a copy.
     """
 
     assigned: AssignedPartition
@@ -189,11 +174,7 @@ class Handover:
 
 
 def hand_over(handovers: Sequence[Handover], reporter: Reporter) -> None:
-    """Write maps, then positions; safe to repeat.
-
-    Raises:
-        UnavailableError: the topics with the state cannot be written.
-    """
+    """Write maps, then positions; safe to repeat."""
     copies = [_stand(each, reporter) for each in handovers]
     for copy, handover in zip(copies, handovers, strict=True):
         for lost in handover.lost:

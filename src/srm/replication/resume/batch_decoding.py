@@ -61,11 +61,7 @@ async def records_of(
 
 
 def first_record(batch: BatchHeader) -> DecodedRecord:
-    """Decode the first record of a batch that has one.
-
-    Raises:
-        IntegrityError: it cannot be decoded.
-    """
+    """Decode the first record of a batch that has one."""
     try:
         return next(records_in(batch.view))
     except (IntegrityError, MissingExtraError):

@@ -72,8 +72,7 @@ async def find_place(
 ) -> CommonRecord | NoPlace:
     """Find the first record that both logs hold from the given offsets on.
 
-    Args:
-        is_ours: whether a batch of the target is a copy; called for each, in order.
+    ``is_ours``: whether a batch of the target is a copy; called for each, in order.
     """
     logs = _Logs(source, target, is_ours)
     ours = await _first(logs.copies(target_start))

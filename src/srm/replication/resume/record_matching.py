@@ -53,8 +53,7 @@ class Steps:
     async def step(self, places: list[LogReading], copied: Content) -> list[LogReading]:
         """Return where the places are after one copied record; they are used up by that.
 
-        Raises:
-            IntegrityError: nowhere, or it would take too much to follow them all.
+        IntegrityError: nowhere, or it would take too much to follow them all.
         """
         following: list[LogReading] = []
         begun = self.fresh and any(place.begun for place in places)
@@ -75,11 +74,7 @@ class Steps:
         return distinct(following) or [await self._unexplained_step(places, copied)]
 
     def give_up(self, offset: int, why: str) -> None:
-        """Stop the walk, unless losses are accepted.
-
-        Raises:
-            IntegrityError: they are not.
-        """
+        """Stop the walk (IntegrityError), unless losses are accepted."""
         if not self.comparison.accepts_loss:
             raise IntegrityError(
                 f"{self.partition}: position undecidable at target offset {offset}, {why}",
@@ -183,10 +178,7 @@ class Steps:
         return room_until - place.passed - place.credit > place.gone
 
     async def _unexplained_step(self, places: list[LogReading], copied: Content) -> LogReading:
-        """Advance without evidence, if losses are accepted.
-
-        What a place has passed by evidence is disproved: it returns to before that.
-        """
+        """Advance without evidence if losses are accepted, from before what evidence passed."""
         certain = (place.certain or place for place in places)
         place = min(certain, key=lambda place: place.source_next)
         self.give_up(

@@ -52,10 +52,8 @@ _MOST_RUNS: Final = 1 << 12
 class Resumed:
     """The proven position, the runs found on the way, and anomalies of the logs.
 
-    ``source_lineage``: of the source before the position.
-    ``target_lineage``: of the target up to the marker.
-    ``has_rotated``: the claim has a new producer id, as the old one's epochs are used up. The
-        marker does not fence the holder of the last one.
+    ``source_lineage``: of the source before the position; ``target_lineage``: up to the marker.
+    ``has_rotated``: the claim has a new producer id, whose marker does not fence the last holder.
     """
 
     source_next: int
@@ -72,8 +70,7 @@ class Resumed:
 class Walked:
     """Progress of a walk: at target offset ``at`` of ``end``.
 
-    ``settled``: the proven place before it, None if there is none now, with the runs found since
-    the last one. ``target_lineage``: lineage of the target before it.
+    ``settled``: the proven place before it, None for now none, with the runs since the last one.
     """
 
     at: int
@@ -90,9 +87,9 @@ class Walked:
 async def _until_marker(
     reader: LogReader, offset: int, claim: Claim | None, walk: SourceWalk
 ) -> AsyncIterator[tuple[BatchHeader, int]]:
-    """Yield the target's batches up to, and as the last one, the marker of the claim.
+    """Yield the target's batches and the log's end, up to and with the marker of the claim.
 
-    Without a claim up to the end that the log has now. With each comes the log's end.
+    Without a claim up to the end that the log has now.
     """
     log_end = offset
     if claim is None:
@@ -150,15 +147,11 @@ async def resume(
     comparison: Comparison,
     progress: Callable[[Walked], None] | None = None,
 ) -> Resumed:
-    """Walk both logs from ``start`` to the marker of the claim.
+    """Walk both logs from ``start`` to the marker of the claim; IntegrityError: undecidable.
 
-    Args:
-        claim: ours, already taken; None to find out only whether the position can be decided.
-        progress: receives the progress of a long walk each second, with proven runs that are not
-            returned again. They may be written at once, with the position.
-
-    Raises:
-        IntegrityError: the position cannot be decided.
+    Without a claim it only finds out whether the position can be decided. ``progress`` gets that of
+    a long walk each second, with proven runs that are not returned again. They may be written at
+    once, with the position.
     """
     producer_ids = start.producer_ids | ({claim.producer.id} if claim else set())
     known, met = start, ""

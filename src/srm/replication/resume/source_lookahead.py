@@ -195,10 +195,8 @@ class SourceAhead:
     async def _fetch(self) -> bool:
         """Fetch until there is more to compare; False at the end of the source.
 
-        That end is after all that was copied, so it is rarely requested, and no broker waits. A
-        newly elected leader may not know its high watermark yet, and returns too early an end. A
-        request for its offsets waits until it does (KIP-207), so that precedes the acceptance of an
-        end.
+        That end is rarely requested, and no broker waits. A newly elected leader may return it too
+        early; a request for its offsets waits until it knows better (KIP-207), so that comes first.
         """
         wait_ms, before_all = 0, len(self._waiting)
         while len(self._waiting) == before_all:
@@ -298,7 +296,7 @@ class SourceAhead:
         return found
 
     def same_content(self, begin: int, end: int, content: int, most: int) -> list[int]:
-        """Return the first indexes of records with a content in a range, up to a limit, in order.
+        """Return the first ``most`` indexes of records with a content in a range, in order.
 
         Only after :meth:`index_contents`.
         """

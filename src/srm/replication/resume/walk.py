@@ -67,10 +67,7 @@ Stretches = list[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class ProvenPlace:
-    """A proven place on the way, and the runs before it that were not handed out yet.
-
-    ``source_lineage`` is that of the source before it.
-    """
+    """A proven place, its ``source_lineage``, and the runs before it not handed out yet."""
 
     runs: tuple[Run, ...]
     source_next: int
@@ -93,13 +90,11 @@ class SourceWalk:
         truncated: bool = False,
         cut: bool = False,
     ) -> None:
-        """Begin at a proven place: source and target offset.
+        """Begin at a proven place: source and target offset, (0, 0) for logs of this copy alone.
 
-        Args:
-            start: (0, 0) is always one, if the logs were never used for another copy.
-            fresh: nothing is known of this topic id; see the module.
-            truncated: the source was cut at its offset, and has given offsets to others since.
-            cut: a log has lost what followed its offset.
+        ``fresh``: nothing is known of this topic id; see the module. ``truncated``: the source was
+        cut at its offset, and has given offsets to others since. ``cut``: a log has lost what
+        followed.
         """
         source_start, self._target_next = start
         self._comparison = comparison
@@ -149,11 +144,7 @@ class SourceWalk:
         self._target_next = max(self._target_next, batch.last_offset + 1)
 
     async def match(self, batch: BatchHeader) -> None:
-        """Note a batch of ours.
-
-        Raises:
-            IntegrityError: it holds something that the source cannot have held there.
-        """
+        """Note a batch of ours; IntegrityError: the source cannot have held it there."""
         self._pass_holes(batch.base_offset, batch)
         if not await self._match_whole(batch):
             with_time = not batch.has_log_append_time
@@ -331,10 +322,7 @@ class SourceWalk:
         return len(self._places[0].runs)
 
     def settle(self) -> ProvenPlace | None:
-        """Hand out what is proven, whatever follows.
-
-        None while reading has branched, or where something is still to be shown.
-        """
+        """Hand out what is proven; None while reading has branched, or something is to be shown."""
         [place, *others] = self._places
         if others or not place.is_settled or not (place.begun or self._begins_here):
             return None
@@ -351,11 +339,7 @@ class SourceWalk:
         return self._ahead.lineage.before(offset)
 
     async def decide(self) -> LogReading:
-        """Return the one place at which the walk has ended.
-
-        Raises:
-            IntegrityError: there are several, or none.
-        """
+        """Return the one place at which the walk has ended; IntegrityError: several, or none."""
         for place in self._places:
             if place.copies:
                 await self._ahead.open_until(place.source_next)

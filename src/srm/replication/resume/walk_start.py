@@ -86,10 +86,8 @@ async def records_of_others(
     Traces are copies, batches under our producer ids, and the marker of a claim of ours before the
     first record. Copies of other flows, under their claims, do not count.
 
-    Args:
-        producer_ids: ours, as far as they are known.
-        known: what an earlier look has found; only what follows it is read.
-        is_of_another: whether another flow wrote a batch that is under a claim.
+    ``known``: what an earlier look has found; only what follows it is read.
+    ``is_of_another``: whether another flow wrote a batch that is under a claim.
     """
     log_start, log_end = await target.wire.log_range(target.partition)
     # Retention moves the start, and an unclean election may take the end.

@@ -1,8 +1,7 @@
 """End of a copy without a writer, and the records of the source after it.
 
 The last position of a slot can be a second old, so both logs are walked from there as the next
-owner would walk them, but without a claim and without a write. The check of the source before that
-is the one of a slot whose source log looks changed (:mod:`srm.replication.copy.write_answers`).
+owner would walk them, but without a claim and without a write.
 """
 
 from __future__ import annotations
@@ -50,12 +49,8 @@ async def find_copy_end(
 ) -> CopyEnd:
     """Find the first record of the source that the target does not hold.
 
-    Args:
-        target: reads the target, uncommitted records too; None if the partition does not exist.
-        start: what is known of the copy, as far as the target holds it; None if nothing is.
-
-    Raises:
-        IntegrityError: the logs are ambiguous; the message says what to do.
+    ``target`` is None if the partition does not exist, ``start`` if no copy is known.
+    IntegrityError: the logs are ambiguous; the message says what to do.
     """
     log_start, high = await source.wire.log_range(source.partition)
     fetched = await source.fetch(max(log_start, high - 1), max_bytes=ONE_BATCH, wait_ms=0)
@@ -109,10 +104,7 @@ async def find_copy_end(
 async def read_range(
     source: LogReader, wanted: OffsetRange, transform: Transform | None
 ) -> AsyncGenerator[list[DecodedRecord]]:
-    """Yield the records of a range that the flow would copy, piece by piece; none is a marker.
-
-    Records of aborted transactions come only where the flow copies them, too.
-    """
+    """Yield the records of a range that the flow would copy, piece by piece; none is a marker."""
     offset, turns, heard = wanted.start, LoopShare(), now_s()
     while offset < wanted.end:
         try:
@@ -148,13 +140,7 @@ def data_batches(fetched: FetchedPartition, *, read_committed: bool) -> Iterator
 
 @dataclass(eq=False)
 class WalkedLogs:
-    """Both logs of a flow (implements ReturnedLogs of the engine); each call connects again.
-
-    Args:
-        connect: connects to its clusters as the replicator does, with the same rights.
-        starts: reads what the target knows of the copies.
-        cluster_ids: Kafka's ids of source and target.
-    """
+    """Both logs of a flow (implements ReturnedLogs of the engine); each call connects again."""
 
     config: FlowConfig
     connect: Connect

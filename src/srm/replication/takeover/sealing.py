@@ -17,10 +17,7 @@ _NOT_USED_S: Final = 0.0
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A claim under which nothing is written, and its marker: the last thing in the log.
-
-    ``marker`` is its offset, ``leader_epoch`` that of the leader that took it.
-    """
+    """A claim and its marker: the last in the log, at ``marker``, taken in ``leader_epoch``."""
 
     claim: Claim
     marker: int
@@ -38,8 +35,7 @@ async def outbid(target: LogReader, flow: Flow) -> Claim:
 async def seal(target: LogReader, flow: Flow) -> Sealed:
     """Fence every process that still writes to a copy; while its flow is paused, none claims it.
 
-    Raises:
-        FencedError: another process claims it, or writes to it, at this moment.
+    FencedError: another process claims it, or writes to it, at this moment.
     """
     claim = await outbid(target, flow)
     _, log_end = await target.wire.log_range(target.partition)
