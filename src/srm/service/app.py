@@ -61,9 +61,6 @@ def create_app(
     ``joining``: finds and queries other services, started and closed like the views; by default as
     configured.
     ``hosts``: accepted host names, see :mod:`srm.service.federation.hosts`; by default any.
-
-    Raises:
-        ConfigError: the configuration of queries to other services is invalid.
     """
     joined = joining or join(views.config, views.watched_targets)
     exported = ExportedMetrics(views)
@@ -107,10 +104,9 @@ def create_app(
 
 @lru_cache(maxsize=8)
 def _routes(identify: Callable[..., Any]) -> tuple[BaseRoute, ...]:
-    """Return all routes, guarded by one way to identify users.
+    """Return all routes, guarded by one way to identify users, for all applications to share.
 
-    Routes have no state of an application, so applications share them: FastAPI needs 0.1 s to
-    compile the types in their signatures.
+    FastAPI needs 0.1 s to compile the types in their signatures.
     """
     router = APIRouter()
     readers = [Depends(guard(identify, "reader"))]

@@ -83,10 +83,9 @@ OPEN: Final = Authenticator(_anonymous)
 
 
 def roles(settings: AccessSettings, names: Collection[str]) -> frozenset[Role]:
-    """Return the roles of a user with these names: its own name and its groups.
+    """Return the roles of a user by its own name and its groups; an operator is also a reader.
 
-    An operator is also a reader. Without ``service.readers`` every authenticated user may read.
-    Without ``service.operators`` no user may act.
+    Without ``service.readers`` every authenticated user may read, without operators none may act.
     """
     found: set[Role] = set()
     if not settings.readers or not {*settings.readers}.isdisjoint(names):
@@ -129,14 +128,10 @@ _HOW: Final[Mapping[Role, str]] = {
 
 
 def same_origin(request: Request) -> None:
-    """Refuse an action that a foreign page makes a browser request.
+    """Refuse (403) an action that a foreign page makes a browser request.
 
     Browsers add passwords, certificates and cookies to any request, so these do not identify the
-    page. The header Sec-Fetch-Site does, or else Origin. Clients that are not browsers send
-    neither.
-
-    Raises:
-        HTTPException: 403, the request is from a page of another origin.
+    page. The header Sec-Fetch-Site does, or else Origin. Only browsers send them.
     """
     site = request.headers.get("Sec-Fetch-Site")
     origin = request.headers.get("Origin")
@@ -162,8 +157,7 @@ ADDRESSES: Final = 64
 class ConcurrencyLimit:
     """Runs a few requests at the same time, lets a few more wait and refuses the rest.
 
-    Neither a client that repeats requests nor a slow cluster can then occupy the threads that
-    render pages.
+    So repeated requests or a slow cluster cannot occupy the threads that render pages.
     """
 
     def __init__(
@@ -178,11 +172,7 @@ class ConcurrencyLimit:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Wait for a turn and hold it.
-
-        Raises:
-            UnavailableError: too many requests wait already.
-        """
+        """Wait for a turn and hold it; UnavailableError: too many requests wait already."""
         if self._limit.statistics().tasks_waiting >= self._waiting:
             raise UnavailableError(self._refusal)
         async with self._limit:
@@ -192,8 +182,7 @@ class ConcurrencyLimit:
 class FairTurns:
     """Runs one request at a time and alternates between addresses.
 
-    One request per address waits in the common queue. Further requests of that address wait in a
-    queue of their own, so that they do not delay other addresses.
+    One request per address waits in the common queue, further ones in a queue of their own.
     """
 
     def __init__(self) -> None:

@@ -26,11 +26,7 @@ from srm.service.access.tls import PEER, load
 
 
 def access_of(settings: ServiceSettings, host: str) -> Authenticator:
-    """Return the authenticator of a standalone service.
-
-    Raises:
-        ConfigError: the settings would admit any client, or a setting is missing.
-    """
+    """Return the authenticator of a standalone service, unless it would admit any client."""
     return _KINDS[settings.access.auth](settings.access, host)
 
 
@@ -119,10 +115,7 @@ _BEARER: Final = HTTPBearer(scheme_name="token", auto_error=False)
 
 
 class Keys:
-    """The public keys of an OpenID provider.
-
-    ``ca``: authorities that check its certificate; None: those of the system.
-    """
+    """The public keys of an OpenID provider; ``ca`` checks its certificate, None: the system's."""
 
     def __init__(
         self,
@@ -143,11 +136,8 @@ class Keys:
     async def key(self, key_id: str) -> jwt.PyJWK | None:
         """Return a key by its id; None if the provider does not have it.
 
-        Keys are cached for minutes, then requested again in the background. If the provider does
-        not answer, known keys stay valid and requests with them do not wait.
-
-        Raises:
-            UnavailableError: the provider does not answer, and the key is not known.
+        Keys are cached for minutes, then requested again in the background. While the provider does
+        not answer, known keys stay valid; an unknown one raises UnavailableError.
         """
         is_known, age_s = key_id in self._keys, self._clock() - self._told
         if not is_known or age_s > _KEPT_S:

@@ -257,11 +257,7 @@ class UserEntry:
 
 
 def line(name: str, password: str, groups: tuple[str, ...] = ()) -> str:
-    """Return a line of the file: ``NAME:HASH`` or ``NAME:HASH:GROUP,GROUP``.
-
-    Raises:
-        UsageError: the name is invalid, or the password is empty.
-    """
+    """Return a line of the file: ``NAME:HASH`` or ``NAME:HASH:GROUP,GROUP``."""
     if not _NAME.fullmatch(name) or name != name.strip():
         raise UsageError(f"{name!r} cannot be the name of a user; omit colons and outer blanks")
     if not password:
@@ -295,9 +291,6 @@ class UsersFile:
 
     At construction a warning is logged if all users of the machine may read or change the file. A
     group may, because the service can run as another user than its operators.
-
-    Raises:
-        ConfigError: at construction, the file cannot be read or parsed.
     """
 
     def __init__(self, path: Path) -> None:

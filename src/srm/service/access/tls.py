@@ -20,10 +20,7 @@ _logger = logging.getLogger(__name__)
 
 
 class PeerProtocol(H11Protocol):
-    """HTTP/1.1 of uvicorn that adds the client certificate of the connection to its requests.
-
-    ASGI has a field for it (the TLS extension), which uvicorn does not fill.
-    """
+    """HTTP/1.1 of uvicorn that adds the client certificate of the connection to requests."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Store the certificate of the client."""
@@ -46,13 +43,7 @@ def server_options(settings: AccessSettings) -> dict[str, Any]:
 
 
 def server_context(settings: AccessSettings) -> ssl.SSLContext:
-    """Return a context with the certificate of the service; for ``mtls`` clients need one, too.
-
-    A renewed certificate applies from the next connection.
-
-    Raises:
-        ConfigError: a file is missing or cannot be used.
-    """
+    """Return a context with the service's certificate, renewed too; ``mtls`` checks clients'."""
     chain = _Chain(settings)
     chain.context.sni_callback = chain.renew
     return chain.context

@@ -32,16 +32,10 @@ _T = TypeVar("_T")
 
 
 async def first_answer(requests: Sequence[Callable[[], Awaitable[_T]]], patience_s: float) -> _T:
-    """Return the first answer of several services.
+    """Return the first answer of several services; UnavailableError: all requests failed.
 
-    The next service is queried when one fails or does not answer in time. Earlier ones may still
-    answer first. Requests that are no longer needed are cancelled.
-
-    ``requests``: each sends one request, with a time limit of its own.
-    ``patience_s``: seconds until the next request is sent.
-
-    Raises:
-        UnavailableError: all requests failed; the message has the cause of each.
+    The next service is queried when one fails or after ``patience_s`` seconds. Earlier ones may
+    still answer first. ``requests`` have time limits of their own; unneeded ones are cancelled.
     """
     failures: list[str] = []
     pending: set[asyncio.Future[_T]] = set()
@@ -93,10 +87,7 @@ class InternalPaths:
 
 
 class Federation:
-    """Client for all targets that this service does not watch.
-
-    ``expected``: targets that some service should watch.
-    """
+    """Client for all ``expected`` targets that this service does not watch."""
 
     def __init__(
         self,
@@ -140,9 +131,6 @@ class Federation:
 
         The first answer of at most ``most_bytes`` counts. The service that answered last is
         queried first, so that a service that hangs delays only one request.
-
-        Raises:
-            UnavailableError: none of them answers, or none is known.
         """
         services = list(self._neighbours.watchers(target))
         if not services:
@@ -179,9 +167,7 @@ class Federation:
 
         ``about``: returns the targets of a body; only their services may answer.
 
-        Raises:
-            ElsewhereError: all other services answered, and none has it.
-            UnavailableError: a service that might have it does not answer.
+        ElsewhereError: all others answered, none has it. UnavailableError: one does not answer.
         """
         path, headers = _path(request), _unconditional(request)
 
@@ -202,14 +188,11 @@ class Federation:
     async def pages(
         self, request: Request, listed: Listed[_T], count: int, path: str = ""
     ) -> tuple[dict[str, Page[_T]], dict[str, str]]:
-        """Request the first rows of a list from all other services.
+        """Request the first ``count`` rows per target from all other services.
 
-        ``listed``: the type of row; rows that a service may not report are dropped.
-        ``count``: number of rows per target.
-        ``path``: path of the list, requested without a query; by default that of ``request``.
-
-        Returns:
-            One page per target, and by target the reason why its page is missing.
+        Rows of the type ``listed`` that a service may not report are dropped. ``path`` is that of
+        the list, by default that of ``request``. Returns one page per target, and why pages are
+        missing.
         """
         query = "" if path else _query(request)
         where = path or quote(path_of(request))

@@ -31,9 +31,6 @@ def allowed_hosts(settings: ServiceSettings) -> tuple[str, ...]:
     These are the configured names plus its own: those of this machine, its address and the
     announced name. Without configured names any name is allowed, unless the service has no login
     and listens on loopback only.
-
-    Raises:
-        ConfigError: a configured name is invalid.
     """
     given, access = settings.access.allowed_hosts, settings.access
     if not given and (access.auth != "none" or not is_loopback(settings.host)):

@@ -43,12 +43,8 @@ async def everywhere(
 ) -> Page[_T]:
     """Return a part of a list of all services: own rows, and as many rows of others as needed.
 
-    ``listed``: rules of the merge.
-    ``wanted``: filter of rows; unless the list is a ``whole`` one, the forwarded query has to
-    select the same rows.
-
-    Raises:
-        UsageError: the offset exceeds the limit of rows read from other services.
+    ``wanted``: filter of rows; the forwarded query has to select the same rows, except for a
+    ``whole`` list.
     """
     own = tuple(rows)
     federation = federation_of(request)
@@ -152,9 +148,8 @@ def _passed_on(request: Request, reply: Reply) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Flows that this service does not watch.
+    """Flows that this service does not watch; ``homes``: a service with pages, by target.
 
-    ``homes``: address of a service with pages of a target, by target.
     ``unasked``: configured flows that are not queried because Remote Querying is off.
     """
 

@@ -51,9 +51,7 @@ class Board:
     A service counts for a target only if it announces itself on that target, because the right to
     write to one cluster gives no authority over another.
 
-    ``own``: the announcement of this service; None: it announces nothing there.
-    ``replication_factor``: of the topic, if it has to be created.
-    ``now``: epoch milliseconds of the announcement.
+    ``own``: the announcement of this service, at ``now``; None: it announces nothing there.
     """
 
     def __init__(
@@ -184,10 +182,7 @@ class Board:
 
 
 class Neighbours:
-    """All services that are announced on the configured clusters.
-
-    ``own``: the announcement of this service, for the targets that it names; None: none.
-    """
+    """All services announced on the configured clusters; ``own``: this one's, None: none."""
 
     def __init__(
         self,
@@ -244,12 +239,9 @@ _ANY: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 -- compared only
 class ServiceAnnouncement:
     """The address of a service, ``protocol://host:port/root_path``, and the targets it watches.
 
-    ``instance`` distinguishes processes that announce the same address.
-    ``time_ms`` is the epoch time of this announcement by the clock of that process.
+    ``instance`` distinguishes processes that announce the same address; ``time_ms``: its clock.
 
-    Raises:
-        IntegrityError: at construction, a part is not valid in an address. The check keeps
-            requests within the routes of a service.
+    IntegrityError: a part is not valid in an address; requests might leave a service's routes.
     """
 
     protocol: Literal["http", "https"]

@@ -45,12 +45,7 @@ class Reply:
 
 
 class Remote:
-    """Client of other services.
-
-    Raises:
-        ConfigError: at construction, the settings would trust any announcement, or name unusable
-            files.
-    """
+    """Client of other services; ConfigError: the settings would trust any announcement."""
 
     def __init__(
         self,
@@ -87,13 +82,7 @@ class Remote:
         headers: Mapping[str, str],
         most_bytes: int = MOST_BYTES,
     ) -> Reply:
-        """Request a path, query included, of one target from a service.
-
-        Raises:
-            UsageError: the path cannot be requested from another service.
-            UnavailableError: the service is not trusted, does not answer in time, or its answer is
-                invalid.
-        """
+        """Request a path, query included, of one target; UsageError: the path leads elsewhere."""
         self.require_trusted(service)
         url = _address(service, path)
         if (wait := self._resting.get(service.url, 0.0) - self._clock()) > 0:
@@ -175,7 +164,7 @@ class Remote:
 def is_named(host: str, pattern: str) -> bool:
     """Return whether a pattern names a host; ``*`` matches any part of a label between two dots.
 
-    In the last label it matches only a number, because any registered domain ends in letters.
+    In the last label it matches only a number: any registered domain ends in letters.
     """
     names, wanted = host.lower().split("."), pattern.lower().split(".")
     if len(names) != len(wanted) or not all(map(fnmatchcase, names, wanted)):
@@ -184,11 +173,7 @@ def is_named(host: str, pattern: str) -> bool:
 
 
 def _address(service: ServiceAnnouncement, path: str) -> httpx.URL:
-    """Return the URL of a path under ``/internal``.
-
-    Segments ``.`` and ``..`` are refused in any encoding, because a client or a proxy would leave
-    ``/internal`` with them.
-    """
+    """Return the URL of a path under ``/internal``, which encoded dot segments must not leave."""
     under = f"{service.url}/internal/"
     try:
         asked, url = httpx.URL(under), httpx.URL(f"{service.url}/internal{path}")

@@ -35,7 +35,6 @@ _T = TypeVar("_T")
 class Listed(Generic[_T]):
     """A type of row of several services, and the rules that merge its rows into one list.
 
-    ``of``: class of the row.
     ``flow``: returns the flow of a row; raises UsageError if it names none, or two.
     ``order``: the sort key of rows.
     ``identity``: equal for duplicates. Own rows and rows from their ``home`` target take

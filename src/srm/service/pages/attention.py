@@ -133,13 +133,10 @@ def since_ms(look: FlowLook) -> int | None:
 def behind(lag: int, windows: Sequence[Measured]) -> Behind | None:
     """Detect from metrics windows whether a flow or topic is behind, and since when.
 
-    ``lag``: records still to copy now.
-    ``windows``: measured windows by time, without overlaps; periods without traffic and lag have
-    none.
+    ``lag``: records still to copy now. ``windows``: by time, without overlaps and idle periods.
 
-    Returns:
-        None if the lag is worth less than :data:`BEHIND_S` of its traffic, or if the newest window
-        has hardly any of it. Slots report positions once a second, so that some lag is normal.
+    None if the lag is worth less than :data:`BEHIND_S` of its traffic, or if the newest window
+    has hardly any of it. Slots report positions once a second, so that some lag is normal.
     """
     seconds = sum((w.end_ms - w.start_ms) / 1000 for w in windows)
     records = sum(w.records for w in windows)

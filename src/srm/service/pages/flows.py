@@ -180,9 +180,8 @@ WindowsOf = Callable[[str], Iterable[Copied]]
 
 @dataclass(frozen=True, slots=True)
 class GroupLine:
-    """A group and the wait of a planned move of it.
+    """A group and the wait of a planned move of it; ``lag``: records of its topics still to copy.
 
-    ``lag`` is the number of records of its topics that are still to be copied.
     ``eta_s`` is the maximum time at their best recent rate in records a second, else None.
     """
 

@@ -53,10 +53,7 @@ WishDep = Annotated[Wish, Depends(wish)]
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """The metrics of a flow or topic in a time range; ``figures`` by metric, None: not measured.
-
-    ``windows`` are the windows of the range, by time, without overlaps.
-    """
+    """The metrics of a flow or topic in a range; ``figures`` by metric, None: not measured."""
 
     stat: Statistic
     begin_ms: int
@@ -74,10 +71,7 @@ class Measures:
         return statistic(metric, self.stat)
 
     def latest(self, metric: str) -> float | None:
-        """Return the chosen statistic of the newest window, which shows the current value.
-
-        None if nothing was measured in it, or if it is too old.
-        """
+        """Return the chosen statistic of the newest window, None if it lacks it or is too old."""
         if not self.windows or not is_fresh(self.windows[-1].end_ms, self.end_ms):
             return None
         found = self.windows[-1].figures(metric)
@@ -139,10 +133,7 @@ def lately(views: Views, flow: Flow, topic: str = "") -> tuple[Measured, ...]:
 
 
 def over(windows: Sequence[Measured], metric: str) -> Figures | None:
-    """Join the figures of windows; None if they have no value.
-
-    The sum of rates or lags is the mean of the windows' sums.
-    """
+    """Join the figures of windows; None without values. A sum is the mean of the windows' sums."""
     found = [figures for window in windows if (figures := window.figures(metric)).count]
     if not found:
         return None
@@ -156,10 +147,9 @@ def over(windows: Sequence[Measured], metric: str) -> Figures | None:
 
 @dataclass(frozen=True, slots=True)
 class Sparkline:
-    """A drawn line, in a box of :data:`WIDTH` times :data:`HEIGHT`.
+    """A drawn line, in a box of :data:`WIDTH` times :data:`HEIGHT`, with the ``area`` below it.
 
-    ``line`` has a gap for each missing value, and ``area`` is the area below it.
-    ``last`` is the newest point; None if its value is missing.
+    ``line`` has a gap for each missing value; ``last`` is the newest point, None if missing.
     """
 
     line: str
@@ -170,13 +160,7 @@ class Sparkline:
 def sparkline(
     values: Sequence[tuple[float, float | None]], begin: float, end: float
 ) -> Sparkline | None:
-    """Draw values over a time.
-
-    ``values``: pairs of moment and value, by moment; None: no value.
-
-    Returns:
-        None for fewer than two values.
-    """
+    """Draw values by moment, None: no value; None for fewer than two of them."""
     known = [value for _, value in values if value is not None]
     if len(known) < 2 or end <= begin:
         return None

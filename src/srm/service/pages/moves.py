@@ -59,8 +59,8 @@ def moves_page(request: Request, views: ViewsDep, homes: HomesDep) -> Response:
 def likely(views: Views) -> FlowLook | None:
     """Return the flow of the most likely next move.
 
-    It starts at the target of the last move if groups can resume on its other end. Without a move
-    it is the flow with most such groups, then the first one in the properties file.
+    It starts at the target of the last move if groups can resume on its other end, else it is the
+    flow with most such groups, then the first one in the properties file.
     """
     aliases = list(views.config.clusters)
     here = next((move.target for move in views.moves() if move.ok is not None), None)
@@ -166,8 +166,7 @@ StageState = Literal["done", "now", "next", "undone"]
 class Stage:
     """One stage of a move.
 
-    ``seconds``: time from the end of the previous stage to the end of this one, if known.
-    ``reasons``: what the current stage waits for, as of ``reasons_ms``.
+    ``reasons``: what the current stage waits for, as of ``reasons_ms``. ``seconds``: its duration.
     ``way_out``: the command that sends clients back instead.
     """
 

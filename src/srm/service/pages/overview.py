@@ -34,10 +34,9 @@ _EVENTS = 8
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Counts of groups of a flow that can resume on its target now, or cannot.
+    """Counts of groups of a flow that can resume on its target, cannot, or work ``there`` already.
 
     ``first`` is the first reason why a group cannot, or why that is not known.
-    ``there`` counts the groups that already work there.
     """
 
     ready: int
@@ -54,11 +53,7 @@ class Readiness:
 
 @dataclass(frozen=True, slots=True)
 class OverviewLine:
-    """One flow on the overview.
-
-    ``is_here``: this service watches the flow.
-    ``home``: address of the other service that watches it, else empty.
-    """
+    """One flow on the overview; ``home``: address of the other service that watches it."""
 
     flow: FlowSummary
     since_ms: int | None

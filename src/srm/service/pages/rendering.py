@@ -84,10 +84,7 @@ _TITLES: Final = {
 
 
 def error_page(request: Request, status: int, detail: str, home: str = "") -> Response:
-    """Answer with an error page; a page for a temporary error refreshes automatically.
-
-    ``home`` is the address of another service that has the requested page.
-    """
+    """Answer with an error page, refreshed if temporary; ``home``: a service with the page."""
     title = "Another service watches this" if home else _TITLES.get(status, "Something went wrong")
     named = next(
         ((kind, name) for kind, name in request.path_params.items() if kind in {"topic", "group"}),
@@ -108,10 +105,7 @@ def error_page(request: Request, status: int, detail: str, home: str = "") -> Re
 
 
 def page(request: Request, template: str, status: int = 200, **values: object) -> Response:
-    """Render a template, or answer 304 if the browser already shows the same page.
-
-    Relative times are ignored in the comparison, because the browser updates them itself.
-    """
+    """Render a template, or answer 304 if only relative times would change in the browser."""
     views: Views = request.app.state.views
     root = root_of(request)
     body = (
@@ -262,7 +256,7 @@ def move_ids(dag_id: str, run_id: str) -> tuple[str, ...]:
 def run_pattern(move_id: str) -> str:
     """Return a pattern of SQL's LIKE for the id of the run that made a move.
 
-    The id of a move replaces invalid characters of the run's id by dashes and ends with a digest.
+    A move's id has dashes for invalid characters, and ends with a digest.
     """
     name = move_id.partition("-")[2].rpartition("-")[0]
     return re.sub(r"-", "_", name) + "%"

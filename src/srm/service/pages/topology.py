@@ -45,10 +45,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """A flow: a path from box to box, and the position of its label.
-
-    ``is_told``: the label is in the picture; else only the title shows the figures.
-    """
+    """A flow from box to box; ``is_told``: its label is in the picture, not only in the title."""
 
     flow: FlowSummary
     path: str
@@ -78,12 +75,9 @@ def topology(
     away: set[str],
     order: Sequence[str] = (),
 ) -> Topology:
-    """Draw flows and their clusters.
+    """Draw flows and their clusters, with a note on each; clusters in ``away`` do not answer.
 
-    ``notes``: a short note on each cluster.
-    ``away``: the clusters that do not answer.
-    ``order``: aliases in the order of the properties file, which keeps the primary, usually the
-    first, on the left.
+    ``order``: aliases as in the file, which keeps the primary, usually the first, on the left.
     """
     known = {alias for flow in flows for alias in (flow.source, flow.target)}
     aliases = [alias for alias in order if alias in known]

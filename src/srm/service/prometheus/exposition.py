@@ -39,8 +39,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 class Exposition:
     """Answers scrapes; thread-safe.
 
-    The text of the flows is made once per look for all scrapes, as ten thousand topics take most of
-    a second. One thread makes it, other threads wait for it.
+    One thread makes the text of the flows once per look: ten thousand topics take a second.
     """
 
     def __init__(self, views: Views) -> None:
@@ -88,8 +87,7 @@ def samples(views: Views) -> Iterator[Sample]:
 def render(samples: Iterable[Sample], *, openmetrics: bool) -> bytes:
     """Return the text of all samples, by metric in the order of the table.
 
-    prometheus_client takes three times as long, as it renders each label of each sample. A scrape
-    of ten thousand topics has two hundred thousand samples, but few sets of labels.
+    prometheus_client takes three times as long: it renders each label of each sample.
     """
     lines: dict[str, list[str]] = {}
     known: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
@@ -298,8 +296,7 @@ def _window_samples(
 def _of_now(window: Measured, look: FlowLook, lag: int, newest: Measured) -> Measured | None:
     """Return the window, an empty one if its subject is idle, None if that is unknown.
 
-    A topic is idle if a newer window of the flow lacks it. Without fresh windows a subject is idle
-    if the latest look succeeded and found no lag.
+    Idle: a newer window of the flow lacks it or, without fresh windows, the look found no lag.
     """
     nothing = Measured(
         *(window.start_ms, window.end_ms, 0, 0), *(Figures(), Figures(), Figures(), Figures())
@@ -406,10 +403,7 @@ _UNITS: Final[Mapping[str, str]] = {
 
 
 class ExportedMetrics:
-    """Exports the metrics of :mod:`.metric_table` by OTLP, if the environment enables it.
-
-    The names are those for Prometheus, so alerts and dashboards are the same.
-    """
+    """Exports the metrics of :mod:`.metric_table` by OTLP, if enabled, under Prometheus' names."""
 
     def __init__(self, views: Views) -> None:
         self._views = views

@@ -1,8 +1,7 @@
 """Table of the metrics of flows, groups and moves in ``/metrics``: name, labels, meaning.
 
-Names and units follow Prometheus' conventions: the name ends in the base unit, seconds or bytes.
-All are gauges: a value found by a look may fall (a topic is deleted, a window slides). Times are
-timestamps, not ages, so that a stalled value is visible.
+Names end in the base unit, seconds or bytes. All are gauges: a value found by a look may fall.
+Times are timestamps, not ages, so that a stalled value is visible.
 """
 
 from __future__ import annotations

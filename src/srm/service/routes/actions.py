@@ -59,7 +59,7 @@ ActionsDep = Annotated[Actions, Depends(actions_of)]
 def _body(of: type[_T]) -> Callable[[Request], Awaitable[_T]]:
     """Return a dependency that reads a body of limited size after authentication.
 
-    FastAPI would read the whole body before it authenticates the user.
+    FastAPI would read the whole body before.
     """
 
     async def read(request: Request) -> _T:

@@ -1,7 +1,6 @@
 """SRM's metrics routes: ``/v2/topic-metrics``, ``/v2/cluster-metrics``, ``/v2/cluster-info``.
 
-The paths of topic metrics and cluster info are those of Cloudera's SRM Service. Its answers are not
-published in full, so the shapes are srm's own.
+Paths are Cloudera's; its answers are not published in full, so the shapes are srm's own.
 """
 
 from __future__ import annotations

@@ -54,10 +54,7 @@ def ask_clusters(config: Config, flow: Flow, name: str, kinds: Collection[Kind])
 
 
 class Explaining:
-    """Answers why queries, a few at the same time.
-
-    ``asking``: queries one flow; by default its clusters.
-    """
+    """Answers why queries, a few at the same time; ``asking`` queries one flow, or its clusters."""
 
     def __init__(self, config: Config, asking: Asking = ask_clusters) -> None:
         self._config = config
@@ -68,14 +65,10 @@ class Explaining:
     async def why(
         self, flows: Collection[Flow], kinds: Collection[Kind], name: str
     ) -> tuple[Why, ...]:
-        """Query some flows; omit those that do not know the name.
+        """Query some flows; omit those that do not know the name, silent targets come last.
 
-        Flows whose target does not answer are last in the answer, with the reason.
-
-        Raises:
-            NotFoundError: no flow knows the name; the error suggests similar names.
-            SrmError: no flow that answered knows the name and a target did not answer, or too many
-                queries are waiting.
+        NotFoundError: no flow knows the name; the error suggests similar names. SrmError: none of
+        those that answered knows it, or too many queries are waiting.
         """
         async with self._turns.turn():
             return await self._why(flows, kinds, name)

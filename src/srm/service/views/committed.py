@@ -1,8 +1,7 @@
 """Committed offsets of one group on both clusters of a flow, fetched on demand and cached.
 
-A look at a flow fetches no committed offsets: a thousand groups would need a thousand requests
-every few seconds. The page or route of a group requests them from both clusters at once. The answer
-is cached briefly, so that a page that reloads itself does not query the clusters each time.
+A look at a flow fetches none: a thousand groups would need a thousand requests every few seconds.
+The page or route of a group queries both clusters at once, and the answer is cached briefly.
 """
 
 from __future__ import annotations
@@ -75,8 +74,7 @@ class _Silence:
 class CommittedOffsets:
     """Returns the committed offsets of groups; a few queries per cluster run at the same time.
 
-    ``ask``: queries a cluster and may block; :func:`ask_cluster` by default.
-    ``patience_s``: seconds that a request waits at most.
+    ``ask`` queries a cluster and may block; a request waits ``patience_s`` at most.
     """
 
     def __init__(

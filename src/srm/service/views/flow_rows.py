@@ -222,8 +222,7 @@ def group_detail(
 ) -> GroupDetail | None:
     """Return one group with its partitions, None if no checkpoint names it.
 
-    ``commits`` are its committed offsets on both sides, if they were fetched.
-    ``opposite`` is the flow that copies to the source, if it is watched; it knows their log ends.
+    ``commits`` are its offsets on both sides, if fetched; ``opposite`` knows the log ends.
     """
     commits = commits or GroupCommits()
     view = look.view
@@ -252,10 +251,7 @@ def group_detail(
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """Log end offsets of one position at the last looks, None: unknown.
-
-    ``copied`` is the source offset up to which the target's log was complete.
-    """
+    """Log end offsets of a position at the last looks, None: unknown; ``copied``: on the source."""
 
     source: int | None
     target: int | None

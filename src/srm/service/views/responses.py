@@ -59,20 +59,13 @@ PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
         (503, "A cluster does not answer; retry", "cluster B: timed out while describing topics"),
     )
 }
-"""OpenAPI error responses of any route; the schema of a problem is in the components.
-
-With a model, FastAPI would compile it once for each response and route.
-"""
+"""OpenAPI error responses of any route; a model would be compiled for each response."""
 
 
 def answer(
     request: Request, document: object, of: object | None = None, status: int = 200
 ) -> Response:
-    """Return a document as JSON, or 304 if the client has it already.
-
-    ``of``: its type if that is generic.
-    ``status``: HTTP status; 304 replaces only 200.
-    """
+    """Return a document as JSON, or 304 if the client has it; ``of``: its type if generic."""
     body = encode(document) if of is None else adapter(of).dump_json(document)  # type: ignore[arg-type]
     etag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}

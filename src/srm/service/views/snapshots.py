@@ -48,9 +48,7 @@ class Healed:
 class FlowLook:
     """One flow at its latest look.
 
-    ``config`` includes the lists of srm-control.
-    ``view`` is the result of the last successful look, None before the first one.
-    ``looked_ms`` is the time of that look in epoch milliseconds.
+    ``view`` is the result of the last successful look, None before, at ``looked_ms``.
     ``error`` is why the latest look failed, if it did.
     ``measured`` are the newest windows by topic; the empty name is the flow itself.
     ``changes`` are its state changes, ``healed`` its topics no longer stopped; the newest last.

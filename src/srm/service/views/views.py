@@ -47,10 +47,7 @@ UNITS: Mapping[str, str] = {
 
 
 class Views:
-    """All targets that this service watches.
-
-    ``watches``: one for each target; by default those of the configuration.
-    """
+    """All targets that this service watches, by default those of the configuration."""
 
     def __init__(self, config: Config, watches: Iterable[TargetWatch] | None = None) -> None:
         self.config = config
@@ -119,12 +116,7 @@ class Views:
         return tuple(flow_rows.summary(look) for look in self.looks())
 
     def last_look(self, flow: Flow) -> tuple[FlowLook, FlowState]:
-        """Return the latest look at a flow and its last successful view.
-
-        Raises:
-            NotFoundError: it is not watched here.
-            UnavailableError: no look has succeeded since the service started.
-        """
+        """Return the latest look at a flow and its last successful view; SrmError without one."""
         look = self.look(flow)
         if look.view is None:
             raise UnavailableError(f"flow {flow}: {look.error or 'not looked at yet; retry'}")

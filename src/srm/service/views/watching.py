@@ -52,10 +52,7 @@ MOST: Final = 50
 
 
 class TargetWatch:
-    """Watches one cluster and the flows into it.
-
-    ``flows``: the watched flows into it.
-    """
+    """Watches one cluster and the ``flows`` into it."""
 
     def __init__(self, config: Config, alias: str, flows: tuple[Flow, ...]) -> None:
         self.alias = alias
@@ -299,8 +296,7 @@ def _find_healed(before: FlowLook, now: FlowLook, now_ms: int) -> Iterator[Heale
 
 
 LEAVE_S: Final = 3.0
-"""Time for an orderly end. A thread that waits for an unavailable cluster ends later, or with the
-process: all are daemon threads that hold only connections."""
+"""Time for an orderly end. A daemon thread that waits for a cluster ends with the process."""
 
 
 class Ends(Protocol):
