@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from srm.domain.names.topics import TopicPartition
-from srm.domain.verification.compared_record import ComparedRecord
-from srm.engine.cluster_ports import Place
 from srm.engine.table_ports import CompactedTopic
 from srm.kafka.admin import acls as acl_calls
 from srm.kafka.admin import cluster_facts, group_descriptions, leader_queries, transaction_log
@@ -17,7 +15,7 @@ from srm.kafka.admin import topics as topic_calls
 from srm.kafka.admin import transactions as transaction_calls
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S, Clients
 from srm.kafka.state.control_writer import KafkaControlWriter
-from srm.kafka.tables import group_member
+from srm.kafka.tables import group_member, single_records
 from srm.kafka.tables.compacted import KafkaCompactedTopic
 from srm.kafka.tables.live_tables import LiveTables, Sink
 
@@ -104,6 +102,7 @@ class KafkaCluster:
     high_watermarks = _with_clients(offset_calls.high_watermarks)
     newest_times = _with_clients(offset_calls.newest_times)
     offsets_at = _with_clients(offset_calls.offsets_at)
+    first_records = _with_clients(single_records.first_records)
     epoch_ends = _with_clients(leader_queries.epoch_ends)
 
     open_transactions = _with_clients(transaction_calls.open_transactions)
@@ -133,14 +132,6 @@ class KafkaCluster:
     delete_groups = _with_clients(group_calls.delete)
     read_as_member = _with_clients(group_member.read_first)
     control_writer = _with_clients(KafkaControlWriter)
-
-    def first_records(
-        self, places: Collection[Place], *, committed: bool = True
-    ) -> dict[Place, ComparedRecord | None]:
-        """Return the first record at or after each place; see the port."""
-        from srm.kafka.tables import single_records  # noqa: PLC0415 - imports numpy
-
-        return single_records.first_records(self._clients, places, committed=committed)
 
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
         """Return the committed offsets of a group; an absent group has none."""

@@ -25,6 +25,7 @@ from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients, drain, position_after
 from srm.kafka.admin.errors import kafka_errors, translate
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES, describe
+from srm.kafka.tables.single_records import records_at
 from srm.kafka.wire.rights import on_topic
 
 _POLL_S: Final = 1.0
@@ -69,8 +70,6 @@ class KafkaCompactedTopic:
 
     def at(self, offsets: Collection[int]) -> dict[int, Row]:
         """Return the records at these offsets; offsets without a record are omitted."""
-        from srm.kafka.tables.single_records import records_at  # noqa: PLC0415 - imports numpy
-
         return records_at(self._clients, TopicPartition(self._topic, self._partition), offsets)
 
     def write(self, records: Mapping[bytes, bytes | None]) -> int | None:

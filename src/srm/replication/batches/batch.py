@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from srm.domain.offset_map.offset_map import Run
 from srm.errors import IntegrityError
 from srm.replication.checksums import crc32c
 
@@ -276,14 +275,6 @@ class BatchToSend:
     max_timestamp: int
     owner: object
     is_merged: bool = False
-
-    def runs(self, target_start: int) -> list[Run]:
-        """Return the offset runs of the batch if it begins at ``target_start``."""
-        runs = []
-        for source_start, count in self.stretches:
-            runs.append(Run(source_start, target_start, count))
-            target_start += count
-        return runs
 
     def offsets(self) -> list[int]:
         """Return the source offset of each record."""

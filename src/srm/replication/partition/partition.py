@@ -270,7 +270,11 @@ class PartitionCopy:
         if not is_expected or self._queue.oldest_in_flight is not outgoing:
             return False
         self._queue.acknowledge()
-        self._map(outgoing.runs(base_offset))
+        runs, target_start = list[Run](), base_offset
+        for source_start, count in outgoing.stretches:
+            runs.append(Run(source_start, target_start, count))
+            target_start += count
+        self._map(runs)
         self.target_next = base_offset + outgoing.count
         self.source_next = self.fetch_offset if self.is_drained else outgoing.source_next
         self.failures = 0
