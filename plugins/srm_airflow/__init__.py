@@ -63,8 +63,8 @@ def get_provider_info() -> dict[str, Any]:
                 "conn-fields": {name: _field(name) for name in _LOGIN_FIELDS},
             }
         ],
-        "extra-links": ["srm_airflow.links.RunLink"],
-        "cli": ["srm_airflow.commands.commands"],
+        "extra-links": ["srm_airflow.additions.RunLink"],
+        "cli": ["srm_airflow.additions.commands"],
     }
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 
+from srm_airflow.additions import RunLink
 from srm_airflow.alerts import Patience, tell
 from srm_airflow.compat import AirflowFailException, AirflowSkipException, TaskParked, park
-from srm_airflow.links import RunLink
 from srm_airflow.outcome import reason_kept
 
 if TYPE_CHECKING:

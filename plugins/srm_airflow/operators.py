@@ -24,9 +24,9 @@ from srm.spark.replication.supervisor import (
     lost_error,
     requester,
 )
+from srm_airflow.additions import RunLink
 from srm_airflow.compat import AirflowFailException, conf
 from srm_airflow.connections import given_to_processes
-from srm_airflow.links import RunLink
 from srm_airflow.outcome import engine_errors, reason_kept
 from srm_airflow.replicator_trigger import ReplicatorTrigger, flows_state
 from srm_airflow.rest import PROGRESS_KEY

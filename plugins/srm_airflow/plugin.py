@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
 
+from srm_airflow.additions import PAGES, RunLink
 from srm_airflow.compat import HAS_TASK_STATE
-from srm_airflow.links import PAGES, RunLink
 
 _TASK_INSTANCE = "/api/v2/dags/{DAG_ID}/dagRuns/{RUN_ID}/taskInstances/{TASK_ID}"
 _REPORTS = "/srm/reports"

@@ -15,8 +15,8 @@ from airflow.providers_manager import ProvidersManager
 
 from srm.config.loader import load_config
 from srm_airflow import connections  # noqa: F401 - has this process read connections
+from srm_airflow.additions import RunLink
 from srm_airflow.clusters import KafkaClusterHook
-from srm_airflow.links import RunLink
 from srm_airflow.operators import MoveWaitOperator
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.stack.ports import free_port

@@ -122,7 +122,7 @@ class SourcePlaces:
         return cls(counts, numbers, places)
 
     @cached_property
-    def _known(self) -> npt.NDArray[np.intp]:
+    def _known_places(self) -> npt.NDArray[np.intp]:
         return np.flatnonzero(self.counts)
 
     @cached_property
@@ -133,8 +133,8 @@ class SourcePlaces:
 
     def next_known(self, first: int) -> int:
         """Return the next record from one on that has a place, or the number of records."""
-        at = int(np.searchsorted(self._known, first))
-        return int(self._known[at]) if at < len(self._known) else len(self.counts)
+        at = int(np.searchsorted(self._known_places, first))
+        return int(self._known_places[at]) if at < len(self._known_places) else len(self.counts)
 
     def stretch(self, first: int) -> npt.NDArray[np.intp]:
         """Return the single places from a record on that are in order in one chunk."""
