@@ -29,11 +29,7 @@ def disk_errors(where: Path) -> Iterator[None]:
 
 
 def require_free_space(where: Path, needed_bytes: int) -> None:
-    """Check the free space of the disk of ``where``, which need not exist yet.
-
-    Raises:
-        StackError: less than ``needed_bytes`` are free.
-    """
+    """Check the free space of the disk of ``where``, which need not exist yet."""
     existing = where.absolute()
     while not existing.exists():
         existing = existing.parent
@@ -46,11 +42,7 @@ def require_free_space(where: Path, needed_bytes: int) -> None:
 
 
 def write_atomically(target: Path, content: bytes) -> None:
-    """Write a file atomically: readers see the old content or all of the new one.
-
-    Raises:
-        StackError: the file system refuses the write.
-    """
+    """Write a file atomically: readers see the old content or all of the new one."""
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")

@@ -46,11 +46,7 @@ def missing_extra(error: ModuleNotFoundError) -> MissingExtraError | None:
 
 
 def require(name: str) -> ModuleType:
-    """Import a module of an extra.
-
-    Raises:
-        MissingExtraError: the extra is not installed.
-    """
+    """Import a module of an extra; MissingExtraError where it is not installed."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
@@ -58,11 +54,7 @@ def require(name: str) -> ModuleType:
 
 
 class library:  # noqa: N801 - it is used as a module
-    """A module of an extra that is imported by the first use of one of its names.
-
-    Args:
-        name: of the module.
-    """
+    """A module of an extra that is imported by the first use of one of its names."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -16,14 +16,8 @@ def write(
 ) -> Path:
     """Write a document to the named file or its default path; return the path.
 
-    Args:
-        render: returns its text for its path.
-        default: its path in the repository.
-        doc: text whose first line ``--help`` shows.
-        arguments: of the command; default: those of this process.
-
-    Raises:
-        SystemExit: the arguments are invalid or request help; nothing was written.
+    ``doc``: text whose first line ``--help`` shows.
+    ``arguments``: of the command; default: those of this process.
     """
     first, _, _ = (doc or "").partition("\n")
     parser = argparse.ArgumentParser(description=first)

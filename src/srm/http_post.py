@@ -42,8 +42,6 @@ def post(
 
     Args:
         url: http or https; a name and password in it are sent as :func:`basic`.
-        body: to send.
-        headers: of the request.
         timeout_s: limit of each wait for the server.
         most: bytes read of the answer.
         authorities: trusted issuers of the server's certificate; the system's by default.

@@ -127,11 +127,9 @@ def set_up(
 ) -> None:
     """Log to stderr in this process.
 
-    Args:
-        level: the lowest level that is logged.
-        srm: lowest level of srm's own loggers, if different.
-        process: subject of all its lines.
-        again: replace existing handlers; else they are kept.
+    ``srm``: lowest level of srm's own loggers, if different.
+    ``process``: subject of all its lines.
+    ``again``: replace existing handlers, instead of keeping them.
     """
     root = logging.getLogger()
     if again or not root.handlers:

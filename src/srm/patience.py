@@ -19,12 +19,7 @@ DEFAULT_S: Final = 4.0
 
 @dataclass(frozen=True)
 class FirstAnswers:
-    """Limit of the first answers.
-
-    Attributes:
-        seconds: time that each cluster has.
-        known: clusters queried so far, by alias and address: the error, or None.
-    """
+    """Limit of the first answers in ``seconds``; ``known``: error or None by alias and address."""
 
     seconds: float
     known: dict[tuple[str, str], SrmError | None] = field(default_factory=dict)

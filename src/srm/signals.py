@@ -15,9 +15,7 @@ def on_signals(*numbers: signal.Signals, call: Callable[[int], None]) -> None:
     holds the event's lock for some instructions, a handler that sets the event waits forever.
     Adding to a ``SimpleQueue`` is always safe.
 
-    Args:
-        numbers: the signals; only the main thread may register them.
-        call: called with the number of each, one after the other.
+    ``call`` gets the ``numbers`` one after the other; only the main thread may register.
     """
     arrived: queue.SimpleQueue[int] = queue.SimpleQueue()
 

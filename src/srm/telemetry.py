@@ -86,8 +86,7 @@ def span(
 
     Args:
         name: of the span.
-        kind: SERVER for the answer to a request.
-        carrier: headers of that request.
+        kind: SERVER for the answer to a request, whose headers are ``carrier``.
         attributes: of the span, as ``srm.<name>``.
     """
     with logs.about(**attributes):

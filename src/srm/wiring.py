@@ -38,11 +38,7 @@ _FLUSH_S: Final = 20.0
 def open_cluster(
     config: Config, alias: str, timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> Iterator[Cluster]:
-    """Open one cluster; it connects on first use. A call takes at most ``timeout_s``.
-
-    Raises:
-        ConfigError: the configuration does not list the alias.
-    """
+    """Open one cluster; it connects on first use. A call takes at most ``timeout_s``."""
     with open_clusters(config, [alias], timeout_s) as opened:
         yield opened[alias]
 
@@ -113,14 +109,7 @@ def following_cluster(
 def open_flow(config: Config, flow: Flow, *, partial: bool = False) -> Iterator[FlowContext]:
     """Open one flow, enabled or not, with the lists of srm-control merged in.
 
-    Args:
-        config: the configuration.
-        flow: the flow.
-        partial: open it also where the target does not answer; then there are no lists.
-
-    Raises:
-        ConfigError: the flow names a cluster that the configuration does not list.
-        UnavailableError: the target, which holds the lists, does not answer.
+    A ``partial`` one opens also where the target does not answer; then there are no lists.
     """
     from srm.engine.control.recorded_copies import settings_now, with_recorded
 
@@ -146,9 +135,6 @@ def open_configured_flow(
     """Open one flow by its settings alone, without lists, so no cluster has to answer yet.
 
     With ``follow`` the compacted topics that are read stay in memory; each read goes to their ends.
-
-    Raises:
-        ConfigError: the flow names a cluster that the configuration does not list.
     """
     clients = {alias: config.cluster_clients(alias, flow) for alias in (flow.source, flow.target)}
     timeout_s = config.flow(flow).admin_timeout_ms / 1000
@@ -181,16 +167,8 @@ def open_move(
 
     Each cluster serves both flows, so its own client settings apply, not those of a single flow.
 
-    Args:
-        config: the configuration.
-        source: the cluster that clients leave.
-        target: the cluster that clients go to.
-        unplanned: the source is abandoned; steps call it only where they do not wait for it.
-        opened_by: opens the clusters; a process with several moves may share them.
-
-    Raises:
-        ConfigError: the configuration does not list a cluster.
-        UsageError: source and target are the same.
+    ``unplanned``: the source is abandoned; steps call it only where they do not wait for it.
+    ``opened_by``: opens the clusters; a process with several moves may share them.
     """
     from srm.engine.control.recorded_copies import with_recorded
     from srm.engine.moves.control.move_records import MoveContext
@@ -222,10 +200,6 @@ def open_records(config: Config, source: str, target: str) -> Iterator[MoveConte
     """Open the records of moves on two clusters for reading; either may be dead.
 
     The lists of srm-control are left out, and timeouts are shorter, because an operator waits.
-
-    Raises:
-        ConfigError: the configuration does not list a cluster.
-        UsageError: source and target are the same.
     """
     from srm.engine.moves.control.move_records import MoveContext
 
@@ -254,12 +228,7 @@ def notary(config: Config) -> Notary:
 
 @contextmanager
 def open_return(config: Config, flow: Flow) -> Iterator[tuple[FlowContext, WalkedLogs]]:
-    """Open a flow whose source has returned, and both its logs.
-
-    Raises:
-        ConfigError: the flow names a cluster that the configuration does not list.
-        UnavailableError: the target, which holds the lists, does not answer.
-    """
+    """Open a flow whose source has returned, and both its logs."""
     from srm.kafka.state.map_starts import MapStarts
     from srm.kafka.wire.cluster import open_wire
     from srm.replication.takeover.copy_end import WalkedLogs
@@ -280,12 +249,7 @@ def open_return(config: Config, flow: Flow) -> Iterator[tuple[FlowContext, Walke
 
 @contextmanager
 def open_adoption(config: Config, flow: Flow, by: str) -> Iterator[AdoptionContext]:
-    """Open a flow whose remote topics others have filled, its logs and its state.
-
-    Raises:
-        ConfigError: the flow names a cluster that the configuration does not list.
-        UnavailableError: the target, which holds the lists, does not answer.
-    """
+    """Open a flow whose remote topics others have filled, its logs and its state."""
     from srm.domain.recovery.adoption import SLOT
     from srm.kafka.state.map_starts import MapStarts
     from srm.kafka.state.state_log import KafkaStateLog
@@ -322,11 +286,7 @@ def _open_for_deletion(config: Config, alias: str) -> KafkaCluster:
 
 @contextmanager
 def open_state_topics(config: Config, flows: Iterable[Flow]) -> Iterator[StateTopics]:
-    """Open the state topics of flows, through which replicators are supervised.
-
-    Raises:
-        ConfigError: the configuration does not list a flow's target.
-    """
+    """Open the state topics of flows, through which replicators are supervised."""
     from srm.engine.flows.supervision import topic_on
 
     wanted = tuple(flows)

@@ -41,8 +41,6 @@ def check_settings(
 ) -> tuple[tuple[str, ...], int]:
     """Return the warnings about the lines of a file, and how many keys are unknown.
 
-    One of the warnings lists all of these.
-
     Raises:
         ConfigError: a line is a mistake. An unknown key is one where it nearly is one of ours or
             was written on the command line, and with ``strict`` always.
@@ -78,10 +76,10 @@ def _outside(setting: Setting, clusters: Collection[str]) -> bool:
 
 
 def _mistake(line: Property, clusters: Sequence[str], *, strict: bool) -> str:
-    """Say what is wrong with a line and what to do, nothing where another program may know its key.
+    """Say what is wrong with a line, nothing where another program may know its key.
 
-    A line after a forgotten backslash is read as a key, though it is a part of a private key or a
-    password. So an error names only what looks like a key.
+    A line after a forgotten backslash may be part of a private key or a password. So an error names
+    only what looks like a key.
     """
     if line.value.startswith("->") or line.key.endswith("->"):
         joined = re.sub(r"\s*->\s*", "->", f"{line.key} {line.value}", count=1)

@@ -1,7 +1,7 @@
 """The file of applications: where the clusters are, and nothing of the operator's.
 
-It has the syntax of the replicator's file and is read by the same loader; it is that small since
-clients need no more: addresses, what is public of the security settings, and how copies are named.
+It has the syntax and the loader of the replicator's file, and what clients need: addresses, what is
+public of the security settings, and how copies are named.
 """
 
 from __future__ import annotations
@@ -49,15 +49,7 @@ _NAMING: Final = ("replication.policy.separator", "replication.policy.class")
 
 
 def client_file(file: SettingsFile, added: Mapping[str, str]) -> str:
-    """Write the file of applications from the replicator's.
-
-    Args:
-        file: the replicator's.
-        added: lines to add or replace, e.g. ``P.sasl.username``.
-
-    Raises:
-        ConfigError: an added line cannot be used.
-    """
+    """Write the file of applications from the replicator's; ``added`` lines add or replace."""
     lines = dict(_lines(file)) | dict(added)
     read = understand((Property(k, v) for k, v in lines.items()), "the client file")
     if read.clusters != file.clusters:

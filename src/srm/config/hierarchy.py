@@ -110,7 +110,7 @@ class Resolved:
 def classify(line: Property, clusters: Iterable[str]) -> Setting | None:
     """Split a line's key into prefixes and name; None where no key of that name is known.
 
-    A flow prefix is split off whether or not its clusters exist; the loader judges that.
+    The loader judges whether the clusters of a flow prefix exist.
     """
     level, scope, rest = _split_level(line.key, clusters)
     if level is Level.FLOW and find_key(rest) is None:

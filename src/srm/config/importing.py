@@ -49,15 +49,7 @@ class _Imported:
 
 
 def sections_of(documents: Iterable[Mapping[str, Any]], origin: str) -> list[Section]:
-    """Translate connectors, or one Strimzi resource.
-
-    Args:
-        documents: decoded documents; others than those of MirrorMaker 2 are ignored.
-        origin: where they come from, for the head of the file.
-
-    Raises:
-        ConfigError: no document is of MirrorMaker 2, or one lacks a cluster.
-    """
+    """Translate decoded connectors, or one Strimzi resource; ignore other documents."""
     found = _Imported()
     known = [*documents]
     resources = [one for one in known if one.get("kind") == _STRIMZI]

@@ -1,7 +1,6 @@
 """Connection settings in librdkafka's notation, turned into that of the Java clients.
 
-The way back from :mod:`srm.config.security`, for programs in Java that are given the settings of a
-cluster; what the Java clients have no word for is left out.
+The way back from :mod:`srm.config.security`; what Java clients have no word for is left out.
 """
 
 from __future__ import annotations
@@ -28,12 +27,7 @@ _OPTIONS: Final = {
 
 
 def java_settings(settings: Mapping[str, str], read: Callable[[str], str]) -> dict[str, str]:
-    """Return the settings as a Java client takes them.
-
-    Args:
-        settings: those of librdkafka.
-        read: returns the text of a file: Java wants key and certificate in one place.
-    """
+    """Return librdkafka's settings as a Java client takes them; ``read`` returns a file's text."""
     java = {name: settings[name] for name in _ALIKE if name in settings}
     if protocol := settings.get("security.protocol"):
         java["security.protocol"] = protocol.upper()

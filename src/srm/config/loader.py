@@ -64,10 +64,7 @@ _SERVER: Final = re.compile(r"(?:\w+://)?(\[[0-9a-fA-F:.%]+\]|[^:/\s]+):(\d{1,5}
 
 @dataclass(frozen=True)
 class SettingsFile:
-    """A properties file whose lines have been understood.
-
-    ``warnings`` name lines to look at; one of them lists the keys that are ``unknown``.
-    """
+    """A properties file whose lines were understood; one of the ``warnings`` lists unknown keys."""
 
     path: str
     clusters: tuple[str, ...]
@@ -86,11 +83,7 @@ class SettingsFile:
 
 
 def find_config(path: Path | str | None = None) -> Path:
-    """Return the file to read: the given one, else $SRM_CONFIG, else ./srm.properties.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return the file to read: the given one, else $SRM_CONFIG, else ./srm.properties."""
     file = Path(path or os.environ.get(CONFIG_VARIABLE) or DEFAULT_FILE).expanduser()
     if not file.is_file():
         raise ConfigError(
@@ -110,8 +103,7 @@ def load_config(
     ``connections`` reads connections of Airflow in another way than this process does. Key and
     trust stores are then not read: their passwords may be among those.
 
-    From then on the process logs as the file says, see :mod:`srm.logs`. It logs once how many keys
-    of a file are unknown.
+    From then on the process logs as the file says, once how many keys are unknown.
 
     Raises:
         ConfigError: no file, a misspelt key, or a value that cannot be used; one line that says
@@ -143,9 +135,6 @@ def read_settings(
     """Read a properties file and understand each line, without building a Config.
 
     With ``strict`` every unknown key is an error, else only one that nearly is one of srm's.
-
-    Raises:
-        ConfigError: as :func:`load_config`, for keys but not for values.
     """
     file = find_config(path)
     lines = with_overrides(read_properties(file), overrides)
@@ -154,11 +143,7 @@ def read_settings(
 
 
 def understand(lines: Iterable[Property], path: str, *, strict: bool = False) -> SettingsFile:
-    """Classify lines that were read from ``path``; for ``strict`` see :func:`read_settings`.
-
-    Raises:
-        ConfigError: ``clusters`` is missing or unusable, or a line is a mistake.
-    """
+    """Classify lines that were read from ``path``; for ``strict`` see :func:`read_settings`."""
     lines = tuple(lines)
     clusters = _clusters(lines, path)
     classified = [(line, classify(line, clusters)) for line in lines]
@@ -171,9 +156,6 @@ def build_config(file: SettingsFile, *, stores: bool = True) -> Config:
     """Resolve every value of an understood file.
 
     ``stores``: also read the key and trust stores, which another host or user may have.
-
-    Raises:
-        ConfigError: a value cannot be used.
     """
     clients = {
         (alias, kind): ClientProperties(_client(file, alias, kind, stores=stores))
@@ -243,11 +225,7 @@ def _report_key(file: SettingsFile) -> ReportKey:
 
 
 def target_only(flow: Flow, lines: Iterable[Property], path: str) -> Config:
-    """Build a Config that reaches a flow's target alone, from client settings without aliases.
-
-    Raises:
-        ConfigError: a setting is misspelt, or no address is among them.
-    """
+    """Build a Config that reaches a flow's target alone, from client settings without aliases."""
     clusters = f"{flow.source}, {flow.target}"
     file = understand((Property("clusters", clusters), *lines), path)
     clients = {
@@ -441,9 +419,6 @@ def _joined_flows(file: SettingsFile, flow: Flow) -> list[Flow]:
 
     Records of one cluster that arrive by both would be there twice: such flows have to name
     different topics.
-
-    Raises:
-        ConfigError: they may name the same one.
     """
     joined = list[Flow]()
     if not _copies_under_names(file, flow):
@@ -484,9 +459,6 @@ def _refuse_return(file: SettingsFile, flow: Flow) -> None:
     """Refuse that one flow keeps names and its opposite renames the same topics.
 
     A name on the target then shows neither what has come there, nor that it goes back.
-
-    Raises:
-        ConfigError: the lists of both may name the same topic.
     """
     back = flow.reverse
     renames = _value(file, KEYS["enabled"], back) and not _copies_under_names(file, back)

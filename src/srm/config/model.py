@@ -176,7 +176,6 @@ class Config:
     ``spark`` are Spark's own settings by their names, ``stack`` those of the embedded stack.
     ``warnings`` are keys of MM2 that were understood but have no meaning here.
     ``flow_clients`` has the clients that a flow's own lines (``A->B.consumer.`` ...) change.
-    ``report_key`` is what reports of moves are signed with, ``service`` are the settings of the SRM
     service, ``log_format`` is how processes log; ``sha256`` identifies what the file says, see
     :func:`srm.config.loader.settings_sha256`.
     """
@@ -202,11 +201,7 @@ class Config:
         return tuple(sorted(f for f, c in self.flow_configs.items() if c.enabled))
 
     def flow(self, flow: Flow) -> FlowConfig:
-        """Return the settings of one flow, enabled or not.
-
-        Raises:
-            ConfigError: the flow names a cluster that the file does not list.
-        """
+        """Return the settings of one flow, enabled or not."""
         try:
             return self.flow_configs[flow]
         except KeyError:
@@ -215,11 +210,7 @@ class Config:
             ) from None
 
     def client(self, alias: str, kind: ClientKind) -> dict[str, str]:
-        """Return the librdkafka properties for one kind of client of one cluster, secrets included.
-
-        Raises:
-            ConfigError: the file does not list the cluster.
-        """
+        """Return the librdkafka properties for one kind of client of a cluster, with secrets."""
         try:
             return dict(self.clients[alias, kind])
         except KeyError:
@@ -228,21 +219,11 @@ class Config:
             ) from None
 
     def flow_client(self, flow: Flow, alias: str, kind: ClientKind) -> dict[str, str]:
-        """Return the properties for one kind of client on one side of a flow.
-
-        As :meth:`client`, with the lines of that flow on top.
-
-        Raises:
-            ConfigError: the file does not list the cluster.
-        """
+        """Return the properties for a kind of client on one side of a flow, with its own lines."""
         return dict(self.flow_clients.get((flow, alias, kind)) or self.client(alias, kind))
 
     def cluster_clients(self, alias: str, flow: Flow | None = None) -> ClusterClients:
-        """Return the properties for all clients of a cluster, those of a flow where one is given.
-
-        Raises:
-            ConfigError: the file does not list the cluster.
-        """
+        """Return the properties for all clients of a cluster, those of a flow if it is given."""
 
         def properties(kind: ClientKind) -> ClientProperties:
             if flow is None:

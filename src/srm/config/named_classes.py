@@ -18,16 +18,7 @@ _OF_JAVA: Final = ("org.apache.kafka.connect.mirror.", "com.cloudera.")
 
 
 def policy_of(name: str, source_alias: str, separator: str) -> ReplicationPolicy:
-    """Return the policy of a flow.
-
-    Args:
-        name: a policy of MirrorMaker 2, by its Java name or without a package; or ``module:Class``.
-        source_alias: alias of the flow's source.
-        separator: of the names of remote topics.
-
-    Raises:
-        ConfigError: the class cannot be used.
-    """
+    """Return a policy by ``module:Class``, or as in MirrorMaker 2 by Java name or class alone."""
     known = _plain_name(name)
     if known == "DefaultReplicationPolicy":
         return DefaultReplicationPolicy(separator)
@@ -41,11 +32,7 @@ def policy_of(name: str, source_alias: str, separator: str) -> ReplicationPolicy
 
 
 def filter_of(name: str, default: str) -> type[NameFilter]:
-    """Return a class of filters; ``default`` is the Java name of MirrorMaker 2's.
-
-    Raises:
-        ConfigError: the class cannot be used.
-    """
+    """Return a class of filters; ``default`` is the Java name of MirrorMaker 2's."""
     if _plain_name(name) == default.rpartition(".")[2]:
         return NameFilter
     return _load(name, NameFilter)  # type: ignore[no-any-return]

@@ -77,11 +77,7 @@ def variable(key: str) -> str:
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a file that does not exist yet; only its owner may read it.
-
-    Raises:
-        UsageError: it exists, or cannot be written.
-    """
+    """Write a file that does not exist yet; only its owner may read it."""
     try:
         path.touch(mode=0o600, exist_ok=False)
         path.write_text(text, encoding="utf-8")
@@ -96,15 +92,9 @@ def first_file(
 ) -> list[Section]:
     """Return the sections of a first file: each cluster copies to the other ones.
 
-    Args:
-        servers: bootstrap servers by alias.
-        topics: names or patterns of topics, separated by commas.
-        groups: the same of consumer groups.
-        protocol: security protocol of all clusters, one of :data:`PROTOCOLS`.
-        mechanism: SASL mechanism, for a protocol with SASL.
-
-    Raises:
-        UsageError: fewer than two clusters, or an unknown protocol.
+    ``topics``, ``groups``: names or patterns, separated by commas.
+    ``protocol``: security protocol of all clusters, one of :data:`PROTOCOLS`.
+    ``mechanism``: SASL mechanism, for a protocol with SASL.
     """
     if len(servers) < 2:
         raise UsageError("a flow has two clusters: name two aliases at least, such as P,B")

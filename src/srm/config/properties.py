@@ -40,11 +40,7 @@ class Property:
 
 
 def parse_properties(text: str) -> tuple[Property, ...]:
-    """Parse the syntax of java.util.Properties, comments and continuation lines included.
-
-    Raises:
-        ConfigError: an escape that Java would refuse.
-    """
+    """Parse the syntax of java.util.Properties, comments and continuation lines included."""
     found = []
     for line, written in _logical_lines(text):
         split = _SEPARATOR.search(written)
@@ -106,11 +102,7 @@ def _escape(text: str) -> str:
 
 
 def read_properties(path: Path) -> tuple[Property, ...]:
-    r"""Read a file as UTF-8, or as Latin-1 (Java's encoding) where it is not UTF-8.
-
-    Raises:
-        ConfigError: the file cannot be read or parsed.
-    """
+    r"""Read a file as UTF-8, or as Latin-1 (Java's encoding) where it is not UTF-8."""
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -35,11 +35,7 @@ _REFERENCE: Final = re.compile(r"\$\{([^}:]+):(?:([^}:]*):)?([^}]+)\}")
 
 
 def read_given_connection(name: str) -> Mapping[str, str]:
-    """Read a connection from the environment, as processes do that a task of Airflow started.
-
-    Raises:
-        ConfigError: it is not there.
-    """
+    """Read a connection from the environment, as processes do that a task of Airflow started."""
     try:
         return dict(json.loads(os.environ.get(CONNECTIONS_VARIABLE, "{}"))[name])
     except (ValueError, KeyError, TypeError):
@@ -63,11 +59,7 @@ def resolve_references(
     environment: Mapping[str, str] | None = None,
     connections: Connections | None = None,
 ) -> tuple[Property, ...]:
-    """Replace each reference to a declared provider by the value, each connection by its lines.
-
-    Raises:
-        ConfigError: a declared provider has no such value, or its class is not one of Kafka's.
-    """
+    """Replace each reference to a declared provider by the value, each connection by its lines."""
     read = connections or _default_connections[0]
     given = os.environ if environment is None else environment
     resolved = _resolve_values(tuple(lines), path, given, read)

@@ -21,16 +21,7 @@ _KINDS: tuple[ClientKind, ...] = ("admin", "consumer", "producer")
 
 
 def with_restore(config: Config, forward: Flow, copies: Collection[str]) -> Config:
-    """Return a configuration that also has the flow which restores the source of a flow.
-
-    Args:
-        config: the configuration.
-        forward: the flow whose source was rebuilt.
-        copies: names of its remote topics.
-
-    Raises:
-        ConfigError: the configuration does not list a cluster.
-    """
+    """Return a configuration with the flow that restores ``copies`` to a rebuilt source, too."""
     back, flow = forward.reverse, restore_flow(forward)
     policy = RestoringPolicy(config.flow(forward).policy)
     settings = replace(

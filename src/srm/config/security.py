@@ -45,10 +45,6 @@ def translate_security(given: Mapping[str, str]) -> dict[str, str]:
 
     ``given`` is in the order of the deciding lines, weak to strong: a password that was set for one
     replication wins over the ``sasl.jaas.config`` of all clusters.
-
-    Raises:
-        ConfigError: a store that cannot be read, an unknown login module, TLS version or cipher
-            suite.
     """
     settings = dict(given)
     _translate_tls_limits(settings)

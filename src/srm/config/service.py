@@ -76,10 +76,7 @@ class ServiceSettings:
 
     @classmethod
     def of(cls, values: Mapping[str, Any], folder: Path) -> Self:
-        """Build settings from values by attribute; those of a part are named ``part.attribute``.
-
-        Passwords become secrets, and files are looked for from a folder on.
-        """
+        """Build settings from values by attribute or ``part.attribute``, and files of a folder."""
         own = {name: value for name, value in values.items() if "." not in name}
         for part, made in _PARTS.items():
             own[part] = made(

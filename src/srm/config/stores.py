@@ -50,10 +50,8 @@ class JavaStore:
 def read_jks(location: str, password: str, key_password: str | None = None) -> JavaStore | None:
     """Read a store of the format JKS, None for another format, such as keytool's PKCS12.
 
-    Args:
-        location: path of the file.
-        password: of the store; empty to read it unchecked.
-        key_password: of its key, empty for that of the store; None to leave the key out.
+    ``password``: of the store; empty to read it unchecked.
+    ``key_password``: of its key, empty for that of the store; None to leave the key out.
 
     Raises:
         ConfigError: the file cannot be read, a password is wrong, or the store is damaged.
@@ -68,12 +66,7 @@ def read_jks(location: str, password: str, key_password: str | None = None) -> J
 
 
 def read_trusted(location: str, password: str) -> str:
-    """Return the certificates of a trust store, of the format JKS or PKCS12, as PEM text.
-
-    Raises:
-        ConfigError: the file cannot be read, its password is wrong, or it has no certificates.
-        MissingExtraError: a PKCS12 store needs ``cryptography``.
-    """
+    """Return the certificates of a trust store, of the format JKS or PKCS12, as PEM text."""
     store = read_jks(location, password)
     found = _pkcs12_certificates(location, password) if store is None else store.certificates
     if not found:

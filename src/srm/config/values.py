@@ -23,11 +23,7 @@ Value = bool | int | str | timedelta | tuple[str, ...]
 
 
 def parse_value(key: ConfigKey, text: str) -> Value:
-    """Turn the text of a value into the key's type; a ``count`` starts at 1.
-
-    Raises:
-            ConfigError: the text is not of that type; the message does not name its place.
-    """
+    """Turn the text of a value into the key's type; a ``count`` starts at 1."""
     if key.kind == "choice":
         return _choice(text, key.choices)
     value = _PARSERS[key.kind](text)
@@ -37,11 +33,7 @@ def parse_value(key: ConfigKey, text: str) -> Value:
 
 
 def parse_boolean(text: str) -> bool:
-    """Read ``true`` or ``false`` in any case.
-
-    Raises:
-        ConfigError: it is neither.
-    """
+    """Read ``true`` or ``false`` in any case."""
     if text.lower() not in {"true", "false"}:
         raise ConfigError(f"{text!r} is neither true nor false")
     return text.lower() == "true"

@@ -1,7 +1,7 @@
 """Export of reports as files: the signed JSON, its signature, and the page.
 
-Each revision has its own files, so that an export never replaces evidence and the chain of a move
-can be verified. The JSON is written last, so that its presence means a complete export.
+Each revision has its own files: no export replaces evidence, and the chain can be verified. The
+JSON is written last, so that its presence means a complete export.
 """
 
 from __future__ import annotations
@@ -20,14 +20,7 @@ def signature_file(report: Path) -> Path:
 
 
 def export_report(kept: KeptReport, page: str, folder: Path) -> tuple[Path, ...]:
-    """Write a report into a folder, created if missing; equal files are left unchanged.
-
-    Returns:
-        The written files: JSON, signature if present, page.
-
-    Raises:
-        UsageError: the folder cannot be written.
-    """
+    """Write a report into a folder: JSON, any signature, page; equal files stay unchanged."""
     report = kept.report
     # Ids may contain characters that are invalid in names; distinct ids keep distinct names.
     json = folder / f"{quote(report.move_id, safe='')}.r{report.revision}.json"

@@ -88,10 +88,7 @@ MarkKind = Literal["assigned", "working", "commit"]
 
 @dataclass(frozen=True, slots=True)
 class TimelineBar:
-    """A period; ``left`` and ``width`` in percent, ``seconds`` is its length.
-
-    ``ended`` is False if its end is unknown.
-    """
+    """A period in seconds and percent; ``ended`` is False if its end is unknown."""
 
     name: str
     seconds: float

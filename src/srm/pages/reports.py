@@ -1,7 +1,4 @@
-"""Plans and reports of moves: lists, Markdown for approvals, notes and tickets, and pages.
-
-Plans are limited in length for any number of groups; omitted rows are counted.
-"""
+"""Plans and reports of moves: lists, Markdown for approvals, notes and tickets, and pages."""
 
 from __future__ import annotations
 

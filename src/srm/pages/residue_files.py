@@ -43,13 +43,7 @@ def _schema() -> pa.Schema:
 
 
 class ResidueFiles:
-    """Writes records to ``TOPIC-PARTITION.jsonl`` or ``.parquet`` in one directory.
-
-    A file has the suffix ``.part`` until it is complete.
-
-    Raises:
-        UsageError: the directory cannot be written.
-    """
+    """Writes ``TOPIC-PARTITION.jsonl`` or ``.parquet`` files, ``.part`` until complete."""
 
     def __init__(self, directory: Path, kind: Format) -> None:
         self._directory = directory

@@ -25,11 +25,7 @@ class ReportKey:
     password: str | None = field(default=None, repr=False)
 
     def read(self) -> SigningKey | None:
-        """Read the key; None where none is named.
-
-        Raises:
-            ConfigError: the file cannot be read, or holds no such key.
-        """
+        """Read the key; None where none is named."""
         if self.file is None:
             return None
         from srm.domain.moves.report.signature import SigningKey  # noqa: PLC0415 -- see above
@@ -43,11 +39,7 @@ class ReportKey:
 
 
 def read_public_key(file: Path) -> PublicKey:
-    """Read a public key that reports are checked with.
-
-    Raises:
-        UsageError: the file cannot be read, or holds no public key of Ed25519.
-    """
+    """Read a public key that reports are checked with."""
     from srm.domain.moves.report.signature import PublicKey  # noqa: PLC0415 -- see above
 
     try:
