@@ -35,11 +35,7 @@ class LineFormatter(logging.Formatter):
         super().__init__(_TEXT.format(about=about))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 -- logging's name
-        """Return the message as one line of text, with unprintable characters escaped.
-
-        Names of groups, paths and users may contain line breaks or terminal control sequences,
-        which are written as in Python.
-        """
+        """Return the message as one line, with line breaks and control sequences as in Python."""
         line = super().formatMessage(record)
         if line.isprintable():
             return line
@@ -108,10 +104,7 @@ def log_format() -> LogFormat:
 
 
 def prefer(form: LogFormat) -> None:
-    """Use a configuration's log format, unless the environment sets another.
-
-    Only lines of :func:`set_up` change: a host such as Airflow uses its own format.
-    """
+    """Use a configuration's log format for :func:`set_up`, unless the environment sets one."""
     _Wanted.form = form
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, LineFormatter):

@@ -1,7 +1,4 @@
-"""Patience of a command: how long each cluster has for its first answer, and which ones gave it.
-
-Long-lived processes have none: they wait for a cluster as long as it takes.
-"""
+"""Patience of a command: time of each cluster for a first answer, unlimited in other processes."""
 
 from __future__ import annotations
 

@@ -40,10 +40,7 @@ _KEYS: Final = {key.field: key.name for key in FLOW_KEYS}
 
 @dataclass(frozen=True, slots=True)
 class SettingsRecord(JsonRecord):
-    """Settings in force in an application, in a flow's state topic, without secrets.
-
-    ``before`` are those that they have replaced at ``time_ms`` (epoch), empty since the start.
-    """
+    """Settings in force, without secrets, and those that they have replaced at ``time_ms``."""
 
     KIND = "settings"
     in_force: dict[str, Any]

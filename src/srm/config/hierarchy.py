@@ -108,10 +108,7 @@ class Resolved:
 
 
 def classify(line: Property, clusters: Iterable[str]) -> Setting | None:
-    """Split a line's key into prefixes and name; None where no key of that name is known.
-
-    The loader judges whether the clusters of a flow prefix exist.
-    """
+    """Split a line's key into prefixes (of any flow) and name; None for no known key."""
     level, scope, rest = _split_level(line.key, clusters)
     if level is Level.FLOW and find_key(rest) is None:
         rest = rest.removeprefix("worker.")

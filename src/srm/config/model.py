@@ -1,7 +1,4 @@
-"""The resolved configuration: what every part of srm works from.
-
-Built by :func:`srm.config.loader.load_config` from one properties file in MirrorMaker 2 syntax.
-"""
+"""The resolved configuration, which :func:`srm.config.loader.load_config` builds of one file."""
 
 from __future__ import annotations
 

@@ -52,9 +52,6 @@ def read_jks(location: str, password: str, key_password: str | None = None) -> J
 
     ``password``: of the store; empty to read it unchecked.
     ``key_password``: of its key, empty for that of the store; None to leave the key out.
-
-    Raises:
-        ConfigError: the file cannot be read, a password is wrong, or the store is damaged.
     """
     content = _content(location)
     if not content.startswith(_MAGIC):

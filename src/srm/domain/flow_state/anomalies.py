@@ -177,20 +177,14 @@ def in_force(notes: Iterable[PartitionNotes]) -> tuple[PartitionNotes, ...]:
 
 
 def begin_of_copy(notes: Collection[PartitionNotes]) -> int | None:
-    """Return the target offset at which the copy of a re-created topic begins, None if unknown.
-
-    Of several notes the largest offset counts: slots find more former records, never fewer.
-    """
+    """Return the largest noted offset where a re-created topic's copy begins, None if unknown."""
     return max((entry.begins for entry in notes if entry.begins is not None), default=None)
 
 
 def with_notes(
     status: PartitionStatus | None, notes: Collection[PartitionNotes]
 ) -> PartitionStatus | None:
-    """Append notes to a partition's status, the newest last.
-
-    A stopped partition keeps the range that stopped it, if any, not one that it skipped.
-    """
+    """Append notes to a partition's status; a stopped one keeps the range that stopped it."""
     if not notes:
         return status
     ordered = sorted(notes, key=lambda entry: entry.time_ms)

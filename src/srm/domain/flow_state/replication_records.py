@@ -216,10 +216,7 @@ class DriverRequest(JsonRecord):
 
 @dataclass(frozen=True, slots=True)
 class PartitionPosition:
-    """Position of one partition, with producer id and epoch of its claim (-1: none).
-
-    The lineages are those of both logs before the position, as far as they were read.
-    """
+    """Position of one partition, with claim (-1: none) and the lineages of both logs before it."""
 
     topic_id: str
     partition: int

@@ -111,10 +111,9 @@ class FlowProof:
 
 
 def choose(groups: Sequence[str], sizes: Mapping[str, int], cursor: str, budget: int) -> list[str]:
-    """Choose groups to check, in order after the cursor and then from the first.
+    """Choose groups to check whole, in order after the cursor and then from the first.
 
-    A group is checked as a whole: the first whatever its size, others within the budget. ``sizes``,
-    ``budget``: numbers of places.
+    The first is taken whatever its size, others within the ``budget`` of places.
     """
     behind = [name for name in groups if name > cursor]
     chosen: list[str] = []

@@ -177,10 +177,7 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class IndexRecord:
-    """A chunk or a root.
-
-    The first ``deleted`` entries are before both logs: ignored, being deleted.
-    """
+    """A chunk or a root; the first ``deleted`` entries are before both logs and being deleted."""
 
     key: IndexKey
     entries: Entries

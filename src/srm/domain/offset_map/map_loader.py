@@ -363,10 +363,7 @@ def rows_of(
     limits: tuple[int, int] = (_FAR, _FAR),
     floors: tuple[int, int] = (-1, -1),
 ) -> list[Row]:
-    """Choose what to read of consecutive tables; neighbours without wanted offsets become one row.
-
-    Entries that cut each other are read, as an index does not hold the place of a cut.
-    """
+    """Choose what to read of consecutive tables; unwanted neighbours become one row unless cut."""
     together = _point(floors)
     for table in tables:
         together += table.entries

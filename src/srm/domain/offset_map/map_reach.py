@@ -47,10 +47,7 @@ class StalePlaceError(IntegrityError):
 
 @dataclass(frozen=True, slots=True)
 class MapTree:
-    """The newest records of a partition's map, with their places; empty without any.
-
-    Blocks before the last one have entries in the chunk. Chunks before it have theirs in the root.
-    """
+    """The newest records of a map, empty without any: chunks index blocks, the root full chunks."""
 
     last: MapBlock | None = None
     last_place: int = -1

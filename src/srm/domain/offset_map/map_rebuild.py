@@ -1,7 +1,4 @@
-"""Rebuild of a partition's offset map from all its records in the map topic.
-
-Used if no report names valid places: it is old, lost, or left by a killed process.
-"""
+"""Rebuild of an offset map from all records of its topic, if no report names valid places."""
 
 from __future__ import annotations
 

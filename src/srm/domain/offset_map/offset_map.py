@@ -107,10 +107,7 @@ class OffsetMap:
     def of(
         cls, runs: Iterable[Run], position: Position | None = None, *, open_end: bool = True
     ) -> OffsetMap:
-        """Build the whole map from runs in any order.
-
-        With ``open_end`` the last run continues up to the position, if that is on its line.
-        """
+        """Build the map from runs in any order; ``open_end`` extends the last to the position."""
         facts = Runs.of(runs)
         joined = solid_runs(facts)
         cuts = facts.targets[facts.counts <= 0]
@@ -250,10 +247,7 @@ class OffsetMap:
         return self._spans.next_source(source_offset)
 
     def next_unread(self, committed: int) -> int:
-        """Return the first source record whose copy a reader of the target has not read.
-
-        Without one it is the end of the map, also for a commit after records of other writers.
-        """
+        """Return the first source record whose copy a reader has not read, else the map's end."""
         read = self._spans.backward(committed) or 0
         found = self._spans.next_source(read)
         return (self.known_source_end or 0) if found is None else found

@@ -1,7 +1,4 @@
-"""Runs of copied records, compact in memory.
-
-A :class:`Run` is one fact; :class:`Runs` holds many in three arrays, 24 bytes a run.
-"""
+"""Runs of copied records: :class:`Runs` holds many in three arrays, 24 bytes a run."""
 
 from __future__ import annotations
 

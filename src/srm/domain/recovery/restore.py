@@ -111,10 +111,7 @@ def holes(runs: Runs, end: int) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class RestoredPartition:
-    """State of one partition; a position is None before that copy.
-
-    ``begins_foreign``: the original begins with records, and not with the marker of a claim.
-    """
+    """State of one partition; ``begins_foreign``: the original begins without a claim's marker."""
 
     copy_log: tuple[int, int]
     restored: Position | None = None
@@ -158,10 +155,7 @@ class RestoreFacts:
 
 @dataclass(frozen=True, slots=True)
 class TopicRestore:
-    """Plan for one topic: ``offsets`` are to be copied; ``reason`` is that of a refusal.
-
-    ``missing`` and ``empty``: all is to be done. ``begun``: a former run was interrupted.
-    """
+    """Plan for one topic: offsets to copy; ``begun``: interrupted; ``reason`` of a refusal."""
 
     topic: str
     copy: str

@@ -76,10 +76,7 @@ def read_choices(
 def plan_settlement(
     found: SourceReturn, named: Mapping[str, Choice], default: Choice | None
 ) -> Settlement:
-    """Decide about each topic.
-
-    ``default``: choice for all other topics with a residue, except rebuilt or missing ones.
-    """
+    """Decide about each topic, by default for any with a residue, but rebuilt or missing ones."""
     unknown = set(named) - {topic.topic for topic in found.topics}
     if unknown:
         raise NotFoundError(

@@ -1,7 +1,4 @@
-"""Comparison of the records of two ranges, in order, up to the first difference.
-
-Both sides are read once, with a short look-ahead that classifies the difference.
-"""
+"""Comparison of the records of two ranges in order, with a look-ahead at a difference."""
 
 from __future__ import annotations
 

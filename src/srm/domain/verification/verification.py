@@ -200,10 +200,7 @@ def merge(whole: RangePlan, results: Sequence[RangeResult], time_ms: int) -> Par
 
 
 def found_equal(plan: RangePlan, result: RangeResult, time_ms: int) -> Proven | None:
-    """Return what a comparison has proven, None if it found a difference.
-
-    A log that ends before the range proves nothing: new records will follow there.
-    """
+    """Return what was proven equal, None if not; nothing if a log ends before the range."""
     is_short = plan.source_log_end < plan.source_end or plan.target_log_end < plan.target_end
     if result.difference is not None or is_short:
         return None
@@ -352,10 +349,7 @@ def _end_of(mark: tuple[int, int]) -> int:
 def still_proven(
     stretches: Sequence[Proven], whole: RangePlan, ends: EpochEnds
 ) -> tuple[Proven, ...]:
-    """Return the valid stretches, without records that the logs no longer hold.
-
-    Both are of the same two topics by id, and of the epochs of :func:`last_marks`.
-    """
+    """Return the valid stretches of two topics, without records that the logs no longer hold."""
     source_mark, target_mark = last_marks(stretches)
     if source_mark[1] > ends.source or target_mark[1] > ends.target:
         return ()

@@ -95,10 +95,7 @@ class ChangeSummary:
 
 
 def load(target: Cluster, flow: Flow) -> ControlLists:
-    """Read the lists of a flow from its target; without the topic they are empty.
-
-    A bad entry is skipped with a warning, as it must not stop a whole flow.
-    """
+    """Read a flow's lists from its target, empty without the topic; bad entries are skipped."""
     topic = internal_topics.control(flow.source)
     found: dict[tuple[str, str], list[str]] = {}
     for key in target.compacted_topic(topic).read():

@@ -360,10 +360,7 @@ def driver_status(
 
 
 def slot_statuses(reports: Sequence[SlotReport], now_ms: int) -> tuple[SlotStatus, ...]:
-    """Return the slots with the age of their last reports; pure.
-
-    A restore writes reports without a time, only for positions.
-    """
+    """Return slots with the age of their last report, without those of a restore; pure."""
     return tuple(
         SlotStatus(
             report.slot,

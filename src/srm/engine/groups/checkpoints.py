@@ -58,10 +58,7 @@ def _no_facts(partition: TopicPartition, _direction: Direction) -> PartitionFact
 
 @dataclass(frozen=True)
 class Survey:
-    """Translations of all selected groups, and errors by group; both clusters' topics, read first.
-
-    ``asked_ms`` is when each group was read.
-    """
+    """Translations of the selected groups, errors by group, and the topics of both clusters."""
 
     outcomes: tuple[CheckpointOutcome, ...] = ()
     errors: Mapping[str, Reason] = field(default_factory=dict)

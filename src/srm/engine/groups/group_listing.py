@@ -47,11 +47,7 @@ def _last_listing(records: Mapping[bytes, bytes]) -> GroupListing | None:
 
 
 def selected_groups(context: FlowContext, *, remember: bool = False) -> tuple[str, ...]:
-    """Return the source's groups that the flow's lists select, in order.
-
-    Changed lists take effect at once.
-    ``remember``: store the listing for the next runs.
-    """
+    """Return the source's groups that present lists select, in order; ``remember`` stores them."""
     config, now_ms = context.config, context.now_ms()
     interval = config.refresh_groups_interval
     patterns = (*config.groups, "", *config.groups_exclude)

@@ -1,7 +1,4 @@
-"""Translated offsets from the checkpoint topic, for Kafka's kafka-consumer-groups tool.
-
-Only the flow's target is read, so it works while the source is down.
-"""
+"""Translated offsets for kafka-consumer-groups, from the target's checkpoints alone."""
 
 from __future__ import annotations
 
@@ -22,10 +19,7 @@ _SHOWN_GROUPS = 5
 def checkpoints(
     target: Cluster, flow: Flow, group: str | None = None, separator: str = "."
 ) -> tuple[Checkpoint, ...]:
-    """Return the latest checkpoint of each group and partition, in that order.
-
-    As for a move, one of a former topic with this name is at the start of the log.
-    """
+    """Return the latest checkpoint of each group and partition; a former topic's is the start."""
     topic = internal_topics.checkpoints(flow.source, separator)
     where = f"{topic} on cluster {target.alias}"
     found = [one.checkpoint for one in read_checkpoints(target, topic, target.topics())]

@@ -102,10 +102,7 @@ def assemble(
     state: ReplicationState,
     records: Mapping[bytes, Placed],
 ) -> FlowMaps:
-    """Build the complete maps of the given source topics from all records.
-
-    ``state``: read before the ``records``, the newest of the offset map topic by key.
-    """
+    """Build complete maps from all records of the map topic; ``state`` is read before these."""
     copies = newest_copies(topic_ids, target_ids, state)
     maps, errors = maps_of_records(topic_ids, target_ids, copies, records)
     return flow_maps(topic_ids, state, maps, errors)

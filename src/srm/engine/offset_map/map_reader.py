@@ -51,10 +51,7 @@ _Row = tuple[bytes, bytes]
 
 
 class KafkaMapReader:
-    """Loads offset maps (implements the engine's MapReader); works over any Cluster.
-
-    Keep one instance, as it caches records of the map topic. Not thread-safe.
-    """
+    """Loads offset maps over any Cluster, with a cache: keep one instance, for one thread."""
 
     def __init__(self, cluster_with_records: Cluster, source_cluster: Cluster, flow: Flow) -> None:
         self._target = cluster_with_records

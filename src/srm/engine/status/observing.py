@@ -252,10 +252,7 @@ def with_commits(context: FlowContext, known: Outlook) -> Outlook:
 
 
 def read_known(context: FlowContext, also: Collection[str] = ()) -> Outlook:
-    """Read the state of a flow from its target, without a request per group.
-
-    ``also``: more topics whose positions are read, such as heartbeats.
-    """
+    """Read the state of a flow and of ``also`` topics, without a request per group."""
     flow = context.config.flow
     return read_outlook(
         without_source(context),

@@ -122,10 +122,7 @@ def carry_out(
     comparer: Callable[[], Comparer],
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> VerificationSummary:
-    """Carry out a plan and store the result of each partition, failed if it cannot be read.
-
-    ``comparer`` is not called if there is nothing to compare, ``progress`` after each wave.
-    """
+    """Carry out a plan and store each partition's result, failed if it cannot be read."""
     ensure_compacted(
         context.target,
         internal_topics.verification(planned.flow.source),

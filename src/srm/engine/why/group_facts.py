@@ -96,10 +96,7 @@ class GroupLook:
 
     @property
     def is_there(self) -> bool:
-        """True when the group works on the flow's target already, by its route.
-
-        A group with members on the source does not follow its route.
-        """
+        """True when the group works on the target by its route: it has no members on the source."""
         if self.movement is not None and self.movement.members:
             return False
         return self.routed_to == self.config.flow.target

@@ -1,7 +1,4 @@
-"""Approvals of a move, with the numbers that the approver saw.
-
-One document per move, ``approval:<move id>`` in ``__srm-moves``, with all its approvals.
-"""
+"""Approvals of a move with the numbers shown: ``approval:<move id>`` in ``__srm-moves``."""
 
 from __future__ import annotations
 

@@ -189,11 +189,7 @@ class Forecast:
 def forecast_topics(
     known: Collection[PartitionKnown], now_ms: int, growth: int = 0
 ) -> tuple[TopicForecast, ...]:
-    """Forecast the loss of each topic, by name.
-
-    ``growth``: offsets a second on the source at its last answer. It includes a burst that has just
-    begun and is not yet in the copy.
-    """
+    """Forecast the loss of each topic; ``growth``: offsets a second at the source's last answer."""
     by_topic: dict[str, list[PartitionKnown]] = {}
     for one in known:
         by_topic.setdefault(one.topic, []).append(one)

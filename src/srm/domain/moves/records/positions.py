@@ -38,10 +38,7 @@ _NOTHING = LogRange(0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class LastPlace:
-    """The last known place of a group in one partition; offsets are next-to-read.
-
-    ``by_srm``: written on the target by a former move or sync, unconfirmed on the source since.
-    """
+    """Last known place, next-to-read; ``by_srm``: written by a move or sync, unconfirmed since."""
 
     offset: int
     upstream_offset: int | None
@@ -120,10 +117,7 @@ class PartitionMove:
 
     @property
     def left_to_reset(self) -> bool:
-        """Return whether the clients' auto.offset.reset decides about records of this partition.
-
-        In reverse it always does, because an empty copy would have an exact position.
-        """
+        """Return whether the clients' auto.offset.reset decides on records, in reverse always."""
         undecided = self.state == "no-commit" and self.committed is None
         records = self.lag > 0 or self.direction == "reverse"
         return undecided and records and self.target_committed is None
@@ -174,10 +168,7 @@ def _count_acknowledged(group: GroupPosition, log: LogRange) -> int:
 
 
 def _after_loss(group: GroupPosition) -> Translation:
-    """Return where the group continues without its source: at its last place, within the log.
-
-    Without a known place, its own commit counts, or the end of an empty log.
-    """
+    """Return where the group continues without its source: last place, own commit or log end."""
     facts, last, theirs = group.facts, group.last, group.target_committed
     log = facts.downstream_log
     if log is None:
@@ -231,10 +222,7 @@ def _without_waiting(
 
 
 def _beside_theirs(row: PartitionMove, group: GroupPosition) -> PartitionMove:
-    """Compare the place with the group's own commit on the target.
-
-    Markers between the two do not count: a commit of a Java consumer passes them.
-    """
+    """Compare the place with the group's own commit on the target, but for markers between them."""
     theirs, resume = group.target_committed, row.resume
     if theirs is None or resume is None:
         return row

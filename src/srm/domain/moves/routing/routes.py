@@ -106,10 +106,7 @@ class Route:
 
     @property
     def rank(self) -> tuple[int, int, int, int, str, str, int, int, bool]:
-        """Order of precedence: generation, phase, beat, time of the decision.
-
-        The rest makes the order total, so that clients decide alike in any order of reading.
-        """
+        """Order of precedence: generation, phase, beat, time of the decision; made total."""
         return (
             self.generation,
             self.phase,

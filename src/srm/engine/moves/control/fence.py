@@ -89,10 +89,7 @@ def lift_fence(
     wanted: Callable[[Fence], bool] = lambda _fence: True,
     since_ms: int | None = None,
 ) -> tuple[str, ...]:
-    """Allow writes again to topics that srm has fenced on a cluster, and return them.
-
-    ``since_ms``: include fences lifted since then, whose rule a late process may have set again.
-    """
+    """Allow writes again to topics that srm fenced, or unfenced since ``since_ms``; return them."""
     since_ms = now_ms if since_ms is None else since_ms
     lifted: set[str] = set()
     while True:

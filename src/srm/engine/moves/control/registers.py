@@ -211,10 +211,7 @@ def record(context: MoveContext, change: ControlChange) -> None:
 
 
 def try_to_level(context: FlowContext) -> None:
-    """Write the routes and moves that a cluster of a flow lacks to it; a failure is logged.
-
-    Writers are opened, which fences steps of moves, only if something is to be written.
-    """
+    """Write what a cluster of a flow lacks, opening writers only if needed; log a failure."""
     sides = context.target, context.source
     try:
         target, source = (_routes(cluster) for cluster in sides)

@@ -98,10 +98,7 @@ class Present:
 
 @dataclass(frozen=True)
 class Away:
-    """A lost source: the move neither queries it nor waits for it.
-
-    ``places``: last known positions.
-    """
+    """A lost source, with groups' last known places: the move neither reads nor awaits it."""
 
     alias: str
     places: Mapping[str, Mapping[TopicPartition, LastPlace]] = field(default_factory=dict)

@@ -124,10 +124,7 @@ def new_move_id(context: MoveContext, request: MoveRequest) -> str:
 
 @dataclass(frozen=True)
 class Findings:
-    """One look at what moves, all conditions that it found, and the proof of each translation.
-
-    ``outlook``: a lost source as the target knows it, None if the source was read.
-    """
+    """One look at what moves: facts, conditions, proofs, and the outlook for a lost source."""
 
     facts: MoveFacts
     found: tuple[Finding, ...]

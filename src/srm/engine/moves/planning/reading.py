@@ -69,10 +69,7 @@ def require_original(topic: str, names: FlowTopics) -> None:
 def topics_to_move(
     context: MoveContext, request: MoveRequest, on_target: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the topics that a request names, or all that either flow copies.
-
-    If the source is lost, these are the topics with a copy on the target.
-    """
+    """Return the topics that a request names, or all copied; without the source, with a copy."""
     forward, reverse = context.forward.config, context.reverse.config
     names, flow = forward.names, forward.flow
     if request.is_unplanned:

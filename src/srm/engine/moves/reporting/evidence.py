@@ -64,10 +64,7 @@ log = logging.getLogger(__name__)
 
 
 def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveReport:
-    """Store progress and report if either has changed; return the report.
-
-    That is the next revision, signed if a key is configured. Otherwise no step is fenced.
-    """
+    """Store progress and report if changed, as the next revision; return the report."""
     known = read_both(context, ControlTables.read_moves)
     seen = not progress.residue_over or _find_report(known, plan.move_id) is None
     followers = _followers(context, plan, progress) if seen and progress.attempt else ()

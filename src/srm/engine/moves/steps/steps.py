@@ -47,10 +47,7 @@ _RENEWED_AFTER = 1 / 3  # of a lease
 
 
 def remove_static_members(context: MoveContext, plan: MovePlan, look: Look) -> None:
-    """Remove static members from held groups, each once, after they had time to commit.
-
-    A member that still runs joins again, and the gate reports it.
-    """
+    """Remove static members from held groups, each once, after they had time to commit."""
     removed = set(look.seen.removed)
     waiting: dict[str, list[str]] = {}
     for group in plan.group_names:

@@ -64,10 +64,9 @@ class VerifyStatus:
 
 
 def verify(context: MoveContext, move_id: str) -> VerifyStatus:
-    """Check once that the groups resumed where planned, and count writes to the source.
+    """Check once if groups resumed where planned, count residue, and call late redirectors again.
 
-    Redirectors that have not confirmed the go are called again. Repeat until ``done`` or
-    ``timed_out``; the findings are stored.
+    Repeat until ``done`` or ``timed_out``.
     """
     plan, progress = MoveStore(context).load(move_id)
     if not progress.is_decided:
