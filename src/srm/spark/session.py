@@ -71,10 +71,7 @@ _JVM_SETTINGS = {
 
 
 def submit_options() -> dict[str, str] | None:
-    """Return what spark-submit was given where it started this program: master, memory and so on.
-
-    Its JVM knows that, and a ``SparkConf`` made before the first call of it is empty.
-    """
+    """Return what spark-submit, if it started this program, was given; its JVM knows."""
     if _SUBMITTED not in os.environ:
         return None
     SparkContext._ensure_initialized()  # noqa: SLF001 - connects, and starts no application
@@ -86,10 +83,7 @@ def settings(
 ) -> dict[str, str]:
     """Return the settings to give a new session; ``conf`` wins, then what spark-submit was given.
 
-    Args:
-        master: the caller's master, ``local[2]`` where nothing is said; spark-submit's wins.
-        conf: settings of the caller.
-        given: settings of spark-submit, None where this program starts the JVM itself.
+    ``master`` is ``local[2]`` where nothing is said; ``given`` is None without spark-submit.
     """
     fallback = master or conf.get("spark.master", DEFAULT_MASTER)
     master = (given or {}).get("spark.master", fallback)
@@ -102,12 +96,7 @@ def settings(
 
 
 def file_settings(spark: Mapping[str, str], master: str | None = None) -> dict[str, str]:
-    """Return the settings of the properties file that neither spark-submit nor the caller gives.
-
-    Args:
-        spark: keys ``spark.*`` of the file.
-        master: the caller's master.
-    """
+    """Return those settings ``spark.*`` that neither spark-submit nor the caller gives."""
     given = submit_options() or {}
     place = given.get(MASTER) or master or spark.get(MASTER, DEFAULT_MASTER)
     decided = {*given, *((MASTER,) if master else ())}
@@ -123,17 +112,12 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """Give a Spark session and stop it at the end; one that is active already is used and kept.
 
-    Args:
-        name: application name, as people see it in Spark's UI.
-        master: Spark master; ignored under spark-submit, ``local[2]`` where nothing is said.
-        conf: further Spark settings.
-        remote: a Spark Connect server, ``sc://host:port``, by default that of $SPARK_REMOTE; its
-            master and static settings hold then. Ignored under spark-submit.
+    ``master`` (``local[2]`` by default) and ``remote``, a Spark Connect server ``sc://host:port``,
+    by default $SPARK_REMOTE, are ignored under spark-submit. Master and static settings of a
+    Connect server hold.
 
-    Raises:
-        StackError: the JVM does not start.
-        UnavailableError: the Spark Connect server does not answer.
-            UsageError: ``remote`` is not an address of one.
+    StackError: the JVM does not start. UnavailableError: the Connect server does not answer.
+    UsageError: ``remote`` is not an address of one.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -178,10 +162,7 @@ def _remote_session(name: str, remote: str, conf: Mapping[str, str]) -> Iterator
 
 
 def _answering(remote: str) -> str:
-    """Return host and port of a Connect server that takes connections.
-
-    Spark's client tries for ten minutes before it gives up one that is down.
-    """
+    """Return host and port of a Connect server that is up: Spark's client would try ten minutes."""
     try:
         parts = urlsplit(remote)
         address = parts.hostname, parts.port or _CONNECT_PORT
@@ -202,9 +183,6 @@ def spark_context(name: str, conf: Mapping[str, str] | None = None) -> Iterator[
     """Give Spark without SQL and stop it at the end: for jobs that only place Python functions.
 
     It starts with half the CPU time of a session (docs/decisions/0002).
-
-    Raises:
-        StackError: the JVM does not start.
     """
     with _start_errors(name):
         settled = SparkConf().setAppName(name).setAll(_choose(None, conf).items())

@@ -1,7 +1,7 @@
 """From the properties file to what spark-submit is given: the same for DAGs and commands.
 
-Keys ``spark.*`` of the file are Spark's own, by their own names. A Spark master is ``local[n]``,
-``spark://...``, ``yarn`` or ``k8s://...``.
+Keys ``spark.*`` are Spark's own. A master is ``local[n]``, ``spark://...``, ``yarn`` or
+``k8s://...``.
 """
 
 from __future__ import annotations
@@ -69,15 +69,8 @@ def submission(
     In cluster mode the file travels along, and the program finds it by its base name in its
     working folder. A file below a folder that is mounted into a driver pod stays where it is.
 
-    Args:
-        spark: keys ``spark.*`` of the file.
-        master: the Spark master.
-        deploy_mode: of the connection, ``client`` or ``cluster``; by default that of ``spark``.
-        config: path of the properties file as it is in the arguments, None where there is none.
-        arguments: the program's arguments.
-
-    Raises:
-        ConfigError: Kubernetes is not given an image.
+    ``deploy_mode`` is that of the connection, by default of ``spark``, the keys ``spark.*`` of the
+    file. ``config`` is its path as in ``arguments``, None where there is none.
     """
     deploy_mode = deploy_mode or spark.get(DEPLOY_MODE)
     in_cluster = deploy_mode == "cluster" and not master.startswith("local")

@@ -28,10 +28,7 @@ def aggregate(
     consumer_properties: Mapping[str, str],
     spec: WindowSpec | None = None,
 ) -> AggregationSummary:
-    """Aggregate the metrics of a flow, as :func:`srm.engine.metrics.aggregation.aggregate` does.
-
-    ``consumer_properties``: librdkafka consumer properties of the target.
-    """
+    """Aggregate as :func:`srm.engine.metrics.aggregation.aggregate`; properties: the target's."""
     sizes, config = spec or WindowSpec(), context.config
     topic = internal_topics.raw_metrics(config.flow.source)
 

@@ -1,7 +1,4 @@
-"""Checkpoints and group sync with the groups spread over Spark tasks: one engine call in each.
-
-For fleets whose groups take one process too long.
-"""
+"""Checkpoints and group sync for fleets too large for one process: an engine call per task."""
 
 from __future__ import annotations
 
@@ -44,10 +41,7 @@ _GROUPS_PER_TASK = 20
 
 
 def emit_spread(spark: SparkSession, config: Config, flow: Flow) -> CheckpointSummary:
-    """Write a flow's checkpoints; see :func:`srm.engine.emission.emit`.
-
-    The groups of a task that failed are in the summary's ``errors``.
-    """
+    """Write a flow's checkpoints, as :func:`srm.engine.emission.emit` does."""
     with open_flow(config, flow) as context:
         # Without groups: says whether emission is on, and carries flow and time.
         start = emission.emit(context, ())
@@ -64,10 +58,7 @@ def emit_spread(spark: SparkSession, config: Config, flow: Flow) -> CheckpointSu
 
 
 def sync_spread(spark: SparkSession, config: Config, flow: Flow) -> GroupSyncSummary:
-    """Write the offsets of a flow's idle groups; see :func:`srm.engine.groups.group_sync.sync`.
-
-    The groups of a task that failed are in the summary's ``errors``.
-    """
+    """Write offsets of idle groups, as :func:`srm.engine.groups.group_sync.sync` does."""
     with open_flow(config, flow) as context:
         # Without groups: says whether the sync is on, and carries flow and time.
         start = sync(context, ())
@@ -144,13 +135,9 @@ def over_groups(
     groups: Collection[str],
     call: Callable[[FlowContext, Collection[str]], _S],
 ) -> tuple[list[_S], dict[str, str]]:
-    """Run an engine call on the groups in Spark tasks, each with clients of its own.
+    """Run an importable engine call on the groups in Spark tasks, each with its own clients.
 
-    ``config``: the whole configuration, as the tasks need it to open the flow.
-    ``call``: an importable engine call; runs on the executors.
-
-    Returns:
-        The results of the tasks, and for each group of a task that failed the reason.
+    Returns the results of the tasks, and for each group of a task that failed the reason.
     """
     if not groups:
         return [], {}

@@ -68,10 +68,7 @@ def run_job(
 ) -> int:
     """Run a job for each flow, printing each summary as a line of JSON on stdout.
 
-    A flow that fails does not keep the next one from being tried.
-
-    Returns:
-        The exit code: 0, or that of the first failure.
+    Returns 0 or the exit code of the first failure, which stops no other flow.
     """
     logs.set_up(srm=logging.INFO)
     failures: list[SrmError] = []

@@ -1,7 +1,7 @@
 """Python work spread over Spark tasks, and offset ranges read in them.
 
-RDDs would do, but a Connect client has none: so the work travels inside a function over a column of
-numbers, and what it gives comes back as a column of bytes. A task has a client of its own.
+A Connect client has no RDDs: so the work travels inside a function over a column of numbers, and
+its result comes back as a column of bytes.
 """
 
 from __future__ import annotations
@@ -42,18 +42,10 @@ def spread(
     *,
     tasks: int | None = None,
 ) -> list[_R]:
-    """Run a function over parts of the items, each in a Spark task, and collect what it gives.
+    """Run a function over parts of the items, each in a Spark task; return results in their order.
 
-    ``items``: what to work on; must be picklable.
-    ``function``: gets the items of one task, in order, and gives picklable results. What it closes
-    over is sent along with it.
-    ``tasks``: how many parts; without it four for each core. Never more than items.
-
-    Returns:
-        The results in the order of the items.
-
-    Raises:
-        SrmError: what the function raised on the first part that failed.
+    Items and results are picklable; what the function closes over is sent along. There are four
+    ``tasks`` for each core by default. SrmError is that of the first part that failed.
     """
     every = list(items)
     if not every:
@@ -118,10 +110,7 @@ _READER_SETTINGS: Mapping[str, Any] = {
 
 @contextmanager
 def reader(properties: Mapping[str, str], isolation: str) -> Iterator[Consumer]:
-    """Give a consumer for :func:`read` and close it at the end.
-
-    ``isolation``: ``read_committed`` or ``read_uncommitted``.
-    """
+    """Give a consumer for :func:`read`, ``read_committed`` or not, and close it at the end."""
     with kafka_errors("open a range reader"):
         consumer = Consumer(
             dict(properties) | dict(_READER_SETTINGS, **{"isolation.level": isolation})
@@ -137,12 +126,9 @@ def read(
 ) -> Iterator[list[Message]]:
     """Read the records of a range, in order, as lists.
 
-    The range's end must not lie behind the log's end (under ``read_committed`` its last stable
-    offset) as seen when it was planned, or the call waits for it.
+    The range's end must not be after the log's end (last stable offset), or the call waits for it.
 
-    Raises:
-        ConflictError: retention has removed a part of the range since it was planned.
-        UnavailableError: nothing came for ``silence_seconds``.
+    ConflictError: retention has removed a part of it. UnavailableError: nothing came in time.
     """
     if wanted.size == 0:
         return

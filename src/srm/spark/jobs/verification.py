@@ -50,10 +50,7 @@ class BothClusters:
 
 
 class SparkComparer:
-    """Compares ranges in Spark tasks (:class:`srm.engine.verification.verifying.Comparer`).
-
-    ``by_records``: ordinary consumers read everything.
-    """
+    """Compares ranges in Spark tasks (a Comparer); ``by_records``: by ordinary consumers."""
 
     def __init__(
         self, spark: SparkSession, properties: BothClusters, *, by_records: bool = False

@@ -89,10 +89,7 @@ _CONF: Final = {
 
 
 def fitted_master(master: str | None, slots: int) -> str:
-    """Return a local master with a core for each slot and one to spare; others are left alone.
-
-    Slots hold their core for good but mostly wait, so there may be more of them than real cores.
-    """
+    """Return a local master with a core for each slot and one to spare; others stay as is."""
     match = _LOCAL.fullmatch(master or "local")
     if match is None:
         return master or "local"
@@ -105,12 +102,8 @@ def fitted_master(master: str | None, slots: int) -> str:
 def placement(given: Mapping[str, str], master: str | None, slots: int) -> dict[str, str]:
     """Return where the slots run: the master, and as many cores of a cluster as slots.
 
-    A standalone cluster deals cores out one worker after the other, and would give an application
-    all of its cores; with just one for each slot the slots are spread over the workers. YARN and
-    Kubernetes would start two executors.
-
-    Args:
-        given: settings of spark-submit and of the properties file, which win.
+    A standalone cluster would give an application all of its cores; with one for each slot they are
+    spread over the workers. YARN and Kubernetes would start two executors. ``given`` settings win.
     """
     fitted = fitted_master(given.get("spark.master", master), slots)
     chosen = {"spark.master": fitted}
@@ -136,12 +129,8 @@ class Replicator:
     ) -> None:
         """Start nothing yet.
 
-        Args:
-            master: Spark master; spark-submit's wins, a local one gets enough cores.
-            without: duties that something else does, such as Airflow.
-
-        Raises:
-            ConfigError: no flow was given, or one is not enabled.
+        spark-submit's ``master`` wins, a local one gets enough cores. ``without``: duties that
+        something else does, such as Airflow. ConfigError: no flow was given, or one is not enabled.
         """
         disabled = [flow for flow in flows if not config.flow(flow).enabled]
         if disabled or not flows:
@@ -183,10 +172,7 @@ class Replicator:
         where another replicator has taken it over or where it cannot catch up. A request in the
         state topic of one flow ends the application with all its flows.
 
-        Raises:
-            ConfigError: the configuration does not list a cluster.
-            StackError: Spark does not start.
-            SrmError: no flow is left to copy; of the first one that has failed.
+        SrmError: no flow is left to copy; of the first one that has failed.
         """
         host = self._host
         with ExitStack() as stack:
@@ -292,8 +278,7 @@ class Replicator:
     def _job(self, name: str, spec: SlotSpec) -> None:
         """Run one job with one task, which returns when the slot ends.
 
-        Raises:
-            SupersededError: the slot reads that another application drives its flow.
+        SupersededError: the slot reads that another application drives its flow.
         """
         if self._spark is None:
             raise UnavailableError("Spark has not started")
@@ -374,10 +359,7 @@ def _one_line(error: Exception) -> str:
 def run_program(replicator: Replicator, *, until_caught_up: bool = False) -> None:
     """Run the replicator in the main thread; SIGTERM and SIGINT end it within ``STOP_S``.
 
-    Everything may be killed at any time, so what has not ended by then is not waited for.
-
-    Raises:
-        StoppedError: a signal or a request to end came before it had caught up.
+    StoppedError: a signal or a request to end came before it had caught up.
     """
     signalled = False
 

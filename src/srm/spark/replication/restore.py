@@ -36,12 +36,7 @@ def open_restore(
 ) -> Iterator[RestoreContext]:
     """Give access to all that a restore works with; Spark starts when something is copied.
 
-    Args:
-        by: who restores, for people.
-        run: runs a replicator until it has caught up.
-
-    Raises:
-        ConfigError: the configuration does not list a cluster.
+    ``run`` runs a replicator until it has caught up.
     """
     both, back = with_restore(config, forward, ()), restore_flow(forward)
 

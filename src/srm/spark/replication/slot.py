@@ -46,11 +46,7 @@ _LOOK_S: Final = 1.0
 
 
 def run_slot(spec: SlotSpec, stop: threading.Event) -> None:
-    """Copy what the slot is assigned until ``stop`` is set; blocks.
-
-    Raises:
-            SrmError: the slot cannot continue; its caller starts it again.
-    """
+    """Copy what the slot is assigned until ``stop``; after an SrmError start it again."""
     asyncio.run(_run(spec, stop))
 
 
@@ -68,11 +64,7 @@ def _cluster_ids(spec: SlotSpec, target: KafkaCluster) -> ClusterIds:
 async def _unless_replaced(
     running: Coroutine[Any, Any, None], wires: Collection[WireCluster]
 ) -> None:
-    """Run until the end, or until one of the clusters was replaced: then the slot restarts.
-
-    Raises:
-        ConflictError: a cluster was rebuilt.
-    """
+    """Run until the end, or a cluster was replaced (ConflictError): then the slot restarts."""
     work = asyncio.ensure_future(running)
     try:
         while not work.done():
@@ -130,10 +122,7 @@ async def _run(spec: SlotSpec, stop: threading.Event) -> None:
 
 @dataclass(frozen=True)
 class SlotTask:
-    """The function that Spark calls in the worker: it returns when the slot ends.
-
-    Spark pickles it by reference to its class, and ``run`` by reference to the function.
-    """
+    """The function that Spark calls in the worker, pickled by reference, until the slot ends."""
 
     spec: SlotSpec
     log_level: int

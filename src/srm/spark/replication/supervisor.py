@@ -45,10 +45,8 @@ Show = Callable[[Mapping[str, Any]], None]
 class ReplicatorSupervisor:
     """Finds or starts the application that drives some flows, and stays with it until it ends.
 
-    Args:
-        open_topics: opens the flows' state topics with clients of their own, at each call.
-        command: starts an application that copies all the flows.
-        show: takes progress as plain JSON, every few seconds.
+    ``open_topics`` opens the flows' state topics with clients of their own, at each call.
+    ``show`` takes progress as plain JSON, every few seconds.
     """
 
     open_topics: Callable[[], AbstractContextManager[StateTopics]]
@@ -66,14 +64,10 @@ class ReplicatorSupervisor:
     ) -> None:
         """Supervise until the application ends in good order, or :meth:`kill` is called.
 
-        No application is started while a request to stop is in force.
+        No application is started while a request to stop is in force. ``known`` is what an earlier
+        supervisor has started, maybe without a heartbeat; ``found`` gets the one for next time.
 
-        Args:
-            known: what an earlier supervisor has started; it may not have sent a heartbeat yet.
-            found: called with the application, to be ``known`` next time.
-
-        Raises:
-            UnavailableError: the application failed or its heartbeats stopped: run it again.
+        UnavailableError: the application failed or its heartbeats stopped: run it again.
         """
         with self.open_topics() as topics:
             application = self._begin(topics, known)
@@ -87,9 +81,9 @@ class ReplicatorSupervisor:
             return self._begin(topics, known)
 
     def kill(self, by: str) -> None:
-        """End :meth:`run`, and the application, on whichever host it runs.
+        """End :meth:`run` and the application, on any host; callable from a signal handler.
 
-        May be called from a signal handler. A request to stop that is in force stays.
+        A request to stop that is in force stays.
         """
         self._killed = True
         if self._application is not None:
@@ -281,10 +275,7 @@ class Application:
         return process if same and alive else None
 
     def stop(self, grace_s: float) -> None:
-        """End it with all its processes, if it is ours and on this host.
-
-        It may be killed at any time, so it is not given much.
-        """
+        """End it with all its processes, soon, if it is ours and on this host."""
         process = self.process()
         if process is None or not self.ours:
             return
@@ -303,7 +294,7 @@ class Application:
 def start(command: Sequence[str], env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
     """Start a command that outlives its parent, with a session and a log file of its own.
 
-    A child that held an Airflow task's pipes would make a killed task look alive to Airflow.
+    A child with an Airflow task's pipes would make a killed task look alive.
     """
     with log.open("ab") as output:
         return subprocess.Popen(
