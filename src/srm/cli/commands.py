@@ -1,6 +1,6 @@
-"""Commands of the programs: names, where they are, their help in one line, and examples.
+"""Commands of the programs: names, places, help in one line, and examples.
 
-Help and completion of names need this table alone. A module is imported when its command runs.
+Help and completion need this table alone; a module is imported when its command runs.
 """
 
 from __future__ import annotations
@@ -15,12 +15,9 @@ from typing import Final
 class Entry:
     """A command, or a group of commands.
 
-    Attributes:
-        help: one line; of a command the first line of its docstring.
-        target: module and function of a command, as ``module:function``.
-        examples: command lines that help shows.
-        commands: entries of a group by name.
-        default: command of a group that takes what names none of its commands.
+    ``help``: one line; of a command the first line of its docstring.
+    ``target``: module and function of a command, as ``module:function``.
+    ``default``: command of a group that takes what names none of its commands.
     """
 
     help: str

@@ -1,7 +1,6 @@
 """Completion in a shell: ``srm completion`` prints its script; values come from here.
 
-Flows come from the configuration, names and move ids from the clusters, which have two seconds.
-Whatever goes wrong, there is just nothing to complete.
+Flows come from the configuration, names and move ids from the clusters, within two seconds.
 """
 
 from __future__ import annotations

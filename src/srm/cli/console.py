@@ -2,7 +2,7 @@
 
 A command takes ``config: ConfigOption = None``, ``flow: FlowOption`` and ``as_json: JsonOption =
 False``, calls one engine function and hands the result to :func:`emit`. This module imports
-little, because help and completion do: what a command needs is imported when it runs.
+little, because help and completion do.
 """
 
 from __future__ import annotations
@@ -116,10 +116,7 @@ def set_debug(*, enabled: bool) -> None:
 
 
 def emit(value: object, as_json: bool, render: Callable[[Console], None]) -> None:  # noqa: FBT001 -- as_json comes as the option gives it
-    """Print ``value`` as JSON, or call ``render`` with a console on stdout.
-
-    The notation is that of :func:`document`.
-    """
+    """Print ``value`` as JSON (:func:`document`), or call ``render`` with a console on stdout."""
     if as_json:
         write_document(document(value, indent=2) + "\n")
     else:
@@ -176,7 +173,7 @@ def require_terminal(*, as_json: bool) -> None:
 def open_console(*, stderr: bool = False) -> Console:
     """Return a console on stdout, or stderr; without a terminal, rows stay whole.
 
-    $COLUMNS is ignored: shells and CI systems export the width of some other terminal.
+    $COLUMNS is ignored: CI systems export that of some other terminal.
     """
     from rich.console import Console
 

@@ -1,7 +1,4 @@
-"""The programs ``srm``, ``srm-control`` and ``srm-service``: their own options, and how they start.
-
-Their commands are in the table :mod:`srm.cli.commands`.
-"""
+"""The programs ``srm``, ``srm-control`` and ``srm-service``: their options, and how they start."""
 
 from __future__ import annotations
 

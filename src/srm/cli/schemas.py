@@ -99,11 +99,7 @@ LINES: Final = ("replicate", "residue show")
 
 
 def schema_of(command: str) -> dict[str, Any]:
-    """Return the schema of a command's document; further fields are allowed.
-
-    Raises:
-        NotFoundError: the command prints no document, or one without a schema.
-    """
+    """Return the schema of a command's document (or NotFoundError); it allows more fields."""
     from srm.domain.text.documents import adapter
 
     if command not in DOCUMENTS:

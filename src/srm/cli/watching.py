@@ -1,9 +1,8 @@
 """``--watch``: look again and again until Ctrl-C, with one look at a time and no drift.
 
-A command gives :func:`show` a function that looks once. Without ``--watch`` that is all. With it
-a terminal is redrawn, and a pipe gets one look after another, each under its time. ``--json``
-prints one JSON document a line. A cluster that does not answer is reported and queried again, as
-people watch during outages.
+A command gives :func:`show` a function that looks once. With ``--watch`` a terminal is redrawn,
+and a pipe gets one look after another, each under its time; with ``--json`` one document a line.
+A cluster that does not answer is reported and queried again.
 """
 
 from __future__ import annotations
@@ -42,10 +41,7 @@ WatchOption = Annotated[
 
 @dataclass(frozen=True)
 class Looked:
-    """Result of one look: its value for JSON, how it is shown, and what else has to be raised.
-
-    ``complain`` raises partial failures after the result was shown.
-    """
+    """Result of one look: its value, how it is shown; ``complain`` raises partial failures."""
 
     value: object
     render: Callable[[Console], None]
@@ -55,9 +51,7 @@ class Looked:
 def show(look: Callable[[], Looked], watch: float | None, *, as_json: bool) -> None:
     """Look and show it once, or every ``watch`` seconds until Ctrl-C, which is exit code 0.
 
-    Raises:
-        SrmError: something is wrong; of a watch only what no waiting ends (a flow that is not
-            configured, say).
+    SrmError: something is wrong; of a watch only what no waiting ends.
     """
     if watch is None:
         found = look()

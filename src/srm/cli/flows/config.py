@@ -45,8 +45,7 @@ _FlowToExplain = Annotated[
 class CheckReport:
     """The contents of a properties file; ``notes`` say where nothing would be copied.
 
-    ``sha256`` is the hash of it that reports of moves name, ``report_key_id`` the id of the key
-    they are signed with, None where none is configured.
+    ``sha256`` is its hash in reports of moves, ``report_key_id`` that of their key, or None.
     """
 
     path: str

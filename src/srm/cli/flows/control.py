@@ -1,7 +1,6 @@
-"""``srm-control``: which topics and groups a flow takes along, and offsets for manual moves.
+"""``srm-control``: topics and groups that a flow takes along, with the options of SRM's tool.
 
-Options and output are those of Streams Replication Manager's tool of that name. The lists of a
-flow are kept on its target, so commands for P->B work while P is down.
+The lists of a flow are kept on its target, so commands for P->B work while P is down.
 """
 
 from __future__ import annotations
@@ -205,11 +204,7 @@ def _report(lists: ListPair, *, show: bool) -> Iterator[str]:
 
 
 def read_list(text: str) -> ListPair:
-    """Read both lists of a flow from what ``--list`` prints.
-
-    Raises:
-        UsageError: it is not that.
-    """
+    """Read both lists of a flow from what ``--list`` prints; UsageError: it is not that."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     heads = [line for line in lines if line.startswith("Current ")]
     if heads != ["Current whitelist:", "Current blacklist:"] or lines[0] != heads[0]:

@@ -76,9 +76,7 @@ def find_target(source: str | None, target: str | None, options: ConnectionOptio
     file is named and none that knows the flow is found. A named file without ``clusters`` holds
     client settings, as for other Kafka tools.
 
-    Raises:
-        ConfigError: the file or an option cannot be used, or the file does not know the flow.
-        UsageError: neither a file nor an address is there, or the flow is not clear.
+    UsageError: neither a file nor an address is there, or the flow is not clear.
     """
     flow = (
         Flow.parse(f"{source}->{target}") if source and target else _only(source, target, options)

@@ -1,7 +1,4 @@
-"""Findings about the clusters of a file, for ``srm doctor`` and ``srm config check --online``.
-
-They are those of brokers, of the rights that ``srm rights`` prints, and of ``srm topics plan``.
-"""
+"""Findings for ``srm doctor`` and ``srm config check --online``: brokers, rights, topics plan."""
 
 from __future__ import annotations
 
@@ -84,11 +81,7 @@ class Checks(list[Check]):
         self.failures.append(error)
 
     def raise_problems(self) -> None:
-        """Name the first problem, where there is one.
-
-        Raises:
-            SrmError: of the class of the first failure.
-        """
+        """Raise the first problem, where there is one, in its class."""
         problems = [check for check in self if check.state == "problem"]
         if problems:
             kind = type(self.failures[0]) if self.failures else SrmError

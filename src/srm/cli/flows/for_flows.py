@@ -47,11 +47,7 @@ class FlowResults(Generic[T]):
         self.failures.clear()
 
     def raise_failures(self) -> None:
-        """Raise what went wrong, once everything else was shown.
-
-        Raises:
-            SrmError: of the first flow's kind, naming all.
-        """
+        """Raise what went wrong, in the first flow's kind, once everything else was shown."""
         if not self.failures:
             return
         text = "; ".join(f"{flow}: {error.what or error}" for flow, error in self.failures)
@@ -71,14 +67,9 @@ def for_each_flow(
 ) -> FlowResults[T]:
     """Open each flow, all enabled ones if none is named, and call.
 
-    Args:
-        config: the properties file, None to look for it.
-        flows: flows by name.
-        doing: progress text for a terminal.
-        call: the engine call.
-        quietly: show no progress, where something else is shown on the terminal.
-        span: what a trace shows it as; without it only the name of what is done.
-        partial: show what one cluster of a flow knows where the other does not answer.
+    ``quietly``: show no progress, where something else is shown on the terminal.
+    ``span``: what a trace shows it as; without it only the name of what is done.
+    ``partial``: show what one cluster of a flow knows where the other does not answer.
     """
     resolved = load_config(config)
     wanted = tuple(flows or resolved.flows)

@@ -121,11 +121,7 @@ def _address(text: str) -> tuple[str, str]:
 
 
 def read_documents(file: Path) -> list[dict[str, Any]]:
-    """Return the documents of a JSON or YAML file.
-
-    Raises:
-        UsageError: it cannot be read, or is of neither form.
-    """
+    """Return the documents of a JSON or YAML file, else UsageError."""
     try:
         text = file.read_text("utf-8")
     except OSError as error:

@@ -107,7 +107,7 @@ def plain(line: FlowLine) -> str:
 class Overview:
     """The live view: a row for each flow, and what keeps a flow or partitions from running.
 
-    A terminal that is too narrow for all columns gets fewer of them; no number is ever cut.
+    A narrow terminal gets fewer columns; no number is ever cut.
     """
 
     def __init__(self, lines: list[FlowLine]) -> None:

@@ -213,8 +213,8 @@ def _span(name: str, request: MoveRequest, move_id: str) -> AbstractContextManag
 def _interrupts_between_steps() -> Iterator[threading.Event]:
     """Let the first Ctrl-C only set the event, so that a step is never cut in the middle.
 
-    confluent-kafka loses a KeyboardInterrupt that arrives during a delivery callback: flush then
-    raises a SystemError instead. The second Ctrl-C interrupts at once, wherever that is.
+    confluent-kafka turns a KeyboardInterrupt in a callback into a SystemError of flush. The second
+    Ctrl-C interrupts at once.
     """
     interrupted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -283,13 +283,9 @@ def open_pair(
 ) -> Iterator[MoveContext]:
     """Open the two named clusters, or the only two there are.
 
-    ``source``: the cluster that clients leave, where it is named.
-    ``target``: the cluster that clients go to, where it is named.
+    ``source`` is the cluster that clients leave, ``target`` where they go, as far as named.
     ``unplanned``: the source is abandoned: it is never connected to.
     ``only_look``: open only the records of moves; an unreachable cluster costs seconds.
-
-    Raises:
-        UsageError: there are more than two, and none is named.
     """
     resolved = load_config(config)
     left, right = ends(resolved.clusters, "failover", source, target)
@@ -403,10 +399,7 @@ def shown(plan: MovePlan, console: Console) -> Iterator[Callable[[RunEvent], Non
 
 
 class MoveLines:
-    """A running move in a file: a line when its step changes, or what it waits for.
-
-    Changed numbers alone give no line, as the move is polled twice a second.
-    """
+    """A running move in a file: a line when its step changes, or its wait, not a number."""
 
     def __init__(self, plan: MovePlan, console: Console) -> None:
         self._plan = plan
