@@ -28,8 +28,8 @@ _Work = queue.SimpleQueue["tuple[Future[Any], Callable[[], Any]] | None"]
 class Aside:
     """Thread that makes the blocking calls of one native client, one after the other.
 
-    It starts with the first call. It ends with the process, whatever it waits for. Waiting callers
-    check with ``is_given_up`` whether the client's cluster is abandoned.
+    It starts with the first call and ends with the process. Waiting callers check with
+    ``is_given_up`` whether the client's cluster is abandoned.
     """
 
     def __init__(self, name: str, is_given_up: Callable[[], bool]) -> None:
@@ -43,9 +43,7 @@ class Aside:
     def call(self, work: Callable[[], _T]) -> _T:
         """Make a call and wait for it.
 
-        Raises:
-            GivenUpError: the cluster is abandoned; the result of the call is unknown.
-            Exception: what the call raises.
+        GivenUpError: the cluster is abandoned; the result of the call is unknown.
         """
         if self._is_given_up():
             raise GivenUpError("call not made: a move abandoned the cluster")

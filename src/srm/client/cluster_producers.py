@@ -27,8 +27,7 @@ def is_fatal(error: KafkaError) -> bool:
 class Reports:
     """Queue between the producer's own thread and the application's threads that poll.
 
-    An exception of a callback is logged and raised from the call that served it. The callbacks
-    after it remain queued; the producer's thread is not affected.
+    An exception of a callback is logged and raised from the call that served it; later ones wait.
     """
 
     def __init__(self) -> None:
@@ -55,8 +54,7 @@ class Reports:
     def serve(self, timeout_s: float) -> int:
         """Run queued callbacks; wait up to ``timeout_s`` for the first (less than 0: no limit).
 
-        Returns:
-            Number of callbacks run.
+        Returns the number of callbacks run.
         """
         with self._changed:
             limit = None if timeout_s < 0 else timeout_s
@@ -126,11 +124,7 @@ class ClusterProducers:
         self._given_up: set[str] = set()
 
     def on(self, cluster: str) -> Producer:
-        """Return the producer of a cluster.
-
-        Raises:
-            KafkaException: a property is invalid.
-        """
+        """Return the producer of a cluster."""
         with self._lock:
             if cluster not in self._producers:
                 properties = self._wrap(self._settings.on(cluster))
@@ -150,9 +144,7 @@ class ClusterProducers:
     def hand_over(self, cluster: str, topic: str, **record: Any) -> None:
         """Produce a record, with a new producer if the present one had a fatal error.
 
-        Raises:
-            KafkaException: the producer refused the record.
-            BufferError: the queue is full.
+        BufferError: the queue is full.
         """
         try:
             self.on(cluster).produce(topic, **record)

@@ -186,11 +186,7 @@ class GroupFollower:
             self._watcher.wait_change(self._subject, route, min(left, SLICE_S))
 
     def _leave(self, member: Membership) -> None:
-        """Commit what is processed, then leave the group.
-
-        Raises:
-            KafkaException: the commit failed; the member is kept, so no loss goes unreported.
-        """
+        """Commit what is processed, then leave; after a KafkaException the member is kept."""
         self._announcer.forget_losses(self._subject)
         self._leaving = True
         try:

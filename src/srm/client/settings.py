@@ -84,11 +84,7 @@ class ClientSettings:
 
 
 def float_of(timeout: float) -> float:
-    """Convert a timeout as confluent-kafka does: it must be a number of seconds.
-
-    Raises:
-        TypeError: it is not a number.
-    """
+    """Convert a timeout as confluent-kafka does: it must be a number of seconds, or TypeError."""
     if isinstance(timeout, int | float):
         return float(timeout)
     raise TypeError(f"must be real number, not {type(timeout).__name__}")

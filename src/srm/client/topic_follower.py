@@ -59,11 +59,7 @@ class TopicFollower:
             return tuple(self._outstanding)
 
     def start(self) -> None:
-        """Find the topics' clusters; by default the first :meth:`produce` does.
-
-        Raises:
-            UnavailableError: no cluster answers.
-        """
+        """Find the topics' clusters; by default the first :meth:`produce` does."""
         self._watcher.start(subjects=[topic_subject(topic) for topic in self.topics])
         with self._changed:
             self._check_open()
@@ -81,10 +77,7 @@ class TopicFollower:
         """Return the cluster of all topics; wait for the end of a hold.
 
         ``reserve``: a transaction is open from now on, so no route is followed until
-        :meth:`transaction_over`.
-
-        Raises:
-            HeldError: a topic is held, or the topics are on several clusters.
+        :meth:`transaction_over`. HeldError: a topic is held, or the topics are on several clusters.
         """
         found: list[str] = []
 

@@ -54,9 +54,7 @@ class Transactions:
     def init(self, timeout: float) -> None:
         """Acquire the producer id, fence older instances and end their transactions.
 
-        Raises:
-            KafkaException: as in confluent-kafka.
-            HeldError: a hold outlasted the producer's timeout.
+        HeldError: a hold outlasted the producer's timeout.
         """
         while True:
             cluster = self._routes.cluster_for_transaction(timeout, reserve=False)
@@ -67,9 +65,7 @@ class Transactions:
     def begin(self, patience_s: float) -> None:
         """Begin a transaction; wait in a hold.
 
-        Raises:
-            KafkaException: as in confluent-kafka.
-            HeldError: the hold outlasted ``patience_s``; nothing was begun.
+        HeldError: the hold outlasted ``patience_s``; nothing was begun.
         """
         self.require_alive()
         if self._open is not None:
@@ -96,10 +92,8 @@ class Transactions:
     ) -> None:
         """Commit offsets of a consumer with the transaction.
 
-        Raises:
-            KafkaException: as in confluent-kafka; also, requiring an abort, if the cluster is
-                abandoned or the offsets are of another cluster or an earlier stay. Their records
-                are read again.
+        KafkaException, requiring an abort: the cluster is abandoned, or the offsets are of
+        another cluster or an earlier stay. Their records are read again.
         """
         native = getattr(metadata, "native", None)
         stale = native is not None and (
@@ -122,9 +116,8 @@ class Transactions:
     def commit(self, timeout: float) -> None:
         """Commit; a move that waits for it continues.
 
-        Raises:
-            KafkaException: as in confluent-kafka; also, requiring an abort, if the cluster is
-                abandoned. Its text states if the result of the commit is unknown.
+        KafkaException, requiring an abort: the cluster is abandoned. Its text states if the
+        result of the commit is unknown.
         """
         self.require_alive()
         doing = "committing the transaction"
@@ -137,11 +130,7 @@ class Transactions:
             ) from error
 
     def abort(self, timeout: float) -> None:
-        """Abort; a move that waits for it continues.
-
-        Raises:
-            KafkaException: as in confluent-kafka.
-        """
+        """Abort; a move that waits for it continues."""
         try:
             self._finish(
                 "aborting the transaction", lambda producer: producer.abort_transaction(timeout)
@@ -150,11 +139,7 @@ class Transactions:
             self._abandon()
 
     def require_alive(self) -> None:
-        """Refuse a transaction on an abandoned cluster.
-
-        Raises:
-            KafkaException: it has to be aborted, which makes no request to that cluster.
-        """
+        """Refuse a transaction on an abandoned cluster: it has to be aborted, without a request."""
         if self._is_lost:
             raise self._over()
 

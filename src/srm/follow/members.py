@@ -28,9 +28,9 @@ _Wanted = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class MembersLook:
-    """The members of a group on a cluster, as ``client id@host``.
+    """The members of a group as ``client id@host``; ``own`` have the program's client id.
 
-    ``own``: members with the program's client id. ``error``: why the members are unknown.
+    ``error``: why the members are unknown.
     """
 
     cluster: str
@@ -40,10 +40,7 @@ class MembersLook:
 
 
 class MemberLooks:
-    """Reads a group's members in its own thread, so an unavailable cluster blocks no caller.
-
-    ``client_id`` is the one given to the program; ``report`` is called with each result.
-    """
+    """Reads a group's members in its own thread, so an unavailable cluster blocks no caller."""
 
     def __init__(
         self,
@@ -62,8 +59,7 @@ class MemberLooks:
     def look(self, cluster: str, dead: str = "") -> None:
         """Request one look; ``report`` gets its result.
 
-        ``dead`` is the client id of an ended run of the program. Its remaining members are removed
-        first, or the group would wait for their session timeout.
+        Remaining members of the ``dead`` client id are removed first: they would delay the group.
         """
         self._wanted.put((cluster, dead))
         if self._thread is None:

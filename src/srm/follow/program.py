@@ -23,7 +23,7 @@ _GUARD_LOST: Final = -signal.SIGKILL
 class Stopping:
     """Graceful stop of a program: the signal, and the seconds until SIGKILL.
 
-    ``lost_s``: the seconds if its cluster was abandoned, where waiting is useless.
+    ``lost_s``: the seconds on an abandoned cluster, where waiting is useless.
     """
 
     signal: int = signal.SIGTERM

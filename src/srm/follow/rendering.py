@@ -1,7 +1,6 @@
 """Jinja placeholders in files and arguments, such as ``{{ bootstrap_servers }}``.
 
-All are rendered for every cluster before the program starts, so a mistake shows at once and not
-during a move.
+All are rendered for every cluster before the program starts: a mistake shows at once.
 """
 
 from __future__ import annotations
@@ -94,9 +93,7 @@ class Template:
 def render_arguments(arguments: Sequence[str], values: Values) -> list[str]:
     """Fill in the placeholders of arguments; a list becomes ``a,b``.
 
-    Raises:
-        UsageError: an argument names an unknown value or a secret. All users of the machine can
-            read a program's arguments.
+    UsageError: a name is unknown, or a secret: all users can read a program's arguments.
     """
     rendered = []
     for argument in arguments:

@@ -29,12 +29,7 @@ class Restarts:
         self.in_a_row = 0
 
     def pause_after(self, code: int, ran_s: float) -> float | None:
-        """Return the seconds until the next start, None for no restart.
-
-        Args:
-            code: exit code of the program.
-            ran_s: seconds it ran.
-        """
+        """Return the seconds until the next start, None for no restart."""
         if self.policy == "never" or (self.policy == "on-failure" and code == 0):
             return None
         if ran_s >= SETTLED_S:

@@ -449,9 +449,8 @@ def _say_order(order: Order, routes: Mapping[str, Route]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The cluster the program runs on, None for none, and the reason.
+    """The cluster the program runs on, None for none, the reason, and the ``held`` subjects.
 
-    ``held``: the held subjects.
     ``apart``: none is held, but they are on several clusters, and a program works on one.
     """
 

@@ -2,8 +2,7 @@
 
 Each value has one name: ``bootstrap_servers`` in templates and arguments, ``SRM_BOOTSTRAP_SERVERS``
 in the environment. Connection settings exist in the notation of librdkafka and of the Java clients,
-with dots written as underscores. In templates ``librdkafka`` and ``java`` hold all of them by their
-original names.
+with dots written as underscores; ``librdkafka`` and ``java`` hold all by their original names.
 """
 
 from __future__ import annotations
@@ -43,10 +42,9 @@ class ProgramSettings:
 
 
 class Values:
-    """The values for one start on the cluster in force.
+    """The values for one start on the cluster in force, in its ``generation``; 0: no route yet.
 
-    ``client_id`` is for the program's clients, or the prefix of their ids. ``generation`` is the
-    number of the route in force, 0 if there never was one.
+    ``client_id`` is for the program's clients, or the prefix of their ids.
     """
 
     def __init__(

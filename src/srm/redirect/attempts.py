@@ -20,12 +20,9 @@ class TryAgainError(Exception):
 
 
 def attempt(once: Callable[[], str], limit_s: float, cancelled: threading.Event) -> CallResult:
-    """Call until it succeeds; return its answer, or the reason of its failure.
+    """Call until it succeeds or is ``cancelled``; return its answer, or the reason of its failure.
 
-    Args:
-        once: makes one attempt; TryAgainError requests another.
-        limit_s: seconds after which no attempt is started.
-        cancelled: ends the attempts.
+    ``once`` raises TryAgainError for another attempt; none starts after ``limit_s``.
     """
     deadline = time.monotonic() + limit_s
     pause_s = pauses(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)

@@ -32,10 +32,7 @@ _TAIL: Final = 4096
 
 
 def environment(order: RedirectOrder, file: Path) -> dict[str, str]:
-    """Return the variables a command gets in addition to srm's own environment.
-
-    A list too long for a variable is left out; the file contains it.
-    """
+    """Return the variables a command gets besides srm's own; long lists are only in the file."""
     found = {
         "SRM_STEP": order.step,
         "SRM_MOVE_ID": order.move_id,

@@ -24,8 +24,7 @@ def now() -> Moment:
 class Announcer:
     """Writes one client's announcements, repeats them, and withdraws them when it is closed.
 
-    Announcements only report: a cluster that refuses one is logged, without further effect.
-    Nothing is opened before the first announcement. Safe to share between threads.
+    They only report: a refusal is logged. Nothing is opened before the first. Thread-safe.
     """
 
     def __init__(self, watcher: RoutingWatcher, client_id: str, kind: ClientKind) -> None:

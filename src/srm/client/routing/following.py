@@ -1,7 +1,4 @@
-"""Decisions of a client to leave a cluster, wait and open, and its announcements; without Kafka.
-
-Shared by the consumer, the producer and the asyncio variants of both.
-"""
+"""Decisions of a client to leave a cluster, wait and open, and its announcements; without Kafka."""
 
 from __future__ import annotations
 

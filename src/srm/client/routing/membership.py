@@ -96,7 +96,7 @@ class Membership:
     def fetch(self, count: int, timeout_s: float) -> None:
         """Wait for up to ``count`` messages, errors included, and keep them until taken.
 
-        Messages of a partition that is lost before that are dropped: its next owner reads them.
+        Those of a partition that is lost before are dropped: its next owner reads them.
         """
         if count == 1:
             message = self.native.poll(timeout_s)
@@ -136,9 +136,7 @@ class Membership:
     def process(self, messages: Iterable[FailoverMessage]) -> dict[str, int]:
         """Mark messages, and all before each in its partition, as processed.
 
-        Returns:
-            Records by topic-partition that cannot be committed because another member has the
-            partition now.
+        Returns records by topic-partition that only another member can commit now.
         """
         lost: dict[str, int] = {}
         stored: dict[Place, TopicPartition] = {}
@@ -202,20 +200,12 @@ class Membership:
         return [TopicPartition(*place) for place in sorted(self.owned)]
 
     def start_offsets(self) -> dict[str, int]:
-        """Return the committed offsets of partitions assigned since the last call.
-
-        Raises:
-            GivenUpError: the cluster is abandoned.
-        """
+        """Return committed offsets of partitions assigned since the last call (or GivenUpError)."""
         fresh, self.fresh = self.fresh, []
         return {_name(place): offset for place, offset in self._read_commits(fresh).items()}
 
     def count_uncommitted(self, partitions: Sequence[TopicPartition]) -> dict[str, int]:
-        """Count records that were processed and, by the cluster's offsets, not committed.
-
-        Raises:
-            GivenUpError: the cluster is abandoned.
-        """
+        """Count records processed and, by the cluster's offsets, not committed."""
         seen = self._progress
         ours = [one for one in partitions if (one.topic, one.partition) in seen]
         committed = self._read_commits(ours)
@@ -272,11 +262,7 @@ class Membership:
     def commit_processed(self) -> bool:
         """Commit what is processed and wait for it; return whether the group accepted it.
 
-        A rebalance in progress is waited for.
-
-        Raises:
-            GivenUpError: the cluster is abandoned.
-            KafkaException: the commit failed.
+        A rebalance in progress is waited for. GivenUpError: the cluster is abandoned.
         """
         deadline = time.monotonic() + _COMMIT_DEADLINE_S
         while True:
@@ -323,9 +309,7 @@ class Membership:
         Offsets of an automatic or asynchronous commit without an answer are committed again:
         otherwise their commit would never be confirmed.
 
-        Raises:
-            GivenUpError: the cluster is abandoned; whether it was committed is unknown.
-            KafkaException: the commit failed.
+        GivenUpError: the cluster is abandoned; whether it was committed is unknown.
         """
         try:
             results = self._commit(offsets)
@@ -372,8 +356,7 @@ class Membership:
     def abandon(self) -> None:
         """Leave an abandoned cluster without waiting.
 
-        If it still answers, what is processed is committed there; this later shows the group's
-        progress.
+        If it still answers, what is processed is committed there, to show the group's progress.
         """
         self._pending.clear()
         commit = (lambda: self.native.commit(asynchronous=False),) if self._commits else ()
